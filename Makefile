@@ -1,0 +1,78 @@
+# Everything a newcomer types. Needs Python 3.11 or newer, make and a network, nothing else:
+# the first command that wants an environment makes .venv and installs into it; later ones reuse it.
+
+CANDIDATES := python3 python3.13 python3.12 python3.11 python3.14 python
+PYTHON ?= $(shell for name in $(CANDIDATES); do \
+	$$name -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' \
+	2>/dev/null && echo $$name && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PARITY_VENV := .venv-parity
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+WORKERS ?= 2
+
+.PHONY: help demo test lint parity conformance bench curves stubs clean
+
+help:
+	@echo "make demo    train the MNIST network on the images in the repository, write demo.png"
+	@echo "make test    run the test-suite (no PyTorch needed)"
+	@echo "make lint    ruff, the layers of the package, the type checker"
+	@echo "make parity  compare with torch==2.13.0, installed in $(PARITY_VENV)"
+	@echo "make bench   measure flambeau beside PyTorch, and put the figures into README.md"
+	@echo "make curves  draw the loss curves of both into docs/parity.png"
+	@echo "make stubs   write the generated .pyi files anew"
+	@echo "make clean   remove the environments and caches"
+
+# ---- environments: one stamp per extra, made again when pyproject.toml changes ----
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "flambeau needs Python 3.11 to 3.14 with its venv module" \
+	  "(on Debian or Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.with-%: pyproject.toml | $(BIN)/python
+	@echo "Installing flambeau and its extra '$*' into $(VENV)"
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[$*]'
+	@touch $@
+
+# PyTorch lives apart from .venv, so that nothing can lean on it by accident. A plain index serves
+# CUDA builds of several GB on Linux; a CPU wheel found through pip's own configuration is enough.
+$(PARITY_VENV)/.ready: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "flambeau needs Python 3.11 to 3.14" >&2; exit 1; }
+	@echo "Installing torch==2.13.0 and flambeau into $(PARITY_VENV)"
+	@test -x $(PARITY_VENV)/bin/python || $(PYTHON) -m venv $(PARITY_VENV)
+	@$(PARITY_VENV)/bin/python $(PIP_INSTALL) --editable '.[test,parity,bench]'
+	@touch $@
+
+# ---- what to run ----
+
+demo: $(VENV)/.with-demo
+	@$(BIN)/flambeau examples/mnist.py --picture demo.png
+
+test: $(VENV)/.with-test
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not parity" $(TESTS)
+
+lint: $(VENV)/.with-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+parity: $(PARITY_VENV)/.ready
+	$(PARITY_VENV)/bin/python -m pytest -n $(WORKERS) -m "parity or slow" $(TESTS)
+
+conformance: $(PARITY_VENV)/.ready
+	$(PARITY_VENV)/bin/python .ci/conformance
+
+bench: $(PARITY_VENV)/.ready
+	$(PARITY_VENV)/bin/python benchmarks/eager.py --readme
+
+curves: $(PARITY_VENV)/.ready
+	$(PARITY_VENV)/bin/python benchmarks/parity.py
+
+stubs: $(VENV)/.with-lint
+	$(BIN)/python -m flambeau.ops.stubs
+
+clean:
+	rm -rf $(VENV) $(PARITY_VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo.png
