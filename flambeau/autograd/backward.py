@@ -1,0 +1,233 @@
+"""`backward` and `grad`: from tensors to the engine and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..tensor.tensor import Tensor
+from .engine import key_of, run
+from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
+
+
+def _tuple(x: Any) -> tuple:
+    if x is None:
+        return ()
+    return (x,) if isinstance(x, Tensor) else tuple(x)
+
+
+def _root(y: Tensor, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]:
+    """Where backward starts for one tensor, and with which cotangent."""
+    if not y.requires_grad:
+        raise RuntimeError(
+            "element 0 of tensors does not require grad and does not have a grad_fn"
+        )
+    if g is None:
+        if y._array.size != 1:
+            raise RuntimeError(
+                "grad can be implicitly created only for scalar outputs, "
+                f"got shape {tuple(y.shape)}"
+            )
+        if y._array.dtype.kind == "c":
+            raise RuntimeError(
+                "grad can be implicitly created only for real scalar outputs but got "
+                f"{y.dtype}"
+            )
+        g = y.detach().new_ones(y._array.shape)
+    elif not isinstance(g, Tensor):
+        raise TypeError(
+            f"gradients can be either Tensors or None, but got {type(g).__name__}"
+        )
+    elif g._array.shape != y._array.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[0] has a shape of {g.shape} and output[0] has a "
+            f"shape of {y.shape}."
+        )
+    elif (g._array.dtype.kind == "c") != (y._array.dtype.kind == "c"):
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the same "
+            f"dtype. Mismatch in dtype: grad_output[0] has a dtype of {g.dtype} and output[0] "
+            f"has a dtype of {y.dtype}."
+        )
+    return y._history() or y, g
+
+
+def _roots(tensors: tuple, grads: Any, create_graph: bool) -> list[tuple[Any, Tensor]]:
+    given = _tuple(grads) if grads is not None else (None,) * len(tensors)
+    if len(given) != len(tensors):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
+    return [_root(y, g, create_graph) for y, g in zip(tensors, given, strict=True)]
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor], grad_tensors: Any = None,
+    retain_graph: bool | None = None, create_graph: bool = False, grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:  # fmt: skip
+    """Adds the gradients of `tensors` to the `.grad` of the leaves they came from."""
+    wanted = _tuple(tensors)
+    roots = _roots(wanted, grad_tensors if grad_tensors is not None else grad_variables,
+                   create_graph)  # fmt: skip
+    retain = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        run(roots, retain, create_graph)
+        return
+    into = _tuple(inputs)
+    if not into:
+        raise RuntimeError("'inputs' argument to backward() cannot be empty.")
+    for x in into:
+        if not x.requires_grad:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    captures = {key_of(x._history() or x): i for i, x in enumerate(into)}
+    found = run(roots, retain, create_graph, captures, accumulate=True)
+    for x in into:
+        g = found.get(key_of(x._history() or x))
+        if g is not None and not x.is_leaf and not x.__dict__.get("_retained"):
+            x._grad = g if x._grad is None else x._grad + g
+            x.__dict__["_retained"] = True
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+    allow_unused: bool | None = None, is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """The gradients of `outputs` with respect to `inputs`; nothing is accumulated.
+
+    >>> x = torch.tensor(3., requires_grad=True)
+    >>> torch.autograd.grad(x * x, x)
+    (tensor(6.),)
+    """
+    if is_grads_batched:
+        return _batched(outputs, inputs, grad_outputs, create_graph, allow_unused)
+    if allow_unused is False and materialize_grads:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, "
+            "but got: allow_unused=False."
+        )
+    into = _tuple(inputs)
+    if not into:
+        raise RuntimeError("grad requires non-empty inputs.")
+    for x in into:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"inputs must be tensors, but got {type(x).__name__}")
+        if not x.requires_grad:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    roots = _roots(_tuple(outputs), grad_outputs, create_graph)
+    keys = [key_of(x._history() or x) for x in into]
+    retain = create_graph if retain_graph is None else retain_graph
+    captured = run(roots, retain, create_graph, {k: i for i, k in enumerate(keys)}, False)
+    return tuple(
+        _found(captured.get(k), x, allow_unused, materialize_grads)
+        for k, x in zip(keys, into, strict=True)
+    )
+
+
+def _found(g: Tensor | None, x: Tensor, allow_unused: bool | None, zeros: bool) -> Tensor | None:
+    if g is not None:
+        return g
+    if zeros:
+        return x.detach().new_zeros(x.shape)
+    if not allow_unused:
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph. Set "
+            "allow_unused=True if this is the desired behavior."
+        )
+    return None
+
+
+def _batched(
+    outputs: Any, inputs: Any, grad_outputs: Any, create_graph: bool, allow_unused: Any
+) -> tuple[Tensor | None, ...]:
+    """A gradient for each row of the cotangents, stacked."""
+    rows = _tuple(grad_outputs)
+    found = [
+        grad(outputs, inputs, tuple(g[i] for g in rows), True, create_graph, allow_unused)
+        for i in range(len(rows[0]))
+    ]
+    return tuple(None if gs[0] is None else _stacked(gs) for gs in zip(*found, strict=True))
+
+
+def _stacked(tensors: tuple) -> Tensor:
+    made = tensors[0].new_empty((len(tensors), *tensors[0].shape))
+    for i, t in enumerate(tensors):
+        made[i] = t
+    return made
+
+
+# ------------------------------------------------------------------------ tensor methods
+
+
+def _tensor_backward(
+    self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None,
+    create_graph: bool = False, inputs: Any = None,
+) -> None:  # fmt: skip
+    """Adds this tensor's gradients to the `.grad` of the leaves that it came from."""
+    if inputs is None:
+        run((_root(self, gradient, create_graph),),
+            create_graph if retain_graph is None else retain_graph, create_graph)  # fmt: skip
+    else:
+        backward(self, gradient, retain_graph, create_graph, None, inputs)
+
+
+def _requires_grad(self: Tensor) -> bool:
+    base = self._base
+    if base is not None and base._node is not self._stamp:
+        self._reattach()
+    return self._requires_grad
+
+
+def _set_requires_grad(self: Tensor, value: bool) -> None:
+    self.requires_grad_(value)
+
+
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Sets whether gradients are accumulated here; only leaves can stop."""
+    value = bool(requires_grad)
+    if self._history() is not None:
+        if not value:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a "
+                "computed variable in a subgraph that doesn't require differentiation use "
+                "var_no_grad = var.detach()."
+            )
+        return self
+    if value and self._array.dtype.kind not in "fcV":
+        raise RuntimeError(
+            "only Tensors of floating point dtype can require gradients, "
+            f"but got {self.dtype}"
+        )
+    self._requires_grad = value
+    self._tracked = value or self._base is not None
+    return self
+
+
+def detach(self: Tensor) -> Tensor:
+    """The same memory, out of the graph; writes are counted for both."""
+    return self._alias()
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Takes this tensor out of the graph: it becomes a leaf."""
+    if self._base is not None:
+        raise RuntimeError(
+            "Can't detach views in-place. Use detach() instead. If you are using "
+            "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as "
+            "True, gradients are views of DDP buckets, and hence detach_() cannot be called on "
+            "these gradients. To fix this error, please refer to the Optimizer.zero_grad() "
+            "function in torch/optim/optimizer.py as a solution."
+        )
+    self._node = None
+    self._requires_grad = self._tracked = False
+    return self
+
+
+Tensor.backward = _tensor_backward
+Tensor.requires_grad = property(_requires_grad, _set_requires_grad)
+Tensor.requires_grad_ = requires_grad_
+Tensor.detach, Tensor.detach_ = detach, detach_
+Tensor.register_hook = register_hook
+Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook
+Tensor.retain_grad = retain_grad
+Tensor.retains_grad = property(lambda self: bool(self.__dict__.get("_retained")))

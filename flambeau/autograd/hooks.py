@@ -1,0 +1,182 @@
+"""Hooks: functions of the user's that see, and may replace, gradients on their way.
+
+Those of a leaf live in the tensor's attributes, those of other tensors on their node. Order at a
+node: hooks of the tensor (`retain_grad` last), node pre-hooks, the node, node hooks.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor.tensor import Tensor
+from .handle import RemovableHandle
+from .tape import Node
+
+
+class AccumulateGrad(Node):
+    """The end of the graph at a leaf, as `next_functions` shows it."""
+
+    __slots__ = ("_leaf",)
+
+    @property
+    def variable(self) -> Tensor:
+        """The leaf."""
+        return self._leaf
+
+    def _all_edges(self) -> list[Any]:
+        return []
+
+    def register_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls hook((), (gradient,)) after the leaf's grad was accumulated."""
+        return register_post_accumulate_grad_hook(
+            self._leaf, lambda leaf: hook((), (leaf.grad,)), plain=True
+        )
+
+    def register_prehook(self, hook: Callable) -> RemovableHandle:
+        """Calls hook((gradient,)) before it is accumulated."""
+        def on_tensor(g: Tensor) -> Tensor | None:
+            found = hook((g,))
+            return None if found is None else found[0]
+
+        return register_hook(self._leaf, on_tensor)
+
+
+def accumulator_of(leaf: Tensor) -> AccumulateGrad:
+    """The leaf's node, the same object while anybody holds it."""
+    reference = leaf.__dict__.get("_accumulator")
+    found = None if reference is None else reference()
+    if found is None:
+        found = object.__new__(AccumulateGrad)
+        found._leaf, found.edges, found.saved, found.versions = leaf, (), (), ()
+        found.plan = found.restore = found.hooks = None
+        found.sequence = 1 << 62
+        leaf.__dict__["_accumulator"] = weakref.ref(found)
+    return found
+
+
+def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
+    """Calls hook(grad) when the tensor's gradient is known; what it returns replaces the gradient."""
+    if not tensor.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    node = tensor._history()
+    if node is None:
+        hooks = tensor.__dict__.setdefault("_backward_hooks", OrderedDict())
+    else:
+        hooks = _node_hooks(node).setdefault(("tensor", node.output_number()), OrderedDict())
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def register_post_accumulate_grad_hook(
+    tensor: Tensor, hook: Callable, plain: bool = False
+) -> RemovableHandle:
+    """Calls hook(tensor) after its grad was accumulated; for leaves."""
+    if not tensor.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if not tensor.is_leaf:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    hooks = tensor.__dict__.setdefault("_post_accumulate_grad_hooks", OrderedDict())
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def retain_grad(tensor: Tensor) -> None:
+    """Keeps the gradient of a tensor that is not a leaf in its `.grad`."""
+    if not tensor.requires_grad:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    node = tensor._history()
+    if node is None or tensor.__dict__.get("_retained"):
+        return
+    tensor.__dict__["_retained"] = True
+    reference = weakref.ref(tensor)
+    hooks = _node_hooks(node).setdefault(("retain", node.output_number()), OrderedDict())
+
+    def keep(g: Tensor) -> None:
+        kept = reference()
+        if kept is not None:
+            g = g.detach() if not g._requires_grad else g
+            kept._grad = g.clone() if kept._grad is None else kept._grad + g
+
+    hooks[id(tensor)] = keep
+
+
+def _node_hooks(target: Any) -> dict[Any, OrderedDict]:
+    node = target.shown()
+    if node.hooks is None:
+        node.hooks = {}
+    return node.hooks
+
+
+def add_node_hook(node: Node, when: str, hook: Callable) -> RemovableHandle:
+    """Registers a node's pre- or post-hook."""
+    hooks = _node_hooks(node).setdefault((when, None), OrderedDict())
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool) -> Tensor:
+    """Runs a leaf's hooks on its cotangent, before or after it was accumulated."""
+    if before:
+        for hook in tuple(leaf.__dict__.get("_backward_hooks", {}).values()):
+            g = _replaced(hook(g), g)
+    else:
+        for hook in tuple(leaf.__dict__.get("_post_accumulate_grad_hooks", {}).values()):
+            hook(leaf)
+    return g
+
+
+def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) -> Any:
+    """Runs the hooks of one kind; gives the gradients that they leave."""
+    hooks = node.hooks
+    if when == "tensor":
+        for kind in ("tensor", "retain"):
+            for i in range(node.outputs):
+                for hook in tuple(hooks.get((kind, i), {}).values()):
+                    grads = _run_on_output(hook, grads, i)
+        return grads
+    found = hooks.get((when, None))
+    if not found:
+        return grads
+    for hook in tuple(found.values()):
+        if when == "pre":
+            given = grads if grads.__class__ is tuple else (grads,)
+            new = hook(given)
+            if new is not None:
+                grads = new if grads.__class__ is tuple else new[0]
+        else:
+            given = cotangents if cotangents.__class__ is tuple else (cotangents,)
+            new = hook(tuple(grads), given)
+            if new is not None:
+                grads = list(new) if new.__class__ in (tuple, list) else [new]
+    return grads
+
+
+def _run_on_output(hook: Callable, grads: Any, index: int) -> Any:
+    if grads.__class__ is not tuple:
+        return _replaced(hook(grads), grads)
+    if grads[index] is None:
+        return grads
+    changed = list(grads)
+    changed[index] = _replaced(hook(grads[index]), grads[index])
+    return tuple(changed)
+
+
+def _replaced(new: Any, g: Tensor) -> Tensor:
+    if new is None:
+        return g
+    if not isinstance(new, Tensor):
+        raise TypeError(f"hook must return a Tensor or None, not {type(new).__name__}")
+    if new._array.shape != g._array.shape:
+        raise RuntimeError(
+            f"hook has changed the size of value: expected {tuple(g.shape)}, "
+            f"got {tuple(new.shape)}"
+        )
+    return new
+
+

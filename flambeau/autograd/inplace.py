@@ -1,0 +1,229 @@
+"""Writes in place and views: how history is rewritten when memory that autograd knows changes.
+
+`check_writable` refuses what PyTorch refuses. `rebase` gives a tensor the history of its new value;
+for a view, the base's history becomes "the old base with this window replaced" (CopySlices), and
+every view of that base makes its node anew when it is next asked.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..tensor.storage import VersionCounter
+from ..tensor.tensor import Tensor, wrap
+from .mode import MODE
+from .tape import Node, Plan, new_node, requires
+
+
+def check_writable(x: Tensor, operator: str = "") -> bool:
+    """Whether a write to `x` must be recorded if its value is; raises where none is allowed."""
+    if not MODE.grad or not x._tracked or not requires(x):
+        return False
+    if x._node is None:
+        raise RuntimeError(
+            "a leaf Variable that requires grad is being used in an in-place operation."
+            + (f" ({operator})" if operator else "")
+        )
+    base = x._base
+    if base is not None:
+        if base._node is None and base._requires_grad:
+            raise RuntimeError(
+                "a view of a leaf Variable that requires grad is being used in an in-place "
+                "operation." + (f" ({operator})" if operator else "")
+            )
+        if x.__dict__.get("_one_of_many"):
+            raise RuntimeError(
+                f"Output {x._node.output_number()} of {x._node.shown().name()} is a view and is "
+                "being modified inplace. This view is the output of a function that returns "
+                "multiple views. Such functions do not allow the output views to be modified "
+                "inplace. You should replace the inplace operation by an out-of-place one."
+            )
+    return True
+
+
+def bump(x: Tensor) -> None:
+    """Counts a write to the memory of `x`, and notes the line outside flambeau that made it."""
+    counter = x._counter
+    if counter is None:
+        counter = x._counter = VersionCounter()
+    counter.value += 1
+    if MODE.grad:
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_globals.get("__name__", "").startswith("flambeau"):
+            frame = frame.f_back
+        if frame is not None:
+            counter.writer = (frame.f_code.co_filename, frame.f_lineno)
+
+
+def before_write(x: Tensor, keep_value: bool) -> Tensor:
+    """A stand-in for the old `x` on the tape: same history, its value copied if it is needed."""
+    old = wrap(x._array.copy("K") if keep_value else x._array)
+    old._requires_grad, old._node = x._requires_grad, x._node
+    old._tracked = x._requires_grad
+    return old
+
+
+def rebase(x: Tensor, node: Any) -> None:
+    """Makes `node` (a node or an output of one) the history of the new value of `x`."""
+    base = x._base
+    if base is None:
+        x._node = node
+        x._requires_grad = x._tracked = True
+        return
+    edges = (base._node or base, node) if base._requires_grad else (node,)
+    slices = new_node(_SLICES_PLAN, edges, (), (), None)
+    slices.geometry = Geometry(base._array, x._array)
+    base._node = slices
+    base._requires_grad = base._tracked = True
+    reattach(x)
+
+
+class Geometry:
+    """Where a view lies in its base: the base's shape and strides, the view's, and the offset."""
+
+    __slots__ = ("base_dtype", "base_shape", "base_strides", "dtype", "offset", "shape", "strides")
+
+    def __init__(self, base: np.ndarray, view: np.ndarray) -> None:
+        self.base_shape, self.base_strides = base.shape, base.strides
+        self.shape, self.strides = view.shape, view.strides
+        self.offset = view.ctypes.data - base.ctypes.data
+        self.base_dtype, self.dtype = base.dtype, view.dtype
+
+    def window(self, base: np.ndarray) -> np.ndarray:
+        """The same window on another array that is laid out as the base."""
+        start = np.ndarray(1, np.uint8, _memory(base), 0)
+        offset = self.offset + base.ctypes.data - start.ctypes.data
+        if 0 in self.shape:
+            return np.empty(self.shape, self.dtype)
+        return np.ndarray(self.shape, self.dtype, _memory(base), offset, self.strides)
+
+    def empty_base(self) -> np.ndarray:
+        """Zeros laid out as the base."""
+        from ..tensor.layout import empty_strided_array
+
+        item = self.base_dtype.itemsize
+        made = empty_strided_array(
+            self.base_shape, [s // item for s in self.base_strides], self.base_dtype
+        )
+        made[...] = 0
+        return made
+
+
+def _memory(array: np.ndarray) -> np.ndarray:
+    from ..tensor.storage import storage_of
+
+    return storage_of(array)._bytes
+
+
+class CopySlices(Node):
+    """The history of a base after a write through one of its views."""
+
+    __slots__ = ("geometry",)
+    plan_inputs = ()
+
+    def apply(self, g: Tensor) -> list[Tensor]:
+        """The base's cotangent outside the window, and the window's."""
+        inside = window_of(g, self.geometry)
+        if len(self.edges) == 1:
+            return [inside]
+        return [outside_of(g, self.geometry), inside]
+
+
+class AsStridedBackward0(Node):
+    """The history of a view whose base was written in place."""
+
+    __slots__ = ("geometry",)
+
+    def apply(self, g: Tensor) -> list[Tensor]:
+        """The base's cotangent: zero outside the window."""
+        return [spread_into(g, self.geometry)]
+
+
+_SLICES_PLAN = Plan(CopySlices, (), (), (), False)
+_STRIDED_PLAN = Plan(AsStridedBackward0, (), (), (), False)
+
+
+def reattach(view: Tensor) -> None:
+    """Gives a view the node that belongs to its base's present history."""
+    base = view._base
+    view._stamp = base._node
+    if not base._requires_grad:
+        return
+    node = new_node(_STRIDED_PLAN, (base._node or base,), (), (), None)
+    node.geometry = Geometry(base._array, view._array)
+    view._node = node
+    view._requires_grad = view._tracked = True
+
+
+Tensor._reattach = reattach
+
+
+# ------------------------------------------------------------ the three maps, differentiable
+
+
+class _WindowBackward(Node):
+    """One of the three linear maps between a base's cotangent and a window's."""
+
+    __slots__ = ("adjoint", "geometry")
+
+    def apply(self, g: Tensor) -> list[Tensor]:
+        return [self.adjoint(g, self.geometry)]
+
+
+_WINDOW_PLAN = Plan(_WindowBackward, (), (), (), False)
+
+
+def _linear(y: np.ndarray, g: Tensor, geometry: Geometry, adjoint: Any) -> Tensor:
+    made = wrap(y)
+    if MODE.grad and g._tracked and requires(g):
+        node = new_node(_WINDOW_PLAN, (g._node or g,), (), (), None)
+        node.adjoint, node.geometry = adjoint, geometry
+        made._node = node
+        made._requires_grad = made._tracked = True
+    return made
+
+
+def _laid_out(g: np.ndarray, geometry: Geometry) -> np.ndarray:
+    made = geometry.empty_base()
+    made[...] = g
+    return made
+
+
+def window_of(g: Tensor, geometry: Geometry) -> Tensor:
+    """The part of a base's cotangent that lies in the window."""
+    return _linear(
+        geometry.window(_laid_out(g._array, geometry)).copy(), g, geometry, spread_into
+    )
+
+
+def outside_of(g: Tensor, geometry: Geometry) -> Tensor:
+    """A base's cotangent with zeros in the window."""
+    made = _laid_out(g._array, geometry)
+    geometry.window(made)[...] = 0
+    return _linear(made, g, geometry, outside_of)
+
+
+def spread_into(g: Tensor, geometry: Geometry) -> Tensor:
+    """A base of zeros with the window's cotangent added where it lies."""
+    made = geometry.empty_base()
+    target = geometry.window(made)
+    if _overlaps(geometry):
+        for index in np.ndindex(target.shape):
+            target[index] += g._array[index]
+    else:
+        target[...] = g._array
+    return _linear(made, g, geometry, window_of)
+
+
+def _overlaps(geometry: Geometry) -> bool:
+    """Whether two indices of the window may be one place (an expanded view)."""
+    span = 0
+    lengths = [(abs(s), n) for s, n in zip(geometry.strides, geometry.shape, strict=True) if n > 1]
+    for stride, n in sorted(lengths):
+        if stride <= span:
+            return True
+        span += stride * (n - 1)
+    return False

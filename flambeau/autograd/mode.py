@@ -1,0 +1,165 @@
+"""Grad modes: whether operators are recorded. One state a thread.
+
+`no_grad`, `enable_grad`, `set_grad_enabled` and `inference_mode` are context managers and
+decorators, of generator functions too.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class _Mode(threading.local):
+    """This thread's modes. `grad` is read by every operator with an input that requires grad."""
+
+    grad = True
+    inference = False
+    saved_hooks: tuple = ()
+    anomaly = False
+    check_nan = True
+
+
+MODE = _Mode()
+
+
+def is_grad_enabled() -> bool:
+    """Whether this thread records operators."""
+    return MODE.grad
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside `inference_mode`."""
+    return MODE.inference
+
+
+class _Switch:
+    """A mode to be in: as a context manager, or as a decorator of functions and generators."""
+
+    def __enter__(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(self, *exception: object) -> None:
+        MODE.grad = self.previous
+
+    def clone(self) -> _Switch:
+        """Another of the same, so that a decorated function may call itself."""
+        return type(self)()
+
+    def __call__(self, function: Callable) -> Callable:
+        if inspect.isclass(function):
+            return self._decorate_class(function)
+        if inspect.isgeneratorfunction(function):
+            return self._decorate_generator(function)
+
+        @functools.wraps(function)
+        def decorated(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return function(*args, **kwargs)
+
+        return decorated
+
+    def _decorate_class(self, cls: type) -> type:
+        cls.__init__ = self(cls.__init__)
+        return cls
+
+    def _decorate_generator(self, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def decorated(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            resume, value = generator.send, None
+            while True:
+                try:
+                    with self.clone():  # in the mode while it runs, out of it at each yield
+                        produced = resume(value)
+                except StopIteration as stop:
+                    return stop.value
+                try:
+                    value = yield produced
+                    resume = generator.send
+                except GeneratorExit:
+                    with self.clone():
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    resume, value = generator.throw, error
+
+        return decorated
+
+
+class no_grad(_Switch):
+    """Operators inside are not recorded.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> with torch.no_grad():
+    ...     (x * 2).requires_grad
+    False
+    """
+
+    def __new__(cls, function: Callable | None = None) -> Any:
+        made = object.__new__(cls)
+        return made if function is None else cls.__call__(made, function)
+
+    def __enter__(self) -> None:
+        self.previous = MODE.grad
+        MODE.grad = False
+
+
+class enable_grad(no_grad):
+    """Operators inside are recorded, inside `no_grad` as well."""
+
+    def __enter__(self) -> None:
+        self.previous = MODE.grad
+        MODE.grad = True
+
+
+class set_grad_enabled(_Switch):
+    """Sets the mode at once; as a context manager it goes back on leaving."""
+
+    def __init__(self, mode: bool) -> None:
+        self.previous = MODE.grad
+        self.mode = bool(mode)
+        MODE.grad = self.mode
+
+    def __call__(self, function: Callable) -> Callable:
+        MODE.grad = self.previous  # a decorator acts when the function is called
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        MODE.grad = self.mode
+
+    def clone(self) -> set_grad_enabled:
+        previous = MODE.grad
+        made = type(self)(self.mode)
+        made.previous = previous
+        return made
+
+    def __repr__(self) -> str:
+        return f"set_grad_enabled(mode={self.mode})"
+
+
+class inference_mode(_Switch):
+    """As `no_grad`, for code whose results never meet autograd."""
+
+    def __new__(cls, mode: bool | Callable = True) -> Any:
+        made = object.__new__(cls)
+        if isinstance(mode, bool):
+            made.mode = mode
+            return made
+        made.mode = True
+        return cls.__call__(made, mode)
+
+    def __enter__(self) -> None:
+        self.previous, self.previous_inference = MODE.grad, MODE.inference
+        MODE.inference = self.mode
+        if self.mode:
+            MODE.grad = False
+
+    def __exit__(self, *exception: object) -> None:
+        MODE.grad, MODE.inference = self.previous, self.previous_inference
+
+    def clone(self) -> inference_mode:
+        return type(self)(self.mode)

@@ -1,0 +1,493 @@
+"""The tape: nodes that remember which operator ran, on what, and what its derivative needs.
+
+An operator hands over its result and arguments; `record` hangs a node on the result when an input
+requires grad. The tape knows no operator by name: a node's plan says what to save and which vjps
+to call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from .mode import MODE
+
+_next_sequence = itertools.count(1).__next__
+_new = object.__new__
+
+# What a plan may save, by where it comes from.
+INPUT, OUTPUT, SHAPE, ATTRIBUTE, NEEDS, DTYPE = range(6)
+
+
+class Plan:
+    """Which vjps a call needs, given which of its inputs require grad, and what they read.
+
+    `sources`: (kind, position) of each saved value. `entries`: (vjp, indices of the saved values
+    it reads, the input it is for; None for a vjp of all inputs at once). `inputs`: the positions
+    of the tensor parameters that get a gradient, in order.
+    """
+
+    __slots__ = ("entries", "inputs", "joint", "node_type", "sources")
+
+    def __init__(
+        self, node_type: type[Node], sources: Sequence[tuple[int, int]],
+        entries: Sequence[tuple[Callable, tuple[int, ...]]], inputs: Sequence[int], joint: bool,
+    ) -> None:  # fmt: skip
+        self.node_type, self.sources, self.entries = node_type, tuple(sources), tuple(entries)
+        self.inputs, self.joint = tuple(inputs), joint
+
+
+class SavedOutput:
+    """A node's own output, kept without a cycle: its memory and version, not the tensor."""
+
+    __slots__ = ("array", "counter", "index", "version")
+
+    def __init__(self, tensor: Tensor, index: int | None = None) -> None:
+        counter = tensor._counter
+        if counter is None:
+            tensor._counter = counter = _new_counter()
+        self.array, self.counter, self.index = tensor._array, counter, index
+        self.version = counter.value
+
+    def tensor(self, node: Node) -> Tensor:
+        """The output again; part of the graph when backward is itself recorded."""
+        if self.counter.value != self.version:
+            raise_stale(node, self.array, self.counter, self.version, "output")
+        made = wrap(self.array)
+        made._counter = self.counter
+        if MODE.grad and self.array.dtype.kind in "fcV":
+            made._requires_grad = made._tracked = True
+            made._node = node if self.index is None else Output(node, self.index)
+        return made
+
+
+class PackedTensor:
+    """What a saved-tensor hook made of a tensor."""
+
+    __slots__ = ("packed", "unpack")
+
+    def __init__(self, packed: Any, unpack: Callable) -> None:
+        self.packed, self.unpack = packed, unpack
+
+
+def _new_counter() -> Any:
+    from ..tensor.storage import VersionCounter
+
+    return VersionCounter()
+
+
+class Node:
+    """An operator's application in the graph, as `tensor.grad_fn` shows it.
+
+    `edges`: where each gradient goes, a node, an `Output` of one, or a leaf tensor. `saved` and
+    `versions`: what the vjps need; None once freed. `restore`: (shape, dtype) for gradients of
+    inputs that were broadcast or promoted.
+    """
+
+    __slots__ = (
+        "__dict__", "__weakref__", "edges", "hooks", "plan", "restore", "saved", "sequence",
+        "versions",
+    )  # fmt: skip
+    operator: Any = None
+    outputs = 1
+
+    def name(self) -> str:
+        """Its class's name, as in 'MulBackward0'."""
+        return type(self).__name__
+
+    def shown(self) -> Node:
+        """What `grad_fn` shows."""
+        return self
+
+    def output_number(self) -> int:
+        """Which output of the node this is: the only one."""
+        return 0
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """(node, output number) for each input; None for those without a gradient."""
+        return tuple(_shown_edge(target) for target in self._all_edges())
+
+    def _all_edges(self) -> list[Any]:
+        plan, operator = self.plan, self.operator
+        if plan is None or operator is None or len(plan.inputs) != len(self.edges):
+            return list(self.edges)
+        given = dict(zip(plan.inputs, self.edges, strict=True))
+        return [given.get(i) for i in operator.tensor_positions]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for anybody's notes."""
+        return self.__dict__.setdefault("_metadata", {})
+
+    def _sequence_nr(self) -> int:
+        return self.sequence
+
+    def register_hook(self, hook: Callable) -> Any:
+        """Calls hook(gradients of the inputs, gradients of the outputs) after the node."""
+        from .hooks import add_node_hook
+
+        return add_node_hook(self, "post", hook)
+
+    def register_prehook(self, hook: Callable) -> Any:
+        """Calls hook(gradients of the outputs) before the node."""
+        from .hooks import add_node_hook
+
+        return add_node_hook(self, "pre", hook)
+
+    def values(self) -> list[Any]:
+        """The saved values, checked to be unchanged; RuntimeError when they were freed."""
+        saved = self.saved
+        if saved is None:
+            raise_freed(self)
+        values = list(saved)
+        for i, version in enumerate(self.versions):
+            if version is not None:
+                values[i] = unpacked(self, values[i], version)
+        return values
+
+    def apply(self, g: Any) -> Sequence[Any]:
+        """The cotangents of the edges, from the cotangent of the output (a tuple for several)."""
+        values = self.values()
+        plan = self.plan
+        if plan.joint:
+            vjp, indices = plan.entries[0]
+            found = vjp(g, *[values[i] for i in indices])
+            every = (found,) if found.__class__ is not tuple else found
+            grads = [every[i] for i in self.joint_positions()] if len(every) > 1 else list(every)
+            grads = _flattened(grads)
+        elif g.__class__ is not tuple and g._array.dtype.kind == "c" and self.operator.holomorphic:
+            g = g.conj()  # a vjp is linear over the complex numbers; gradients are conjugates
+            grads = [vjp(g, *[values[i] for i in indices]).conj() for vjp, indices in plan.entries]
+        else:
+            grads = [vjp(g, *[values[i] for i in indices]) for vjp, indices in plan.entries]
+            if self.operator.has_sequence:
+                grads = _flattened(grads)
+        if self.restore is not None:
+            grads = [
+                y if kept is None or y is None else restored(y, *kept)
+                for y, kept in zip(grads, self.restore, strict=True)
+            ]
+        return grads
+
+    def joint_positions(self) -> list[int]:
+        """Which of a joint vjp's results belong to the inputs with a gradient."""
+        order = self.operator.tensor_positions
+        return [order.index(i) for i in self.plan.inputs]
+
+    def release(self) -> None:
+        """Frees what was saved."""
+        if self.saved:
+            self.saved = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_"):
+            return self._saved_value(name.removeprefix("_saved_"))
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def _saved_value(self, name: str) -> Any:
+        names = self.operator.names if self.operator is not None else ()
+        values = self.values()
+        wanted = {"self": "input", "result": "y"}.get(name, name)
+        for (kind, position), value in zip(self.plan.sources, values, strict=True):
+            label = "y" if kind == OUTPUT else names[position]
+            if label == wanted:
+                return value
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
+
+
+class Output:
+    """One output of a node with several: where its gradient goes."""
+
+    __slots__ = ("index", "node")
+
+    def __init__(self, node: Node, index: int) -> None:
+        self.node, self.index = node, index
+
+    def shown(self) -> Node:
+        return self.node
+
+    def output_number(self) -> int:
+        return self.index
+
+
+def _shown_edge(target: Any) -> tuple[Any, int]:
+    if target is None:
+        return None, 0
+    if isinstance(target, Tensor):
+        from .hooks import accumulator_of
+
+        return accumulator_of(target), 0
+    return target.shown(), target.output_number()
+
+
+def _flattened(grads: Sequence[Any]) -> list[Any]:
+    flat: list[Any] = []
+    for y in grads:
+        if y.__class__ in (tuple, list):
+            flat.extend(y)
+        else:
+            flat.append(y)
+    return flat
+
+
+def restored(g: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+    """A cotangent in the shape and dtype of its input, undoing broadcast and promotion."""
+    if g._array.dtype is not dtype and g._array.dtype != dtype:
+        if g._array.dtype.kind == "c" and dtype.kind != "c":
+            g = g.real
+        g = g.to(Tensor_dtype(dtype))
+    return g if g._array.shape == shape else g.sum_to_size(shape)
+
+
+def Tensor_dtype(numpy_dtype: np.dtype) -> Any:
+    from ..tensor.dtype import FROM_NUMPY
+
+    return FROM_NUMPY[numpy_dtype]
+
+
+def unpacked(node: Node, value: Any, version: Any) -> Any:
+    """A saved value as the vjp sees it."""
+    if value.__class__ is SavedOutput:
+        return value.tensor(node)
+    if value.__class__ is PackedTensor:
+        return value.unpack(value.packed)
+    if value.__class__ is tuple:
+        return tuple(
+            v if n is None else unpacked(node, v, n) for v, n in zip(value, version, strict=True)
+        )
+    counter = value._counter
+    if counter is not None and counter.value != version:
+        raise_stale(node, value._array, counter, version, "input")
+    return value
+
+
+def raise_freed(node: Node) -> None:
+    """What PyTorch says when a graph is walked twice."""
+    raise RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they have already been freed). Saved intermediate values of the graph are freed "
+        "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+        "backward through the graph a second time or if you need to access saved tensors after "
+        f"calling backward. (first freed node: {node.name()})"
+    )
+
+
+def raise_stale(node: Node, array: np.ndarray, counter: Any, version: int, which: str) -> None:
+    """What PyTorch says when a saved tensor was overwritten, and who did it."""
+    where = ""
+    if counter.writer is not None:
+        where = f" It was last written in place at {counter.writer[0]}:{counter.writer[1]}."
+    kind = Tensor_dtype(array.dtype)
+    legacy = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor",
+              "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")  # fmt: skip
+    raise RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [torch.{legacy} {list(array.shape)}], which is "
+        f"{'output 0' if which == 'output' else 'an input'} of {node.name()}, is at version "
+        f"{counter.value}; expected version {version} instead.{where} Hint: enable anomaly "
+        "detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True)."
+    )
+
+
+# -------------------------------------------------------------------------------- recording
+
+
+def requires(x: Tensor) -> bool:
+    """Whether a tracked tensor requires grad, now."""
+    base = x._base
+    if base is not None and base._node is not x._stamp:
+        x._reattach()
+    return x._requires_grad
+
+
+def new_node(plan: Plan, edges: tuple, saved: tuple, versions: tuple, restore: Any) -> Node:
+    """A node with everything set."""
+    node = _new(plan.node_type)
+    node.plan, node.edges, node.saved, node.versions = plan, edges, saved, versions
+    node.restore, node.hooks = restore, None
+    node.sequence = _next_sequence()
+    if MODE.anomaly:
+        node.metadata["traceback_"] = traceback.format_stack()[:-3]
+    return node
+
+
+def record_unary(operator: Any, y: Tensor, x: Tensor) -> None:
+    """Records y = operator(x), when x requires grad."""
+    if not MODE.grad or not requires(x):
+        return
+    plan = operator.plans.get(1) or operator.plan(1)
+    if plan.sources and not MODE.saved_hooks:
+        if plan.sources[0][0] == INPUT:
+            counter = x._counter
+            saved, versions = (x,), (0 if counter is None else counter.value,)
+        elif plan.sources[0][0] == OUTPUT:
+            saved, versions = (SavedOutput(y),), (0,)
+        if len(plan.sources) > 1 or plan.sources[0][0] > OUTPUT:
+            saved, versions = save(plan, (x,), y, None)
+    else:
+        saved, versions = save(plan, (x,), y, None) if plan.sources else ((), ())
+    restore = None
+    if x._array.dtype is not y._array.dtype and x._array.dtype.kind != y._array.dtype.kind:
+        restore = operator.restores((x,), y)
+    y._node = new_node(plan, (x._node or x,), saved, versions, restore)
+    y._requires_grad = y._tracked = True
+
+
+def record_binary(operator: Any, y: Tensor, x: Tensor, other: Tensor) -> None:
+    """Records y = operator(x, other), when either requires grad."""
+    if not MODE.grad:
+        return
+    mask = 0
+    if x._tracked and (x._requires_grad if x._base is None else requires(x)):
+        mask = 1
+    if other._tracked and (other._requires_grad if other._base is None else requires(other)):
+        mask |= 2
+    if not mask:
+        return
+    plan = operator.plans.get(mask) or operator.plan(mask)
+    if MODE.saved_hooks or len(plan.sources) > 2:
+        saved, versions = save(plan, (x, other), y, None)
+    else:
+        saved, versions = _save_binary(plan, x, other, y)
+    a, b, shape = x._array, other._array, y._array.shape
+    restore = None
+    if a.shape != shape or b.shape != shape or a.dtype is not b.dtype:
+        restore = operator.restores((x, other), y)
+        restore = None if restore is None else tuple(restore[i] for i in plan.inputs)
+    if mask == 3:
+        edges = (x._node or x, other._node or other)
+    else:
+        edges = (x._node or x,) if mask == 1 else (other._node or other,)
+    y._node = new_node(plan, edges, saved, versions, restore)
+    y._requires_grad = y._tracked = True
+
+
+def _save_binary(plan: Plan, x: Tensor, other: Tensor, y: Tensor) -> tuple[tuple, tuple]:
+    saved: tuple = ()
+    versions: tuple = ()
+    for kind, position in plan.sources:
+        if kind == INPUT:
+            value = other if position else x
+            counter = value._counter
+            saved += (value,)
+            versions += (0 if counter is None else counter.value,)
+        elif kind == OUTPUT:
+            saved += (SavedOutput(y),)
+            versions += (0,)
+        else:
+            return save(plan, (x, other), y, None)
+    return saved, versions
+
+
+def record(operator: Any, result: Any, args: tuple) -> None:
+    """Records result = operator(*args), args being all its parameters in order."""
+    if not MODE.grad:
+        return
+    mask, edges, needed = 0, [], []
+    for position in operator.tensor_positions:
+        value = args[position]
+        if value.__class__ in (tuple, list):
+            found = [v is not None and v._tracked and requires(v) for v in value]
+            if any(found):
+                mask |= 1 << position
+                edges += [(v._node or v) if f else None for v, f in zip(value, found, strict=True)]
+            needed.append(any(found))
+        elif value is not None and value._tracked and requires(value):
+            mask |= 1 << position
+            edges.append(value._node or value)
+            needed.append(True)
+        else:
+            needed.append(False)
+    if mask:
+        _hang(operator, result, args, mask, tuple(edges), tuple(needed))
+
+
+def _hang(operator: Any, result: Any, args: tuple, mask: int, edges: tuple, needed: tuple) -> None:
+    plan = operator.plans.get(mask) or operator.plan(mask)
+    several = result.__class__ is not Tensor
+    saved, versions = save(plan, args, result, needed)
+    first = result[0] if several else result
+    restore = None if plan.joint else operator.restores(args, first)
+    if restore is not None:
+        restore = _spread(tuple(restore[i] for i in plan.inputs), plan, args)
+    node = new_node(plan, edges, saved, versions, restore)
+    if not several:
+        result._node = node
+        result._requires_grad = result._tracked = True
+        return
+    node.outputs = len(result)
+    for i, y in enumerate(result):
+        if y is not None and y._array.dtype.kind in "fcV" and i not in operator.constant_outputs:
+            y._node = Output(node, i)
+            y._requires_grad = y._tracked = True
+
+
+def _spread(restore: tuple, plan: Plan, args: tuple) -> tuple:
+    flat: list[Any] = []
+    for kept, position in zip(restore, plan.inputs, strict=True):
+        if args[position].__class__ in (tuple, list):
+            flat.extend(kept or [None] * len(args[position]))
+        else:
+            flat.append(kept)
+    return tuple(flat)
+
+
+def save(plan: Plan, args: tuple, result: Any, needed: Any) -> tuple[tuple, tuple]:
+    """The values that the plan's vjps read, and the versions of those that are tensors."""
+    saved, versions = [], []
+    for kind, position in plan.sources:
+        if kind == INPUT:
+            value, version = _keep(args[position])
+        elif kind == OUTPUT:
+            value, version = _keep_output(result)
+        elif kind == SHAPE:
+            value, version = _shapes(args[position]), None
+        elif kind == DTYPE:
+            value, version = args[position].dtype, None
+        else:
+            value, version = (needed if kind == NEEDS else args[position]), None
+        saved.append(value)
+        versions.append(version)
+    return tuple(saved), tuple(versions)
+
+
+def _shapes(value: Any) -> Any:
+    if value.__class__ in (tuple, list):
+        return tuple(v._array.shape for v in value)
+    return None if value is None else value._array.shape
+
+
+def _keep(value: Any) -> tuple[Any, Any]:
+    if value is None:
+        return None, None
+    if value.__class__ in (tuple, list):
+        pairs = [_keep(v) for v in value]
+        return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
+    if MODE.saved_hooks:
+        return _pack(value), 0
+    counter = value._counter
+    return value, (0 if counter is None else counter.value)
+
+
+def _keep_output(result: Any) -> tuple[Any, Any]:
+    if result.__class__ is Tensor:
+        if MODE.saved_hooks:
+            return _pack(result._alias()), 0
+        return SavedOutput(result), 0
+    return tuple(SavedOutput(y, i) for i, y in enumerate(result)), (0,) * len(result)
+
+
+def _pack(value: Tensor) -> PackedTensor:
+    pack, unpack = MODE.saved_hooks[-1]
+    with_grad, MODE.grad = MODE.grad, False
+    try:
+        return PackedTensor(pack(value), unpack)
+    finally:
+        MODE.grad = with_grad

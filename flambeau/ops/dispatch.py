@@ -1,0 +1,400 @@
+"""Dispatch: the straight Python function that users call for each declared operator.
+
+Unary and binary pointwise operators are closures written out here, since small tensors live by
+them. Every other operator gets a function with exactly its body's signature, written and compiled
+when it is first called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..autograd.tape import record, record_binary, record_unary
+from ..tensor.dtype import FLOAT32, FLOAT64
+from ..tensor.size import Size
+from ..tensor.tensor import Tensor, view_of, wrap
+from .explain import explained
+from .inplace import inplace_twin, write_out
+from .promotion import compute_pointwise
+from .registry import Kind, Operator, publish
+
+_new = object.__new__
+_ndarray = np.ndarray
+_FAST_FLOATS = frozenset((FLOAT32, FLOAT64))
+_scalars: dict[Any, np.ndarray] = {}  # Python floats as 0-dim arrays, by (value, dtype)
+_SCALARS_KEPT = 4096
+
+
+def build(operator: Operator) -> Callable:
+    """The public function of an operator; publishes its in-place twin."""
+    if operator.kind is Kind.COMPOSITE:
+        return operator.body
+    shape = [p.kind for p in operator.parameters]
+    plain = operator.kind is Kind.POINTWISE and all(
+        p.default is p.empty for p in operator.parameters
+    )
+    if plain and len(shape) == 1 and len(operator.tensor_positions) == 1:
+        function = _unary(operator)
+    elif plain and len(shape) == 2 and len(operator.tensor_positions) == 2:
+        function = _binary(operator)
+    else:
+        function = _lazy(operator)
+    if operator.inplace:
+        twin = operator.twin = inplace_twin(operator, function)
+        spaces = operator.expose
+        names = [n + "_" for n in (operator.name, *operator.aliases) if "." not in n]
+        publish(twin, names, spaces)
+    return _named(function, operator)
+
+
+def _named(function: Any, operator: Operator) -> Any:
+    function.__name__ = function.__qualname__ = operator.name
+    function.__doc__ = operator.doc
+    function.__module__ = operator.body.__module__
+    return function
+
+
+def as_array(y: Any) -> np.ndarray:
+    """What a body returned, as an array: NumPy makes scalars of 0-dim results."""
+    return y if isinstance(y, _ndarray) else np.asarray(y)
+
+
+def _unary(operator: Operator) -> Callable:
+    body = operator.body
+    fast = _FAST_FLOATS
+    differentiable = operator.differentiable
+
+    def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+        try:
+            a = input._array
+            y = body(a) if a.dtype in fast else compute_pointwise(operator, (input,), ())
+        except Exception as error:
+            raise explained(operator, error, (input,)) from None
+        made = _new(Tensor)
+        made._array = y if y.__class__ is _ndarray else as_array(y)
+        made._requires_grad = made._tracked = False
+        made._node = made._grad = made._counter = made._base = made._stamp = None
+        if input._tracked and differentiable:
+            record_unary(operator, made, input)
+        return made if out is None else write_out(operator, made, out)
+
+    return function
+
+
+def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
+    """The function of two tensors, or of a tensor and a number.
+
+    `unknown`: what to do with an operand that is neither; operators of Python's own (`+`) answer
+    NotImplemented.
+    """
+    body = operator.body
+    fast = _FAST_FLOATS
+    differentiable = operator.differentiable
+    scalars = _scalars
+
+    def function(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
+        try:
+            a = input._array
+            kind = a.dtype
+            if other.__class__ is float and kind in fast:
+                b = scalars.get((other, kind))
+                if b is None:
+                    b = _scalar(other, kind)
+                y = body(a, b)
+            else:
+                b = other._array
+                if kind is b.dtype and kind in fast:
+                    y = body(a, b)
+                else:
+                    y = compute_pointwise(operator, (input, other), ())
+        except Exception:
+            y = _binary_slow(operator, input, other, unknown)
+            if y is NotImplemented:
+                return y
+        made = _new(Tensor)
+        made._array = y if y.__class__ is _ndarray else as_array(y)
+        made._requires_grad = made._tracked = False
+        made._node = made._grad = made._counter = made._base = made._stamp = None
+        if differentiable:
+            if other.__class__ is Tensor and input.__class__ is Tensor:
+                if input._tracked or other._tracked:
+                    record_binary(operator, made, input, other)
+            else:
+                _record_mixed(operator, made, input, other)
+        return made if out is None else write_out(operator, made, out)
+
+    return function
+
+
+def _scalar(value: float, kind: np.dtype) -> np.ndarray:
+    made = np.asarray(value, kind)
+    if value and len(_scalars) < _SCALARS_KEPT:  # 0.0 and -0.0 are one key
+        _scalars[value, kind] = made
+    return made
+
+
+def _record_mixed(operator: Operator, made: Tensor, input: Any, other: Any) -> None:
+    """Records a binary operator on a subclass of Tensor (a Parameter) or a Python number."""
+    if not isinstance(other, Tensor) or not isinstance(input, Tensor):
+        tensor = input if isinstance(input, Tensor) else other
+        if isinstance(tensor, Tensor) and tensor._tracked:
+            record(operator, made, (input, other))
+    elif input._tracked or other._tracked:
+        record_binary(operator, made, input, other)
+
+
+def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> Any:
+    try:
+        if isinstance(other, _ndarray) and isinstance(input, Tensor):
+            other = wrap(other)
+        if unknown is NotImplemented and not isinstance(
+            other, (Tensor, bool, int, float, complex, np.generic)
+        ):
+            return NotImplemented
+        return compute_pointwise(operator, (input, other), ())
+    except Exception as error:
+        raise explained(operator, error, (input, other)) from None
+
+
+def reflected(operator: Operator) -> Callable:
+    """`other op input`, for Python's __radd__ and its like: the operands arrive swapped."""
+    forward = _binary(operator, NotImplemented)
+
+    def function(self: Tensor, other: Any) -> Any:
+        return forward(other, self)
+
+    return _named(function, operator)
+
+
+def python_operator(operator: Operator) -> Callable:
+    """`input op other`, answering NotImplemented to operands it does not know."""
+    return _named(_binary(operator, NotImplemented), operator)
+
+
+# ------------------------------------------------------------- functions written on first call
+
+
+def _lazy(operator: Operator) -> Callable:
+    """A function that becomes the operator's own, code and defaults, at its first call."""
+    names: dict[str, Any] = {"__builtins__": __builtins__}
+
+    def become(args: tuple, kwargs: dict) -> Any:
+        source, made = written(operator)
+        names.update(made.__globals__)
+        function.__code__ = made.__code__
+        function.__defaults__, function.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
+        operator.source = source
+        return function(*args, **kwargs)
+
+    names["become"] = become
+    template = _stub.__code__
+    function = types.FunctionType(template, names, operator.name)
+    function.__signature__ = _public_signature(operator)
+    return function
+
+
+def _stub(*args: Any, **kwargs: Any) -> Any:
+    return become(args, kwargs)  # type: ignore[name-defined]  # noqa: F821
+
+
+def _public_signature(operator: Operator) -> inspect.Signature:
+    parameters = [p.replace(annotation=inspect.Parameter.empty) for p in operator.parameters]
+    if operator.kind is not Kind.VIEW and not any(p.name == "out" for p in parameters):
+        out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
+        at = len(parameters)
+        if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            at -= 1
+        parameters.insert(at, out)
+    return inspect.Signature(parameters)
+
+
+# NumPy's names for two parameters, which PyTorch takes too.
+_ALIASES = {"dim": "axis", "keepdim": "keepdims"}
+
+
+class _Writer:
+    """Writes an operator's function as Python source."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self.names: dict[str, Any] = {}
+        self.lines: list[str] = []
+        self.heads: list[str] = []
+
+    def head(self) -> str:
+        """The parameters, as they stand in the `def` line."""
+        parts, starred = [], False
+        for i, p in enumerate(self.operator.parameters):
+            if p.kind is p.VAR_POSITIONAL:
+                parts.append(f"*{p.name}_")
+                self.names[f"default_{i}"] = None
+                self.heads.append(f"{p.name}=default_{i}")
+                starred = True
+                continue
+            text = p.name
+            if p.default is not p.empty:
+                self.names[f"default_{i}"] = p.default
+                text += f"=default_{i}"
+            if p.kind is p.KEYWORD_ONLY and not starred:
+                parts.append("*")
+                starred = True
+            parts.append(text)
+        extra = [*self.heads]
+        known = set(self.operator.names)
+        for name, alias in _ALIASES.items():
+            if name in known and alias not in known:
+                extra.append(f"{alias}=MISSING")
+                if self._required(name):
+                    parts = self._with_default(parts, name)
+        if self.operator.kind is not Kind.VIEW and "out" not in known:
+            extra.append("out=None")
+        if extra and not starred:
+            parts.append("*")
+        return ", ".join([*parts, *extra])
+
+    def _required(self, name: str) -> bool:
+        return any(p.name == name and p.default is p.empty and p.kind is not p.VAR_POSITIONAL
+                   for p in self.operator.parameters)  # fmt: skip
+
+    def _with_default(self, parts: list[str], name: str) -> list[str]:
+        at = parts.index(name)
+        if any(p != "*" and "=" not in p and not p.startswith("*") for p in parts[at + 1 :]):
+            return parts  # a required parameter follows: no alias for this one
+        return [f"{p}=MISSING" if p == name else p for p in parts]
+
+    def prologue(self) -> None:
+        """Aliases and starred parameters become plain values."""
+        known = set(self.operator.names)
+        for p in self.operator.parameters:
+            if p.kind is p.VAR_POSITIONAL:
+                n = p.name
+                self.lines += [
+                    f"    if {n} is None:",
+                    f"        {n} = {n}_",
+                    f"    if len({n}) == 1 and {n}[0].__class__ in SEQUENCES:",
+                    f"        {n} = tuple({n}[0])",
+                ]
+        for name, alias in _ALIASES.items():
+            if name in known and alias not in known:
+                self.lines += [f"    if {alias} is not MISSING:", f"        {name} = {alias}"]
+
+    def arrays(self) -> list[str]:
+        """The body's arguments: arrays for tensors, the rest as it came."""
+        found = []
+        for i, p in enumerate(self.operator.parameters):
+            note = str(p.annotation)
+            if i in self.operator.sequence_positions:
+                found.append(f"[v._array for v in {p.name}]" if "None" not in note
+                             else f"[None if v is None else v._array for v in {p.name}]")  # fmt: skip
+            elif i not in self.operator.tensor_positions:
+                found.append(p.name)
+            elif "Number" in note:
+                found.append(f"({p.name}._array if isinstance({p.name}, Tensor) else {p.name})")
+            elif "None" in note:
+                found.append(f"(None if {p.name} is None else {p.name}._array)")
+            else:
+                found.append(f"{p.name}._array")
+        return [f"*{a}" if p.kind is p.VAR_POSITIONAL else
+                f"{p.name}={a}" if p.kind is p.KEYWORD_ONLY else a
+                for a, p in zip(found, self.operator.parameters, strict=True)]  # fmt: skip
+
+    def every(self) -> str:
+        """All the parameters, as the tuple that the tape sees."""
+        return "(" + "".join(f"{n}, " for n in self.operator.names) + ")"
+
+    def tracked(self) -> str:
+        """The test for whether the tape may want to know."""
+        tests = []
+        for i in self.operator.tensor_positions:
+            p = self.operator.parameters[i]
+            note = str(p.annotation)
+            if i in self.operator.sequence_positions:
+                tests.append(f"any(v is not None and v._tracked for v in {p.name})")
+            elif "Number" in note:
+                tests.append(f"(isinstance({p.name}, Tensor) and {p.name}._tracked)")
+            elif "None" in note:
+                tests.append(f"({p.name} is not None and {p.name}._tracked)")
+            else:
+                tests.append(f"{p.name}._tracked")
+        return " or ".join(tests) or "False"
+
+    def write(self) -> str:
+        operator = self.operator
+        head = self.head()
+        self.prologue()
+        if operator.kind is Kind.POINTWISE:
+            tensors = "".join(f"{n}, " for n in operator.tensor_names)
+            rest = "".join(f"{n}, " for n in operator.names if n not in operator.tensor_names)
+            call = f"compute_pointwise(operator, ({tensors}), ({rest}))"
+        else:
+            call = f"body({', '.join(self.arrays())})"
+        body = [
+            "    try:",
+            f"        y = {call}",
+            "    except Exception as error:",
+            f"        raise explained(operator, error, {self.every()}) from None",
+            "    if y.__class__ is tuple or y.__class__ is list:",
+            f"        made = several(operator, y, {self._source()})",
+            "    else:",
+            f"        made = {self._wrap()}",
+        ]
+        if operator.differentiable and operator.tensor_positions:
+            body += [f"    if {self.tracked()}:",
+                     f"        record(operator, made, {self.every()})"]  # fmt: skip
+        if operator.kind is Kind.VIEW or "out" in operator.names:
+            body.append(f"    return {self._result()}")
+        else:
+            body += ["    if out is not None:",
+                     f"        return write_out(operator, {self._result()}, out)",
+                     f"    return {self._result()}"]  # fmt: skip
+        return "\n".join([f"def {operator.name}({head}):", *self.lines, *body, ""])
+
+    def _source(self) -> str:
+        names = self.operator.tensor_names
+        return names[0] if names else "None"
+
+    def _wrap(self) -> str:
+        if self.operator.kind is Kind.VIEW:
+            return f"view_of({self._source()}, y)"
+        return "wrap(y)"
+
+    def _result(self) -> str:
+        return "made" if self.operator.result_type is None else "named(made)"
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+MISSING = _Missing()
+
+
+def written(operator: Operator) -> tuple[str, Callable]:
+    """The source of an operator's function, and the function."""
+    writer = _Writer(operator)
+    source = writer.write()
+    result_type = operator.result_type
+    names = {
+        **writer.names,
+        "operator": operator, "body": operator.body, "compute_pointwise": compute_pointwise,
+        "explained": explained, "several": several, "view_of": view_of, "wrap": wrap,
+        "record": record, "write_out": write_out, "Tensor": Tensor, "MISSING": MISSING,
+        "SEQUENCES": (tuple, list, Size), "__name__": "flambeau.ops.dispatch",
+        "named": None if result_type is None else lambda made: result_type(*made),
+    }  # fmt: skip
+    exec(compile(source, f"<flambeau operator {operator.name}>", "exec"), names)
+    return source, names[operator.name]
+
+
+def several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor | None, ...]:
+    """The tensors of an operator with several outputs."""
+    if operator.kind is Kind.VIEW:
+        return tuple(view_of(source, y) for y in arrays)
+    return tuple(None if y is None else wrap(y) for y in arrays)
+

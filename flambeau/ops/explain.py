@@ -1,0 +1,97 @@
+"""Errors of operators: what went wrong in a body, told in PyTorch's type and words, with the
+operator's name and its arguments' shapes and dtypes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .registry import Operator
+
+
+
+def explained(operator: Operator, error: Exception, args: tuple) -> Exception:
+    """The exception to raise for `error`, which `operator` met on `args`."""
+    if isinstance(error, AttributeError):
+        wrong = _not_a_tensor(operator, args)
+        if wrong is not None:
+            return wrong
+    if isinstance(error, (ValueError, np.exceptions.AxisError)) and not isinstance(
+        error, UnicodeError
+    ):
+        return _about_shapes(operator, error, args)
+    if isinstance(error, np._core._exceptions.UFuncTypeError):
+        kinds = ", ".join(str(t.dtype) for t in _tensors(args))
+        return RuntimeError(f"{operator.name}: not implemented for dtypes {kinds} ({error})")
+    return error
+
+
+def _tensors(args: tuple) -> list[Tensor]:
+    found: list[Tensor] = []
+    for value in args:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(v for v in value if isinstance(v, Tensor))
+    return found
+
+
+def _not_a_tensor(operator: Operator, args: tuple) -> TypeError | None:
+    for i in operator.tensor_positions:
+        value = args[i] if i < len(args) else None
+        note = str(operator.parameters[i].annotation)
+        if i in operator.sequence_positions:
+            if not isinstance(value, (list, tuple)):
+                return TypeError(
+                    f"{operator.name}(): argument '{operator.names[i]}' (position {i + 1}) must be "
+                    f"tuple of Tensors, not {type(value).__name__}"
+                )
+            for k, v in enumerate(value):
+                if not isinstance(v, Tensor):
+                    return TypeError(
+                        f"expected Tensor as element {k} in argument {i}, but got "
+                        f"{type(v).__name__}"
+                    )
+        elif not isinstance(value, Tensor) and not (value is None and "None" in note):
+            return TypeError(
+                f"{operator.name}(): argument '{operator.names[i]}' (position {i + 1}) must be "
+                f"Tensor, not {type(value).__name__}"
+            )
+    return None
+
+
+def _about_shapes(operator: Operator, error: Exception, args: tuple) -> Exception:
+    tensors = _tensors(args)
+    if "broadcast" in str(error) and len(tensors) >= 2:
+        found = broadcast_mismatch([t._array.shape for t in tensors])
+        if found is not None:
+            return RuntimeError(f"{found} ({operator.name} of {described(tensors)})")
+    if isinstance(error, np.exceptions.AxisError):
+        return IndexError(
+            f"Dimension out of range ({error}) in {operator.name} of {described(tensors)}"
+        )
+    return RuntimeError(f"{operator.name}: {error} (on {described(tensors)})")
+
+
+def broadcast_mismatch(shapes: list[tuple[int, ...]]) -> str | None:
+    """PyTorch's sentence on the first two shapes that do not broadcast."""
+    for a, b in zip(shapes, shapes[1:], strict=False):
+        rank = max(len(a), len(b))
+        wide = [(1,) * (rank - len(s)) + tuple(s) for s in (a, b)]
+        for axis in reversed(range(rank)):
+            m, n = wide[0][axis], wide[1][axis]
+            if m != n and 1 not in (m, n):
+                return (
+                    f"The size of tensor a ({m}) must match the size of tensor b ({n}) at "
+                    f"non-singleton dimension {axis}"
+                )
+    return None
+
+
+def described(tensors: list[Tensor]) -> str:
+    """Shapes and dtypes, for a message."""
+    return ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors) or "no tensors"

@@ -1,0 +1,191 @@
+"""In-place twins and `out=`: an operator's result written to memory that is there already."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..autograd.inplace import before_write, bump, check_writable, rebase
+from ..autograd.mode import MODE
+from ..autograd.tape import INPUT, SavedOutput, requires
+from ..tensor.promote import check_cast
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .registry import Operator
+
+
+def inplace_twin(operator: Operator, function: Callable) -> Callable:
+    """`name_`: the operator's result written into its first argument, which is returned."""
+    body = operator.body
+    direct = isinstance(body, np.ufunc) or operator.kernels.get("inplace")
+
+    def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        recorded = MODE.grad and (
+            check_writable(self, operator.name + "_") or any(map(_requires, args))
+            or (kwargs and any(map(_requires, kwargs.values())))
+        )  # fmt: skip
+        if recorded and operator.differentiable:
+            return _recorded(operator, function, self, args, kwargs)
+        if direct and not kwargs and _fits(self, args):
+            array = self._array
+            direct_args = [a._array if isinstance(a, Tensor) else a for a in args]
+            body(array, *direct_args, out=array)
+        else:
+            with_grad, MODE.grad = MODE.grad, False
+            try:
+                y = function(self, *args, **kwargs)._array
+            finally:
+                MODE.grad = with_grad
+            write(self, y, operator.name)
+        bump(self)
+        return self
+
+    functools.update_wrapper(twin, body, assigned=("__doc__", "__module__"), updated=())
+    twin.__dict__.pop("__wrapped__", None)
+    twin.__name__ = twin.__qualname__ = operator.name + "_"
+    twin.operator = operator
+    return twin
+
+
+def _requires(x: Any) -> bool:
+    return isinstance(x, Tensor) and x._tracked and requires(x)
+
+
+def _fits(self: Tensor, args: tuple) -> bool:
+    """Whether NumPy may write the result straight into `self`: one floating dtype, its shape."""
+    array = self._array
+    if array.dtype.kind != "f" or array.itemsize < 4 or array.__class__ is not np.ndarray:
+        return False
+    for a in args:
+        if isinstance(a, Tensor):
+            b = a._array
+            if b.dtype is not array.dtype or b.ndim > array.ndim:
+                return False
+            if b.shape != array.shape and b.ndim:
+                return False
+        elif a.__class__ not in (float, int):
+            return False
+    return True
+
+
+def write(target: Tensor, y: np.ndarray, name: str) -> None:
+    """Copies a result into a tensor's window; RuntimeError when shape or dtype do not fit."""
+    array = target._array
+    if y.shape != array.shape:
+        raise RuntimeError(
+            f"output with shape {list(array.shape)} doesn't match the broadcast shape "
+            f"{list(y.shape)} ({name}_)"
+        )
+    if y.dtype != array.dtype:
+        from ..tensor.dtype import FROM_NUMPY
+
+        check_cast(FROM_NUMPY[y.dtype], target.dtype)
+        if array.dtype.kind != "c" and y.dtype.kind == "c":
+            y = y.real
+    _refuse_overlap(array, name)
+    np.copyto(array, y, casting="unsafe")
+
+
+def _refuse_overlap(array: np.ndarray, name: str) -> None:
+    if 0 in array.strides and any(
+        s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)
+    ):
+        if type(array) is not np.ndarray:
+            return  # meta arrays have nothing to overwrite
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            f"single memory location. Please clone() the tensor before performing {name}_."
+        )
+
+
+def _recorded(
+    operator: Operator, function: Callable, self: Tensor, args: tuple, kwargs: dict
+) -> Tensor:
+    keep = _reads_self(operator)
+    old = before_write(self, keep)
+    y = function(old, *args, **kwargs)
+    write(self, y._array, operator.name)
+    bump(self)
+    adopt(self, y)
+    return self
+
+
+def _reads_self(operator: Operator) -> bool:
+    vjps = [operator.joint] if operator.joint is not None else list(operator.vjps.values())
+    for vjp in vjps:
+        for name in vjp.__code__.co_varnames[1 : vjp.__code__.co_argcount]:
+            if operator.source_of(name) == (INPUT, 0):
+                return True
+    return False
+
+
+def adopt(self: Tensor, y: Tensor) -> None:
+    """Gives `self`, into which `y` was written, the history of `y`."""
+    node = y._node
+    if node is None:
+        return
+    for saved in node.shown().saved or ():
+        if saved.__class__ is SavedOutput and saved.array is y._array:
+            saved.array, saved.counter = self._array, self._counter
+            saved.version = self._counter.value
+    rebase(self, node)
+
+
+def assign(self: Tensor, y: Tensor, name: str) -> Tensor:
+    """Writes the recorded value `y` into `self` in place: what composite in-place operators do."""
+    check_writable(self, name)
+    write(self, y._array, name.rstrip("_"))
+    bump(self)
+    adopt(self, y)
+    return self
+
+
+# ------------------------------------------------------------------------------------- out=
+
+
+def write_out(operator: Operator, made: Any, out: Any) -> Any:
+    """Writes results into `out`, resizing empty ones, and gives `out` back."""
+    if isinstance(made, Tensor):
+        _write_one(operator, made, out)
+        return out
+    if isinstance(out, Tensor) or len(out) != len(made):
+        raise TypeError(f"{operator.name}(): argument 'out' must be tuple of {len(made)} Tensors")
+    for y, target in zip(made, out, strict=True):
+        _write_one(operator, y, target)
+    return type(made)(*out) if hasattr(type(made), "_fields") else out
+
+
+def _write_one(operator: Operator, y: Tensor, target: Any) -> None:
+    if not isinstance(target, Tensor):
+        raise TypeError(
+            f"{operator.name}(): argument 'out' must be Tensor, not {type(target).__name__}"
+        )
+    if MODE.grad and (y._requires_grad or (target._tracked and requires(target))):
+        raise RuntimeError(
+            f"{operator.name}(): functions with out=... arguments don't support automatic "
+            "differentiation, but one of the arguments requires grad."
+        )
+    check_cast(y.dtype, target.dtype)
+    if target._array.shape != y._array.shape:
+        _resize_out(operator, target, y._array.shape)
+    np.copyto(target._array, y._array, casting="unsafe")
+    bump(target)
+
+
+def _resize_out(operator: Operator, target: Tensor, shape: tuple[int, ...]) -> None:
+    if target._array.size:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape "
+            f"{list(target.shape)}, which does not match the required output shape "
+            f"{list(shape)}. This behavior is deprecated, and in a future PyTorch release outputs "
+            "will not be resized unless they have zero elements. You can explicitly reuse an out "
+            "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            UserWarning,
+            stacklevel=4,
+        )
+    target._array = np.empty(shape, target._array.dtype)

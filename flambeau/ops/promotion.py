@@ -1,0 +1,75 @@
+"""How pointwise operators compute on operands of any dtype: promotion, half precision, numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..tensor import dtype as types
+from ..tensor.dtype import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
+from ..tensor.promote import result_dtype
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .registry import Operator
+
+
+def compute_pointwise(operator: Operator, operands: tuple, attributes: tuple) -> np.ndarray:
+    """The body on the operands cast to the dtype in which they meet.
+
+    Half precision is computed in float32 and rounded once, as PyTorch does.
+    """
+    from .registry import Promotion
+
+    promotion = operator.promotion
+    if promotion is Promotion.NONE:
+        arrays = [_plain(x) for x in operands]
+        return operator.body(*arrays, *attributes)
+    common = result_dtype(operands)
+    if promotion is Promotion.FLOATING and common.category in (BOOL, INTEGER):
+        common = types.get_default_dtype()
+    half = common in HALF
+    inside = types.float32.numpy if half else common.numpy
+    arrays = [_cast(x, inside, common) for x in operands]
+    with np.errstate(all="ignore"):
+        y = operator.body(*arrays, *attributes)
+    if half and y.dtype == types.float32.numpy:
+        y = y.astype(common.numpy)
+    return y
+
+
+def _plain(x: Any) -> Any:
+    return x._array if isinstance(x, Tensor) else x
+
+
+def _cast(x: Any, inside: np.dtype, common: dtype) -> Any:
+    if isinstance(x, Tensor):
+        array = x._array
+        return array if array.dtype == inside else array.astype(inside)
+    if x is None:
+        return None
+    if isinstance(x, np.ndarray):
+        return x.astype(inside)
+    if not isinstance(x, (bool, int, float, complex, np.generic)):
+        raise AttributeError(x)  # told as "must be Tensor" by explained()
+    if common.category == INTEGER and isinstance(x, int):
+        return _wrapped(x, inside)
+    return np.asarray(x, inside)
+
+
+def _wrapped(x: int, inside: np.dtype) -> np.ndarray:
+    """An integer in a narrow dtype: it wraps around as in C, and overflows int64 loudly."""
+    try:
+        return np.asarray(x, inside)
+    except OverflowError:
+        if not -(2**63) <= x < 2**64:
+            raise RuntimeError(
+                f"value cannot be converted to type int64_t without overflow: {x}"
+            ) from None
+        return np.asarray(x & (2**64 - 1), np.uint64).astype(inside)
+
+
+def compute_dtype(d: np.dtype) -> np.dtype:
+    """The dtype in which sums and other many-term results of `d` are worked out."""
+    return types.float32.numpy if FROM_NUMPY[d] in HALF else d

@@ -1,0 +1,247 @@
+"""The registry: one declaration an operator, from which everything else about it is derived.
+
+A declaration is a body on NumPy arrays (its annotations say which parameters are tensors), its
+docstring, its derivative (`@op.vjp`), an oracle (`ref`) and inputs to test with (`samples`).
+Derived: the function, the tensor method, the in-place twin, `out=`, `axis=`, the tape's node, the
+tests and the typing stub.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+
+from ..autograd.tape import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Node, Plan
+from ..tensor.tensor import Tensor
+
+Array = np.ndarray
+
+
+class Kind(Enum):
+    """How an operator treats its inputs."""
+
+    POINTWISE = auto()  # one element of the result from one of each input, with broadcasting
+    VIEW = auto()  # the same memory, seen otherwise
+    OPAQUE = auto()  # its own shape rule: reductions, matmul, sorting, ...
+    COMPOSITE = auto()  # a body on tensors, made of other operators
+
+
+class Promotion(Enum):
+    """In which dtype a pointwise operator computes."""
+
+    COMMON = auto()  # the promoted dtype of its inputs
+    FLOATING = auto()  # the same, integers becoming the default dtype
+    PREDICATE = auto()  # inputs promoted, result bool
+    NONE = auto()  # the body decides
+
+
+OPERATORS: dict[str, Operator] = {}
+# What users see, by namespace: "torch", "Tensor", "nn.functional", "linalg", "special", "fft".
+PUBLIC: dict[str, dict[str, Any]] = {}
+
+
+class Operator:
+    """One operator: what was declared, and what the tape and the tests need of it."""
+
+    def __init__(self, name: str, kind: Kind, body: Callable, options: dict[str, Any]) -> None:
+        self.name, self.kind, self.body = name, kind, body
+        self.doc = inspect.getdoc(body) or ""
+        self.ref: Callable | None = options.pop("ref", None)
+        self.samples: Any = options.pop("samples", None)
+        self.promotion: Promotion = options.pop("promotion", Promotion.COMMON)
+        self.holomorphic: bool = options.pop("holomorphic", True)
+        self.differentiable: bool = options.pop("differentiable", True)
+        self.inplace: bool = options.pop("inplace", kind is Kind.POINTWISE)
+        self.constant_outputs: tuple[int, ...] = options.pop("constant_outputs", ())
+        self.result_type: Any = options.pop("result_type", None)
+        self.expose: tuple[str, ...] = options.pop("expose", ("torch", "Tensor"))
+        self.aliases: tuple[str, ...] = options.pop("aliases", ())
+        self.second_order: bool = options.pop("second_order", True)
+        node = options.pop("node", _camel(name) + "Backward0")
+        if options:
+            raise TypeError(f"operator {name}: unknown options {sorted(options)}")
+        self.vjps: dict[str, Callable] = {}
+        self.joint: Callable | None = None
+        self.plans: dict[int, Plan] = {}
+        self.function: Callable = body
+        self.kernels: dict[str, Callable] = {}
+        if kind is not Kind.COMPOSITE:
+            self.node_type = type(node, (Node,), {"operator": self, "__slots__": ()})
+            self._read_signature(body)
+
+    def _read_signature(self, body: Callable) -> None:
+        parameters = list(inspect.signature(body).parameters.values())
+        self.parameters = parameters
+        self.names = tuple(p.name for p in parameters)
+        notes = [str(p.annotation) for p in parameters]
+        self.tensor_positions = tuple(i for i, n in enumerate(notes) if "Array" in n)
+        self.sequence_positions = tuple(i for i, n in enumerate(notes) if "Sequence[Array" in n)
+        self.has_sequence = bool(self.sequence_positions)
+        self.tensor_names = tuple(self.names[i] for i in self.tensor_positions)
+
+    # ---------------------------------------------------------------------- derivatives
+
+    def plan(self, mask: int) -> Plan:
+        """The plan for the inputs whose bits are set in `mask` (bit = parameter position)."""
+        wanted = [i for i in self.tensor_positions if mask >> i & 1]
+        sources: list[tuple[int, int]] = []
+        entries = []
+        if self.joint is not None:
+            entries.append((self.joint, self._indices(self.joint, sources)))
+        else:
+            wanted = [i for i in wanted if self.differentiable]
+            for i in wanted:
+                vjp = self.vjps.get(self.names[i], _missing(self, self.names[i]))
+                entries.append((vjp, self._indices(vjp, sources)))
+        found = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
+        self.plans[mask] = found
+        return found
+
+    def _indices(self, vjp: Callable, sources: list[tuple[int, int]]) -> tuple[int, ...]:
+        found = []
+        for name in list(inspect.signature(vjp).parameters)[1:]:
+            source = self.source_of(name)
+            if source not in sources:
+                sources.append(source)
+            found.append(sources.index(source))
+        return tuple(found)
+
+    def source_of(self, name: str) -> tuple[int, int]:
+        """Where a vjp's parameter comes from, by its name."""
+        if name in ("y", "ys"):
+            return OUTPUT, 0
+        if name == "needs":
+            return NEEDS, 0
+        if name in self.names:
+            position = self.names.index(name)
+            return (INPUT if position in self.tensor_positions else ATTRIBUTE), position
+        for ending, kind in (("_shape", SHAPE), ("_dtype", DTYPE)):
+            if name.endswith(ending) and name.removesuffix(ending) in self.tensor_names:
+                return kind, self.names.index(name.removesuffix(ending))
+        raise TypeError(
+            f"operator {self.name}: its vjp asks for '{name}'; known are g, y, ys, needs, "
+            f"{', '.join(self.names)}, and <input>_shape or <input>_dtype"
+        )
+
+    def restores(self, args: tuple, y: Tensor) -> list | None:
+        """(shape, dtype) for each parameter whose cotangent must be summed or cast, else None."""
+        shape, dtype = y._array.shape, y._array.dtype
+        pointwise = self.kind is Kind.POINTWISE
+        found: list[Any] = [None] * len(args)
+        for i in self.tensor_positions:
+            value = args[i]
+            if value.__class__ in (tuple, list):
+                found[i] = [self._restore(v, shape, dtype, pointwise) for v in value]
+                found[i] = found[i] if any(found[i]) else None
+            else:
+                found[i] = self._restore(value, shape, dtype, pointwise)
+        return found if any(found) else None
+
+    @staticmethod
+    def _restore(value: Any, shape: tuple, dtype: np.dtype, pointwise: bool) -> Any:
+        if not isinstance(value, Tensor):
+            return None
+        array = value._array
+        if (pointwise and array.shape != shape) or array.dtype != dtype:
+            return (array.shape, array.dtype)
+        return None
+
+    def declare_vjp(self, given: Any) -> Callable:
+        """`@op.vjp` for the only tensor input or for all at once; `@op.vjp("name")` for one."""
+        if isinstance(given, str):
+            names = given.split()
+
+            def decorate(vjp: Callable) -> Callable:
+                for name in names:
+                    self._add(name, vjp)
+                return vjp
+
+            return decorate
+        if len(self.tensor_positions) == 1:
+            self._add(self.tensor_names[0], given)
+        else:
+            if self.joint is not None:
+                raise TypeError(f"operator {self.name}: derivative declared twice")
+            self.joint = given
+            self._indices(given, [])
+        return given
+
+    def _add(self, name: str, vjp: Callable) -> None:
+        if name in self.vjps or name not in self.tensor_names:
+            raise TypeError(f"operator {self.name}: vjp for '{name}' twice, or no such input")
+        self._indices(vjp, [])
+        self.vjps[name] = vjp
+
+
+def _missing(operator: Operator, name: str) -> Callable:
+    def vjp(g: Any) -> Any:
+        raise RuntimeError(f"derivative for '{operator.name}' with respect to '{name}' is not "
+                           "implemented")  # fmt: skip
+
+    return vjp
+
+
+def _camel(name: str) -> str:
+    return "".join(part.capitalize() for part in re.split("_+", name.strip("_")))
+
+
+# --------------------------------------------------------------------------- declarations
+
+
+def declare(kind: Kind, **options: Any) -> Callable[[Callable], Any]:
+    """A decorator that registers a body and returns the function users call."""
+
+    def decorate(body: Callable) -> Any:
+        from .dispatch import build
+
+        name = options.get("name", body.__name__)
+        rest = {k: v for k, v in options.items() if k != "name"}
+        if name in OPERATORS:
+            raise TypeError(f"operator {name} declared twice")
+        operator = OPERATORS[name] = Operator(name, kind, body, rest)
+        function = operator.function = build(operator)
+        function.operator = operator
+        if kind is not Kind.COMPOSITE:
+            function.vjp = operator.declare_vjp
+        publish(function, (name, *operator.aliases), operator.expose)
+        return function
+
+    return decorate
+
+
+def pointwise(**options: Any) -> Callable[[Callable], Any]:
+    """Declares an operator on elements, with broadcasting and promotion."""
+    return declare(Kind.POINTWISE, **options)
+
+
+def view(**options: Any) -> Callable[[Callable], Any]:
+    """Declares an operator whose body returns windows on its input's memory."""
+    return declare(Kind.VIEW, **options)
+
+
+def opaque(**options: Any) -> Callable[[Callable], Any]:
+    """Declares an operator with its own shape rule: the body returns new arrays."""
+    return declare(Kind.OPAQUE, **options)
+
+
+def composite(**options: Any) -> Callable[[Callable], Any]:
+    """Declares an operator made of others: its body takes and gives tensors."""
+    return declare(Kind.COMPOSITE, **options)
+
+
+def publish(function: Any, names: Sequence[str], namespaces: Sequence[str]) -> None:
+    """Puts a function where users find it; names ending in '_' are in-place twins."""
+    for space in namespaces:
+        for name in names:
+            if "." in name:  # "special.expit": a name in a namespace of its own
+                home, short = name.rsplit(".", 1)
+                PUBLIC.setdefault(home, {})[short] = function
+                continue
+            PUBLIC.setdefault(space, {})[name] = function
+            if space == "Tensor":
+                setattr(Tensor, name, function)

@@ -1,0 +1,11 @@
+"""Tensors: dtypes, devices, storages, promotion, printing and random numbers."""
+
+from .device import device
+from .dtype import dtype, get_default_dtype, set_default_dtype
+from .size import Size
+from .tensor import Tensor, view_of, wrap
+
+__all__ = [
+    "Size", "Tensor", "device", "dtype", "get_default_dtype", "set_default_dtype", "view_of",
+    "wrap",
+]  # fmt: skip

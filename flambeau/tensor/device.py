@@ -1,0 +1,104 @@
+"""Devices: where a tensor's memory lies. `cpu` holds data, `meta` only shapes; `cuda` has a name
+and no hardware here, and says so when memory is asked of it."""
+
+from __future__ import annotations
+
+import re
+
+_KNOWN = (
+    "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga",
+    "maia", "xla", "lazy", "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
+)  # fmt: skip
+
+
+class device:
+    """A device by name ('cpu', 'cuda:1', 'meta'); `with device('meta'):` makes it the default."""
+
+    __slots__ = ("index", "type")
+
+    def __init__(self, type: str | int | device = "cpu", index: int | None = None) -> None:
+        if isinstance(type, device):
+            self.type, self.index = type.type, type.index
+            return
+        if isinstance(type, int) and not isinstance(type, bool):
+            self.type, self.index = "cuda", type
+            return
+        if not isinstance(type, str):
+            raise TypeError(
+                f"device(): argument 'type' must be str, int or device, not {type.__class__.__name__}"
+            )
+        match = re.fullmatch(r"([a-z_]+)(?::(\d+))?", type)
+        if match is None:
+            raise RuntimeError(f"Invalid device string: '{type}'")
+        if match[1] not in _KNOWN:
+            raise RuntimeError(
+                f"Expected one of {', '.join(_KNOWN)} device type at start of device string: "
+                f"{match[1]}"
+            )
+        if match[2] is not None and index is not None:
+            raise RuntimeError(
+                f"type (string) must not include an index because index was passed explicitly: "
+                f"{type}"
+            )
+        self.type = match[1]
+        self.index = int(match[2]) if match[2] is not None else index
+
+    def __repr__(self) -> str:
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, device):
+            return NotImplemented
+        return self.type == other.type and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return device, (self.type,) if self.index is None else (self.type, self.index)
+
+    def __enter__(self) -> device:
+        _Default.stack.append(_Default.current)
+        set_default_device(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _Default.current = _Default.stack.pop()
+
+
+CPU = device("cpu")
+META = device("meta")
+
+
+class _Default:
+    """Where tensors go when nobody says."""
+
+    current = CPU
+    stack: list[device] = []
+
+
+def get_default_device() -> device:
+    """The device of new tensors when none is given."""
+    return _Default.current
+
+
+def set_default_device(device_: device | str | None) -> None:
+    """Sets the device of new tensors; None means the CPU."""
+    _Default.current = CPU if device_ is None else usable(device_)
+
+
+def usable(wanted: device | str | int) -> device:
+    """The device itself when tensors can live there; raises as PyTorch does otherwise."""
+    found = wanted if wanted.__class__ is device else device(wanted)
+    if found.type in ("cpu", "meta"):
+        return CPU if found.type == "cpu" else META
+    if found.type == "cuda":
+        raise AssertionError(
+            "Torch not compiled with CUDA enabled: flambeau runs on the CPU; "
+            f"device '{found}' is not available. Check torch.cuda.is_available() first."
+        )
+    raise NotImplementedError(f"device '{found}' is not available in flambeau; use 'cpu' or 'meta'")

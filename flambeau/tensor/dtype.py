@@ -1,0 +1,180 @@
+"""Data types: one `dtype` object each, with its NumPy counterpart and its place in promotion.
+
+bfloat16 and float8 come from ml_dtypes. `finfo` and `iinfo` give a dtype's limits.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+# Promotion goes to the higher category first (bool < integer < floating < complex).
+BOOL, INTEGER, FLOATING, COMPLEX = range(4)
+
+
+class dtype:
+    """A tensor element's type. Users take the instances (`float32`, `int64`, ...)."""
+
+    __slots__ = (
+        "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "numpy",
+    )  # fmt: skip
+
+    def __init__(self, name: str, numpy: np.dtype, category: int) -> None:
+        self.name = name
+        self.numpy = numpy
+        self.itemsize = numpy.itemsize
+        self.category = category
+        self.is_floating_point = category == FLOATING
+        self.is_complex = category == COMPLEX
+        self.is_signed = not (category == BOOL or numpy.kind == "u")
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return by_name, (self.name,)
+
+    def to_real(self) -> dtype:
+        """The dtype of the real part: complex64 gives float32."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    def to_complex(self) -> dtype:
+        """The complex dtype whose parts have this dtype."""
+        if self.is_complex:
+            return self
+        return {"float64": complex128, "float32": complex64, "float16": complex64}[self.name]
+
+
+_BY_NAME: dict[str, dtype] = {}
+FROM_NUMPY: dict[np.dtype, dtype] = {}
+
+
+def _declare(name: str, scalar_type: type, category: int) -> dtype:
+    made = dtype(name, np.dtype(scalar_type), category)
+    _BY_NAME[name] = FROM_NUMPY[made.numpy] = made
+    return made
+
+
+bool_ = _declare("bool", np.bool_, BOOL)
+uint8 = _declare("uint8", np.uint8, INTEGER)
+int8 = _declare("int8", np.int8, INTEGER)
+int16 = _declare("int16", np.int16, INTEGER)
+int32 = _declare("int32", np.int32, INTEGER)
+int64 = _declare("int64", np.int64, INTEGER)
+uint16 = _declare("uint16", np.uint16, INTEGER)
+uint32 = _declare("uint32", np.uint32, INTEGER)
+uint64 = _declare("uint64", np.uint64, INTEGER)
+float16 = _declare("float16", np.float16, FLOATING)
+bfloat16 = _declare("bfloat16", ml_dtypes.bfloat16, FLOATING)
+float32 = _declare("float32", np.float32, FLOATING)
+float64 = _declare("float64", np.float64, FLOATING)
+float8_e4m3fn = _declare("float8_e4m3fn", ml_dtypes.float8_e4m3fn, FLOATING)
+float8_e5m2 = _declare("float8_e5m2", ml_dtypes.float8_e5m2, FLOATING)
+complex64 = _declare("complex64", np.complex64, COMPLEX)
+complex128 = _declare("complex128", np.complex128, COMPLEX)
+
+# The names users may also write, as in PyTorch.
+ALIASES = {
+    "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
+    "long": int64, "cfloat": complex64, "cdouble": complex128,
+}  # fmt: skip
+
+FLOAT32, FLOAT64 = float32.numpy, float64.numpy
+HALF = (float16, bfloat16, float8_e4m3fn, float8_e5m2)
+
+
+def by_name(name: str) -> dtype:
+    """The dtype called `name`, without 'torch.'; raises KeyError when there is none."""
+    return _BY_NAME[name] if name in _BY_NAME else ALIASES[name]
+
+
+def all_dtypes() -> dict[str, dtype]:
+    """Every dtype by its name."""
+    return dict(_BY_NAME)
+
+
+class _Default:
+    """The dtype of tensors made from Python floats."""
+
+    floating = float32
+
+
+def get_default_dtype() -> dtype:
+    """The dtype that Python floats become; float32 unless set."""
+    return _Default.floating
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Sets the dtype that Python floats become; a floating dtype, else TypeError."""
+    if not isinstance(d, dtype) or not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, got {d}")
+    _Default.floating = d
+
+
+def from_numpy_dtype(numpy_dtype: np.dtype) -> dtype:
+    """The dtype for NumPy's; TypeError where a tensor cannot hold it."""
+    found = FROM_NUMPY.get(numpy_dtype)
+    if found is not None:
+        return found
+    native = np.dtype(numpy_dtype).newbyteorder("=")
+    if native not in FROM_NUMPY:
+        raise TypeError(
+            f"can't convert np.ndarray of type {np.dtype(numpy_dtype).type}. The only supported "
+            "types are: float64, float32, float16, complex64, complex128, int64, int32, int16, "
+            "int8, uint64, uint32, uint16, uint8, and bool."
+        )
+    return FROM_NUMPY[native]
+
+
+def of_scalar(value: bool | int | float | complex) -> dtype:
+    """The dtype that a Python number has on its own."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool_
+    if isinstance(value, (int, np.integer)):
+        return int64
+    if isinstance(value, (float, np.floating)):
+        return _Default.floating
+    return _Default.floating.to_complex()
+
+
+class finfo:
+    """Limits of a floating or complex dtype (the default dtype's when none is given)."""
+
+    def __init__(self, type: dtype | None = None) -> None:
+        chosen = (type or get_default_dtype()).to_real()
+        if not chosen.is_floating_point:
+            raise TypeError(
+                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
+                f"'{chosen.name}'"
+            )
+        info = ml_dtypes.finfo(chosen.numpy)
+        self.dtype = chosen.name
+        self.bits = chosen.itemsize * 8
+        self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
+        self.tiny = self.smallest_normal = float(info.smallest_normal)
+        self.resolution = float(info.resolution)
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, "
+            f"eps={self.eps:g}, smallest_normal={self.smallest_normal:g}, "
+            f"tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """Limits of an integer dtype."""
+
+    def __init__(self, type: dtype) -> None:
+        if type.category == BOOL:
+            raise TypeError("torch.bool is not supported by torch.iinfo")
+        if type.category != INTEGER:
+            raise TypeError(
+                f"torch.iinfo() requires an integer input type. Use torch.finfo to handle "
+                f"'{type.name}'"
+            )
+        info = np.iinfo(type.numpy)
+        self.dtype, self.bits, self.min, self.max = type.name, info.bits, info.min, info.max
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

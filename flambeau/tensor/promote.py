@@ -1,0 +1,135 @@
+"""Type promotion by PyTorch's rules: categories first (bool < integer < floating < complex), and
+within a category tensors with axes count before 0-dim tensors, and those before Python numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from . import dtype as types
+from .dtype import BOOL, COMPLEX, FLOATING, FROM_NUMPY, dtype
+from .tensor import Tensor
+
+_FLOAT_ORDER = ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")
+
+
+@lru_cache(maxsize=None)
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """The smallest dtype to which both may be cast.
+
+    >>> promote_types(types.int32, types.float16)
+    torch.float16
+    """
+    if type1 is type2:
+        return type1
+    low, high = sorted((type1, type2), key=lambda d: d.category)
+    if high.category == COMPLEX:
+        wide = types.float64 in (low, high) or types.complex128 in (low, high)
+        return types.complex128 if wide else types.complex64
+    if low.category != high.category:
+        return high
+    if high.category == FLOATING:
+        return _promote_floats(type1, type2)
+    return _promote_integers(type1, type2)
+
+
+def _promote_floats(a: dtype, b: dtype) -> dtype:
+    if {a.name, b.name} == {"float16", "bfloat16"}:
+        return types.float32
+    if "float8" in a.name and "float8" in b.name:
+        raise RuntimeError(
+            f"Promotion for Float8 Types is not supported, attempted to promote {a} and {b}"
+        )
+    return max(a, b, key=lambda d: _FLOAT_ORDER.index(d.name))
+
+
+def _promote_integers(a: dtype, b: dtype) -> dtype:
+    if a.category == BOOL or b.category == BOOL:
+        return b if a.category == BOOL else a
+    small, large = sorted((a, b), key=lambda d: d.itemsize)
+    unsigned = {"uint16", "uint32", "uint64"}
+    if (a.name in unsigned) != (b.name in unsigned) or {a.name, b.name} <= unsigned:
+        if large.is_signed and large.itemsize > small.itemsize:
+            return large
+        if not a.is_signed and not b.is_signed:
+            return large
+        raise RuntimeError(
+            f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
+            f"{a.name} and {b.name}"
+        )
+    if a.is_signed == b.is_signed or large.itemsize > small.itemsize and large.is_signed:
+        return large
+    return types.int16  # uint8 with int8
+
+
+def result_dtype(operands: Iterable[Any]) -> dtype:
+    """The dtype in which an operator computes on tensors, arrays and Python numbers."""
+    ranked: list[dtype | None] = [None, None, None]  # with axes, 0-dim, numbers
+    for x in operands:
+        if isinstance(x, (Tensor, np.ndarray)):
+            array = x._array if isinstance(x, Tensor) else x
+            rank, kind = (0 if array.ndim else 1), FROM_NUMPY[array.dtype]
+        elif x is None:
+            continue
+        else:
+            rank, kind = 2, types.of_scalar(x)
+        held = ranked[rank]
+        ranked[rank] = kind if held is None else promote_types(held, kind)
+    chosen = ranked[0]
+    for kind in ranked[1:]:
+        if kind is None or chosen is kind:
+            continue
+        if chosen is None:
+            chosen = kind
+        elif kind.category > chosen.category:
+            chosen = promote_types(chosen, kind) if kind.category == COMPLEX else kind
+            chosen = _weak(chosen, ranked, kind)
+    if chosen is None:
+        raise RuntimeError("no operands to find a dtype of")
+    return chosen
+
+
+def _weak(chosen: dtype, ranked: list[dtype | None], kind: dtype) -> dtype:
+    """A lower rank of a higher category: numbers bring the default dtype, complex its width."""
+    if kind.category != COMPLEX:
+        return chosen
+    strong = [k for k in ranked[:2] if k is not None and k.category == FLOATING]
+    if ranked[2] is kind and strong:
+        return types.complex128 if strong[0] is types.float64 else types.complex64
+    return chosen
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype of an operation on two tensors or numbers.
+
+    >>> result_type(1, 2.5)
+    torch.float32
+    """
+    return result_dtype((tensor1, tensor2))
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether casting stays in the category or goes up: what in-place results must do."""
+    return from_.category <= to.category
+
+
+def check_cast(result: dtype, target: dtype) -> None:
+    """RuntimeError when a result cannot be written to a tensor of dtype `target`."""
+    if result.category > target.category:
+        raise RuntimeError(
+            f"result type {legacy_name(result)} can't be cast to the desired output type "
+            f"{legacy_name(target)}"
+        )
+
+
+def legacy_name(d: dtype) -> str:
+    """The name in PyTorch's messages: 'Float', 'Long'."""
+    return {
+        "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
+        "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
+        "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+        "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
+    }.get(d.name, d.name)  # fmt: skip

@@ -1,0 +1,433 @@
+"""Tensor: a strided window on a storage, with a dtype, a device and a place in the autograd graph.
+
+The window is a NumPy array, `_array`. Operators attach their methods from flambeau.ops, autograd
+attaches its own from flambeau.autograd; here is what a tensor is before it computes anything.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .device import CPU, META, device
+from .dtype import FROM_NUMPY, dtype
+from .layout import contiguous_format, contiguous_strides, is_contiguous, layout, strided
+from .meta import MetaArray
+from .size import Size
+from .storage import TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of
+
+_new_tuple = tuple.__new__
+
+
+class _TensorType(type):
+    """`Tensor(...)` is a constructor of values, kept off the path on which operators make them."""
+
+    construct: Callable[..., Tensor]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls.__dict__.get("__new__") is None and cls.__init__ is object.__init__:
+            return _TensorType.construct(cls, *args, **kwargs)
+        return type.__call__(cls, *args, **kwargs)
+
+
+class Tensor(metaclass=_TensorType):
+    """A multi-dimensional array of one dtype that autograd can differentiate through.
+
+    Slots: `_array` the window; `_requires_grad`; `_node` the autograd node that made it (None for
+    a leaf); `_grad`; `_counter` the writes to its memory (None until somebody shares it);
+    `_base` the tensor it is a view of, and `_stamp` the base's node when the view was made;
+    `_tracked`: it requires grad, or is a view whose base may have come to.
+    """
+
+    __slots__ = (
+        "__dict__", "__weakref__", "_array", "_base", "_counter", "_grad", "_node",
+        "_requires_grad", "_stamp", "_tracked",
+    )  # fmt: skip
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+
+    # ---------------------------------------------------------------- what it is
+
+    @property
+    def shape(self) -> Size:
+        """Its lengths along each axis."""
+        return _new_tuple(Size, self._array.shape)
+
+    @property
+    def dtype(self) -> dtype:
+        """The type of its elements."""
+        return FROM_NUMPY[self._array.dtype]
+
+    @property
+    def device(self) -> device:
+        """Where its memory lies."""
+        return META if self._array.__class__ is MetaArray else CPU
+
+    @property
+    def layout(self) -> layout:
+        """`torch.strided`, always."""
+        return strided
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return self._array.ndim
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self._array.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self._array.nbytes
+
+    def size(self, dim: int | None = None) -> Any:
+        """Its shape, or its length along `dim`."""
+        if dim is None:
+            return _new_tuple(Size, self._array.shape)
+        shape = self._array.shape
+        if not -max(len(shape), 1) <= dim < max(len(shape), 1) or not shape:
+            raise IndexError(
+                "Dimension specified as " + str(dim) + " but tensor has no dimensions"
+                if not shape
+                else f"Dimension out of range (expected to be in range of [{-len(shape)}, "
+                f"{len(shape) - 1}], but got {dim})"
+            )
+        return shape[dim]
+
+    def dim(self) -> int:
+        """How many axes it has."""
+        return self._array.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """How many elements it has."""
+        return self._array.size
+
+    nelement = numel
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Its strides in elements, or the one along `dim`."""
+        array = self._array
+        if array.__class__ is MetaArray:
+            found = contiguous_strides(array.shape)
+        elif array.size == 0 or 1 in array.shape:
+            found = self._canonical_strides()
+        else:
+            item = array.itemsize
+            found = tuple([s // item for s in array.strides])
+        return found if dim is None else found[dim]
+
+    def _canonical_strides(self) -> tuple[int, ...]:
+        array = self._array
+        if array.flags.c_contiguous and array.base is None:
+            return contiguous_strides(array.shape)
+        return tuple([s // array.itemsize for s in array.strides])
+
+    def storage_offset(self) -> int:
+        """How many elements into its storage it starts."""
+        return offset_of(self._array)
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self._array.itemsize
+
+    def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
+        """Whether its elements lie in the order of the memory format."""
+        if self._array.__class__ is MetaArray:
+            return memory_format is contiguous_format
+        return is_contiguous(self._array, memory_format)
+
+    def data_ptr(self) -> int:
+        """The address of its first element."""
+        return 0 if self._array.size == 0 else self._array.ctypes.data
+
+    def untyped_storage(self) -> UntypedStorage:
+        """The memory that it is a window on."""
+        return storage_of(self._array)
+
+    def storage(self) -> TypedStorage:
+        """Its memory as elements of its dtype."""
+        return TypedStorage(self.untyped_storage(), self.dtype)
+
+    def storage_type(self) -> type:
+        """The class of its storage."""
+        return TypedStorage
+
+    def is_floating_point(self) -> bool:
+        """Whether its dtype is floating."""
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether its dtype is complex."""
+        return self._array.dtype.kind == "c"
+
+    def is_signed(self) -> bool:
+        """Whether its dtype has negative numbers."""
+        return self.dtype.is_signed
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether both are the same window on the same memory."""
+        a, b = self._array, tensor._array
+        same = a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
+        return same and a.ctypes.data == b.ctypes.data
+
+    def get_device(self) -> int:
+        """The index of its GPU: -1 on the CPU."""
+        return -1
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether its memory is page-locked: never."""
+        return False
+
+    def is_shared(self) -> bool:
+        """Whether its memory is shared with other processes: never."""
+        return False
+
+    def is_inference(self) -> bool:
+        """Whether it was made in inference mode; flambeau does not mark its tensors so."""
+        return False
+
+    def is_conj(self) -> bool:
+        """Whether it is a lazy conjugate: never, flambeau conjugates at once."""
+        return False
+
+    def is_neg(self) -> bool:
+        """Whether it is a lazy negative: never, flambeau negates at once."""
+        return False
+
+    def resolve_conj(self) -> Tensor:
+        """Itself: conjugates are computed at once."""
+        return self
+
+    def resolve_neg(self) -> Tensor:
+        """Itself: negatives are computed at once."""
+        return self
+
+    is_cuda = property(lambda self: False)
+    is_sparse = property(lambda self: False)
+    is_sparse_csr = property(lambda self: False)
+    is_quantized = property(lambda self: False)
+    is_nested = property(lambda self: False)
+    is_mkldnn = property(lambda self: False)
+    is_mps = property(lambda self: False)
+    is_xpu = property(lambda self: False)
+    is_cpu = property(lambda self: self._array.__class__ is not MetaArray)
+    is_meta = property(lambda self: self._array.__class__ is MetaArray)
+    names = property(lambda self: (None,) * self._array.ndim)
+
+    # ---------------------------------------------------------------- its place in the graph
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no recorded operator made it."""
+        return self._history() is None
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that made it; None for a leaf."""
+        node = self._history()
+        return None if node is None else node.shown()
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of its node it is."""
+        node = self._history()
+        return 0 if node is None else node.output_number()
+
+    def _history(self) -> Any:
+        """Its node, made anew when its base was written in place since it was viewed."""
+        base = self._base
+        if base is not None and base._node is not self._stamp:
+            self._reattach()
+        return self._node
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward accumulated here."""
+        found = self._grad
+        if found is None and self._node is not None and "_retained" not in self.__dict__:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
+                "Its .grad attribute won't be populated during autograd.backward(). If you "
+                "indeed want the .grad field to be populated for a non-leaf Tensor, use "
+                ".retain_grad() on the non-leaf Tensor.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return found
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            self._check_assigned_grad(value)
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    def _check_assigned_grad(self, value: Any) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                "assigned grad expected to be a Tensor or None but got grad of type "
+                f"{type(value).__name__}"
+            )
+        if value is self:
+            raise RuntimeError("can't assign Variable as its own grad")
+        if value._array.dtype != self._array.dtype:
+            raise RuntimeError(
+                "attempting to assign a gradient with dtype "
+                f"'{value.dtype}' to a tensor with dtype '{self.dtype}'. The gradient must match "
+                "the tensor's dtype (or set grad_dtype)."
+            )
+        if value._array.shape != self._array.shape:
+            raise RuntimeError(
+                f"assigned grad has data of a different size: {list(value.shape)}, the tensor "
+                f"has {list(self.shape)}"
+            )
+
+    @property
+    def _version(self) -> int:
+        """How often its memory was written in place."""
+        counter = self._counter
+        return 0 if counter is None else counter.value
+
+    def _bump(self) -> None:
+        """Counts a write in place."""
+        counter = self._counter
+        if counter is None:
+            counter = self._counter = VersionCounter()
+        counter.value += 1
+
+    def _is_view(self) -> bool:
+        """Whether it is a view of another tensor, for autograd."""
+        return self._base is not None
+
+    def _alias(self, cls: type | None = None) -> Tensor:
+        """A detached tensor, of class `cls`, on the same memory and version counter."""
+        made = _new_object(cls or Tensor)
+        made._array = self._array
+        made._requires_grad = made._tracked = False
+        made._node = made._grad = made._base = made._stamp = None
+        counter = self._counter
+        if counter is None:
+            counter = self._counter = VersionCounter()
+        made._counter = counter
+        return made
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory, seen by nobody: writes through it do not count for backward."""
+        return wrap(self._array)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"Variable data has to be a tensor, but got {type(value).__name__}"
+            )
+        if value._array.dtype.kind not in "fcV" and self._requires_grad:
+            raise RuntimeError("data set to a tensor that requires gradients must be floating "
+                               "point or complex dtype")  # fmt: skip
+        self._array = value._array
+
+    # ---------------------------------------------------------------- what Python asks of it
+
+    def __len__(self) -> int:
+        shape = self._array.shape
+        if not shape:
+            raise TypeError("len() of a 0-d tensor")
+        return shape[0]
+
+    def __bool__(self) -> bool:
+        array = self._array
+        if array.size != 1:
+            if array.size == 0:
+                raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(self.item())
+
+    def item(self) -> Any:
+        """Its only element as a Python number; RuntimeError when there are more or none."""
+        array = self._array
+        if array.__class__ is not np.ndarray:
+            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        if array.size != 1:
+            raise RuntimeError(
+                f"a Tensor with {array.size} elements cannot be converted to Scalar"
+            )
+        value = array.item()
+        return value if array.dtype.kind != "V" else float(value)
+
+    def tolist(self) -> Any:
+        """Its elements as nested lists of Python numbers."""
+        array = self._array
+        if array.__class__ is not np.ndarray:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+        if array.dtype.kind == "V":
+            array = array.astype(np.float32)
+        return array.tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self._array.dtype.kind not in "iub" or self._array.size != 1:
+            raise TypeError(
+                "only integer tensors of a single element can be converted to an index"
+            )
+        return int(self.item())
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        from .print import tensor_str
+
+        return tensor_str(self, tensor_contents=tensor_contents)
+
+    def __format__(self, spec: str) -> str:
+        if self._array.ndim == 0 and not self.is_meta and type(self) is Tensor:
+            return self.item().__format__(spec)
+        return object.__format__(self, spec)
+
+
+_new_object = object.__new__
+
+
+def wrap(array: np.ndarray) -> Tensor:
+    """A plain tensor on `array`: a leaf that does not require grad."""
+    made = _new_object(Tensor)
+    made._array = array if isinstance(array, np.ndarray) else np.asarray(array)
+    made._requires_grad = made._tracked = False
+    made._node = made._grad = made._counter = made._base = made._stamp = None
+    return made
+
+
+def view_of(source: Tensor, array: np.ndarray) -> Tensor:
+    """A view: a tensor on `array`, which shares the memory and the version counter of `source`."""
+    made = _new_object(Tensor)
+    made._array = array
+    made._requires_grad = False
+    made._tracked = True
+    made._node = made._grad = None
+    counter = source._counter
+    if counter is None:
+        counter = source._counter = VersionCounter()
+    made._counter = counter
+    base = source._base
+    if base is None:
+        base = source
+    made._base = base
+    made._stamp = base._node
+    return made
