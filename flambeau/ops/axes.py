@@ -1,0 +1,42 @@
+"""Axes: the `dim` of an operator, checked and counted from the front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def canonical_dim(dim: int, ndim: int) -> int:
+    """`dim` counted from the front; IndexError when a tensor of `ndim` axes has no such axis."""
+    n = ndim or 1
+    if dim.__class__ is not int:
+        dim = _as_int(dim)
+    if not -n <= dim < n:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})"
+        )
+    return dim + n if dim < 0 else dim
+
+
+def _as_int(dim: Any) -> int:
+    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+        raise TypeError(f"dim must be int, not {type(dim).__name__}")
+    return dim.__index__()
+
+
+def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """The axes that `dim` names, all of them for None or an empty sequence; no axis twice."""
+    if dim is None:
+        return tuple(range(ndim))
+    if not isinstance(dim, (tuple, list)):
+        return (canonical_dim(dim, ndim),) if ndim else _checked_scalar(dim)
+    found = tuple(canonical_dim(d, ndim) for d in dim)
+    if len(set(found)) != len(found):
+        twice = next(d for d in found if found.count(d) > 1)
+        raise RuntimeError(f"dim {twice} appears multiple times in the list of dims")
+    return found if found or not len(dim) == 0 else tuple(range(ndim))
+
+
+def _checked_scalar(dim: int) -> tuple[int, ...]:
+    canonical_dim(dim, 0)
+    return ()
