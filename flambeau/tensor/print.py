@@ -1,0 +1,272 @@
+"""Tensors as text, as PyTorch prints them: `tensor([1., 2.], requires_grad=True)`.
+
+In goes a tensor, or the NumPy array under it, out comes a string. An array too long to read is cut
+down to its corners first, so the work depends on what is shown and not on what is there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .dtype import bool_, complex64, complex128, float64, get_default_dtype, int64
+from .tensor import Tensor
+
+
+@dataclasses.dataclass
+class PrintOptions:
+    """How tensors are printed; `set_printoptions` changes the one set in force."""
+
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+
+
+OPTIONS = PrintOptions()
+
+_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": math.inf, "edgeitems": 3, "linewidth": 80},
+}
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Sets how tensors are printed; what is None stays, except `sci_mode`, which becomes None.
+
+    `precision` is the number of digits after the point. A tensor of more than `threshold` elements
+    shows the first and last `edgeitems` along each axis. Lines break at `linewidth` characters.
+    `profile` ('default', 'short' or 'full') sets those four at once, before the others count.
+    `sci_mode` forces scientific notation on or off; None lets the numbers decide.
+    """
+    chosen = dict(_PROFILES.get(profile, {})) if profile is not None else {}
+    given = {
+        "precision": precision, "threshold": threshold,
+        "edgeitems": edgeitems, "linewidth": linewidth,
+    }  # fmt: skip
+    chosen.update((name, value) for name, value in given.items() if value is not None)
+    for name, value in chosen.items():
+        setattr(OPTIONS, name, value)
+    OPTIONS.sci_mode = sci_mode
+
+
+def get_printoptions() -> dict[str, Any]:
+    """The options in force, as keyword arguments for `set_printoptions`."""
+    return dataclasses.asdict(OPTIONS)
+
+
+@contextmanager
+def printoptions(**options: Any) -> Iterator[None]:
+    """Sets print options, by the names of `set_printoptions`, for the block that it opens."""
+    before = get_printoptions()
+    set_printoptions(**options)
+    try:
+        yield
+    finally:
+        set_printoptions(**before)
+
+
+# ---------------------------------------------------------------- the numbers
+
+
+def _float_cells(array: np.ndarray) -> tuple[list[str], int]:
+    """Each float as text, padded to the width of the widest, and that width.
+
+    One notation serves all: whole ('1.'), fixed ('1.5000') or scientific. Zeros and non-finite
+    numbers have no say in the notation or in the width.
+    """
+    with np.errstate(all="ignore"):
+        values = array.ravel().astype(np.float64)
+        telling = np.isfinite(values) & (values != 0)
+    known = values[telling]
+    whole = bool((known == np.ceil(known)).all())
+    if known.size and _wants_scientific(known):
+        write = f"{{:.{OPTIONS.precision}e}}".format
+    elif whole:
+        write = _whole_number
+    else:
+        write = f"{{:.{OPTIONS.precision}f}}".format
+    cells = [write(value) for value in values.tolist()]
+    width = max((len(cells[i]) for i in np.flatnonzero(telling).tolist()), default=1)
+    return [cell.rjust(width) for cell in cells], width
+
+
+def _wants_scientific(known: np.ndarray) -> bool:
+    """Whether these finite non-zero numbers are too big, too small or too far apart to align."""
+    if OPTIONS.sci_mode is not None:
+        return OPTIONS.sci_mode
+    magnitudes = np.abs(known)
+    low, high = float(magnitudes.min()), float(magnitudes.max())
+    return high / low > 1e3 or high > 1e8 or low < 1e-4
+
+
+def _whole_number(value: float) -> str:
+    return f"{value:.0f}." if math.isfinite(value) else f"{value:.0f}"
+
+
+def _complex_cells(array: np.ndarray) -> tuple[list[str], int]:
+    """Each complex number as text; the parts choose their notation apart from one another."""
+    real, real_width = _float_cells(array.real)
+    imaginary, imaginary_width = _float_cells(array.imag)
+    cells = []
+    for left, padded in zip(real, imaginary, strict=True):
+        right = padded.lstrip()
+        cells.append(f"{left}{'' if right[0] == '-' else '+'}{right}j")
+    return cells, real_width + imaginary_width + 1
+
+
+def _integer_cells(array: np.ndarray) -> tuple[list[str], int]:
+    """Each integer or bool as text, padded to the width of the widest, and that width."""
+    cells = [str(value) for value in array.ravel().tolist()]
+    width = max(map(len, cells))
+    return [cell.rjust(width) for cell in cells], width
+
+
+# ---------------------------------------------------------------- the brackets
+
+
+def _corners(array: np.ndarray) -> tuple[np.ndarray, list[bool]]:
+    """The first and last `edgeitems` along each axis, and which axes lost something by it."""
+    edge = OPTIONS.edgeitems
+    cut = [length > 2 * edge for length in array.shape]
+    kept = [
+        np.r_[np.arange(edge), np.arange(length - edge, length)] if short else np.arange(length)
+        for length, short in zip(array.shape, cut, strict=True)
+    ]
+    return array[np.ix_(*kept)], cut
+
+
+def _mark_gap(parts: list[str], cut: bool, mark: str) -> list[str]:
+    middle = len(parts) // 2
+    return [*parts[:middle], mark, *parts[middle:]] if cut else parts
+
+
+def _row(cells: list[str], per_line: int, indent: int) -> str:
+    """The innermost brackets, `per_line` cells a line; later lines start after `indent`."""
+    lines = (", ".join(cells[i : i + per_line]) for i in range(0, len(cells), per_line))
+    return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+
+
+def array_str(array: np.ndarray, indent: int = 0) -> str:
+    """The elements of an array of any dtype, in brackets, its first line begun at `indent`.
+
+    >>> array_str(np.array([[1.0, 2.5]]))
+    '[[1.0000, 2.5000]]'
+    """
+    if array.size == 0:
+        return "[]"
+    cut = [False] * array.ndim
+    if array.ndim and array.size > OPTIONS.threshold:
+        if not OPTIONS.edgeitems:
+            return "[...]"
+        array, cut = _corners(array)
+    kind = array.dtype.kind
+    to_cells = {"c": _complex_cells, "f": _float_cells, "V": _float_cells}.get(kind, _integer_cells)
+    cells, width = to_cells(array)
+    if array.ndim == 0:
+        return cells[0]
+    *outer, columns = array.shape
+    depth = indent + len(outer)
+    per_line = max(1, math.floor((OPTIONS.linewidth - depth) / (width + len(", "))))
+    parts = [
+        _row(_mark_gap(cells[i : i + columns], cut[-1], " ..."), per_line, depth)
+        for i in range(0, len(cells), columns)
+    ]
+    for axis in reversed(range(len(outer))):  # one more pair of brackets around each group
+        length, between = outer[axis], "," + "\n" * (len(outer) - axis) + " " * (indent + axis + 1)
+        parts = [
+            "[" + between.join(_mark_gap(parts[i : i + length], cut[axis], "...")) + "]"
+            for i in range(0, len(parts), length)
+        ]
+    return parts[0]
+
+
+# ---------------------------------------------------------------- what stands around them
+
+_PLAIN_CLASSES: set[type] = {Tensor}
+
+
+def prints_as_tensor(cls: type) -> type:
+    """Lets a subclass (Parameter) print as 'tensor(...)'; others print under their own name."""
+    _PLAIN_CLASSES.add(cls)
+    return cls
+
+
+def _is_parameter(tensor: Tensor) -> bool:
+    marked = getattr(tensor, "_is_param", False)
+    return marked or any(c in _PLAIN_CLASSES and c is not Tensor for c in type(tensor).__mro__)
+
+
+def _suffixes(tensor: Tensor) -> list[str]:
+    """What the elements do not tell: device, size, dtype, place in the graph."""
+    default = get_default_dtype()
+    found = []
+    shown_size = f"size={tuple(tensor.shape)}"
+    evident = {default}
+    if tensor.is_meta:
+        found += [f"device='{tensor.device}'", shown_size]
+    elif tensor.numel() == 0:
+        if tensor.ndim != 1:
+            found.append(shown_size)
+    else:
+        evident |= {complex128 if default is float64 else complex64, int64, bool_}
+        if not OPTIONS.edgeitems:
+            found.append(shown_size)
+    if tensor.dtype not in evident:
+        found.append(f"dtype={tensor.dtype}")
+    return found + _graph_suffix(tensor)
+
+
+def _graph_suffix(tensor: Tensor) -> list[str]:
+    try:
+        node = tensor.grad_fn
+    except RuntimeError:  # a view made and its base overwritten where nothing is recorded
+        return ["grad_fn=<Invalid>"]
+    if node is not None:
+        return [f"grad_fn=<{type(node).__name__}>"]
+    return ["requires_grad=True"] if tensor.requires_grad else []
+
+
+def _close(text: str, suffixes: list[str], indent: int) -> str:
+    """Adds the suffixes, each on a new line when the last one has no room, and the bracket."""
+    parts = [text]
+    # PyTorch counts two characters more than the body's last line has.
+    column = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
+        if column + len(suffix) + len(", ") > OPTIONS.linewidth:
+            parts.append(",\n" + " " * indent + suffix)
+            column = indent + len(suffix)
+        else:
+            parts.append(", " + suffix)
+            column += len(suffix) + len(", ")
+    return "".join(parts) + ")"
+
+
+def tensor_str(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
+    """A tensor as text; `tensor_contents`, when given, stands where its elements would.
+
+    >>> tensor_str(torch.ones(2, dtype=torch.float64))
+    'tensor([1., 1.], dtype=torch.float64)'
+    """
+    cls = type(tensor)
+    plain = cls in _PLAIN_CLASSES
+    prefix = "tensor(" if plain else f"{cls.__name__}("
+    indent = len(prefix)
+    if tensor_contents is None:
+        tensor_contents = "..." if tensor.is_meta else array_str(tensor._array, indent)
+    text = _close(prefix + tensor_contents, _suffixes(tensor), indent)
+    return f"Parameter({text})" if not plain and _is_parameter(tensor) else text
