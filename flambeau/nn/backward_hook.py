@@ -1,0 +1,141 @@
+"""BackwardHook: calls a module's full backward hooks when gradients pass its outputs and inputs.
+
+An identity function is put before the module's inputs and after its outputs; the hooks hang on the
+nodes of these two.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..autograd import Function, is_grad_enabled
+from ..tensor import Tensor
+
+
+class BackwardHookFunction(Function):
+    """The identity on any number of tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """The tensors themselves."""
+        ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
+        return tensors
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        """The cotangents themselves."""
+        return grads
+
+
+def _spread(indices: Sequence[int], values: Sequence[Any], size: int) -> tuple[Any, ...]:
+    """A tuple of `size` with the values at the indices, None elsewhere."""
+    spread = [None] * size
+    for index, value in zip(indices, values, strict=True):
+        spread[index] = value
+    return tuple(spread)
+
+
+def _on_tensors(found: Callable[[Any], None], args: Any) -> tuple[Any, list[int] | None]:
+    """`args` with its tensors passed through the identity, whose node `found` is given.
+
+    Also gives where the tensors are; None where none of them is being differentiated.
+    """
+    indices = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
+    if not (is_grad_enabled() and any(args[i].requires_grad for i in indices)):
+        return args, None
+    passed = BackwardHookFunction.apply(*(args[i] for i in indices))
+    passed = passed if isinstance(passed, tuple) else (passed,)
+    found(next(t.grad_fn for t in passed if t.grad_fn is not None))
+    changed = list(args)
+    for index, tensor in zip(indices, passed, strict=True):
+        changed[index] = tensor
+    # A named tuple takes its fields one by one.
+    return (tuple(changed) if type(args) is tuple else type(args)(*changed)), indices
+
+
+class BackwardHook:
+    """The full backward hooks of one call of a module.
+
+    `setup_input_hook` takes the module's positional arguments, `setup_output_hook` its result; both
+    give back what to use in their place.
+    """
+
+    def __init__(self, module: Any, user_hooks: list, user_pre_hooks: list) -> None:
+        self.module = module
+        self.user_hooks, self.user_pre_hooks = user_hooks, user_pre_hooks
+        self.grad_outputs: tuple | None = None
+        self.n_inputs = self.n_outputs = -1
+        self.input_tensors_index: list[int] | None = None
+        self.output_tensors_index: list[int] | None = None
+
+    def setup_input_hook(self, args: tuple) -> tuple:
+        """The arguments, with a node before them on which the user's hooks hang."""
+        self.n_inputs = len(args)
+        args, self.input_tensors_index = _on_tensors(
+            lambda node: node.register_hook(self._at_inputs), args
+        )
+        return args
+
+    def setup_output_hook(self, result: Any) -> Any:
+        """The result, with a node after it that catches its gradients."""
+        outputs = result if isinstance(result, tuple) else (result,)
+        self.n_outputs = len(outputs)
+        outputs, self.output_tensors_index = _on_tensors(
+            lambda node: node.register_hook(self._at_outputs), outputs
+        )
+        return outputs if isinstance(result, tuple) else outputs[0]
+
+    def _at_inputs(self, grad_input: Sequence[Any], _: Any) -> tuple | None:
+        if self.grad_outputs is None:  # backward never passed the outputs
+            return None
+        grads = _spread(self.input_tensors_index, grad_input, self.n_inputs)
+        for hook in self.user_hooks:
+            changed = hook(self.module, grads, self.grad_outputs)
+            if changed is None:
+                continue
+            if len(changed) != len(grads):
+                raise RuntimeError(
+                    "Backward hook returned an invalid number of grad_input, got "
+                    f"{len(changed)}, but expected {len(grads)}"
+                )
+            grads = changed
+        self.grad_outputs = None
+        return tuple(grads[i] for i in self.input_tensors_index)
+
+    def _at_outputs(self, _: Any, grad_output: Sequence[Any]) -> tuple | None:
+        grads = _spread(self.output_tensors_index, grad_output, self.n_outputs)
+        for hook in self.user_pre_hooks:
+            changed = hook(self.module, grads)
+            if changed is None:
+                continue
+            if len(changed) != len(grads):
+                raise RuntimeError(
+                    "Backward pre hook returned an invalid number of grad_output, got "
+                    f"{len(changed)}, but expected {len(grads)}"
+                )
+            grads = changed
+        self.grad_outputs = grads
+        if self.input_tensors_index is None:
+            self._without_inputs()
+        return tuple(grads[i] for i in self.output_tensors_index)
+
+    def _without_inputs(self) -> None:
+        """Calls the hooks at the outputs, since no input will see a gradient."""
+        warnings.warn(
+            "Full backward hook is firing when gradients are computed with respect to module "
+            "outputs since no inputs require gradients. See https://docs.pytorch.org/docs/main/"
+            "generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook for "
+            "more details.",
+            stacklevel=5,
+        )
+        for hook in self.user_hooks:
+            changed = hook(self.module, (None,) * self.n_inputs, self.grad_outputs)
+            given = isinstance(changed, tuple) and all(g is None for g in changed)
+            if changed is not None and not given:
+                raise RuntimeError(
+                    "Backward hook for Modules where no input requires gradient should always "
+                    "return None or None for all gradients."
+                )
+        self.grad_outputs = None

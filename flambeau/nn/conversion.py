@@ -1,0 +1,160 @@
+"""Changing the dtype or device of all that a module owns, in place."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .. import ops
+from ..autograd import no_grad
+from ..tensor import Tensor, dtype
+from ..tensor import device as device_type
+from .parameter import Parameter, is_lazy
+
+
+class Conversion:
+    """The part of Module that converts parameters, gradients and buffers."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        """Replaces every tensor by fn(tensor); parameters stay the same objects if they can."""
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                self._parameters[name] = _converted(parameter, fn)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Moves to a device, to a floating dtype, or to both; `to(tensor)` takes the tensor's.
+
+        Tensors of integers keep their dtype. `memory_format` applies to tensors of 4 or 5 axes.
+        """
+        device, dtype, non_blocking, memory_format = _parse_to(*args, **kwargs)
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(
+                "nn.Module.to only accepts floating point or complex dtypes, but got desired "
+                f"dtype={dtype}"
+            )
+        if dtype is not None and dtype.is_complex:
+            warnings.warn(
+                "Complex modules are a new feature under active development whose design may "
+                "change, and some modules might not work as expected when using complex tensors as "
+                "parameters or buffers.",
+                stacklevel=2,
+            )
+
+        def convert(tensor: Tensor) -> Tensor:
+            wanted = dtype if tensor.is_floating_point() or tensor.is_complex() else None
+            options = {}
+            if memory_format is not None and tensor.dim() in (4, 5):
+                options["memory_format"] = memory_format
+            try:
+                return tensor.to(device, wanted, non_blocking, **options)
+            except NotImplementedError as error:
+                if str(error) != "Cannot copy out of meta tensor; no data!":
+                    raise
+                raise NotImplementedError(
+                    f"{error} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to()"
+                    " when moving module from meta to a different device."
+                ) from None
+
+        return self._apply(convert)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
+        """Moves to a device without copying values: all are unset afterwards."""
+        return self._apply(lambda t: ops.empty_like(t, device=device), recurse=recurse)
+
+    def type(self, dst_type: dtype | str) -> Any:
+        """Casts all parameters and buffers."""
+        return self._apply(lambda t: t.type(dst_type))
+
+    def float(self) -> Any:
+        """Casts floating parameters and buffers to float32."""
+        return self._apply(lambda t: t.float() if t.is_floating_point() else t)
+
+    def double(self) -> Any:
+        """Casts floating parameters and buffers to float64."""
+        return self._apply(lambda t: t.double() if t.is_floating_point() else t)
+
+    def half(self) -> Any:
+        """Casts floating parameters and buffers to float16."""
+        return self._apply(lambda t: t.half() if t.is_floating_point() else t)
+
+    def bfloat16(self) -> Any:
+        """Casts floating parameters and buffers to bfloat16."""
+        return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
+
+    def cpu(self) -> Any:
+        """Moves to the CPU."""
+        return self._apply(lambda t: t.cpu())
+
+    def cuda(self, device: Any = None) -> Any:
+        """Moves to a GPU."""
+        return self._apply(lambda t: t.cuda(device))
+
+    def ipu(self, device: Any = None) -> Any:
+        """Moves to an IPU, a device that flambeau does not drive."""
+        return self._apply(lambda t: t.to(device_type("ipu", device or 0)))
+
+    def xpu(self, device: Any = None) -> Any:
+        """Moves to an XPU, a device that flambeau does not drive."""
+        return self._apply(lambda t: t.to(device_type("xpu", device or 0)))
+
+    def mtia(self, device: Any = None) -> Any:
+        """Moves to an MTIA accelerator, a device that flambeau does not drive."""
+        return self._apply(lambda t: t.to(device_type("mtia", device or 0)))
+
+    def share_memory(self) -> Any:
+        """Would move the tensors to memory that processes share."""
+        raise NotImplementedError("Module.share_memory is not implemented in flambeau")
+
+
+def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
+    """The parameter after fn, with its gradient; a new object only where the device is another."""
+    with no_grad():
+        applied = fn(parameter)
+    grad = parameter.grad
+    with no_grad():
+        applied_grad = None if grad is None else fn(grad)
+    if is_lazy(parameter) or parameter.is_meta == applied.is_meta:
+        parameter.data = applied
+        if grad is not None:
+            grad.data = applied_grad
+        return parameter
+    made = Parameter(applied, parameter.requires_grad)
+    if grad is not None:
+        made.grad = applied_grad.requires_grad_(grad.requires_grad)
+    return made
+
+
+def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """Device, dtype, non_blocking and memory format from the three ways of calling `to`."""
+    memory_format = kwargs.pop("memory_format", None)
+    first = args[0] if args else kwargs.pop("tensor", kwargs.pop("other", None))
+    rest = list(args[1:])
+    if isinstance(first, Tensor):
+        device, kind = first.device, first.dtype
+    elif isinstance(first, dtype):
+        device, kind = None, first
+    else:
+        device = kwargs.pop("device", None) if first is None else first
+        kind = rest.pop(0) if rest else kwargs.pop("dtype", None)
+        if device is not None:
+            device = device_type(device)
+        if kind is not None and not isinstance(kind, dtype):
+            raise TypeError(
+                f"to() received an invalid combination of arguments - dtype is a {type(kind)}"
+            )
+    non_blocking = rest.pop(0) if rest else kwargs.pop("non_blocking", False)
+    copied = rest.pop(0) if rest else kwargs.pop("copy", False)
+    if rest or kwargs or copied not in (True, False):
+        raise TypeError(
+            "to() received an invalid combination of arguments - got "
+            f"{[*rest, *kwargs]} too many"
+        )
+    return device, kind, non_blocking, memory_format

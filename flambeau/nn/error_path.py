@@ -1,0 +1,57 @@
+"""Where in a model an error arose: `fc2: Linear(...): mat1 and mat2 shapes cannot be ...`.
+
+Runs only while an exception passes out of `Module.__call__`, one level at a time. Errors that a
+user's own code raises stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_ERRORS = (RuntimeError, ValueError, IndexError, TypeError)
+
+
+class _Place:
+    """The module in which an error arose, and its path seen from `root`."""
+
+    __slots__ = ("message", "module", "path", "root")
+
+    def __init__(self, module: Any, message: str) -> None:
+        self.module = self.root = module
+        self.path, self.message = "", message
+
+
+def locate(error: Exception, module: Any) -> None:
+    """Puts the path of the module that failed, as seen from `module`, before the message."""
+    if error.__class__ not in _ERRORS or len(error.args) != 1:
+        return
+    place = error.__dict__.get("_flambeau_place")
+    if place is None:
+        if isinstance(error.args[0], str) and _raised_by_flambeau(error):
+            error._flambeau_place = _Place(module, error.args[0])
+        return
+    if place.root is module:
+        return
+    for name, child in module.named_modules():
+        if child is place.root:
+            place.path = f"{name}.{place.path}" if place.path else name
+            place.root = module
+            error.args = (f"{place.path}: {_described(place.module)}: {place.message}",)
+            return
+
+
+def _raised_by_flambeau(error: Exception) -> bool:
+    traceback = error.__traceback__
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback.tb_frame.f_globals.get("__name__", "").startswith("flambeau.")
+
+
+def _described(module: Any) -> str:
+    """The repr of a layer, the class of what has children."""
+    if module._modules:
+        return module._get_name()
+    try:
+        return repr(module)
+    except Exception:  # a broken repr must not hide the error that is on its way
+        return module._get_name()

@@ -1,0 +1,131 @@
+"""Hooks common to all modules, and the flag that tells `Module.__call__` to look for hooks.
+
+Global state of the process, for debugging and profiling.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd.handle import RemovableHandle
+
+__all__ = [
+    "register_module_backward_hook", "register_module_buffer_registration_hook",
+    "register_module_forward_hook", "register_module_forward_pre_hook",
+    "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook", "register_module_parameter_registration_hook",
+]  # fmt: skip
+
+buffer_registration: dict[int, Callable] = OrderedDict()
+module_registration: dict[int, Callable] = OrderedDict()
+parameter_registration: dict[int, Callable] = OrderedDict()
+
+backward_pre: dict[int, Callable] = OrderedDict()
+backward: dict[int, Callable] = OrderedDict()
+forward_pre: dict[int, Callable] = OrderedDict()
+forward: dict[int, Callable] = OrderedDict()
+forward_always_called: dict[int, bool] = OrderedDict()
+forward_with_kwargs: dict[int, bool] = OrderedDict()
+
+_lock = threading.Lock()
+
+
+class Flag:
+    """`_is_hooked` of the class holds for every module; an instance sets its own for itself."""
+
+    _is_hooked = False
+
+
+class State:
+    """Whether the global backward hooks are full ones; None until the first is registered."""
+
+    full_backward: bool | None = None
+
+
+class _GlobalHandle(RemovableHandle):
+    """Takes a global hook away, and lowers the flag with the last one."""
+
+    def remove(self) -> None:
+        super().remove()
+        with _lock:
+            Flag._is_hooked = bool(backward_pre or backward or forward_pre or forward)
+
+
+def _register(hooks: dict[int, Callable], hook: Callable, extra: Any = None) -> RemovableHandle:
+    handle = _GlobalHandle(hooks, extra_dict=extra)
+    with _lock:
+        hooks[handle.id] = hook
+        Flag._is_hooked = True
+    return handle
+
+
+def _register_registration(hooks: dict[int, Callable], hook: Callable) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
+    """Calls hook(module, name, buffer) when a buffer is registered; a result replaces it."""
+    return _register_registration(buffer_registration, hook)
+
+
+def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
+    """Calls hook(module, name, submodule) when a module is registered; a result replaces it."""
+    return _register_registration(module_registration, hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable) -> RemovableHandle:
+    """Calls hook(module, name, param) when a parameter is registered; a result replaces it."""
+    return _register_registration(parameter_registration, hook)
+
+
+def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
+    """Calls hook(module, args) before every forward; a result replaces the arguments."""
+    return _register(forward_pre, hook)
+
+
+def register_module_forward_hook(
+    hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Calls hook(module, args, output) after every forward; a result replaces the output.
+
+    With `with_kwargs` it is hook(module, args, kwargs, output). With `always_call` it is called
+    after a forward that raised, too, with the output so far.
+    """
+    handle = _register(forward, hook, [forward_always_called, forward_with_kwargs])
+    if with_kwargs:
+        forward_with_kwargs[handle.id] = True
+    if always_call:
+        forward_always_called[handle.id] = True
+    return handle
+
+
+def _set_backward_kind(full: bool) -> None:
+    if State.full_backward is (not full):
+        raise RuntimeError(
+            "Cannot use both regular backward hooks and full backward hooks as a global Module "
+            "hook. Please use only one of them."
+        )
+    State.full_backward = full
+
+
+def register_module_backward_hook(hook: Callable) -> RemovableHandle:
+    """Deprecated for `register_module_full_backward_hook`: sees the gradients of the last node."""
+    _set_backward_kind(False)
+    return _register(backward, hook)
+
+
+def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
+    """Calls hook(module, grad_input, grad_output) in every backward; a result replaces grad_input.
+    """
+    _set_backward_kind(True)
+    return _register(backward, hook)
+
+
+def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
+    """Calls hook(module, grad_output) before every backward; a result replaces grad_output."""
+    return _register(backward_pre, hook)

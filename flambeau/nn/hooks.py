@@ -1,0 +1,241 @@
+"""A module's own hooks: how they are registered, and `Hooks`, which calls them around forward.
+
+A module has no hook dictionaries until somebody asks for one; asking raises its flag `_is_hooked`,
+so that a call of a module without hooks tests that flag and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd.handle import RemovableHandle
+from ..tensor import Tensor
+from . import global_hooks
+from .error_path import locate
+from .non_full_hooks import register_non_full_hooks
+
+
+class _WrappedHook:
+    """A hook that is given its module first, and holds it weakly."""
+
+    def __init__(self, hook: Callable, module: Any = None) -> None:
+        self.hook = hook
+        functools.update_wrapper(self, hook)
+        self.with_module = module is not None
+        if self.with_module:
+            self.module = weakref.ref(module)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.with_module:
+            return self.hook(*args, **kwargs)
+        module = self.module()
+        if module is None:
+            raise RuntimeError("You are trying to call the hook of a dead Module!")
+        return self.hook(module, *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {"hook": self.hook, "with_module": self.with_module}
+        if self.with_module:
+            state["module"] = self.module()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.hook, self.with_module = state["hook"], state["with_module"]
+        if self.with_module:
+            if state["module"] is None:
+                raise RuntimeError("You are trying to revive the hook of a dead Module!")
+            self.module = weakref.ref(state["module"])
+
+
+def _add(hooks: Any, hook: Callable, prepend: bool = False, extra: Any = None) -> RemovableHandle:
+    handle = RemovableHandle(hooks, extra_dict=extra)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+class Hooks(global_hooks.Flag):
+    """The part of Module that registers hooks and calls them around `forward`."""
+
+    def register_forward_pre_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Calls hook(module, args) before forward; a result replaces the arguments.
+
+        With `with_kwargs` it is hook(module, args, kwargs), and a result is (args, kwargs).
+        """
+        marked = self._forward_pre_hooks_with_kwargs
+        handle = _add(self._forward_pre_hooks, hook, prepend, marked)
+        if with_kwargs:
+            marked[handle.id] = True
+        return handle
+
+    def register_forward_hook(
+        self,
+        hook: Callable,
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Calls hook(module, args, output) after forward; a result replaces the output.
+
+        With `with_kwargs` it is hook(module, args, kwargs, output). With `always_call` it is called
+        after a forward that raised, too.
+        """
+        marked = [self._forward_hooks_with_kwargs, self._forward_hooks_always_called]
+        handle = _add(self._forward_hooks, hook, prepend, marked)
+        for wanted, marks in zip((with_kwargs, always_call), marked, strict=True):
+            if wanted:
+                marks[handle.id] = True
+        return handle
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable, prepend: bool = False
+    ) -> RemovableHandle:
+        """Calls hook(module, grad_output) before backward; a result replaces grad_output."""
+        return _add(self._backward_pre_hooks, hook, prepend)
+
+    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls hook(module, grad_input, grad_output) in backward; a result replaces grad_input."""
+        self._set_backward_kind(True)
+        return _add(self._backward_hooks, hook, prepend)
+
+    def register_backward_hook(self, hook: Callable) -> RemovableHandle:
+        """Deprecated for `register_full_backward_hook`: sees the gradients of the last node."""
+        self._set_backward_kind(False)
+        return _add(self._backward_hooks, hook)
+
+    def _set_backward_kind(self, full: bool) -> None:
+        if self._is_full_backward_hook is (not full):
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single "
+                "Module. Please use only one of them."
+            )
+        self._is_full_backward_hook = full
+
+    def _get_backward_hooks(self) -> tuple[list, list]:
+        """The full backward hooks and the others, global ones first."""
+        full: list[Callable] = []
+        others: list[Callable] = []
+        for kind, hooks in (
+            (global_hooks.State.full_backward, global_hooks.backward),
+            (self._is_full_backward_hook, self._backward_hooks),
+        ):
+            if kind is not None:
+                (full if kind else others).extend(hooks.values())
+        return full, others
+
+    def _get_backward_pre_hooks(self) -> list:
+        return [*global_hooks.backward_pre.values(), *self._backward_pre_hooks.values()]
+
+    def _call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        call = _HookedCall(self, args, kwargs)
+        try:
+            return call.run()
+        except Exception as error:
+            locate(error, self)
+            call.run_always_called()
+            raise
+
+
+class _HookedCall:
+    """One call of a module that has hooks."""
+
+    __slots__ = ("args", "called", "kwargs", "module", "result")
+
+    def __init__(self, module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+        self.module, self.args, self.kwargs = module, args, kwargs
+        self.result: Any = None
+        self.called: set[int] = set()
+
+    def run(self) -> Any:
+        """Pre-hooks, forward, forward hooks, with the backward hooks put around them."""
+        module = self.module
+        full, non_full = module._get_backward_hooks()
+        pre = module._get_backward_pre_hooks()
+        self.run_pre_hooks()
+        backward = None
+        if full or pre:
+            from .backward_hook import BackwardHook
+
+            backward = BackwardHook(module, full, pre)
+        if backward is not None:
+            self.args = backward.setup_input_hook(self.args)
+        self.result = module.forward(*self.args, **self.kwargs)
+        self.run_forward_hooks()
+        if backward is not None:
+            if not isinstance(self.result, (Tensor, tuple)):
+                warnings.warn(
+                    "For backward hooks to be called, module output should be a Tensor or a tuple "
+                    f"of Tensors but received {type(self.result)}",
+                    stacklevel=2,
+                )
+            self.result = backward.setup_output_hook(self.result)
+        if non_full:
+            wrapped = [_WrappedHook(hook, module) for hook in non_full]
+            register_non_full_hooks(wrapped, self.args, self.result)
+        return self.result
+
+    def run_pre_hooks(self) -> None:
+        """Lets the forward pre-hooks see and replace the arguments."""
+        module = self.module
+        with_kwargs = module._forward_pre_hooks_with_kwargs
+        hooks = (*global_hooks.forward_pre.items(), *module._forward_pre_hooks.items())
+        for key, hook in hooks:
+            if key not in with_kwargs:
+                changed = hook(module, self.args)
+                if changed is not None:
+                    self.args = changed if isinstance(changed, tuple) else (changed,)
+                continue
+            changed = hook(module, self.args, self.kwargs)
+            if changed is None:
+                continue
+            if not (isinstance(changed, tuple) and len(changed) == 2):
+                raise RuntimeError(
+                    "forward pre-hook must return None or a tuple of (new_args, new_kwargs), but "
+                    f"got {changed}."
+                )
+            self.args, self.kwargs = changed
+
+    def run_forward_hooks(self) -> None:
+        """Lets the forward hooks see and replace the result."""
+        always = self.module._forward_hooks_always_called
+        hooks = (*global_hooks.forward.items(), *self.module._forward_hooks.items())
+        for key, hook in hooks:
+            if key in always or key in global_hooks.forward_always_called:
+                self.called.add(key)
+            self.run_forward_hook(key, hook)
+
+    def run_forward_hook(self, key: int, hook: Callable) -> None:
+        """Calls one forward hook; what it returns is the result from now on."""
+        module = self.module
+        if key in module._forward_hooks_with_kwargs or key in global_hooks.forward_with_kwargs:
+            changed = hook(module, self.args, self.kwargs, self.result)
+        else:
+            changed = hook(module, self.args, self.result)
+        if changed is not None:
+            self.result = changed
+
+    def run_always_called(self) -> None:
+        """After an error: the hooks that want to be called all the same, and were not yet."""
+        for whose, hooks, always in (
+            ("global module", global_hooks.forward, global_hooks.forward_always_called),
+            ("module", self.module._forward_hooks, self.module._forward_hooks_always_called),
+        ):
+            for key, hook in tuple(hooks.items()):
+                if key not in always or key in self.called:
+                    continue
+                try:
+                    self.run_forward_hook(key, hook)
+                except Exception as error:
+                    warnings.warn(
+                        f"{whose} forward hook with ``always_call=True`` raised an exception that "
+                        f"was silenced as another error was raised in forward: {error!s}",
+                        stacklevel=2,
+                    )

@@ -1,0 +1,143 @@
+"""Module: the base of all layers and models. A tree of modules that own tensors, and a call.
+
+Its parts are in files of their own: registration.py what it owns, tree.py walking it,
+conversion.py dtypes and devices, state_dict.py saving and loading, hooks.py hooks.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from .conversion import Conversion
+from .error_path import locate
+from .hooks import Hooks
+from .registration import _CALL_HOOKS, _HOOKS, Registration
+from .state_dict import StateDict
+from .tree import Tree
+
+__all__ = ["Module"]
+
+
+class Module(Registration, Tree, Conversion, StateDict, Hooks):
+    """Base class of layers and models. A subclass makes its members in `__init__`, after
+    `super().__init__()`, and computes in `forward`.
+
+    >>> class Classifier(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.hidden = nn.Linear(784, 128)
+    ...         self.output = nn.Linear(128, 10)
+    ...     def forward(self, x):
+    ...         return self.output(F.relu(self.hidden(x)))
+    >>> Classifier()(torch.zeros(2, 784)).shape
+    torch.Size([2, 10])
+    """
+
+    dump_patches: bool = False
+    call_super_init: bool = False
+    training: bool
+    _compiled_call_impl: Any = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init:
+            if kwargs:
+                raise TypeError(
+                    f"{self._get_name()}.__init__() got an unexpected keyword argument "
+                    f"'{next(iter(kwargs))}'"
+                )
+            if args:
+                raise TypeError(
+                    f"{self._get_name()}.__init__() takes 1 positional argument but "
+                    f"{len(args) + 1} were given"
+                )
+        # Straight into the dictionary: __setattr__ would look for members that are not there yet.
+        own = self.__dict__
+        own["training"] = True
+        own["_parameters"] = {}
+        own["_buffers"] = {}
+        own["_non_persistent_buffers_set"] = set()
+        own["_is_full_backward_hook"] = None
+        own["_modules"] = {}
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    def forward(self, *input: Any) -> Any:
+        """What the module computes; every subclass defines its own. Call the module, not this."""
+        raise NotImplementedError(
+            f'Module [{self._get_name()}] is missing the required "forward" function'
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs `forward`, with the hooks if there are any."""
+        if self._is_hooked:
+            return self._call_with_hooks(args, kwargs)
+        try:
+            return self.forward(*args, **kwargs)
+        except Exception as error:
+            locate(error, self)
+            raise
+
+    _call_impl = _wrapped_call_impl = __call__
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Would compile the module's call in place."""
+        raise NotImplementedError("Module.compile is not implemented in flambeau")
+
+    # ---------------------------------------------------------------- pickling
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.pop("_compiled_call_impl", None)
+        state.pop("_is_hooked", None)
+        # PyTorch, too, can load what was pickled here: it wants every dictionary to be there.
+        for name in _HOOKS:
+            state.setdefault(name, OrderedDict())
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = self.__dict__
+        own.update(state)
+        own.setdefault("_non_persistent_buffers_set", set())
+        own.setdefault("_is_full_backward_hook", None)
+        for name in _HOOKS:
+            if not own.get(name, True):
+                del own[name]
+            elif name in own and name in _CALL_HOOKS:
+                own["_is_hooked"] = True
+
+    def _replicate_for_data_parallel(self) -> Any:
+        """A copy with the same buffers and submodules, and no parameters of its own yet."""
+        replica = self.__new__(type(self))
+        replica.__dict__ = self.__dict__.copy()
+        replica._parameters = {}
+        replica._buffers = replica._buffers.copy()
+        replica._modules = replica._modules.copy()
+        replica._is_replica = True
+        return replica
+
+    # ---------------------------------------------------------------- printing
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """What a layer prints between its parentheses: its settings, in one line or several."""
+        return ""
+
+    def __repr__(self) -> str:
+        settings = self.extra_repr()
+        lines = settings.split("\n") if settings else []
+        children = [
+            f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()
+        ]
+        if len(lines) == 1 and not children:
+            return f"{self._get_name()}({lines[0]})"
+        body = "".join(f"\n  {line}" for line in lines + children)
+        return f"{self._get_name()}({body}\n)" if body else f"{self._get_name()}()"
+
+
+def _indented(text: str) -> str:
+    """The text with its lines after the first moved in by two, but for blank ones."""
+    first, *rest = text.split("\n")
+    return "\n".join([first, *(f"  {line}" if line.strip() else "" for line in rest)])

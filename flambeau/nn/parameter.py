@@ -1,0 +1,273 @@
+"""Parameter and Buffer: the tensors that a Module owns; and those that have no shape yet.
+
+A Parameter is a leaf that requires grad, on the memory of the tensor it is made from. What is
+computed from it is a plain Tensor.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from .. import ops
+from ..tensor import Tensor
+from ..tensor.layout import preserve_format
+
+__all__ = [
+    "Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter",
+    "UninitializedTensorMixin", "is_lazy",
+]  # fmt: skip
+
+
+class _ParameterType(type(Tensor)):
+    """Calls the classes' own `__new__`, and knows the parameters that are of another class."""
+
+    __call__ = type.__call__
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        return cls is Parameter and isinstance(instance, Tensor) and _marked(instance, "_is_param")
+
+
+def _marked(tensor: Tensor, mark: str) -> bool:
+    return tensor.__dict__.get(mark, False)
+
+
+class Parameter(Tensor, metaclass=_ParameterType):
+    """A tensor that a Module lists among its parameters once it is assigned to an attribute.
+
+    Shares the memory of `data`. Made with requires_grad=True it keeps it, under `no_grad` as well.
+
+    >>> Parameter(torch.ones(2))
+    Parameter containing:
+    tensor([1., 1.], requires_grad=True)
+    """
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
+        if data is None:
+            data = ops.empty(0)
+        if data.__class__ is Tensor or data.__class__ is Parameter:
+            return data._alias(cls).requires_grad_(requires_grad)
+        made = data.detach().requires_grad_(requires_grad)
+        if type(made) is not type(data):
+            made = data._alias(type(data)).requires_grad_(requires_grad)
+        made._is_param = True
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(_copied(self), self.requires_grad)
+        return memo[id(self)]
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        return "Parameter containing:\n" + super().__repr__(tensor_contents=tensor_contents)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        own = {k: v for k, v in self.__dict__.items() if k not in _UNPICKLED}
+        state = (self.data, self.requires_grad, OrderedDict())
+        if own:
+            return _rebuild_parameter_with_state, (*state, own)
+        return _rebuild_parameter, state
+
+
+# What autograd keeps in a tensor's attributes belongs to the running program, not to its value.
+_UNPICKLED = frozenset(
+    {"_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained"}
+)
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.data.clone(memory_format=preserve_format)
+
+
+def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Parameter:
+    """A Parameter from what was pickled."""
+    made = Parameter(data, requires_grad)
+    if backward_hooks:
+        made.__dict__["_backward_hooks"] = backward_hooks
+    return made
+
+
+def _rebuild_parameter_with_state(
+    data: Tensor, requires_grad: bool, backward_hooks: Any, state: Any
+) -> Parameter:
+    """As `_rebuild_parameter`, with the attributes that the user had set on it."""
+    made = _rebuild_parameter(data, requires_grad, backward_hooks)
+    made.__dict__.update(state[0] if isinstance(state, tuple) else state)
+    return made
+
+
+class _BufferType(type(Tensor)):
+    """A Buffer is a plain Tensor with a mark; this makes `isinstance` see the mark."""
+
+    __call__ = type.__call__
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        return cls is Buffer and isinstance(instance, Tensor) and _marked(instance, "_is_buffer")
+
+
+class Buffer(Tensor, metaclass=_BufferType):
+    """A tensor that a Module registers as a buffer once it is assigned to an attribute.
+
+    Shares the memory of `data`. With persistent=False it is left out of the state_dict.
+    """
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
+        if data is None:
+            data = ops.empty(0)
+        made = data.detach().requires_grad_(data.requires_grad)
+        made.persistent = persistent
+        made._is_buffer = True
+        return made
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether it is a parameter or buffer without a shape, as lazy modules have."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
+class UninitializedTensorMixin:
+    """What a tensor without a shape can do: change dtype and device, and be materialised.
+
+    Every operator reads a tensor's window, so that the window's property refuses them all.
+    """
+
+    __slots__ = ()
+    cls_to_become: type
+
+    @property
+    def _array(self) -> Any:
+        raise ValueError(
+            "Attempted to use an uninitialized parameter in an operator. This error happens when "
+            "you are using a `LazyModule` or explicitly manipulating "
+            f"`torch.nn.parameter.{type(self).__name__}` objects. When using LazyModules call "
+            "`forward` with a dummy batch to initialize the parameters before calling torch "
+            "functions"
+        )
+
+    @_array.setter
+    def _array(self, array: Any) -> None:
+        Tensor._array.__set__(self, array)
+
+    @property
+    def data(self) -> Tensor:
+        """An empty tensor of its dtype on its device."""
+        return self._alias_of_window()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        Tensor._array.__set__(self, value._array)
+
+    def _alias_of_window(self) -> Tensor:
+        made = ops.empty(0)
+        made._array = Tensor._array.__get__(self)
+        return made
+
+    @property
+    def shape(self) -> Any:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually "
+            "happens in `load_state_dict` when trying to load an uninitialized parameter into an "
+            "initialized one. Call `forward` to initialize the parameters before accessing their "
+            "attributes."
+        )
+
+    dtype = property(lambda self: self.data.dtype)
+    device = property(lambda self: self.data.device)
+    is_meta = property(lambda self: self.data.is_meta)
+
+    def size(self, dim: int | None = None) -> Any:
+        """(0,): nothing is known yet."""
+        return self.data.size() if dim is None else self.data.size(dim)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Sets whether it will require grad once it has a shape."""
+        self._requires_grad = self._tracked = bool(requires_grad)
+        return self
+
+    def is_floating_point(self) -> bool:
+        """Whether its dtype is floating."""
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether its dtype is complex."""
+        return self.dtype.is_complex
+
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+        """An empty tensor of another dtype or device."""
+        return self.data.to(*args, **kwargs)
+
+    def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
+        """Becomes an ordinary parameter or buffer of this shape, its values not set."""
+        held = self.data
+        device = held.device if device is None else device
+        dtype = held.dtype if dtype is None else dtype
+        self.data = ops.empty(shape, device=device, dtype=dtype)
+        self.__class__ = self.cls_to_become
+
+    def share_memory_(self) -> Any:
+        """Raises: there is no memory yet."""
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to "
+            "initialize the parameters before calling `module.share_memory()`."
+        )
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (self.requires_grad,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        return memo[id(self)]
+
+
+def _conversion(name: str) -> Any:
+    def convert(self: Any, *args: Any) -> Tensor:
+        return getattr(self.data, name)(*args)
+
+    convert.__name__ = name
+    convert.__doc__ = f"An empty tensor, after `{name}`."
+    return convert
+
+
+for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "long", "cpu", "cuda"):
+    setattr(UninitializedTensorMixin, _name, _conversion(_name))
+
+
+def _without_shape(cls: type, requires_grad: bool, device: Any, dtype: Any) -> Any:
+    made = ops.empty(0, device=device, dtype=dtype)._alias(cls)
+    return made.requires_grad_(requires_grad)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A Parameter whose shape a lazy module finds out from its first input."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return _without_shape(cls, requires_grad, device, dtype)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Tensor, metaclass=_BufferType):
+    """A buffer whose shape a lazy module finds out from its first input."""
+
+    cls_to_become = Tensor
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
+    ) -> Any:
+        made = _without_shape(cls, requires_grad, device, dtype)
+        made.persistent = persistent
+        made._is_buffer = True
+        return made

@@ -1,0 +1,285 @@
+"""What a module owns: parameters, buffers and submodules, as attributes and by dotted path.
+
+They live in the dictionaries `_parameters`, `_buffers` and `_modules`, not among the ordinary
+attributes; `__getattr__` finds them there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from typing import Any
+
+from ..tensor import Tensor
+from . import global_hooks
+from .parameter import Buffer, Parameter
+
+_CALL_HOOKS = frozenset({
+    "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks",
+})  # fmt: skip
+_HOOKS = _CALL_HOOKS | {
+    "_forward_hooks_always_called", "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks_with_kwargs", "_load_state_dict_post_hooks",
+    "_load_state_dict_pre_hooks", "_state_dict_hooks", "_state_dict_pre_hooks",
+}  # fmt: skip
+
+
+def _typename(x: Any) -> str:
+    """A type, or the type of an object, as PyTorch's errors name it."""
+    if isinstance(x, Tensor):
+        return x.type()
+    named = x if hasattr(x, "__qualname__") else type(x)
+    module = getattr(named, "__module__", None) or ""
+    if module.split(".")[0] == "flambeau":
+        module = "torch" + module.removeprefix("flambeau")
+    return named.__qualname__ if module in ("", "builtins") else f"{module}.{named.__qualname__}"
+
+
+def _check_name(kind: str, name: Any, shown: str = "") -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"{kind} name should be a string. Got {_typename(name)}")
+    if "." in name:
+        raise KeyError(f'{kind} name can\'t contain "."{shown}')
+    if name == "":
+        raise KeyError(f'{kind} name can\'t be empty string ""')
+
+
+def _after_hooks(hooks: dict[int, Any], module: Any, name: str, value: Any) -> Any:
+    for hook in hooks.values():
+        changed = hook(module, name, value)
+        if changed is not None:
+            value = changed
+    return value
+
+
+def _is_tensor_like(x: Any) -> bool:
+    return isinstance(x, Tensor) or hasattr(x, "__torch_function__")
+
+
+class Registration:
+    """The part of Module that keeps its members."""
+
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _non_persistent_buffers_set: set[str]
+    _modules: dict[str, Any]
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Adds a tensor that is part of the module's state and is not trained.
+
+        With persistent=False it is left out of the state_dict.
+        """
+        if "_buffers" not in self.__dict__:
+            raise AttributeError("cannot assign buffer before Module.__init__() call")
+        _check_name("buffer", name)
+        if hasattr(self, name) and name not in self._buffers:
+            raise KeyError(f"attribute '{name}' already exists")
+        if tensor is not None and not _is_tensor_like(tensor):
+            raise TypeError(
+                f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (torch Tensor or "
+                "None required)"
+            )
+        self._buffers[name] = _after_hooks(global_hooks.buffer_registration, self, name, tensor)
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Adds a parameter; None keeps the name for a parameter that is not there."""
+        if "_parameters" not in self.__dict__:
+            raise AttributeError("cannot assign parameter before Module.__init__() call")
+        _check_name("parameter", name)
+        if hasattr(self, name) and name not in self._parameters:
+            raise KeyError(f"attribute '{name}' already exists")
+        if param is None:
+            self._parameters[name] = None
+            return
+        if not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{_typename(param)}' object to parameter '{name}' "
+                "(torch.nn.Parameter or None required)"
+            )
+        if param.grad_fn is not None:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
+                f"created explicitly. To express '{name}' as a function of another Tensor, compute "
+                "the value in the forward() method."
+            )
+        self._parameters[name] = _after_hooks(
+            global_hooks.parameter_registration, self, name, param
+        )
+
+    def add_module(self, name: str, module: Any) -> None:
+        """Adds a submodule; None keeps the name for one that is not there."""
+        if not isinstance(module, Registration) and module is not None:
+            raise TypeError(f"{_typename(module)} is not a Module subclass")
+        if not isinstance(name, str):
+            raise TypeError(f"module name should be a string. Got {_typename(name)}")
+        if hasattr(self, name) and name not in self._modules:
+            raise KeyError(f"attribute '{name}' already exists")
+        _check_name("module", name, f", got: {name}")
+        self._modules[name] = _after_hooks(global_hooks.module_registration, self, name, module)
+
+    def register_module(self, name: str, module: Any) -> None:
+        """The same as `add_module`."""
+        self.add_module(name, module)
+
+    # ---------------------------------------------------------------- as attributes
+
+    def __getattr__(self, name: str) -> Any:
+        own = self.__dict__
+        for members in ("_parameters", "_buffers", "_modules"):
+            found = own.get(members)
+            if found is not None and name in found:
+                return found[name]
+        if name in _HOOKS and "_parameters" in own:
+            return self._hook_dictionary(name)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def _hook_dictionary(self, name: str) -> OrderedDict:
+        """Makes a hook dictionary when it is first asked for."""
+        if name in _CALL_HOOKS:
+            self.__dict__["_is_hooked"] = True
+        return self.__dict__.setdefault(name, OrderedDict())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        if not isinstance(value, (Tensor, Registration)) and (
+            "_parameters" not in own
+            or (
+                name not in own["_parameters"]
+                and name not in own["_modules"]
+                and name not in own["_buffers"]
+            )
+        ):
+            if name in _CALL_HOOKS:
+                own["_is_hooked"] = True
+            super().__setattr__(name, value)
+        elif isinstance(value, Parameter):
+            self._set_parameter(name, value)
+        elif name in own.get("_parameters", ()):
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_typename(value)}' as parameter '{name}' "
+                    "(torch.nn.Parameter or None expected)"
+                )
+            self.register_parameter(name, None)
+        elif isinstance(value, Registration) or name in own.get("_modules", ()):
+            self._set_module(name, value)
+        elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
+            self._set_buffer(name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def _forget(self, name: str, *others: str) -> None:
+        """Takes the name away from the ordinary attributes and from other kinds of members."""
+        own = self.__dict__
+        own.pop(name, None)
+        for members in others:
+            own[members].pop(name, None)
+        own["_non_persistent_buffers_set"].discard(name)
+
+    def _set_parameter(self, name: str, value: Parameter) -> None:
+        if "_parameters" not in self.__dict__:
+            raise AttributeError("cannot assign parameters before Module.__init__() call")
+        self._forget(name, "_buffers", "_modules")
+        self.register_parameter(name, value)
+
+    def _set_module(self, name: str, value: Any) -> None:
+        if "_modules" not in self.__dict__:
+            raise AttributeError("cannot assign module before Module.__init__() call")
+        if isinstance(value, Registration):
+            self._forget(name, "_parameters", "_buffers")
+        elif value is not None:
+            raise TypeError(
+                f"cannot assign '{_typename(value)}' as child module '{name}' (torch.nn.Module or "
+                "None expected)"
+            )
+        self._modules[name] = _after_hooks(global_hooks.module_registration, self, name, value)
+
+    def _set_buffer(self, name: str, value: Any) -> None:
+        if value is not None and not _is_tensor_like(value):
+            raise TypeError(
+                f"cannot assign '{_typename(value)}' as buffer '{name}' (torch.nn.Buffer, "
+                "torch.Tensor or None expected)"
+            )
+        if isinstance(value, Buffer):
+            persistent = value.persistent
+        else:
+            persistent = name not in self._non_persistent_buffers_set
+        # A subclass may have written its own register_buffer, from before there was `persistent`.
+        if "persistent" in inspect.signature(self.register_buffer).parameters:
+            self.register_buffer(name, value, persistent)
+        elif persistent:
+            self.register_buffer(name, value)
+        else:
+            raise RuntimeError(
+                "Registering a non-persistent buffer on a Module subclass that implements "
+                "register_buffer() without the persistent argument is not allowed."
+            )
+
+    def __delattr__(self, name: str) -> None:
+        if name in self._parameters:
+            del self._parameters[name]
+        elif name in self._buffers:
+            del self._buffers[name]
+            self._non_persistent_buffers_set.discard(name)
+        elif name in self._modules:
+            del self._modules[name]
+        else:
+            super().__delattr__(name)
+
+    def __dir__(self) -> list[str]:
+        names = [*dir(type(self)), *self.__dict__, *self._parameters, *self._modules,
+                 *self._buffers]  # fmt: skip
+        # Layers of a Sequential are called 0, 1, ...: no attributes one can write.
+        return sorted(name for name in names if not name[0].isdigit())
+
+    # ---------------------------------------------------------------- by dotted path
+
+    def get_submodule(self, target: str) -> Any:
+        """The submodule at a path such as "encoder.layers.0"; itself for the empty path."""
+        found = self
+        for name in target.split(".") if target else ():
+            found = _member(found, name)
+            if not isinstance(found, Registration):
+                raise AttributeError(f"`{name}` is not an nn.Module")
+        return found
+
+    def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
+        """Puts a module at a path, in place of the one there; `strict` wants one to be there."""
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Registration):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict or hasattr(parent, name):
+            replaced = _member(parent, name)
+            if not isinstance(replaced, Registration):
+                raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a path such as "encoder.layers.0.weight"."""
+        path, _, name = target.rpartition(".")
+        found = _member(self.get_submodule(path), name)
+        if not isinstance(found, Parameter):
+            raise AttributeError(f"`{name}` is not an nn.Parameter")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a path such as "encoder.norm.running_mean"."""
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        found = _member(parent, name)
+        if name not in parent._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return found
+
+
+def _member(module: Any, name: str) -> Any:
+    if not hasattr(module, name):
+        raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+    return getattr(module, name)

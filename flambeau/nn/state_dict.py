@@ -1,0 +1,308 @@
+"""A module's state as a dictionary from dotted paths to tensors: writing it, and loading it.
+
+`state_dict()` gives references, not copies. Its `_metadata` holds each module's `_version`, so that
+`_load_from_state_dict` can read what older versions wrote.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..autograd import no_grad
+from ..autograd.handle import RemovableHandle
+from ..tensor import Tensor
+from .hooks import _add, _WrappedHook
+from .parameter import Parameter, is_lazy
+
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
+
+
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What `load_state_dict` did not find, and what it had no use for."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return super().__repr__()
+
+    __str__ = __repr__
+
+
+class StateDict:
+    """The part of Module that writes and loads state_dicts."""
+
+    _version: int = 1
+
+    # ---------------------------------------------------------------- writing
+
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> Any:
+        """Parameters, persistent buffers and extra state by path, detached unless keep_vars."""
+        if args:
+            warnings.warn(
+                "Positional args are being deprecated, use kwargs instead. Refer to "
+                "https://pytorch.org/docs/main/generated/torch.nn.Module.html"
+                "#torch.nn.Module.state_dict for details.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            destination = args[0] if destination is None else destination
+            prefix = args[1] if len(args) > 1 and prefix == "" else prefix
+            keep_vars = args[2] if len(args) > 2 and keep_vars is False else keep_vars
+        if destination is None:
+            destination = OrderedDict()
+            destination._metadata = OrderedDict()
+        metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = metadata
+        for hook in self._hooks_of("_state_dict_pre_hooks"):
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(
+                    destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
+                )
+        for hook in self._hooks_of("_state_dict_hooks"):
+            result = hook(self, destination, prefix, metadata)
+            if result is None:
+                continue
+            if getattr(hook, "_from_public_api", False):
+                raise RuntimeError("state_dict post-hook must return None")
+            destination = result
+        return destination
+
+    def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
+        """Writes what this module itself holds; a subclass may write more."""
+        for name, value in self._persistent():
+            destination[prefix + name] = value if keep_vars else value.detach()
+        if type(self).get_extra_state is not StateDict.get_extra_state:
+            destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
+
+    def _persistent(self) -> list[tuple[str, Tensor]]:
+        """Names and values of its own parameters and persistent buffers that are there."""
+        skipped = self._non_persistent_buffers_set
+        buffers = ((k, v) for k, v in self._buffers.items() if k not in skipped)
+        held = itertools.chain(self._parameters.items(), buffers)
+        return [(name, value) for name, value in held if value is not None]
+
+    def get_extra_state(self) -> Any:
+        """A subclass returns here what else its state consists of; it must pickle."""
+        raise RuntimeError(
+            "Reached a code path in Module.get_extra_state() that should never be called."
+        )
+
+    def set_extra_state(self, state: Any) -> None:
+        """A subclass takes back here what its `get_extra_state` returned."""
+        raise RuntimeError(
+            "Reached a code path in Module.set_extra_state() that should never be called."
+        )
+
+    # ---------------------------------------------------------------- loading
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> _IncompatibleKeys:
+        """Copies values into the parameters and buffers; returns missing and unexpected keys.
+
+        With `strict` these raise RuntimeError, as tensors of another shape always do. With `assign`
+        the tensors given take the place of the module's own, and keep their dtype and device.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        loading = _Loading(getattr(state_dict, "_metadata", None), assign)
+        state_dict = OrderedDict(state_dict)
+        if loading.metadata is not None:
+            state_dict._metadata = loading.metadata
+        loading.load(self, state_dict, "")
+        missing, unexpected, errors = loading.missing, loading.unexpected, loading.errors
+        if strict:
+            complaints = (("Unexpected", unexpected), ("Missing", missing))
+            for what, keys in complaints:
+                if keys:
+                    listed = ", ".join(f'"{key}"' for key in keys)
+                    errors.insert(0, f"{what} key(s) in state_dict: {listed}. ")
+        if errors:
+            raise RuntimeError(
+                f"Error(s) in loading state_dict for {self._get_name()}:\n\t" + "\n\t".join(errors)
+            )
+        return _IncompatibleKeys(missing, unexpected)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict,
+        prefix: str,
+        local_metadata: dict,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Loads what this module itself holds; a subclass reads its older versions here.
+
+        `local_metadata["version"]` is the `_version` of the module that wrote the state.
+        """
+        for hook in self._hooks_of("_load_state_dict_pre_hooks"):
+            hook(
+                state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+                error_msgs,
+            )  # fmt: skip
+        held = dict(self._persistent())
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        for name, target in held.items():
+            key = prefix + name
+            if key in state_dict:
+                error = _load_one(self, name, target, key, state_dict[key], assign)
+                if error is not None:
+                    error_msgs.append(error)
+            elif strict:
+                missing_keys.append(key)
+        extra = prefix + _EXTRA_STATE_KEY_SUFFIX
+        if type(self).set_extra_state is not StateDict.set_extra_state:
+            if extra in state_dict:
+                self.set_extra_state(state_dict[extra])
+            elif strict:
+                missing_keys.append(extra)
+        elif strict and extra in state_dict:
+            unexpected_keys.append(extra)
+        if strict:
+            unexpected_keys.extend(
+                key
+                for key in state_dict
+                if key.startswith(prefix)
+                and key != extra
+                and not self._expects(key[len(prefix) :], held)
+            )
+
+    def _expects(self, key: str, held: dict[str, Tensor]) -> bool:
+        first, dot, _ = key.partition(".")
+        return first in (self._modules if dot else held)
+
+    # ---------------------------------------------------------------- hooks
+
+    def _hooks_of(self, name: str) -> tuple[Callable, ...]:
+        """The hooks in one dictionary, without making it where there is none."""
+        return tuple(self.__dict__.get(name, {}).values())
+
+    def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls hook(module, prefix, keep_vars) before the state is written."""
+        return _add(self._state_dict_pre_hooks, hook)
+
+    def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls hook(module, state_dict, prefix, local_metadata), which changes it in place."""
+        hook._from_public_api = True
+        return _add(self._state_dict_hooks, hook)
+
+    def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
+        """As the public one, and what the hook returns replaces the state_dict."""
+        if getattr(hook, "_from_public_api", False):
+            raise RuntimeError(
+                "Cannot register the same function as the state dict post hook that was previously "
+                "registered via register_state_dict_post_hook"
+            )
+        return _add(self._state_dict_hooks, hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        unexpected_keys, error_msgs) before the module loads its own state.
+        """
+        return self._register_load_state_dict_pre_hook(hook, with_module=True)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable, with_module: bool = False
+    ) -> RemovableHandle:
+        """As the public one; without `with_module` the hook is not given the module."""
+        wrapped = _WrappedHook(hook, self if with_module else None)
+        return _add(self._load_state_dict_pre_hooks, wrapped)
+
+    def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls hook(module, incompatible_keys) after loading; it may change them in place."""
+        return _add(self._load_state_dict_post_hooks, hook)
+
+
+class _Loading:
+    """One call of load_state_dict, on its way through the tree."""
+
+    def __init__(self, metadata: Any, assign: bool) -> None:
+        self.metadata, self.assign = metadata, assign
+        self.missing: list[str] = []
+        self.unexpected: list[str] = []
+        self.errors: list[str] = []
+
+    def load(self, module: Any, state: dict, prefix: str) -> None:
+        """Loads a module and its descendants from the part of the state that starts with prefix."""
+        metadata = {} if self.metadata is None else self.metadata.get(prefix[:-1], {})
+        if self.assign:
+            metadata["assign_to_params_buffers"] = True
+        module._load_from_state_dict(
+            state, prefix, metadata, True, self.missing, self.unexpected, self.errors
+        )
+        for name, child in module._modules.items():
+            if child is not None:
+                path = f"{prefix}{name}."
+                below = {key: value for key, value in state.items() if key.startswith(path)}
+                self.load(child, below, path)
+        keys = _IncompatibleKeys(self.missing, self.unexpected)
+        for hook in module._hooks_of("_load_state_dict_post_hooks"):
+            if hook(module, keys) is not None:
+                raise AssertionError(
+                    "Hooks registered with ``register_load_state_dict_post_hook`` are not expected "
+                    "to return new values, if incompatible_keys need to be modified, it should be "
+                    "done inplace."
+                )
+
+
+def _load_one(
+    module: Any, name: str, target: Tensor, key: str, value: Any, assign: bool
+) -> str | None:
+    """Loads one tensor; gives the error to report, if any."""
+    if not isinstance(value, Tensor) and not hasattr(value, "__torch_function__"):
+        return (
+            f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like '
+            f"object from checkpoint but received {type(value)}"
+        )
+    if not is_lazy(target):
+        # Scalars were tensors of one element in PyTorch 0.3.
+        if target.dim() == 0 and value.shape == (1,):
+            value = value[0]
+        if value.shape != target.shape:
+            return (
+                f"size mismatch for {key}: copying a param with shape {value.shape} from "
+                f"checkpoint, the shape in current model is {target.shape}."
+            )
+    if target.is_meta and not value.is_meta and not assign:
+        warnings.warn(
+            f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter "
+            "in the current model, which is a no-op. (Did you mean to pass `assign=True` to assign "
+            "items in the state dictionary to their corresponding key in the module instead of "
+            "copying them in place?)",
+            stacklevel=2,
+        )
+    try:
+        with no_grad():
+            if assign:
+                setattr(module, name, _assignable(target, value))
+            else:
+                target.copy_(value)
+    except Exception as error:
+        return (
+            f'While copying the parameter named "{key}", whose dimensions in the model are '
+            f"{target.size()} and whose dimensions in the checkpoint are {value.size()}, an "
+            f"exception occurred : {error.args}."
+        )
+    return None
+
+
+def _assignable(target: Tensor, value: Tensor) -> Tensor:
+    if not isinstance(target, Parameter):
+        return value
+    if isinstance(value, Parameter):
+        return value.requires_grad_(target.requires_grad)
+    return Parameter(value, requires_grad=target.requires_grad)
