@@ -1,0 +1,207 @@
+"""`Generator`: PyTorch's CPU random generator, a Mersenne Twister drawn 624 words at a time.
+
+In: a seed, or a state in PyTorch's bytes. Out: `words(n)`, the next n 32-bit words as a NumPy
+array. The distributions made of those words are in sampling.py, normal.py and rejection.py.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .device import device as Device
+
+DEFAULT_SEED = 67280421310721
+BLOCK = 624  # words in the twister's state, and drawn at each refill
+_LARGEST_RAW = 4096  # up to here random_raw is quicker than RandomState.randint
+
+# The bytes of a state as PyTorch stores them in checkpoints (5056 of them).
+STATE = np.dtype(
+    {
+        "names": ["seed", "left", "seeded", "next", "key", "normal_x", "normal_y", "normal_rho",
+                  "normal_valid", "float_normal", "float_normal_valid"],
+        "formats": ["<u8", "<i4", "<i4", "<u8", ("<u8", BLOCK), "<f8", "<f8", "<f8", "<i4", "<f4",
+                    "?"],
+        "offsets": [0, 8, 12, 16, 24, 5016, 5024, 5032, 5040, 5048, 5052],
+        "itemsize": 5056,
+    }
+)  # fmt: skip
+
+
+class Generator:
+    """A stream of random numbers, equal to `torch.Generator`'s for the same seed.
+
+    Raises RuntimeError for a device other than the CPU.
+
+    >>> Generator().manual_seed(0).words(3).tolist()
+    [2357136044, 2546248239, 3071714933]
+    """
+
+    # The tensor layer puts its own pair here, so that users see states as uint8 tensors.
+    wrap_state: Callable[[np.ndarray], Any] = staticmethod(lambda state: state)
+    unwrap_state: Callable[[Any], Any] = staticmethod(lambda state: state)
+
+    def __init__(self, device: Device | str | int | None = None) -> None:
+        self.device = Device("cpu") if device is None else Device(device)
+        if self.device.type != "cpu":
+            raise RuntimeError(
+                f"Generator(): there is no random generator for device '{self.device}', "
+                "only for 'cpu'"
+            )
+        self.lock = threading.RLock()
+        # `_bits` always stands at the end of a block; `_block` is that block's words, `_position`
+        # how many of them are spent.
+        self._bits = np.random.MT19937(0)
+        self._legacy = np.random.RandomState(self._bits)
+        self._block = np.empty(BLOCK, np.uint32)
+        self._reseed(DEFAULT_SEED)
+
+    def _reseed(self, seed: int) -> None:
+        with self.lock:
+            self._seed = seed
+            self._legacy.seed(seed & 0xFFFFFFFF)
+            self._position = BLOCK
+            self._fresh = True  # PyTorch counts from 0 before the first word, to 624 after the last
+            self.next_normal: float | None = None
+            self._next_float: float | None = None
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of `seed`, in [-2**63, 2**64); returns the generator itself."""
+        if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
+            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}")
+        if not -(1 << 63) <= seed < 1 << 64:
+            raise ValueError(
+                f"Overflow when unpacking long long: manual_seed takes -2**63 to 2**64 - 1, "
+                f"got {seed}"
+            )
+        self._reseed(int(seed) % (1 << 64))
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed that this stream started from."""
+        return self._seed
+
+    def seed(self) -> int:
+        """Start from a seed taken from the operating system; returns that seed."""
+        self._reseed(secrets.randbits(64))
+        return self._seed
+
+    def words(self, count: int) -> np.ndarray:
+        """The next `count` words, uint32. The array may be a window on the block: do not write."""
+        with self.lock:
+            start = self._position
+            end = start + count
+            if end <= BLOCK:
+                self._position = end
+                return self._block[start:end]
+            return self._words_across_blocks(start, count)
+
+    def _words_across_blocks(self, start: int, count: int) -> np.ndarray:
+        spare = BLOCK - start
+        rest = (count - spare) % BLOCK
+        whole = count - spare - rest
+        words = np.empty(count, np.uint32)
+        words[:spare] = self._block[start:]
+        if whole:
+            words[spare : spare + whole] = (
+                self._bits.random_raw(whole)
+                if whole <= _LARGEST_RAW
+                else self._legacy.randint(0, 1 << 32, whole, dtype=np.uint32)
+            )
+        if rest:
+            self._block = self._bits.random_raw(BLOCK).astype(np.uint32)
+            words[count - rest :] = self._block[:rest]
+        self._position = rest or BLOCK
+        self._fresh = False
+        return words
+
+    def spare_words(self) -> int:
+        """How many words are left in the present block."""
+        return BLOCK - self._position
+
+    def give_back(self, count: int) -> None:
+        """Undo the last `count` words drawn, which must be of the present block."""
+        self._position -= count
+
+    def get_state(self) -> Any:
+        """The whole state in PyTorch's 5056 bytes."""
+        state = np.zeros((), STATE)
+        with self.lock:
+            spent = 0 if self._fresh else self._position
+            state["seed"] = self._seed
+            state["left"] = 1 if self._fresh else BLOCK + 1 - spent
+            state["seeded"] = 1
+            state["next"] = spent
+            state["key"] = self._bits.state["state"]["key"]
+            if self.next_normal is not None:
+                state["normal_valid"], state["normal_y"] = 1, self.next_normal
+            if self._next_float is not None:
+                state["float_normal_valid"], state["float_normal"] = True, self._next_float
+        return Generator.wrap_state(state.reshape(1).view(np.uint8))
+
+    def set_state(self, new_state: Any) -> Generator:
+        """Go on from a state that `get_state` gave here or in PyTorch."""
+        data = Generator.unwrap_state(new_state)
+        if not isinstance(data, np.ndarray):
+            raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
+        if data.dtype != np.uint8:
+            raise TypeError(f"RNG state must be a torch.ByteTensor, but its dtype is {data.dtype}")
+        if data.size != STATE.itemsize:
+            raise RuntimeError(
+                f"Expected a CPUGeneratorImplState of size {STATE.itemsize} but found the input "
+                f"RNG state size to be {data.size}"
+            )
+        state = np.ascontiguousarray(data).reshape(-1).view(STATE)[0]
+        left, spent = int(state["left"]), int(state["next"])
+        if not (state["seeded"] and 1 <= left <= BLOCK and spent <= BLOCK):
+            raise RuntimeError(
+                f"Invalid mt19937 state: seeded={int(state['seeded'])}, left={left}, next={spent}"
+            )
+        with self.lock:
+            self._load(state, left)
+        return self
+
+    def _load(self, state: np.void, left: int) -> None:
+        key = state["key"].astype(np.uint32)
+        self._bits.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": 0}}
+        self._block = self._bits.random_raw(BLOCK).astype(np.uint32)
+        self._position = BLOCK + 1 - left
+        self._fresh = left == 1 and int(state["next"]) == 0
+        self._seed = int(state["seed"])
+        self.next_normal = float(state["normal_y"]) if state["normal_valid"] else None
+        self._next_float = float(state["float_normal"]) if state["float_normal_valid"] else None
+
+    def clone_state(self) -> Generator:
+        """Another generator in the same state."""
+        state = self.get_state()
+        return Generator(self.device).set_state(state)
+
+    def get_offset(self) -> int:
+        """Only CUDA's counter-based generators have an offset."""
+        raise NotImplementedError("CPU Generator does not use offset")
+
+    def set_offset(self, offset: int) -> Generator:
+        """Only CUDA's counter-based generators have an offset."""
+        raise NotImplementedError("CPU Generator does not use offset")
+
+    def graphsafe_get_state(self) -> Generator:
+        """Only for generators captured in CUDA graphs."""
+        raise NotImplementedError("graphsafe_get_state is not supported in this Generator")
+
+    def graphsafe_set_state(self, state: Generator) -> Generator:
+        """Only for generators captured in CUDA graphs."""
+        raise NotImplementedError("graphsafe_set_state is not supported in this Generator")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Generator, (self.device,), (self._seed, None, self.get_state())
+
+    def __setstate__(self, saved: tuple[int, None, Any]) -> None:
+        self.set_state(saved[2])
+
+
+default_generator = Generator()
+default_generator.seed()

@@ -1,0 +1,311 @@
+"""Random integers, permutations and draws from a list of weights, as PyTorch's CPU makes them."""
+
+from __future__ import annotations
+
+import warnings
+
+import ml_dtypes
+import numpy as np
+
+from .generator import Generator, default_generator
+from .sampling import (
+    BFLOAT16,
+    FLOATS,
+    NAMES,
+    WIDE_UNSIGNED,
+    fill_exponential,
+    fill_words,
+    pairs,
+    require,
+    unit64,
+)
+
+# Bits of precision, the implicit one included.
+_DIGITS = {
+    np.dtype(np.float16): 11, BFLOAT16: 8, np.dtype(np.float32): 24, np.dtype(np.float64): 53
+}  # fmt: skip
+_INT64 = np.iinfo(np.int64)
+_WIDE_RANGE = 1 << 28  # from here two words are drawn for each integer
+_LARGE_PERMUTATION = (1 << 32) // 20  # from here randperm draws 64 bits a step
+_VECTOR_PERMUTATION = 200  # from here array operations beat the plain loop
+_MOST_CATEGORIES = 1 << 24
+
+
+def fill_random(
+    array: np.ndarray,
+    generator: Generator | None = None,
+    low: int = 0,
+    high: int | None = None,
+    *,
+    whole: bool = False,
+) -> np.ndarray:
+    """Integers of [low, high): `random_(low, high)` and `randint`. Without `high`, up to the
+    dtype's largest. With `whole`, `random_()`: [0, largest], for floats [0, 2**digits]."""
+    dtype = array.dtype
+    if whole:
+        return _fill_whole(array, generator)
+    if high is None and low == _INT64.min:
+        return _fill_all_64_bits(array, generator)
+    name = "random_(from={}, to={})".format(low, high)
+    if dtype.kind == "c" or dtype.itemsize == 1 and dtype.kind == "V":
+        raise RuntimeError(
+            f"check_random_bounds handles only integral, floating-point and boolean types, "
+            f"not {dtype.name}"
+        )
+    if high is not None and low >= high:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    low, last = _representable(dtype, low, high)
+    _check_bounds(dtype, low, last, name)
+    span = (last - low + 1) % (1 << 64)
+    return _fill_span(array, generator, low, span)
+
+
+def _representable(dtype: np.dtype, low: int, high: int | None) -> tuple[int, int]:
+    """The bounds (the last included) moved inwards to numbers that the dtype has."""
+    if dtype not in FLOATS:
+        if high is None:
+            return low, 1 if dtype.kind == "b" else min(np.iinfo(dtype).max, _INT64.max)
+        return low, high - 1
+    digits = _DIGITS[dtype]
+    after = _rounded(low + 1, dtype)
+    if after < low:
+        low = after + (1 << (abs(low + 1).bit_length() - digits))
+    if high is None:
+        if low >= 1 << digits:
+            raise RuntimeError(
+                f"random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' "
+                f"casted to dtype, but got from={low} > to_inc={1 << digits} ({dtype.name})"
+            )
+        return low, 1 << digits
+    before = _rounded(high - 1, dtype)
+    if before >= high:
+        high = before - (1 << (abs(high - 1).bit_length() - digits))
+    if low >= high:
+        raise RuntimeError(
+            f"random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, "
+            f"but got from={low} >= to={high} ({dtype.name})"
+        )
+    return low, high - 1
+
+
+def _rounded(number: int, dtype: np.dtype) -> int:
+    value = float(np.float64(number) if dtype.itemsize == 8 else np.float32(number).astype(dtype))
+    return int(value) if abs(value) < 2.0**63 else _INT64.min
+
+
+def _check_bounds(dtype: np.dtype, low: int, last: int, name: str) -> None:
+    if dtype in FLOATS:
+        limit: float = float(ml_dtypes.finfo(dtype).max)
+        smallest: float = -limit
+    elif dtype.kind == "b":
+        smallest, limit = 0, 1
+    else:
+        smallest, limit = np.iinfo(dtype).min, min(np.iinfo(dtype).max, _INT64.max)
+    for bound, what in ((low, "from"), (last, "to - 1")):
+        if not smallest <= bound <= limit:
+            raise RuntimeError(f"{what} is out of bounds for {dtype.name}: {name}")
+        if dtype in FLOATS and abs(bound) > 1 << _DIGITS[dtype]:
+            warnings.warn(
+                f"{what} is out of bounds [-(2^{_DIGITS[dtype]}), 2^{_DIGITS[dtype]}]. Due to "
+                f"precision limitations {dtype.name} can support discrete uniform distribution "
+                "only within this range.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def _fill_span(
+    array: np.ndarray, generator: Generator | None, low: int, span: int
+) -> np.ndarray:
+    dtype = array.dtype
+    base = np.int64(low)
+    if span >= _WIDE_RANGE:
+        divisor = np.uint64(span)
+        return fill_words(
+            array, generator, 2,
+            lambda words: _as_dtype((pairs(words) % divisor).view(np.int64) + base, dtype),
+        )  # fmt: skip
+    short = np.uint32(span)
+
+    def compute(words: np.ndarray) -> np.ndarray:
+        # NumPy divides by a scalar with vector instructions; its remainder does not.
+        rest = (words - words // short * short).view(np.int32)
+        return _as_dtype(np.add(rest, base, dtype=np.int64) if low else rest, dtype)
+
+    return fill_words(array, generator, 1, compute)
+
+
+def _as_dtype(integers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Integers as C casts them: to bool by "not 0", to 16-bit floats by way of float32."""
+    if dtype.itemsize == 2 and dtype in FLOATS:
+        return integers.astype(np.float32)
+    return integers.astype(dtype, copy=False)
+
+
+def _fill_whole(array: np.ndarray, generator: Generator | None) -> np.ndarray:
+    dtype = array.dtype
+    require(dtype, dtype.kind in "biuf" and dtype not in WIDE_UNSIGNED or dtype == BFLOAT16,
+            "random_kernel_cpu")  # fmt: skip
+    if dtype in FLOATS:
+        span = (1 << _DIGITS[dtype]) + 1
+    else:
+        span = 2 if dtype.kind == "b" else np.iinfo(dtype).max + 1
+    if dtype.itemsize == 8:
+        wide = np.uint64(span)
+        return fill_words(array, generator, 2, lambda words: (pairs(words) % wide).view(np.int64))
+    short = np.uint32(span)
+    return fill_words(array, generator, 1, lambda words: _as_dtype(words % short, dtype))
+
+
+def _fill_all_64_bits(array: np.ndarray, generator: Generator | None) -> np.ndarray:
+    dtype = array.dtype
+    if dtype.kind == "c" or dtype == np.float16 or dtype in WIDE_UNSIGNED or dtype.kind == "b":
+        require(dtype, False, "random_full_64_bits_range_kernel_cpu")
+    if dtype.kind in "iu" and dtype != np.int64:
+        raise RuntimeError(
+            "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16, "
+            f"not {NAMES[dtype.name]}"
+        )
+    return fill_words(
+        array, generator, 2, lambda words: _as_dtype(pairs(words).view(np.int64), dtype)
+    )
+
+
+def randperm(
+    n: int, dtype: np.dtype | type = np.int64, generator: Generator | None = None
+) -> np.ndarray:
+    """A permutation of 0 .. n - 1."""
+    dtype = np.dtype(dtype)
+    if n < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
+    require(dtype, dtype.kind in "iuf" and dtype not in WIDE_UNSIGNED or dtype == BFLOAT16,
+            "randperm")  # fmt: skip
+    if dtype.kind in "iu" and n - 1 > np.iinfo(dtype).max:
+        raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow: "
+                           f"randperm({n})")  # fmt: skip
+    limits = {"float16": "2049 for Half", "float32": "2^24+1 for Float"}
+    if dtype.name in limits and n > (1 << _DIGITS[dtype]) + 1:
+        raise RuntimeError(f"n cannot be greater than {limits[dtype.name]} type: randperm({n})")
+    source = default_generator if generator is None else generator
+    if n >= _LARGE_PERMUTATION:
+        return _shuffle_inside_out(n, source).astype(dtype, copy=False)
+    if n < 2:
+        return np.zeros(n, dtype)
+    steps = np.arange(n - 1, dtype=np.int64)
+    partners = (source.words(n - 1) % np.arange(n, 1, -1, dtype=np.uint32)) + steps
+    shuffled = _shuffle_by_loop(partners) if n < _VECTOR_PERMUTATION else _shuffle(partners)
+    return _as_dtype(shuffled, dtype).astype(dtype, copy=False)
+
+
+def _shuffle_by_loop(partners: np.ndarray) -> np.ndarray:
+    """0 .. n - 1 after exchanging places i and partners[i] for i = 0, 1, ..., n - 2."""
+    order = list(range(partners.size + 1))
+    for here, there in enumerate(partners.tolist()):
+        order[here], order[there] = order[there], order[here]
+    return np.array(order, np.int64)
+
+
+def _shuffle(partners: np.ndarray) -> np.ndarray:
+    """The same by array operations.
+
+    Step i leaves at place i what lay at its partner, namely what the last earlier step with this
+    partner put there: what lay at that step's own place, and so on back, by pointer doubling.
+    """
+    n = partners.size + 1
+    steps = np.arange(n - 1, dtype=np.int64)
+    bits = n.bit_length()
+    keys = (partners << bits) | steps
+    keys.sort()
+    step, partner = keys & ((1 << bits) - 1), keys >> bits
+    again = partner[1:] == partner[:-1]
+    previous = np.full(n - 1, -1, np.int64)  # the last earlier step with the same partner
+    previous[step[1:][again]] = step[:-1][again]
+    origin = np.arange(n, dtype=np.int64)  # of what lies at place i when step i comes
+    moved = step < partner
+    origin[partner[moved]] = step[moved]  # steps ascend within a partner: the last one stays
+    while True:
+        further = origin[origin]
+        if np.array_equal(further, origin):
+            break
+        origin = further
+    order = np.empty(n, np.int64)
+    order[:-1] = np.where(previous >= 0, origin[previous], partners)
+    order[-1] = origin[-1]
+    return order
+
+
+def _shuffle_inside_out(n: int, source: Generator) -> np.ndarray:
+    """PyTorch's other algorithm, for lists too long for 32-bit remainders."""
+    order = np.empty(n, np.int64)
+    step = 1 << 20
+    for start in range(0, n, step):
+        stop = min(start + step, n)
+        bounds = np.arange(start + 1, stop + 1, dtype=np.uint64)
+        for here, there in enumerate((pairs(source.words(2 * (stop - start))) % bounds).tolist(),
+                                     start):  # fmt: skip
+            order[here] = order[there]
+            order[there] = here
+    return order
+
+
+def multinomial(
+    weights: np.ndarray, count: int, replacement: bool = False, generator: Generator | None = None
+) -> np.ndarray:
+    """`count` indices from each row of `weights` (categories,) or (rows, categories), int64."""
+    _check_weights(weights, count, replacement)
+    shape = (*weights.shape[:-1], count)
+    if weights.shape[0] == 0:
+        return np.empty(shape, np.int64)
+    if replacement and count > 1:
+        return _draw_with_replacement(np.atleast_2d(weights), count, generator).reshape(shape)
+    # The greatest of p / q with q exponential has the weights' distribution.
+    q = fill_exponential(np.empty_like(weights, subok=False), generator)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = weights / q
+    if count == 1:
+        return np.argmax(scores, axis=-1)[..., None]
+    return np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")[..., :count]
+
+
+def _check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
+    about = f"multinomial(weights {list(weights.shape)} {weights.dtype.name}, {count})"
+    if not 1 <= weights.ndim <= 2:
+        raise RuntimeError(f"prob_dist must be 1 or 2 dim: {about}")
+    if weights.dtype not in FLOATS:
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: "
+            f"{NAMES[weights.dtype.name]}"
+        )
+    if count <= 0:
+        raise RuntimeError(f"cannot sample n_sample <= 0 samples: {about}")
+    categories = weights.shape[-1]
+    if not replacement and count > categories:
+        raise RuntimeError(
+            f"cannot sample n_sample > prob_dist.size(-1) samples without replacement: {about}"
+        )
+    if categories > _MOST_CATEGORIES:
+        raise RuntimeError(f"number of categories cannot exceed 2^24: {about}")
+    if weights.size and not (np.max(weights) < np.inf and np.min(weights) >= 0):
+        raise RuntimeError(
+            f"probability tensor contains either `inf`, `nan` or element < 0: {about}"
+        )
+    if weights.shape[0] and np.any(np.sum(weights.astype(np.float64), axis=-1) == 0):
+        raise RuntimeError(
+            f"invalid multinomial distribution (sum of probabilities <= 0): {about}"
+        )
+
+
+def _draw_with_replacement(
+    rows: np.ndarray, count: int, generator: Generator | None
+) -> np.ndarray:
+    # Sums and quotients in the weights' own precision, 16-bit ones in float32.
+    precision = np.float64 if rows.dtype == np.float64 else np.float32
+    cumulative = np.cumsum(rows, axis=-1, dtype=precision)
+    cumulative /= cumulative[:, -1:].copy()
+    cumulative[:, -1] = 1
+    source = default_generator if generator is None else generator
+    drawn = unit64(source.words(2 * count * len(rows))).reshape(len(rows), count)
+    exact = cumulative.astype(np.float64)
+    return np.stack([np.searchsorted(row, u, "left") for row, u in zip(exact, drawn, strict=True)])

@@ -1,0 +1,59 @@
+"""The C library's functions and fused multiply-add on float64 arrays, bit for bit.
+
+NumPy has vector kernels of its own for log, sin and the like, which may differ from the C library
+(and so from PyTorch's random numbers) in the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+_SPLITTER = 134217729.0  # 2**27 + 1, Dekker's constant for 53 bits
+
+
+def like_c(
+    scalar: Callable[[float], float], ufunc: np.ufunc, dtype: np.dtype
+) -> Callable[[np.ndarray], np.ndarray]:
+    """`scalar` from the math module on float64 arrays where a result of `dtype` would show the
+    last bit, else NumPy's quick `ufunc`."""
+    if dtype.itemsize < 8:
+        return ufunc
+
+    def each(x: np.ndarray) -> np.ndarray:
+        return np.fromiter(map(scalar, x.ravel().tolist()), np.float64, x.size).reshape(x.shape)
+
+    return each
+
+
+def fma32(x: np.ndarray, y: np.float32, z: np.float32) -> np.ndarray:
+    """x * y + z in float32 with one rounding (the product of two float32 is exact in float64)."""
+    return (x.astype(np.float64) * np.float64(y) + np.float64(z)).astype(np.float32)
+
+
+def fma32_arrays(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """The same for three float32 arrays."""
+    wide = x.astype(np.float64)
+    wide *= y
+    wide += z
+    return wide.astype(np.float32)
+
+
+def fma(x: np.ndarray, y: float, z: float) -> np.ndarray:
+    """x * y + z in float64 with one rounding, for finite x and scalars y, z (Dekker, Knuth)."""
+    product = x * y
+    if z == 0.0:
+        return product
+    if np.frexp(abs(y))[0] == 0.5:  # a power of two: the product is exact
+        return product + z
+    x_high = x * _SPLITTER
+    x_high -= x_high - x
+    x_low = x - x_high
+    y_high = y * _SPLITTER
+    y_high -= y_high - y
+    y_low = y - y_high
+    error = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+    total = product + z
+    z_part = total - product
+    return total + (((product - (total - z_part)) + (z - z_part)) + error)

@@ -1,0 +1,224 @@
+"""Normal and log-normal numbers by Box and Muller's transform, as PyTorch's CPU computes them.
+
+Contiguous arrays of 16 and more go in blocks of 16 (8 radii, 8 angles; float32 and narrower with
+PyTorch's single-precision polynomials). All others go one by one in float64, each pair's second
+number being kept in the generator for the next call.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from . import libm
+from .generator import Generator, default_generator
+from .sampling import FLOATS, memory_order, narrow, parts, require, unit32, unit64
+
+_BLOCK = 16
+_CHUNK = 1 << 14  # elements at a time: the float64 temporaries stay in the cache
+_FEW = 32  # up to here a plain loop is quicker than array operations
+
+
+def _single(*values: float) -> tuple[float, ...]:
+    """Constants rounded to float32, as Python floats for use in float64 arithmetic."""
+    return tuple(float(np.float32(value)) for value in values)
+
+
+# The single-precision polynomials of Moshier's Cephes library.
+_LOG = _single(
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+_LN2_LOW, _LN2_HIGH = np.float32(-2.12194440e-4), np.float32(0.693359375)
+_SQRT_HALF = np.float32(0.707106781186547524)
+_SIN = _single(-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COS = _single(2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+_QUARTER_PI = _single(-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
+_FOUR_OVER_PI = np.float32(1.27323954473516)
+_TWO_PI = np.float32(2 * math.pi)
+_HALF, _ONE = np.float32(0.5), np.float32(1)
+
+
+def fill_normal(
+    array: np.ndarray, generator: Generator | None = None, mean: float = 0.0, std: float = 1.0
+) -> np.ndarray:
+    """Normal with this mean and standard deviation: `randn` and `normal_`, for floating and
+    complex arrays (a complex number's two parts share the variance)."""
+    if not std >= 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
+    if array.dtype.kind == "c":
+        fill_normal(parts(array), generator, mean, std / math.sqrt(2))
+        return array
+    dtype = array.dtype
+    if array.size == 0:
+        return array
+    require(dtype, dtype in FLOATS, "normal_kernel_cpu")
+    source = default_generator if generator is None else generator
+    if array.size < _BLOCK or not array.flags.c_contiguous:
+        target = memory_order(array)
+        values = _one_by_one(array.size, source, mean, std, dtype)
+        target[...] = narrow(values, dtype).reshape(target.shape)
+        return array
+    with source.lock:
+        if dtype.itemsize == 8:
+            _fill_blocks64(array.reshape(-1), source, mean, std)
+        else:
+            _fill_blocks32(array.reshape(-1), source, mean, std)
+    return array
+
+
+def fill_log_normal(
+    array: np.ndarray, generator: Generator | None = None, mean: float = 1.0, std: float = 2.0
+) -> np.ndarray:
+    """exp of a normal number (`log_normal_`), floating dtypes."""
+    if not std > 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
+    dtype = array.dtype
+    if array.size == 0:
+        return array
+    require(dtype, dtype in FLOATS, "log_normal_cpu")
+    source = default_generator if generator is None else generator
+    target = memory_order(array)
+    exp = libm.like_c(math.exp, np.exp, dtype)
+    values = exp(_one_by_one(array.size, source, mean, std, dtype))
+    target[...] = narrow(values, dtype).reshape(target.shape)
+    return array
+
+
+def _one_by_one(
+    count: int, source: Generator, mean: float, std: float, dtype: np.dtype
+) -> np.ndarray:
+    """`count` normals in float64, the first of them the one kept from the last call."""
+    with source.lock:
+        kept = source.next_normal
+        new = count if kept is None else count - 1
+        make = _pairs_by_loop if new <= _FEW else _pairs_at_once
+        made = make(unit64(source.words(4 * ((new + 1) // 2))), dtype)
+        source.next_normal = float(made[-1]) if new % 2 else None
+    if kept is not None:
+        made = np.concatenate([np.array([kept]), made[:new]])
+    elif new % 2:
+        made = made[:new]
+    if mean == 0.0 and std == 1.0:
+        return made
+    return libm.fma(made, std, mean)
+
+
+def _pairs_by_loop(uniforms: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    made = []
+    values = iter(uniforms.tolist())
+    for first, second in zip(values, values, strict=True):
+        radius = math.sqrt(-2.0 * math.log1p(-second))
+        angle = 2.0 * math.pi * first
+        made += (radius * math.cos(angle), radius * math.sin(angle))
+    return np.array(made)
+
+
+def _pairs_at_once(uniforms: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    log1p = libm.like_c(math.log1p, np.log1p, dtype)
+    cos, sin = libm.like_c(math.cos, np.cos, dtype), libm.like_c(math.sin, np.sin, dtype)
+    radius = np.sqrt(-2.0 * log1p(-uniforms[1::2]))
+    angle = 2.0 * math.pi * uniforms[::2]
+    made = np.empty_like(uniforms)
+    np.multiply(radius, cos(angle), out=made[::2])
+    np.multiply(radius, sin(angle), out=made[1::2])
+    made[-2:] = _pairs_by_loop(uniforms[-2:], dtype)  # what may be kept must be exact
+    return made
+
+
+def _fill_blocks64(flat: np.ndarray, source: Generator, mean: float, std: float) -> None:
+    whole = flat.size // _BLOCK * _BLOCK
+    for start in range(0, whole, _CHUNK):
+        part = flat[start : min(start + _CHUNK, whole)]
+        part[...] = _box_muller64(unit64(source.words(2 * part.size)), mean, std)
+    if whole < flat.size:
+        source.words(2 * (flat.size - whole))  # drawn, then overwritten
+        flat[-_BLOCK:] = _box_muller64(unit64(source.words(2 * _BLOCK)), mean, std)
+
+
+def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
+    log, cos, sin = (
+        libm.like_c(scalar, ufunc, uniforms.dtype)
+        for scalar, ufunc in ((math.log, np.log), (math.cos, np.cos), (math.sin, np.sin))
+    )
+    blocks = uniforms.reshape(-1, 2, _BLOCK // 2)  # (block, radius or angle, 8)
+    radius = np.sqrt(-2.0 * log(1.0 - blocks[:, 0]))
+    angle = 2.0 * math.pi * blocks[:, 1]
+    made = np.stack([radius * cos(angle), radius * sin(angle)], axis=1)
+    if mean != 0.0 or std != 1.0:
+        made = libm.fma(made, std, mean)
+    return made.reshape(-1)
+
+
+def _fill_blocks32(flat: np.ndarray, source: Generator, mean: float, std: float) -> None:
+    whole = flat.size // _BLOCK * _BLOCK
+    centre, width = np.float32(mean), np.float32(std)
+    for start in range(0, whole, _CHUNK):
+        part = flat[start : min(start + _CHUNK, whole)]
+        part[...] = _box_muller32(unit32(source.words(part.size)), centre, width)
+    if whole < flat.size:
+        if flat.dtype.itemsize == 4:
+            source.words(flat.size - whole)  # drawn, then overwritten; not for 16-bit floats
+        flat[-_BLOCK:] = _box_muller32(unit32(source.words(_BLOCK)), centre, width)
+
+
+def _box_muller32(uniforms: np.ndarray, mean: np.float32, std: np.float32) -> np.ndarray:
+    blocks = uniforms.reshape(-1, 2, _BLOCK // 2)  # (block, radius or angle, 8)
+    radius = np.sqrt(np.float32(-2) * _log(_ONE - blocks[:, 0]))
+    sine, cosine = _sin_cos(_TWO_PI * blocks[:, 1])
+    made = np.empty_like(blocks)
+    np.multiply(radius, cosine, out=made[:, 0])
+    np.multiply(radius, sine, out=made[:, 1])
+    if mean != 0.0 or std != 1.0:
+        made = libm.fma32(made, std, mean)
+    return made.reshape(-1)
+
+
+def _log(x: np.ndarray) -> np.ndarray:
+    """log of float32 in (0, 1], rounded after each step as fused multiply-add code rounds."""
+    bits = x.view(np.int32)
+    exponent = (bits >> 23) - 126
+    mantissa = ((bits & 0x007FFFFF) | 0x3F000000).view(np.float32)
+    small = mantissa < _SQRT_HALF
+    reduced = mantissa - _ONE
+    np.add(reduced, mantissa, out=reduced, where=small)
+    power = (exponent - small).astype(np.float32)
+    square = reduced * reduced
+    y = _horner(reduced.astype(np.float64), _LOG) * reduced
+    y = libm.fma32_arrays(y, square, power * _LN2_LOW)
+    y -= square * _HALF
+    return libm.fma32(power, _LN2_HIGH, reduced + y)
+
+
+def _horner(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
+    """The polynomial at x, which holds float32 values in float64, each step rounded to float32."""
+    y = np.multiply(x, coefficients[0])
+    y += coefficients[1]
+    rounded = y.astype(np.float32)
+    for coefficient in coefficients[2:]:
+        np.multiply(x, rounded, out=y)
+        y += coefficient
+        rounded[...] = y
+    return rounded
+
+
+def _sin_cos(angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """sin and cos of float32 in [0, 2 pi], rounded as fused multiply-add code rounds."""
+    octant = ((angle * _FOUR_OVER_PI).astype(np.int32) + 1) & ~1
+    count = octant.astype(np.float32)
+    x = angle
+    for part in _QUARTER_PI:
+        x = (count * np.float64(part) + x).astype(np.float32)
+    square = x * x
+    wide = square.astype(np.float64)
+    cosine = _horner(wide, _COS) * square
+    cosine = libm.fma32_arrays(cosine, square, square * -_HALF) + _ONE
+    sine = _horner(wide, _SIN) * square
+    sine = libm.fma32_arrays(sine, x, x)
+    swap = (octant & 2) != 0
+    sin = np.where(swap, cosine, sine)
+    cos = np.where(swap, sine, cosine)
+    np.negative(sin, out=sin, where=(octant & 4) != 0)
+    np.negative(cos, out=cos, where=((octant - 2) & 4) == 0)
+    return sin, cos

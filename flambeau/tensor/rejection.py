@@ -1,0 +1,263 @@
+"""Poisson, binomial, gamma and Dirichlet numbers: each element draws until it accepts.
+
+How many words an element spends depends on the words, so the elements go one after another in a
+Python loop (about a microsecond a draw).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import TracebackType
+
+import numpy as np
+
+from .generator import Generator, default_generator
+from .sampling import BFLOAT16, require, unit64
+
+_TINY64 = float(np.finfo(np.float64).tiny)
+# log(k!) minus Stirling's approximation, for k = 0 .. 9.
+_STIRLING_TAIL = (
+    0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
+    0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
+    0.00925546218271273, 0.00833056343336287,
+)  # fmt: skip
+
+
+class _Draws:
+    """Float64 numbers one at a time from a generator, which on leaving stands exactly behind the
+    last one taken."""
+
+    def __init__(self, generator: Generator | None) -> None:
+        self._source = default_generator if generator is None else generator
+        self._ahead: list[float] = []  # drawn already, the next one last
+
+    def __enter__(self) -> _Draws:
+        self._source.lock.acquire()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._source.give_back(2 * len(self._ahead))
+        self._source.lock.release()
+
+    def uniform(self) -> float:
+        """Uniform on [0, 1)."""
+        if not self._ahead:
+            count = max(self._source.spare_words() // 2, 1)
+            self._ahead = unit64(self._source.words(2 * count))[::-1].tolist()
+        return self._ahead.pop()
+
+    def normal(self) -> float:
+        """Standard normal; the second of each pair waits in the generator."""
+        kept = self._source.next_normal
+        if kept is not None:
+            self._source.next_normal = None
+            return kept
+        first, second = self.uniform(), self.uniform()
+        radius = math.sqrt(-2.0 * math.log1p(-second))
+        angle = 2.0 * math.pi * first
+        self._source.next_normal = radius * math.sin(angle)
+        return radius * math.cos(angle)
+
+
+def poisson(rates: np.ndarray, generator: Generator | None = None) -> np.ndarray:
+    """A Poisson count for each rate, in the dtype and shape of `rates`."""
+    dtype = rates.dtype
+    require(dtype, dtype.kind == "f" or dtype == BFLOAT16, "poisson_cpu")
+    with _Draws(generator) as draws:
+        counts = [_poisson(rate, draws) for rate in rates.astype(np.float64).ravel().tolist()]
+    return np.array(counts, np.float64).astype(dtype).reshape(rates.shape)
+
+
+def _poisson(rate: float, draws: _Draws) -> int:
+    if not rate >= 0:
+        raise RuntimeError(
+            f"invalid Poisson rate, expected rate to be non-negative: poisson got {rate:g}"
+        )
+    if rate >= 10:
+        return _poisson_by_rejection(rate, draws)
+    if rate == 0:
+        return 0
+    count, product, bound = 0, 1.0, math.exp(-rate)
+    while True:
+        product *= draws.uniform()
+        if product <= bound:
+            return count
+        count += 1
+
+
+def _poisson_by_rejection(rate: float, draws: _Draws) -> int:
+    """Hoermann's transformed rejection, "The transformed rejection method for generating Poisson
+    random variables", 1993."""
+    b = 0.931 + 2.53 * math.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    quick = 0.9277 - 3.6224 / (b - 2)
+    log_rate = math.log(rate)
+    while True:
+        u = draws.uniform() - 0.5
+        v = draws.uniform()
+        us = 0.5 - abs(u)
+        if us == 0.0:
+            continue
+        k = math.floor((2 * a / us + b) * u + rate + 0.43)
+        if us >= 0.07 and v <= quick:
+            return k
+        if k < 0 or (us < 0.013 and v > us):
+            continue
+        density = -rate + k * log_rate - math.lgamma(k + 1)
+        if v == 0.0 or math.log(v) + math.log(inverse_alpha) - math.log(
+            a / (us * us) + b
+        ) <= density:
+            return k
+
+
+def binomial(
+    counts: np.ndarray, probabilities: np.ndarray, generator: Generator | None = None
+) -> np.ndarray:
+    """Successes among `counts` trials of the given probabilities; both float32 or both float64,
+    of one shape."""
+    dtype = counts.dtype
+    if probabilities.dtype != dtype:
+        raise RuntimeError(
+            f"binomial: Found dtype {probabilities.dtype.name} but expected {dtype.name}"
+        )
+    require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "binomial_cpu")
+    counts, probabilities = np.broadcast_arrays(counts, probabilities)
+    rounded = float if dtype == np.float64 else _to_single
+    with _Draws(generator) as draws:
+        drawn = [
+            _binomial(count, p, rounded, draws)
+            for count, p in zip(counts.ravel().tolist(), probabilities.ravel().tolist(),
+                                strict=True)
+        ]  # fmt: skip
+    return np.array(drawn, np.float64).astype(dtype).reshape(counts.shape)
+
+
+def _to_single(x: float) -> float:
+    return float(np.float32(x))
+
+
+def _binomial(
+    count: float, p: float, rounded: Callable[[float], float], draws: _Draws
+) -> float:
+    if count <= 0 or p <= 0:
+        return 0.0
+    if p >= 1:
+        return count
+    if math.isnan(count) or math.isnan(p):
+        return math.nan if math.isnan(count) else 0.0
+    if p <= 0.5:
+        method = _binomial_by_rejection if rounded(count * p) >= 10 else _binomial_by_waiting
+        return method(count, p, rounded, draws)
+    q = rounded(1.0 - p)
+    method = _binomial_by_rejection if rounded(count * q) >= 10 else _binomial_by_waiting
+    return count - method(count, q, rounded, draws)
+
+
+def _binomial_by_waiting(
+    count: float, p: float, rounded: Callable[[float], float], draws: _Draws
+) -> float:
+    """Geometric waiting times until they pass `count`."""
+    log_failure = rounded(math.log1p(-p))
+    waited, successes = 0.0, 0.0
+    while True:
+        u = draws.uniform()
+        waited += math.ceil(math.log(u) / log_failure) if u > 0 else math.inf
+        if waited > count:
+            return successes
+        successes += 1
+
+
+def _binomial_by_rejection(
+    count: float, p: float, rounded: Callable[[float], float], draws: _Draws
+) -> float:
+    """Hoermann's BTRS, "The generation of binomial random variates", 1993."""
+    failure = rounded(1 - p)
+    mean = rounded(count * p)
+    deviation = rounded(math.sqrt(rounded(mean * failure)))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    c = mean + 0.5
+    quick = 0.92 - 4.2 / b
+    odds = rounded(p / failure)
+    alpha = (2.83 + 5.1 / b) * deviation
+    mode = float(math.floor(rounded(rounded(count + 1) * p)))
+    log, tail = math.log, _stirling_tail
+    while True:
+        u = draws.uniform() - 0.5
+        v = draws.uniform()
+        us = 0.5 - abs(u)
+        if us == 0.0:
+            continue
+        k = float(math.floor((2 * a / us + b) * u + c))
+        if k < 0 or k > count:
+            continue
+        if us >= 0.07 and v <= quick:
+            return k
+        bound = (
+            (mode + 0.5) * log((mode + 1) / (odds * (count - mode + 1)))
+            + (count + 1) * log((count - mode + 1) / (count - k + 1))
+            + (k + 0.5) * log(odds * (count - k + 1) / (k + 1))
+            + tail(mode) + tail(count - mode) - tail(k) - tail(count - k)
+        )  # fmt: skip
+        if v == 0.0 or log(v * alpha / (a / (us * us) + b)) <= bound:
+            return k
+
+
+def _stirling_tail(k: float) -> float:
+    if k < len(_STIRLING_TAIL):
+        return _STIRLING_TAIL[int(k)]
+    square = (k + 1) * (k + 1)
+    return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1)
+
+
+def standard_gamma(shapes: np.ndarray, generator: Generator | None = None) -> np.ndarray:
+    """Gamma numbers of unit scale with these shape parameters, float32 or float64."""
+    dtype = shapes.dtype
+    require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "gamma_cpu")
+    rounded = float if dtype == np.float64 else _to_single
+    tiny = float(np.finfo(dtype).tiny)
+    with _Draws(generator) as draws:
+        drawn = [max(tiny, rounded(_gamma(a, rounded, draws))) for a in shapes.ravel().tolist()]
+    return np.array(drawn, np.float64).astype(dtype).reshape(shapes.shape)
+
+
+def _gamma(alpha: float, rounded: Callable[[float], float], draws: _Draws) -> float:
+    """Marsaglia and Tsang, "A simple method for generating gamma variables", 2000."""
+    scale = 1.0
+    if alpha < 1:
+        if alpha == 0:
+            return 0.0
+        scale = (1 - draws.uniform()) ** rounded(1.0 / alpha)
+        alpha = rounded(alpha + 1.0)
+    d = rounded(alpha - _to_single(1.0 / 3.0))
+    c = 1.0 / math.sqrt(9.0 * d)
+    squeeze = _to_single(0.0331)
+    while True:
+        y = 0.0
+        while y <= 0:
+            x = draws.normal()
+            y = 1.0 + c * x
+        v = y * y * y
+        u = 1 - draws.uniform()
+        xx = x * x
+        if u < 1.0 - squeeze * xx * xx:
+            return scale * d * v
+        if math.log(u) < 0.5 * xx + d * (1.0 - v + math.log(v)):
+            return scale * d * v
+
+
+def dirichlet(concentrations: np.ndarray, generator: Generator | None = None) -> np.ndarray:
+    """Dirichlet numbers over the last axis, float32 or float64."""
+    dtype = concentrations.dtype
+    require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "dirichlet")
+    gammas = standard_gamma(concentrations.astype(np.float64), generator)
+    shares = (gammas / gammas.sum(axis=-1, keepdims=True)).astype(dtype)
+    below_one = np.nextafter(dtype.type(1), dtype.type(0))
+    return np.minimum(below_one, np.maximum(np.finfo(dtype).tiny, shares))

@@ -1,0 +1,260 @@
+"""Distributions that spend a fixed number of random words an element, as PyTorch's CPU does.
+
+Each `fill_*` takes a NumPy array of any strides, fills it in place in the order in which PyTorch
+would (memory order), and returns it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+
+from . import libm
+from .generator import Generator, default_generator
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+FLOATS = {np.dtype(t) for t in (np.float16, np.float32, np.float64)} | {BFLOAT16}
+NAMES = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
+    "int64": "Long", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half",
+    "bfloat16": "BFloat16", "float32": "Float", "float64": "Double", "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble", "float8_e4m3fn": "Float8_e4m3fn", "float8_e5m2": "Float8_e5m2",
+}  # fmt: skip
+WIDE_UNSIGNED = {np.dtype(t) for t in (np.uint16, np.uint32, np.uint64)}
+# Words drawn at a time: a multiple of the generator's block that stays in the second-level cache.
+_CHUNK = 624 * 104
+_MASK24 = np.uint32((1 << 24) - 1)
+_MASK53 = np.uint64((1 << 53) - 1)
+_SCALE24 = np.float32(2.0**-24)
+_THIRTY_TWO = np.uint64(32)
+
+
+def memory_order(array: np.ndarray) -> np.ndarray:
+    """The array with its axes turned so that the last has the smallest stride: the order of
+    PyTorch's loops over one tensor."""
+    if array.flags.c_contiguous:
+        return array
+    strides = array.strides
+    return array.transpose(sorted(range(array.ndim), key=lambda axis: -abs(strides[axis])))
+
+
+def parts(array: np.ndarray) -> np.ndarray:
+    """A complex array as reals with a last axis of 2 (real, imaginary); shares its memory."""
+    real = array.real
+    return np.lib.stride_tricks.as_strided(
+        real, (*array.shape, 2), (*array.strides, real.dtype.itemsize)
+    )
+
+
+def fill_words(
+    array: np.ndarray,
+    generator: Generator | None,
+    words_each: int,
+    compute: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Fill `array` with what `compute` makes of its words, `words_each` of them an element."""
+    count = array.size
+    if count == 0:
+        return array
+    source = default_generator if generator is None else generator
+    target = memory_order(array)
+    step = _CHUNK // words_each
+    if count <= step:
+        target[...] = compute(source.words(count * words_each)).reshape(target.shape)
+        return array
+    in_place = target.flags.c_contiguous
+    flat = target.reshape(-1) if in_place else np.empty(count, array.dtype)
+    with source.lock:
+        for start in range(0, count, step):
+            part = flat[start : start + step]
+            part[...] = compute(source.words(part.size * words_each))
+    if not in_place:
+        target[...] = flat.reshape(target.shape)
+    return array
+
+
+def pairs(words: np.ndarray) -> np.ndarray:
+    """Words two by two as 64-bit integers, the first word of each pair on top."""
+    both = words.astype(np.uint64)
+    return (both[::2] << _THIRTY_TWO) | both[1::2]
+
+
+def unit32(words: np.ndarray) -> np.ndarray:
+    """float32 in [0, 1) from the low 24 bits of each word."""
+    return (words & _MASK24).view(np.int32).astype(np.float32) * _SCALE24
+
+
+def unit64(words: np.ndarray) -> np.ndarray:
+    """float64 in [0, 1) from 53 bits of each pair of words."""
+    return (pairs(words) & _MASK53).view(np.int64) * 2.0**-53
+
+
+def narrow(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """float64 to `dtype`; to 16 bits by way of float32, which rounds twice, as PyTorch does."""
+    return values.astype(np.float32) if dtype.itemsize == 2 else values
+
+
+def require(dtype: np.dtype, allowed: bool, kernel: str) -> None:
+    """Raise PyTorch's error for a dtype that a kernel does not have."""
+    if not allowed:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{NAMES[dtype.name]}'")
+
+
+def fill_uniform(
+    array: np.ndarray, generator: Generator | None = None, low: float = 0.0, high: float = 1.0
+) -> np.ndarray:
+    """Uniform on [low, high): `rand` and `uniform_`, for floating and complex arrays."""
+    if array.dtype.kind == "c":
+        fill_uniform(parts(array), generator, low, high)
+        return array
+    dtype = array.dtype
+    require(dtype, dtype in FLOATS, "check_uniform_bounds")
+    if low == 0.0 and high == 1.0 and dtype.itemsize >= 4:
+        return fill_words(array, generator, *((2, unit64) if dtype.itemsize == 8 else (1, unit32)))
+    _check_bounds(dtype, low, high)
+    if dtype.itemsize == 8:
+        span, start = np.float64(high) - np.float64(low), np.float64(low)
+    else:
+        span, start = np.float32(high) - np.float32(low), np.float32(low)
+    bottom, top = np.array([low, high]).astype(dtype)
+
+    def compute(words: np.ndarray) -> np.ndarray:
+        if dtype.itemsize == 8:
+            values = libm.fma(unit64(words), span, start)
+        else:
+            values = libm.fma32(unit32(words), span, start).astype(dtype)
+        # Rounding may have reached `high`, which is excluded.
+        values[values == top] = bottom
+        return values
+
+    return fill_words(array, generator, 2 if dtype.itemsize == 8 else 1, compute)
+
+
+def _check_bounds(dtype: np.dtype, low: float, high: float) -> None:
+    limit = float(ml_dtypes.finfo(dtype).max)
+    for name, bound in (("from", low), ("to", high)):
+        if not -limit <= bound <= limit:
+            raise RuntimeError(f"{name} is out of bounds for {dtype.name}: uniform_ got {bound}")
+    if low > high:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}"
+        )
+    if high - low > limit:
+        raise RuntimeError(
+            f"uniform_ expects to-from <= std::numeric_limits<{NAMES[dtype.name]}>::max(), but "
+            f"found to={high:g} and from={low:g} which result in to-from to exceed the limit"
+        )
+
+
+def fill_bernoulli(
+    array: np.ndarray, p: float | np.ndarray, generator: Generator | None = None
+) -> np.ndarray:
+    """1 with probability `p`, else 0. A float `p`, and a float64 array, spend two words an
+    element; an array of another floating dtype spends one. An array is broadcast to `array`."""
+    dtype = array.dtype
+    allowed = dtype.kind != "c" and dtype not in WIDE_UNSIGNED
+    if isinstance(p, np.ndarray):
+        require(dtype, allowed, "bernoulli_tensor_cpu_self_")
+        require(p.dtype, p.dtype in FLOATS, "bernoulli_tensor_cpu_p_")
+        return _fill_bernoulli_each(array, p, generator)
+    require(dtype, allowed, "bernoulli_scalar_cpu_")
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
+    # x * 2**-53 < p, in integers.
+    bound = np.uint64(math.ceil(p * 2.0**53))
+    return fill_words(array, generator, 2, lambda words: (pairs(words) & _MASK53) < bound)
+
+
+def _fill_bernoulli_each(
+    array: np.ndarray, p: np.ndarray, generator: Generator | None
+) -> np.ndarray:
+    try:
+        each = np.broadcast_to(p, array.shape)
+    except ValueError:
+        raise RuntimeError(
+            f"bernoulli_: p of shape {list(p.shape)} does not expand to {list(array.shape)}"
+        ) from None
+    if not np.all((each >= 0) & (each <= 1)):
+        raise RuntimeError(
+            "bernoulli_: Expected p_in >= 0 && p_in <= 1 to be true, but got false "
+            "(a probability outside [0, 1])"
+        )
+    axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+    target = array.transpose(axes)
+    precision = np.float64 if p.dtype == np.float64 else np.float32
+    drawn = fill_uniform(np.empty(target.shape, precision), generator)
+    target[...] = drawn < each.transpose(axes).astype(precision, copy=False)
+    return array
+
+
+def fill_dropout(array: np.ndarray, p: float, generator: Generator | None = None) -> np.ndarray:
+    """What `dropout` multiplies its input by: 0 with probability p, else 1 / (1 - p).
+
+    `array` must be laid out as `empty_like(input)`. No words are spent when p is 0 or 1.
+    """
+    if p == 0.0 or p == 1.0:
+        array[...] = 1.0 - p
+        return array
+    fill_bernoulli(array, 1 - p, generator)
+    precise = np.float64 if array.dtype.itemsize == 8 else np.float32
+    array *= (precise(1) / precise(1 - p)).astype(array.dtype)
+    return array
+
+
+def fill_exponential(
+    array: np.ndarray, generator: Generator | None = None, rate: float = 1.0
+) -> np.ndarray:
+    """Exponential of rate `rate` (`exponential_`), floating dtypes."""
+    dtype = array.dtype
+    if rate <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate:g}")
+    _require_continuous(dtype, "Exponential")
+    log1p = libm.like_c(math.log1p, np.log1p, dtype)
+    factor = -1.0 / rate
+    return fill_words(
+        array, generator, 2, lambda words: narrow(factor * log1p(-unit64(words)), dtype)
+    )
+
+
+def fill_cauchy(
+    array: np.ndarray, generator: Generator | None = None, median: float = 0.0, sigma: float = 1.0
+) -> np.ndarray:
+    """Cauchy around `median` with half-width `sigma` (`cauchy_`), floating dtypes."""
+    dtype = array.dtype
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
+    _require_continuous(dtype, "Cauchy")
+    tan = libm.like_c(math.tan, np.tan, dtype)
+
+    def compute(words: np.ndarray) -> np.ndarray:
+        return narrow(libm.fma(tan(math.pi * (unit64(words) - 0.5)), sigma, median), dtype)
+
+    return fill_words(array, generator, 2, compute)
+
+
+def _require_continuous(dtype: np.dtype, name: str) -> None:
+    if dtype not in FLOATS:
+        raise RuntimeError(
+            f"{name} distribution is a continuous probability distribution. dtype must be a "
+            f"floating point but you specified {NAMES[dtype.name]}"
+        )
+
+
+def fill_geometric(array: np.ndarray, p: float, generator: Generator | None = None) -> np.ndarray:
+    """Trials up to the first success of probability `p` (`geometric_`), real dtypes."""
+    dtype = array.dtype
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
+    require(dtype, dtype.kind in "iuf" and dtype not in WIDE_UNSIGNED or dtype == BFLOAT16,
+            "geometric_cpu")  # fmt: skip
+    bottom = math.log1p(-p)
+
+    def compute(words: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            trials = np.ceil(np.log(unit64(words)) / bottom)
+        return narrow(trials, dtype) if dtype in FLOATS else trials.astype(np.int64).astype(dtype)
+
+    return fill_words(array, generator, 2, compute)
