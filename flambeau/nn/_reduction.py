@@ -1,0 +1,44 @@
+"""The name of a loss's reduction, from the name itself or from the old pair of flags."""
+
+from __future__ import annotations
+
+import warnings
+
+_NUMBERS = {"none": 0, "mean": 1, "sum": 2}
+
+
+def get_enum(reduction: str) -> int:
+    """0 for none, 1 for mean, 2 for sum; ValueError otherwise."""
+    if reduction == "elementwise_mean":
+        warnings.warn(
+            "reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.",
+            stacklevel=2,
+        )
+        return 1
+    if reduction not in _NUMBERS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return _NUMBERS[reduction]
+
+
+def legacy_get_string(
+    size_average: bool | None, reduce: bool | None, emit_warning: bool = True
+) -> str:
+    """The reduction that `size_average` and `reduce` stand for, with a warning."""
+    if reduce is not None and not reduce:
+        name = "none"
+    else:
+        name = "mean" if size_average is None or size_average else "sum"
+    if emit_warning:
+        warnings.warn(
+            "size_average and reduce args will be deprecated, "
+            f"please use reduction='{name}' instead.",
+            stacklevel=2,
+        )
+    return name
+
+
+def legacy_get_enum(
+    size_average: bool | None, reduce: bool | None, emit_warning: bool = True
+) -> int:
+    """The number of the reduction that `size_average` and `reduce` stand for."""
+    return get_enum(legacy_get_string(size_average, reduce, emit_warning))

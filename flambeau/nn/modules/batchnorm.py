@@ -1,0 +1,298 @@
+"""Batch normalisation, and the state that it shares with instance normalisation."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ... import ops
+from ...autograd import no_grad
+from ...tensor import Tensor
+from ...tensor.dtype import int64
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from .lazy import LazyModuleMixin
+from .utils import _settings
+
+__all__ = [
+    "BatchNorm1d",
+    "LazyBatchNorm1d",
+    "BatchNorm2d",
+    "LazyBatchNorm2d",
+    "BatchNorm3d",
+    "LazyBatchNorm3d",
+    "SyncBatchNorm",
+]
+
+
+def _require_dims(input: Tensor, *allowed: int) -> None:
+    if input.dim() not in allowed:
+        names = " or ".join(f"{dim}D" for dim in allowed)
+        raise ValueError(f"expected {names} input (got {input.dim()}D input)")
+
+
+class _NormBase(Module):
+    """Scale and shift per channel, and running statistics; either may be absent."""
+
+    _version = 2  # 2 added num_batches_tracked to the state_dict
+    __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
+    num_features: int
+    eps: float
+    momentum: float | None
+    affine: bool
+    track_running_stats: bool
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        kind = {"device": device, "dtype": dtype}
+        weight = Parameter(ops.empty(num_features, **kind)) if affine else None
+        self.register_parameter("weight", weight)
+        shift = Parameter(ops.empty(num_features, **kind)) if affine and bias else None
+        self.register_parameter("bias", shift)
+        kept = track_running_stats
+        self.register_buffer("running_mean", ops.zeros(num_features, **kind) if kept else None)
+        self.register_buffer("running_var", ops.ones(num_features, **kind) if kept else None)
+        self.register_buffer("num_batches_tracked", _batch_count(device) if kept else None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Sets the running statistics to mean 0, variance 1, no batches."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Resets the running statistics; weight to 1, bias to 0."""
+        self.reset_running_stats()
+        if self.affine:
+            init.ones_(self.weight)
+            if self.bias is not None:
+                init.zeros_(self.bias)
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        raise NotImplementedError(f"{type(self).__name__}._check_input_dim")
+
+    def extra_repr(self) -> str:
+        front = _settings(self, "eps", "momentum", "affine")
+        back = _settings(self, "track_running_stats")
+        return f"{self.num_features}, {front}, bias={self.bias is not None}, {back}"
+
+    def _load_from_state_dict(
+        self, state_dict: dict, prefix: str, local_metadata: dict, *rest: Any
+    ) -> None:
+        version = local_metadata.get("version")
+        key = prefix + "num_batches_tracked"
+        if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
+            count = self.num_batches_tracked
+            usable = count is not None and count.device.type != "meta"
+            state_dict[key] = count if usable else _batch_count(None)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+def _batch_count(device: Any) -> Tensor:
+    return ops.tensor(0, dtype=int64, device=device)
+
+
+class _BatchNorm(_NormBase):
+    """Batch normalisation of any number of dimensions."""
+
+    def _average_factor(self) -> float:
+        """The weight of this batch in the running statistics; counts it, in training."""
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:  # a cumulative average over all batches
+                return 1.0 / float(self.num_batches_tracked)
+        return 0.0 if self.momentum is None else self.momentum
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        factor = self._average_factor()
+        mean, var = self.running_mean, self.running_var
+        from_batch = self.training or (mean is None and var is None)
+        if self.training and not self.track_running_stats:
+            mean = var = None
+        return F.batch_norm(input, mean, var, self.weight, self.bias, from_batch, factor, self.eps)
+
+
+class BatchNorm1d(_BatchNorm):
+    """(x - mean) / sqrt(var + eps) weight + bias over (n, c) or (n, c, l), for each channel.
+
+    The statistics are the batch's in training, the running ones in eval mode. `momentum` is the
+    weight of a new batch in the running ones; None averages all batches alike.
+    Raises ValueError for input of other dimensions. Ioffe and Szegedy, 2015.
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        _require_dims(input, 2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """BatchNorm1d for (n, c, h, w)."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        _require_dims(input, 4)
+
+
+class BatchNorm3d(_BatchNorm):
+    """BatchNorm1d for (n, c, d, h, w)."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        _require_dims(input, 5)
+
+
+class _LazyNormBase(LazyModuleMixin, _NormBase):
+    """Normalisation that takes num_features from its first input."""
+
+    weight: UninitializedParameter
+    bias: UninitializedParameter
+
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        kind = {"device": device, "dtype": dtype}
+        super().__init__(0, eps, momentum, False, False, **kind, bias=False)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self.weight = UninitializedParameter(**kind)
+            if bias:
+                self.bias = UninitializedParameter(**kind)
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(**kind)
+            self.running_var = UninitializedBuffer(**kind)
+            self.num_batches_tracked = _batch_count(device)
+
+    def reset_parameters(self) -> None:
+        if not self.has_uninitialized_params() and self.num_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Tensor) -> None:
+        """Gives parameters and buffers one element for each channel of `input`."""
+        if self.has_uninitialized_params():
+            self.num_features = input.shape[1]
+            for value in (self.weight, self.bias, self.running_mean, self.running_var):
+                if value is not None:
+                    value.materialize((self.num_features,))
+            self.reset_parameters()
+
+
+class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
+    """BatchNorm1d that takes num_features from its first input."""
+
+    cls_to_become = BatchNorm1d
+    _check_input_dim = BatchNorm1d._check_input_dim
+
+
+class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
+    """BatchNorm2d that takes num_features from its first input."""
+
+    cls_to_become = BatchNorm2d
+    _check_input_dim = BatchNorm2d._check_input_dim
+
+
+class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
+    """BatchNorm3d that takes num_features from its first input."""
+
+    cls_to_become = BatchNorm3d
+    _check_input_dim = BatchNorm3d._check_input_dim
+
+
+def _process_count(process_group: Any) -> int:
+    """How many processes share the statistics. `distributed` is above this layer, hence late."""
+    distributed = sys.modules.get(f"{__name__.split('.')[0]}.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return 1
+    return distributed.get_world_size(process_group)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """BatchNorm of (n, c, *) with the statistics of the batches of all processes.
+
+    In a single process it is BatchNorm. Raises NotImplementedError when trained in several.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def _check_non_zero_input_channels(self, input: Tensor) -> None:
+        if input.size(1) == 0:
+            raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        self._check_non_zero_input_channels(input)
+        if self.training and _process_count(self.process_group) > 1:
+            raise NotImplementedError("SyncBatchNorm: statistics over several processes")
+        return super().forward(input)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """`module` with every BatchNorm in it replaced by a SyncBatchNorm of the same state."""
+        result = module
+        if isinstance(module, _BatchNorm):
+            result = SyncBatchNorm(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+                bias=module.bias is not None,
+            )
+            if module.affine:
+                with no_grad():
+                    result.weight = module.weight
+                    result.bias = module.bias
+            result.running_mean = module.running_mean
+            result.running_var = module.running_var
+            result.num_batches_tracked = module.num_batches_tracked
+            result.training = module.training
+        for name, child in module.named_children():
+            result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return result

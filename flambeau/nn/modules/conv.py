@@ -1,0 +1,262 @@
+"""Convolutions and transposed convolutions in one, two and three dimensions, and the lazy ones,
+which take in_channels from their first input.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensor import Tensor
+from .. import functional as F
+from ..parameter import UninitializedParameter
+from .convnd import (
+    _Convolution,
+    _ConvNd,
+    _ConvTransposeMixin,
+    _ConvTransposeNd,
+    _Transposed,
+)
+from .lazy import LazyModuleMixin
+from .utils import _pair, _single, _triple
+
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+]
+
+class Conv1d(_Convolution):
+    """Convolution of (n, c, l) or (c, l).
+
+    `padding` may be "same" or "valid"; `padding_mode` is zeros, reflect, replicate or circular.
+    Raises ValueError where the channels are not divisible by `groups`.
+    """
+
+    _tuple = staticmethod(_single)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.padding_mode != "zeros":
+            padded = self._padded(input)
+            return F.conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
+        return F.conv1d(
+            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
+        )
+
+
+class Conv2d(_Convolution):
+    """Convolution of (n, c, h, w) or (c, h, w).
+
+    `padding` may be "same" or "valid"; `padding_mode` is zeros, reflect, replicate or circular.
+    Raises ValueError where the channels are not divisible by `groups`.
+
+    >>> Conv2d(16, 33, (3, 5), stride=(2, 1), padding=(4, 2))
+    Conv2d(16, 33, kernel_size=(3, 5), stride=(2, 1), padding=(4, 2))
+    """
+
+    _tuple = staticmethod(_pair)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.padding_mode != "zeros":
+            padded = self._padded(input)
+            return F.conv2d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
+        return F.conv2d(
+            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
+        )
+
+
+class Conv3d(_Convolution):
+    """Convolution of (n, c, d, h, w) or (c, d, h, w).
+
+    `padding` may be "same" or "valid"; `padding_mode` is zeros, reflect, replicate or circular.
+    Raises ValueError where the channels are not divisible by `groups`.
+    """
+
+    _tuple = staticmethod(_triple)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.padding_mode != "zeros":
+            padded = self._padded(input)
+            return F.conv3d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
+        return F.conv3d(
+            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
+        )
+
+
+class ConvTranspose1d(_Transposed):
+    """Transposed convolution of (n, c, l) or (c, l); `output_size` picks among the sizes that fit."""
+
+    _tuple = staticmethod(_single)
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        settings = self._settings_for(input, output_size)
+        return F.conv_transpose1d(input, self.weight, self.bias, *settings)
+
+
+class ConvTranspose2d(_Transposed):
+    """Transposed convolution of (n, c, h, w) or (c, h, w); `output_size` as in ConvTranspose1d."""
+
+    _tuple = staticmethod(_pair)
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        settings = self._settings_for(input, output_size)
+        return F.conv_transpose2d(input, self.weight, self.bias, *settings)
+
+
+class ConvTranspose3d(_Transposed):
+    """Transposed convolution of (n, c, d, h, w) or (c, d, h, w); `output_size` as in 1d."""
+
+    _tuple = staticmethod(_triple)
+
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        settings = self._settings_for(input, output_size)
+        return F.conv_transpose3d(input, self.weight, self.bias, *settings)
+
+
+class _LazyConvXdMixin(LazyModuleMixin):
+    """Materialises the parameters of the convolution that it is mixed into."""
+
+    def _postpone(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        """Replaces the empty parameters by ones without a shape."""
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_channels = out_channels
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        if not self.has_uninitialized_params() and self.in_channels != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Gives the parameters the shapes that `input` asks for, and their first values."""
+        if not self.has_uninitialized_params():
+            return
+        self.in_channels = self._get_in_channels(input)
+        if self.in_channels % self.groups != 0:
+            raise ValueError("in_channels must be divisible by groups")
+        self.weight.materialize(self._weight_shape())
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))
+        self.reset_parameters()
+
+    def _get_in_channels(self, input: Tensor) -> int:
+        unbatched = self._get_num_spatial_dims() + 1
+        if input.dim() not in (unbatched, unbatched + 1):
+            raise RuntimeError(
+                f"Expected {unbatched}D (unbatched) or {unbatched + 1}D (batched) input to "
+                f"{type(self).__name__}, but got input of size: {input.shape}"
+            )
+        return input.shape[-unbatched]
+
+    def _get_num_spatial_dims(self) -> int:
+        return len(self.kernel_size)
+
+
+class _LazyConvolution(_LazyConvXdMixin):
+    """The constructor of the forward convolutions, without in_channels."""
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padding: str | int | tuple[int, ...] = 0,
+        dilation: int | tuple[int, ...] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0,
+            0,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            False,
+            padding_mode,
+            device=device,
+            dtype=dtype,
+        )
+        self._postpone(out_channels, bias, device, dtype)
+
+
+class _LazyTransposed(_LazyConvXdMixin):
+    """The constructor of the transposed convolutions, without in_channels."""
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] = 0,
+        output_padding: int | tuple[int, ...] = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int | tuple[int, ...] = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            0,
+            0,
+            kernel_size,
+            stride,
+            padding,
+            output_padding,
+            groups,
+            False,
+            dilation,
+            padding_mode,
+            device=device,
+            dtype=dtype,
+        )
+        self._postpone(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyConvolution, Conv1d):
+    """Conv1d that takes in_channels from its first input, and is a Conv1d from then on."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyConvolution, Conv2d):
+    """Conv2d that takes in_channels from its first input, and is a Conv2d from then on."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConvolution, Conv3d):
+    """Conv3d that takes in_channels from its first input, and is a Conv3d from then on."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
+    """ConvTranspose1d that takes in_channels from its first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
+    """ConvTranspose2d that takes in_channels from its first input."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
+    """ConvTranspose3d that takes in_channels from its first input."""
+
+    cls_to_become = ConvTranspose3d

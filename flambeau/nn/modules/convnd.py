@@ -1,0 +1,349 @@
+"""What all convolutions share: checks, parameters and their first values, how they print.
+
+Weights are (out, in / groups, *kernel), of a transposed convolution (in, out / groups, *kernel);
+weight and bias start uniform within +-1/sqrt(fan_in).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from ... import ops
+from ...autograd import no_grad
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+from .utils import _reverse_repeat_tuple, _settings
+
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+_PADDING_NAMES = ("same", "valid")
+
+
+def _same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """Widths for F.pad that keep every size: last dimension first, the odd one out at the end."""
+    widths = []
+    for d, k in zip(reversed(dilation), reversed(kernel_size), strict=True):
+        total = d * (k - 1)
+        widths += [total // 2, total - total // 2]
+    return widths
+
+
+class _ConvNd(Module):
+    """State and checks common to all convolutions; every size is a tuple by now."""
+
+    __constants__ = [
+        "stride",
+        "padding",
+        "dilation",
+        "groups",
+        "padding_mode",
+        "output_padding",
+        "in_channels",
+        "out_channels",
+        "kernel_size",
+    ]
+    weight: Tensor
+    bias: Tensor | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: str | tuple[int, ...],
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self._check(in_channels, out_channels, groups, padding, stride, padding_mode)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.transposed = transposed
+        self.output_padding = output_padding
+        self.groups = groups
+        self.padding_mode = padding_mode
+        # What F.pad must add where the convolution itself, which pads with zeros, cannot.
+        if padding == "same":
+            self._reversed_padding_repeated_twice = _same_padding(kernel_size, dilation)
+        elif padding == "valid":
+            self._reversed_padding_repeated_twice = [0] * (2 * len(kernel_size))
+        else:
+            self._reversed_padding_repeated_twice = _reverse_repeat_tuple(padding, 2)
+        self.weight = Parameter(ops.empty(self._weight_shape(), device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(ops.empty(out_channels, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    @staticmethod
+    def _check(
+        in_channels: int,
+        out_channels: int,
+        groups: int,
+        padding: str | tuple[int, ...],
+        stride: tuple[int, ...],
+        padding_mode: str,
+    ) -> None:
+        if groups <= 0:
+            raise ValueError("groups must be a positive integer")
+        if in_channels % groups != 0:
+            raise ValueError("in_channels must be divisible by groups")
+        if out_channels % groups != 0:
+            raise ValueError("out_channels must be divisible by groups")
+        if isinstance(padding, str):
+            if padding not in _PADDING_NAMES:
+                raise ValueError(
+                    f"Invalid padding string {padding!r}, should be one of {_PADDING_NAMES}"
+                )
+            if padding == "same" and any(s != 1 for s in stride):
+                raise ValueError("padding='same' is not supported for strided convolutions")
+        if padding_mode not in _PADDING_MODES:
+            raise ValueError(
+                f"padding_mode must be one of {_PADDING_MODES}, "
+                f"but got padding_mode='{padding_mode}'"
+            )
+
+    def _weight_shape(self) -> tuple[int, ...]:
+        channels = (self.out_channels, self.in_channels)
+        first, second = reversed(channels) if self.transposed else channels
+        return (first, second // self.groups, *self.kernel_size)
+
+    def reset_parameters(self) -> None:
+        """Draws weight, then bias, anew; the numbers do not depend on the memory format."""
+        weight = self.weight
+        with no_grad():
+            if weight.is_contiguous():
+                init.kaiming_uniform_(weight, a=math.sqrt(5))
+            else:
+                drawn = ops.empty(weight.shape, dtype=weight.dtype, device=weight.device)
+                weight.copy_(init.kaiming_uniform_(drawn, a=math.sqrt(5)))
+            if self.bias is not None:
+                fan_in = math.prod(weight.shape[1:])
+                bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
+                init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        dims = len(self.padding)
+        parts = [f"{self.in_channels}, {self.out_channels}"]
+        parts.append(_settings(self, "kernel_size", "stride"))
+        for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
+            value = getattr(self, name)
+            if value != (usual,) * (dims if name == "padding" else len(value)):
+                parts.append(f"{name}={value}")
+        if self.groups != 1:
+            parts.append(f"groups={self.groups}")
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode}")
+        return ", ".join(parts)
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("padding_mode", "zeros")  # old pickles lack it
+
+
+class _Convolution(_ConvNd):
+    """A forward convolution. A subclass gives `_tuple` and `_conv_forward`."""
+
+    _tuple: Any
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padding: str | int | tuple[int, ...] = 0,
+        dilation: int | tuple[int, ...] = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        spread = type(self)._tuple
+        super().__init__(
+            in_channels,
+            out_channels,
+            spread(kernel_size),
+            spread(stride),
+            padding if isinstance(padding, str) else spread(padding),
+            spread(dilation),
+            False,
+            spread(0),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def _padded(self, input: Tensor) -> Tensor:
+        return F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__}._conv_forward")
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+
+class _ConvTransposeNd(_ConvNd):
+    """A transposed convolution: the gradient of a convolution with respect to its input."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(
+                f'Only "zeros" padding mode is supported for {type(self).__name__}'
+            )
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def _output_padding(
+        self,
+        input: Tensor,
+        output_size: Sequence[int] | None,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        kernel_size: Sequence[int],
+        num_spatial_dims: int,
+        dilation: Sequence[int] | None = None,
+    ) -> Sequence[int]:
+        """The output padding that gives `output_size`; ValueError where none does."""
+        if output_size is None:
+            return self.output_padding
+        leading = 2 if input.dim() == num_spatial_dims + 2 else 1
+        if len(output_size) == leading + num_spatial_dims:
+            output_size = output_size[leading:]
+        if len(output_size) != num_spatial_dims:
+            raise ValueError(
+                f"ConvTranspose{num_spatial_dims}D: for {input.dim()}D input, output_size must "
+                f"have {num_spatial_dims} or {leading + num_spatial_dims} elements "
+                f"(got {len(output_size)})"
+            )
+        dilation = dilation or (1,) * num_spatial_dims
+        least = [
+            (size - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel_size[d] - 1) + 1
+            for d, size in enumerate(input.shape[leading:])
+        ]
+        most = [size + stride[d] - 1 for d, size in enumerate(least)]
+        if any(not a <= size <= b for a, size, b in zip(least, output_size, most, strict=True)):
+            raise ValueError(
+                f"requested an output size of {output_size}, but valid sizes range from {least} "
+                f"to {most} (for an input of {input.shape[2:]})"
+            )
+        return [size - a for size, a in zip(output_size, least, strict=True)]
+
+
+class _Transposed(_ConvTransposeNd):
+    """The constructor that users call. A subclass gives `_tuple` and `forward`."""
+
+    _tuple: Any
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | tuple[int, ...],
+        stride: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] = 0,
+        output_padding: int | tuple[int, ...] = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int | tuple[int, ...] = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        spread = type(self)._tuple
+        super().__init__(
+            in_channels,
+            out_channels,
+            spread(kernel_size),
+            spread(stride),
+            spread(padding),
+            spread(dilation),
+            True,
+            spread(output_padding),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def _settings_for(self, input: Tensor, output_size: Sequence[int] | None) -> tuple:
+        """Stride, padding, output padding, groups and dilation, as the operator takes them."""
+        if self.padding_mode != "zeros":
+            raise ValueError(
+                f"Only `zeros` padding mode is supported for {type(self).__name__}"
+            )
+        added = self._output_padding(
+            input,
+            output_size,
+            self.stride,
+            self.padding,
+            self.kernel_size,
+            len(self.kernel_size),
+            self.dilation,
+        )
+        return self.stride, self.padding, added, self.groups, self.dilation
+
+
+class _ConvTransposeMixin(_ConvTransposeNd):
+    """The name by which older programs know _ConvTransposeNd."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            "`_ConvTransposeMixin` is a deprecated internal class. "
+            "Please consider using public APIs.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        super().__init__(*args, **kwargs)

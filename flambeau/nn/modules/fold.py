@@ -1,0 +1,65 @@
+"""Unfold, which lays the windows of a convolution out as columns, and Fold, which adds them up."""
+
+from __future__ import annotations
+
+from ...tensor import Tensor
+from .. import functional as F
+from ..common_types import _size_any_t
+from ..module import Module
+from .utils import _settings
+
+__all__ = ["Fold", "Unfold"]
+
+
+class Fold(Module):
+    """Sums columns (n, c product(kernel_size), l) into an image (n, c, *output_size)."""
+
+    __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
+
+    def __init__(
+        self,
+        output_size: _size_any_t,
+        kernel_size: _size_any_t,
+        dilation: _size_any_t = 1,
+        padding: _size_any_t = 0,
+        stride: _size_any_t = 1,
+    ) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.fold(
+            input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
+        )
+
+    def extra_repr(self) -> str:
+        return _settings(self, *self.__constants__)
+
+
+class Unfold(Module):
+    """Windows of an image (n, c, h, w) as columns (n, c product(kernel_size), l)."""
+
+    __constants__ = ["kernel_size", "dilation", "padding", "stride"]
+
+    def __init__(
+        self,
+        kernel_size: _size_any_t,
+        dilation: _size_any_t = 1,
+        padding: _size_any_t = 0,
+        stride: _size_any_t = 1,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self) -> str:
+        return _settings(self, *self.__constants__)

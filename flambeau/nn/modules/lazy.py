@@ -1,0 +1,75 @@
+"""LazyModuleMixin: a module whose parameters get their shapes from the first input."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from ...autograd import no_grad
+from ..parameter import is_lazy
+
+__all__ = ["LazyModuleMixin"]
+
+
+class LazyModuleMixin:
+    """Mix into a Module, before it, that makes UninitializedParameters.
+
+    A subclass gives `initialize_parameters(*inputs)`, which materialises them, and may give
+    `cls_to_become`, the class that the module takes on after its first call. Run one input through
+    (or load a state_dict) before the parameters go to an optimizer.
+    """
+
+    cls_to_become: type | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        self._initialize_hook = self.register_forward_pre_hook(
+            self._infer_parameters, with_kwargs=True
+        )
+
+    def _held(self) -> Any:
+        """Names and values of the module's own parameters and buffers."""
+        return itertools.chain(self._parameters.items(), self._buffers.items())
+
+    def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
+        for name, value in self._held():
+            if value is not None and name not in self._non_persistent_buffers_set:
+                # A tensor without a shape cannot be detached.
+                kept = keep_vars or is_lazy(value)
+                destination[prefix + name] = value if kept else value.detach()
+
+    def _lazy_load_hook(self, state_dict: dict, prefix: str, *rest: Any) -> None:
+        """Gives each parameter the shape of what is about to be loaded into it."""
+        for name, value in self._held():
+            loaded = state_dict.get(prefix + name)
+            if loaded is not None and is_lazy(value) and not is_lazy(loaded):
+                with no_grad():
+                    value.materialize(loaded.shape)
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Materialises the parameters from the inputs of the first call."""
+        raise NotImplementedError(
+            f"initialize_parameters is not implemented for {type(self).__name__}"
+        )
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether a parameter or buffer of this module (not of its children) has no shape yet."""
+        return any(is_lazy(value) for _, value in self._held())
+
+    def _infer_parameters(self, module: Any, args: tuple, kwargs: dict | None = None) -> None:
+        """The hook before the first call: initialises the module and takes itself off."""
+        module.initialize_parameters(*args, **(kwargs or {}))
+        if module.has_uninitialized_params():
+            raise RuntimeError(f"module {self._get_name()} has not been fully initialized")
+        for hook in ("_initialize_hook", "_load_hook"):
+            getattr(module, hook).remove()
+            delattr(module, hook)
+        if module.cls_to_become is not None:
+            module.__class__ = module.cls_to_become
+
+    def _replicate_for_data_parallel(self) -> Any:
+        raise RuntimeError(
+            "Modules with uninitialized parameters can't be used with `DataParallel`. "
+            "Run a dummy forward pass to correctly initialize the modules"
+        )

@@ -1,0 +1,52 @@
+"""LinearCrossEntropyOptions: how linear_cross_entropy trades memory for time and precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ...tensor.dtype import bfloat16, dtype, float16, float32, float64
+
+__all__ = ["LinearCrossEntropyOptions"]
+
+_POLICIES = ("auto", "accurate", "balanced", "compact")
+
+
+def _is_chunking_method(method: str) -> bool:
+    """Whether it is `aspect_ratio` or `aspect_ratio:k` with k a positive integer."""
+    name, colon, factor = method.partition(":")
+    if not colon:
+        factor = "1"
+    return name == "aspect_ratio" and factor.isdigit() and int(factor) > 0
+
+
+@dataclass(slots=True, frozen=True)
+class LinearCrossEntropyOptions:
+    """Settings of linear_cross_entropy; ValueError for one that does not exist.
+
+    `batch_chunk_size` rows have their logits at a time, or `chunking_method` picks how many.
+    `acc_policy` and `acc_dtype` say in what precision sums are kept, `allow_retain_graph` whether
+    backward may run twice.
+    """
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: Literal["accurate", "balanced", "compact", "auto"] = "auto"
+    acc_dtype: dtype | None = None
+
+    def __post_init__(self) -> None:
+        if self.acc_policy not in _POLICIES:
+            raise ValueError(f"invalid acc_policy: {self.acc_policy!r}")
+        method = self.chunking_method
+        if method is not None and method != "auto" and not _is_chunking_method(method):
+            raise ValueError(f"invalid chunking_method: {method!r}")
+        size = self.batch_chunk_size
+        if size is not None and not (isinstance(size, int) and size > 0):
+            raise ValueError(f"batch_chunk_size must be positive int or None, got {size!r}")
+        if self.acc_dtype not in (None, float16, bfloat16, float32, float64):
+            raise ValueError(
+                "acc_dtype must be one of {None, torch.float16, torch.bfloat16, torch.float32, "
+                f"torch.float64}}, got {self.acc_dtype!r}. Pass acc_dtype=None to let the op "
+                "pick automatically."
+            )

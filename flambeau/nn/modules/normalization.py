@@ -1,0 +1,207 @@
+"""Normalisation over each sample: LayerNorm, GroupNorm, RMSNorm; and over neighbouring channels."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+from ... import ops
+from ...tensor import Tensor
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+from .utils import _settings
+
+__all__ = ["LocalResponseNorm", "CrossMapLRN2d", "LayerNorm", "GroupNorm", "RMSNorm"]
+
+
+class _ResponseNorm(Module):
+    """Settings of local response normalisation."""
+
+    def __init__(
+        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, {_settings(self, 'alpha', 'beta', 'k')}"
+
+
+class LocalResponseNorm(_ResponseNorm):
+    """x / (k + alpha mean(x^2))^beta, the mean being over `size` neighbouring channels.
+
+    Input (n, c, *). Krizhevsky et al., 2012.
+    """
+
+    __constants__ = ["size", "alpha", "beta", "k"]
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+
+class CrossMapLRN2d(_ResponseNorm):
+    """LocalResponseNorm of (n, c, h, w) over a window that is centred even where `size` is even.
+
+    Raises ValueError for input of other dimensions.
+    """
+
+    def __init__(
+        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1
+    ) -> None:
+        super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(
+                f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead."
+            )
+        # The window reaches (size - 1) // 2 to either side; the sum is divided by size all the same.
+        window = 2 * ((self.size - 1) // 2) + 1
+        alpha = self.alpha * window / self.size
+        return F.local_response_norm(input, window, alpha, self.beta, self.k)
+
+
+def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(normalized_shape, numbers.Integral):
+        return (normalized_shape,)
+    return tuple(normalized_shape)
+
+
+class _Scaled(Module):
+    """Owner of a weight that starts at 1 and a bias that starts at 0; either may be None."""
+
+    def _register_scale(
+        self, shape: int | tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any
+    ) -> None:
+        for name, present in (("weight", weight), ("bias", bias)):
+            value = Parameter(ops.empty(shape, device=device, dtype=dtype)) if present else None
+            self.register_parameter(name, value)
+
+    def reset_parameters(self) -> None:
+        """Sets weight to 1 and bias to 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+
+class LayerNorm(_Scaled):
+    """(x - mean) / sqrt(var + eps) weight + bias, over the last dimensions `normalized_shape`.
+
+    weight and bias have that shape. Ba, Kiros and Hinton, 2016.
+
+    >>> LayerNorm(10)
+    LayerNorm((10,), eps=1e-05, elementwise_affine=True, bias=True)
+    """
+
+    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
+    normalized_shape: tuple[int, ...]
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _as_shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        affine = elementwise_affine
+        self._register_scale(self.normalized_shape, affine, affine and bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        affine = _settings(self, "eps", "elementwise_affine")
+        return f"{self.normalized_shape}, {affine}, bias={self.bias is not None}"
+
+
+class GroupNorm(_Scaled):
+    """(x - mean) / sqrt(var + eps) over each of `num_groups` groups of channels of (n, c, *).
+
+    weight and bias are per channel. Raises ValueError where the channels do not divide evenly.
+    Wu and He, 2018.
+    """
+
+    __constants__ = ["num_groups", "num_channels", "eps", "affine"]
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups != 0:
+            raise ValueError(
+                f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
+            )
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        self._register_scale(num_channels, affine, affine and bias, device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        affine = _settings(self, "eps", "affine")
+        return f"{self.num_groups}, {self.num_channels}, {affine}, bias={self.bias is not None}"
+
+
+class RMSNorm(Module):
+    """x / sqrt(mean(x^2) + eps) weight, over the last dimensions `normalized_shape`.
+
+    eps None stands for the resolution of the dtype. Zhang and Sennrich, 2019.
+    """
+
+    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
+    normalized_shape: tuple[int, ...]
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _as_shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        if elementwise_affine:
+            self.weight = Parameter(ops.empty(self.normalized_shape, device=device, dtype=dtype))
+        else:
+            self.register_parameter("weight", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Sets weight to 1."""
+        if self.elementwise_affine:
+            init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, {_settings(self, 'eps', 'elementwise_affine')}"

@@ -1,0 +1,44 @@
+"""PixelShuffle and its inverse."""
+
+from __future__ import annotations
+
+from ...tensor import Tensor
+from .. import functional as F
+from ..module import Module
+from .utils import _settings
+
+__all__ = ["PixelShuffle", "PixelUnshuffle"]
+
+
+class PixelShuffle(Module):
+    """(*, c r^2, h, w) to (*, c, h r, w r), r being `upscale_factor`."""
+
+    __constants__ = ["upscale_factor"]
+    upscale_factor: int
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pixel_shuffle(input, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        return _settings(self, "upscale_factor")
+
+
+class PixelUnshuffle(Module):
+    """(*, c, h r, w r) to (*, c r^2, h, w), r being `downscale_factor`."""
+
+    __constants__ = ["downscale_factor"]
+    downscale_factor: int
+
+    def __init__(self, downscale_factor: int) -> None:
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pixel_unshuffle(input, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        return _settings(self, "downscale_factor")

@@ -1,0 +1,276 @@
+"""Recurrent layers (RNN, LSTM, GRU) over padded or packed sequences, and their single cells."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ... import ops
+from ...tensor import Tensor
+from ..module import Module
+from ..parameter import Parameter
+from .rnnbase import RNNBase, _reset_uniform
+
+__all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
+
+
+def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
+    """`tensor.index_select(dim, permutation)`, which is to be preferred."""
+    warnings.warn(
+        "`apply_permutation` is deprecated, "
+        "please use `tensor.index_select(dim, permutation)` instead",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return tensor.index_select(dim, permutation)
+
+
+_NO_PROJECTION = "proj_size argument is only supported for LSTM, not RNN or GRU"
+
+
+class RNN(RNNBase):
+    """h_t = tanh(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh), or relu, over `num_layers` layers.
+
+    RNN(input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
+    dropout=0.0, bidirectional=False). Input (l, n, input_size), with `batch_first` (n, l, ...),
+    unbatched (l, ...), or a PackedSequence; returns the output (l, n, directions hidden_size) and
+    the last hidden state (num_layers directions, n, hidden_size), which is also the shape of hx.
+    Raises ValueError for `proj_size` or another nonlinearity.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if "proj_size" in kwargs:
+            raise ValueError(_NO_PROJECTION)
+        if len(args) > 3:
+            nonlinearity = args[3]
+            args = args[:3] + args[4:]
+        else:
+            nonlinearity = kwargs.pop("nonlinearity", "tanh")
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(
+                f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
+            )
+        super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
+        self.nonlinearity = nonlinearity
+
+    def _run(self, *arguments: Any) -> tuple[Tensor, Tensor]:
+        operator = ops.rnn_tanh if self.mode == "RNN_TANH" else ops.rnn_relu
+        return operator(*arguments)
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        return self._forward(input, hx)
+
+
+class LSTM(RNNBase):
+    """Long short-term memory: c_t = f c_(t-1) + i g, h_t = o tanh(c_t), over `num_layers` layers.
+
+    LSTM(input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+    bidirectional=False, proj_size=0). Shapes as in RNN; the state is a pair (h, c), h being
+    proj_size wide where that is given. Hochreiter and Schmidhuber, 1997.
+
+    >>> LSTM(10, 20, 2)
+    LSTM(10, 20, num_layers=2)
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+    def get_expected_cell_size(
+        self, input: Tensor, batch_sizes: Tensor | None
+    ) -> tuple[int, int, int]:
+        """(num_layers directions, batch, hidden_size)."""
+        return self._state_shape(input, batch_sizes, self.hidden_size)
+
+    def check_forward_args(
+        self, input: Tensor, hidden: tuple[Tensor, Tensor], batch_sizes: Tensor | None
+    ) -> None:
+        """Raises where the input, h or c do not fit."""
+        self.check_input(input, batch_sizes)
+        sizes = (
+            self.get_expected_hidden_size(input, batch_sizes),
+            self.get_expected_cell_size(input, batch_sizes),
+        )
+        for i, size in enumerate(sizes):
+            self.check_hidden_size(hidden[i], size, f"Expected hidden[{i}] size {{}}, got {{}}")
+
+    def _check_state_dim(self, hx: Any, dim: int, kind: str) -> None:
+        if hx[0].dim() != dim or hx[1].dim() != dim:
+            raise RuntimeError(
+                f"For {kind} input, hx and cx should also be {dim}-D "
+                f"but got ({hx[0].dim()}-D, {hx[1].dim()}-D) tensors"
+            )
+
+    def _zero_state(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[Tensor, Tensor]:
+        cell = self.get_expected_cell_size(input, batch_sizes)
+        zeros = ops.zeros(cell, dtype=input.dtype, device=input.device)
+        return super()._zero_state(input, batch_sizes), zeros
+
+    def _run(self, *arguments: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        output, h, c = ops.lstm(*arguments)
+        return output, (h, c)
+
+    def forward(
+        self, input: Any, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Any, tuple[Tensor, Tensor]]:
+        return self._forward(input, hx)
+
+
+class GRU(RNNBase):
+    """Gated recurrent unit: h_t = (1 - z) n + z h_(t-1), over `num_layers` layers.
+
+    GRU(input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+    bidirectional=False). Shapes as in RNN. The reset gate multiplies W_hn h + b_hn, as in cuDNN,
+    not h. Raises ValueError for `proj_size`. Cho et al., 2014.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if "proj_size" in kwargs:
+            raise ValueError(_NO_PROJECTION)
+        super().__init__("GRU", *args, **kwargs)
+
+    def _run(self, *arguments: Any) -> tuple[Tensor, Tensor]:
+        return ops.gru(*arguments)
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        return self._forward(input, hx)
+
+
+class RNNCellBase(Module):
+    """Parameters and checks of a cell with `num_chunks` gates."""
+
+    __constants__ = ["input_size", "hidden_size", "bias"]
+    weight_ih: Tensor
+    weight_hh: Tensor
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool,
+        num_chunks: int,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        width = num_chunks * hidden_size
+        kind = {"device": device, "dtype": dtype}
+        self.weight_ih = Parameter(ops.empty((width, input_size), **kind))
+        self.weight_hh = Parameter(ops.empty((width, hidden_size), **kind))
+        for name in ("bias_ih", "bias_hh"):
+            self.register_parameter(name, Parameter(ops.empty(width, **kind)) if bias else None)
+        self.reset_parameters()
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        if self.__dict__.get("bias", True) is not True:
+            parts.append(f"bias={self.bias}")
+        if self.__dict__.get("nonlinearity", "tanh") != "tanh":
+            parts.append(f"nonlinearity={self.nonlinearity}")
+        return ", ".join(parts)
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        _reset_uniform(self)
+
+    def _weights(self) -> tuple:
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+
+    def _require_dim(self, what: str, value: Tensor) -> None:
+        if value.dim() not in (1, 2):
+            raise ValueError(
+                f"{type(self).__name__}: Expected {what} to be 1D or 2D, "
+                f"got {value.dim()}D instead"
+            )
+
+    def _step(self, operator: Callable[..., Any], input: Tensor, hx: Any) -> Any:
+        """One step of a cell whose state is h: (n, input_size) or (input_size)."""
+        self._require_dim("input", input)
+        if hx is not None:
+            self._require_dim("hidden", hx)
+        batched = input.dim() == 2
+        if not batched:
+            input = input.unsqueeze(0)
+            hx = None if hx is None else hx.unsqueeze(0)
+        if hx is None:
+            hx = self._zeros(input)
+        result = operator(input, hx, *self._weights())
+        return result if batched else result.squeeze(0)
+
+    def _zeros(self, input: Tensor) -> Tensor:
+        shape = (input.size(0), self.hidden_size)
+        return ops.zeros(shape, dtype=input.dtype, device=input.device)
+
+
+class RNNCell(RNNCellBase):
+    """One step of an RNN: input (n, input_size), hx and result (n, hidden_size), n optional."""
+
+    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 1, device=device, dtype=dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        if self.nonlinearity == "tanh":
+            return self._step(ops.rnn_tanh_cell, input, hx)
+        if self.nonlinearity == "relu":
+            return self._step(ops.rnn_relu_cell, input, hx)
+        raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+
+
+class LSTMCell(RNNCellBase):
+    """One step of an LSTM: input (n, input_size), hx and result a pair (h, c), n optional."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device=device, dtype=dtype)
+
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        self._require_dim("input", input)
+        for i, state in enumerate(hx or ()):
+            self._require_dim(f"hx[{i}]", state)
+        batched = input.dim() == 2
+        if not batched:
+            input = input.unsqueeze(0)
+            hx = None if hx is None else tuple(state.unsqueeze(0) for state in hx)
+        if hx is None:
+            hx = (self._zeros(input),) * 2
+        h, c = ops.lstm_cell(input, hx, *self._weights())
+        return (h, c) if batched else (h.squeeze(0), c.squeeze(0))
+
+
+class GRUCell(RNNCellBase):
+    """One step of a GRU: input (n, input_size), hx and result (n, hidden_size), n optional."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device=device, dtype=dtype)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._step(ops.gru_cell, input, hx)

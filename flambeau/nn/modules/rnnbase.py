@@ -1,0 +1,307 @@
+"""RNNBase: parameters, checks and the way in and out of the recurrent layers.
+
+weight_ih is (gates hidden, input), weight_hh (gates hidden, hidden or proj_size), with LSTM's gates
+in the order i f g o and GRU's r z n. All start uniform within +-1/sqrt(hidden_size).
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ... import ops
+from ...tensor import Tensor
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+from ..utils.rnn import PackedSequence
+
+__all__ = ["RNNBase"]
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+
+
+def _each(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """`change` of a hidden state, or of both h and c of an LSTM's."""
+    return tuple(map(change, state)) if isinstance(state, tuple | list) else change(state)
+
+
+def _reset_uniform(module: Any) -> None:
+    bound = 1.0 / math.sqrt(module.hidden_size) if module.hidden_size > 0 else 0
+    for weight in module.parameters():
+        init.uniform_(weight, -bound, bound)
+
+
+class RNNBase(Module):
+    """Parameters, checks and the way in and out, common to RNN, LSTM and GRU."""
+
+    __constants__ = [
+        "mode",
+        "input_size",
+        "hidden_size",
+        "num_layers",
+        "bias",
+        "batch_first",
+        "dropout",
+        "bidirectional",
+        "proj_size",
+    ]
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        self._check_dropout(dropout)
+        self._check_settings()
+        self._all_weights: list[list[str]] = []
+        for layer in range(num_layers):
+            for suffix in ("", "_reverse") if bidirectional else ("",):
+                self._register_layer(layer, suffix, device, dtype)
+        self._flat_weights_names = [name for names in self._all_weights for name in names]
+        self.reset_parameters()
+
+    def _check_dropout(self, dropout: float) -> None:
+        if (
+            not isinstance(dropout, numbers.Number)
+            or isinstance(dropout, bool)
+            or not 0 <= dropout <= 1
+        ):
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an "
+                "element being zeroed"
+            )
+        if dropout > 0 and self.num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero "
+                f"dropout expects num_layers greater than 1, but got dropout={dropout} and "
+                f"num_layers={self.num_layers}",
+                stacklevel=4,
+            )
+
+    def _check_settings(self) -> None:
+        kinds = {"bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                found = type(value).__name__
+                raise TypeError(f"{name} should be of type {kind.__name__}, got: {found}")
+            if kind is int and value <= 0:
+                raise ValueError(f"{name} must be greater than zero")
+        if self.num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if self.proj_size < 0:
+            raise ValueError(
+                "proj_size should be a positive integer or zero to disable projections"
+            )
+        if self.proj_size >= self.hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+        if self.mode not in _GATES:
+            raise ValueError(f"Unrecognized RNN mode: {self.mode}")
+
+    def _register_layer(self, layer: int, suffix: str, device: Any, dtype: Any) -> None:
+        """Registers the parameters of one direction of one layer."""
+        width = _GATES[self.mode] * self.hidden_size
+        hidden = self.proj_size or self.hidden_size
+        directions = 2 if self.bidirectional else 1
+        incoming = self.input_size if layer == 0 else hidden * directions
+        shapes = {"weight_ih": (width, incoming), "weight_hh": (width, hidden)}
+        if self.bias:
+            shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
+        if self.proj_size > 0:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        names = []
+        for kind, shape in shapes.items():
+            names.append(f"{kind}_l{layer}{suffix}")
+            setattr(self, names[-1], Parameter(ops.empty(shape, device=device, dtype=dtype)))
+        self._all_weights.append(names)
+
+    @property
+    def _flat_weights(self) -> list[Tensor | None]:
+        """The weights in the order in which the operators take them.
+
+        Looked up anew at each call, so that a weight that was replaced or parametrized counts.
+        """
+        return [getattr(self, name, None) for name in self._flat_weights_names]
+
+    @_flat_weights.setter
+    def _flat_weights(self, weights: list[Tensor]) -> None:
+        for name, weight in zip(self._flat_weights_names, weights, strict=True):
+            if getattr(self, name, None) is not weight:
+                setattr(self, name, weight)
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters of each layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: there is no cuDNN whose memory layout the weights would have to follow."""
+
+    def reset_parameters(self) -> None:
+        """Draws every parameter anew."""
+        _reset_uniform(self)
+
+    def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
+        """Raises where dtype (ValueError) or shape (RuntimeError) do not fit the weights."""
+        weight_dtype = self._flat_weights[0].dtype
+        if input.dtype != weight_dtype and not _autocasting():
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight_dtype}). "
+                f"Convert input: input.to({weight_dtype}), "
+                f"or convert model: model.to({input.dtype})"
+            )
+        expected = 3 if batch_sizes is None else 2
+        if input.dim() != expected:
+            raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
+        if self.input_size != input.size(-1):
+            raise RuntimeError(
+                "input.size(-1) must be equal to input_size. "
+                f"Expected {self.input_size}, got {input.size(-1)}"
+            )
+
+    def _state_shape(self, input: Tensor, batch_sizes: Tensor | None, width: int) -> tuple:
+        if batch_sizes is not None:
+            batch = int(batch_sizes[0])
+        else:
+            batch = input.size(0 if self.batch_first else 1)
+        return (self.num_layers * (2 if self.bidirectional else 1), batch, width)
+
+    def get_expected_hidden_size(
+        self, input: Tensor, batch_sizes: Tensor | None
+    ) -> tuple[int, int, int]:
+        """(num_layers directions, batch, proj_size or hidden_size)."""
+        return self._state_shape(input, batch_sizes, self.proj_size or self.hidden_size)
+
+    def check_hidden_size(
+        self,
+        hx: Tensor,
+        expected_hidden_size: tuple[int, int, int],
+        msg: str = "Expected hidden size {}, got {}",
+    ) -> None:
+        """Raises RuntimeError where `hx` has another shape."""
+        if tuple(hx.shape) != tuple(expected_hidden_size):
+            raise RuntimeError(msg.format(expected_hidden_size, list(hx.shape)))
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
+        """Raises where the input or the hidden state do not fit."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
+
+    def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        """The hidden state with its batch in another order."""
+        if permutation is None:
+            return hx
+        return _each(hx, lambda state: state.index_select(1, permutation))
+
+    def _zero_state(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
+        shape = self.get_expected_hidden_size(input, batch_sizes)
+        return ops.zeros(shape, dtype=input.dtype, device=input.device)
+
+    def _check_state_dim(self, hx: Any, dim: int, kind: str) -> None:
+        if hx.dim() != dim:
+            raise RuntimeError(
+                f"For {kind} input, hx should also be {dim}-D but got {hx.dim()}-D tensor"
+            )
+
+    def _run(self, *arguments: Any) -> tuple[Tensor, Any]:
+        """Calls the operator; the output, and the state as the user sees it."""
+        raise NotImplementedError(f"{type(self).__name__}._run")
+
+    def _options(self) -> tuple:
+        return (
+            self._flat_weights,
+            self.bias,
+            self.num_layers,
+            self.dropout,
+            self.training,
+            self.bidirectional,
+        )
+
+    def _forward(self, input: Any, hx: Any) -> tuple[Any, Any]:
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        if input.dim() not in (2, 3):
+            layer = self.mode.partition("_")[0]
+            noun = " tensor" if layer == "RNN" else ""
+            raise ValueError(
+                f"{layer}: Expected input to be 2D or 3D, got {input.dim()}D{noun} instead"
+            )
+        if input.dim() == 3:
+            return self._forward_batched(input, hx)
+        batch_dim = 0 if self.batch_first else 1
+        if hx is not None:
+            self._check_state_dim(hx, 2, "unbatched 2-D")
+            hx = _each(hx, lambda state: state.unsqueeze(1))
+        output, hidden = self._forward_batched(input.unsqueeze(batch_dim), hx)
+        return output.squeeze(batch_dim), _each(hidden, lambda state: state.squeeze(1))
+
+    def _forward_batched(self, input: Tensor, hx: Any) -> tuple[Tensor, Any]:
+        if hx is None:
+            hx = self._zero_state(input, None)
+        else:
+            self._check_state_dim(hx, 3, "batched 3-D")
+        self.check_forward_args(input, hx, None)
+        return self._run(input, hx, *self._options(), self.batch_first)
+
+    def _forward_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        data, batch_sizes, sorted_indices, unsorted_indices = packed
+        if hx is None:
+            hx = self._zero_state(data, batch_sizes)
+        else:
+            hx = self.permute_hidden(hx, sorted_indices)
+        self.check_forward_args(data, hx, batch_sizes)
+        output, hidden = self._run(data, batch_sizes, hx, *self._options())
+        output = PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices)
+        return output, self.permute_hidden(hidden, unsorted_indices)
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        usual = {
+            "proj_size": 0,
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0,
+            "bidirectional": False,
+        }
+        for name, value in usual.items():
+            if getattr(self, name) != value:
+                parts.append(f"{name}={getattr(self, name)}")
+        return ", ".join(parts)
+
+    def __getstate__(self) -> dict:
+        # PyTorch, which keeps this list, wants it in what it unpickles.
+        return {**self.__dict__, "_flat_weights": self._flat_weights}
+
+    def __setstate__(self, state: dict) -> None:
+        state = {name: value for name, value in state.items() if name != "_flat_weights"}
+        super().__setstate__(state)
+        self.__dict__.setdefault("proj_size", 0)  # old pickles lack it
+
+
+def _autocasting() -> bool:
+    enabled = getattr(ops, "is_autocast_enabled", None)
+    return enabled is not None and enabled()

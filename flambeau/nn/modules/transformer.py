@@ -1,0 +1,521 @@
+"""The Transformer of Vaswani et al., 2017: layers, stacks of them, and the two together."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ... import ops
+from ...autograd import is_grad_enabled
+from ...tensor import Tensor
+from .. import functional as F
+from ..init import xavier_uniform_
+from ..module import Module
+from .activation import GELU, MultiheadAttention, ReLU
+from .container import ModuleList
+from .dropout import Dropout
+from .linear import Linear
+from .normalization import LayerNorm
+
+__all__ = [
+    "Transformer",
+    "TransformerEncoder",
+    "TransformerDecoder",
+    "TransformerEncoderLayer",
+    "TransformerDecoderLayer",
+]
+
+Activation = str | Callable[[Tensor], Tensor]
+
+
+def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+    """(sz, sz), -inf above the diagonal and 0 elsewhere."""
+    return ops.triu(ops.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)
+
+
+def _detect_is_causal_mask(
+    mask: Tensor | None, is_causal: bool | None = None, size: int | None = None
+) -> bool:
+    """`is_causal` where it is given, else whether `mask` is the causal mask."""
+    if is_causal is not None or mask is None:
+        return is_causal is True
+    size = mask.size(-2) if size is None else size
+    causal = _generate_square_subsequent_mask(size, device=mask.device, dtype=mask.dtype)
+    return mask.shape == causal.shape and bool((mask == causal).all())
+
+
+def _seq_len(src: Tensor, batch_first: bool) -> int:
+    return src.size(1 if batch_first and src.dim() != 2 else 0)
+
+
+def _clones(module: Module, count: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(module) for _ in range(count)])
+
+
+def _activation_function(activation: Activation) -> Callable[[Tensor], Tensor]:
+    if not isinstance(activation, str):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    return getattr(F, activation)
+
+
+def _feed_forward(layer: Any, d_model: int, width: int, dropout: float, **options: Any) -> None:
+    layer.linear1 = Linear(d_model, width, **options)
+    layer.dropout = Dropout(dropout)
+    layer.linear2 = Linear(width, d_model, **options)
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention and a feed-forward network, each added to its input and normalised.
+
+    src (l, n, d_model), with `batch_first` (n, l, d_model), or unbatched; so is the output.
+    `norm_first` normalises before each part, not after. Masks as in MultiheadAttention.
+    """
+
+    __constants__ = ["norm_first"]
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        options = {"bias": bias, "device": device, "dtype": dtype}
+        super().__init__()
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, batch_first=batch_first, **options
+        )
+        _feed_forward(self, d_model, dim_feedforward, dropout, **options)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, **options)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, **options)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+        self.activation = activation = _activation_function(activation)
+        if activation is F.relu or isinstance(activation, ReLU):
+            self.activation_relu_or_gelu = 1
+        elif activation is F.gelu or isinstance(activation, GELU):
+            self.activation_relu_or_gelu = 2
+        else:
+            self.activation_relu_or_gelu = 0
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("activation", F.relu)  # old pickles lack it
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        src_key_padding_mask = _additive(
+            src_key_padding_mask, "src_key_padding_mask", src, src_mask, "src_mask"
+        )
+        src_mask = _additive(src_mask, "src_mask", src)
+        x = src
+        if self.norm_first:
+            x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
+            return x + self._ff_block(self.norm2(x))
+        x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
+        return self.norm2(x + self._ff_block(x))
+
+    def _sa_block(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        x, _ = self.self_attn(
+            x,
+            x,
+            x,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            need_weights=False,
+            is_causal=is_causal,
+        )
+        return self.dropout1(x)
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+
+class TransformerDecoderLayer(Module):
+    """Self-attention, attention to the encoder's output, and a feed-forward network.
+
+    tgt (t, n, d_model) and memory (s, n, d_model), with `batch_first` n first, or unbatched; the
+    output has tgt's shape. Masks as in MultiheadAttention.
+    """
+
+    __constants__ = ["norm_first"]
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        options = {"bias": bias, "device": device, "dtype": dtype}
+        super().__init__()
+        for name in ("self_attn", "multihead_attn"):
+            attention = MultiheadAttention(
+                d_model, nhead, dropout=dropout, batch_first=batch_first, **options
+            )
+            setattr(self, name, attention)
+        _feed_forward(self, d_model, dim_feedforward, dropout, **options)
+        self.norm_first = norm_first
+        for name in ("norm1", "norm2", "norm3"):
+            setattr(self, name, LayerNorm(d_model, eps=layer_norm_eps, **options))
+        for name in ("dropout1", "dropout2", "dropout3"):
+            setattr(self, name, Dropout(dropout))
+        self.activation = _activation_function(activation)
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("activation", F.relu)  # old pickles lack it
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        cross = (memory_mask, memory_key_padding_mask, memory_is_causal)
+        x = tgt
+        if self.norm_first:
+            x = x + self._sa_block(self.norm1(x), *own)
+            x = x + self._mha_block(self.norm2(x), memory, *cross)
+            return x + self._ff_block(self.norm3(x))
+        x = self.norm1(x + self._sa_block(x, *own))
+        x = self.norm2(x + self._mha_block(x, memory, *cross))
+        return self.norm3(x + self._ff_block(x))
+
+    def _sa_block(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        x, _ = self.self_attn(
+            x,
+            x,
+            x,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            is_causal=is_causal,
+            need_weights=False,
+        )
+        return self.dropout1(x)
+
+    def _mha_block(
+        self,
+        x: Tensor,
+        mem: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        x, _ = self.multihead_attn(
+            x,
+            mem,
+            mem,
+            attn_mask=attn_mask,
+            key_padding_mask=key_padding_mask,
+            is_causal=is_causal,
+            need_weights=False,
+        )
+        return self.dropout2(x)
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+
+def _additive(
+    mask: Tensor | None,
+    name: str,
+    like: Tensor,
+    other: Tensor | None = None,
+    other_name: str = "",
+) -> Tensor | None:
+    """A bool mask as floats of `like`'s dtype, -inf where it is True; a float mask as it is.
+
+    Raises AssertionError for another dtype, warns where `other` has another one.
+    """
+    if mask is None:
+        return None
+    if mask.dtype.is_floating_point:
+        converted = mask
+    elif str(mask.dtype) == "torch.bool":
+        converted = ops.zeros_like(mask, dtype=like.dtype).masked_fill_(mask, float("-inf"))
+    else:
+        raise AssertionError(f"only bool and floating types of {name} are supported")
+    if other is not None and other.dtype != mask.dtype:
+        warnings.warn(
+            f"Support for mismatched {name} and {other_name} is deprecated. "
+            "Use same type for both instead.",
+            stacklevel=4,
+        )
+    return converted
+
+
+def _obstacle(layer: Any) -> str:
+    """Why a stack of `layer` does not skip padding, in the words of PyTorch's warning, or ""."""
+    own = "encoder_layer"
+    if not isinstance(layer, TransformerEncoderLayer):
+        return f"{own} was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    if layer.norm_first:
+        return f"{own}.norm_first was True"
+    if not attention.batch_first:
+        hint = "(use batch_first for better inference performance)"
+        return f"{own}.self_attn.batch_first was not True{hint}"
+    if not attention._qkv_same_embed_dim:
+        return f"{own}.self_attn._qkv_same_embed_dim was not True"
+    if attention.in_proj_bias is None:
+        return f"{own}.self_attn was passed bias=False"
+    if not layer.activation_relu_or_gelu:
+        return f"{own}.activation_relu_or_gelu was not True"
+    if layer.norm1.eps != layer.norm2.eps:
+        return f"{own}.norm1.eps was not equal to {own}.norm2.eps"
+    if attention.num_heads % 2 == 1:
+        return f"{own}.self_attn.num_heads is odd"
+    return ""
+
+
+def _left_aligned(kept: Tensor) -> bool:
+    """Whether every row of a bool (n, l) is True up to some place and False from there on."""
+    return not bool((kept[:, 1:] & ~kept[:, :-1]).any())
+
+
+class TransformerEncoder(Module):
+    """`num_layers` copies of an encoder layer in a row, then `norm`.
+
+    As in PyTorch, eval mode without gradients gives zeros (normalised by `norm`) at the places
+    that src_key_padding_mask bars, where `enable_nested_tensor` and the layer allow.
+    """
+
+    __constants__ = ["norm"]
+
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = _clones(encoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.use_nested_tensor = enable_nested_tensor
+        self.mask_check = mask_check
+        obstacle = _obstacle(encoder_layer)
+        if enable_nested_tensor and obstacle:
+            warnings.warn(
+                "enable_nested_tensor is True, but self.use_nested_tensor is False "
+                f"because {obstacle}",
+                stacklevel=2,
+            )
+            self.use_nested_tensor = False
+
+    def _skips_padding(self, src: Tensor, mask: Tensor | None, kept: Tensor | None) -> bool:
+        """Whether PyTorch would run the layers on the kept places only."""
+        return (
+            kept is not None
+            and mask is None
+            and getattr(self, "use_nested_tensor", False)
+            and not self.layers[0].training
+            and src.dim() == 3
+            and (not getattr(self, "mask_check", True) or _left_aligned(kept))
+            and not (
+                is_grad_enabled()
+                and (src.requires_grad or any(p.requires_grad for p in self.layers[0].parameters()))
+            )
+        )
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        padding = _additive(src_key_padding_mask, "src_key_padding_mask", src, mask, "mask")
+        mask = _additive(mask, "mask", src)
+        kept = None if padding is None else padding == 0
+        batch_first = self.layers[0].self_attn.batch_first
+        is_causal = _detect_is_causal_mask(mask, is_causal, _seq_len(src, batch_first))
+        output = src
+        for layer in self.layers:
+            output = layer(
+                output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding
+            )
+        if self._skips_padding(src, mask, kept):
+            output = output.masked_fill(~kept.unsqueeze(-1), 0.0)
+        return output if self.norm is None else self.norm(output)
+
+
+class TransformerDecoder(Module):
+    """`num_layers` copies of a decoder layer in a row, then `norm`."""
+
+    __constants__ = ["norm"]
+
+    def __init__(
+        self,
+        decoder_layer: TransformerDecoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = _clones(decoder_layer, num_layers)
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        length = _seq_len(tgt, self.layers[0].self_attn.batch_first)
+        tgt_is_causal = _detect_is_causal_mask(tgt_mask, tgt_is_causal, length)
+        output = tgt
+        for layer in self.layers:
+            output = layer(
+                output,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=tgt_is_causal,
+                memory_is_causal=memory_is_causal,
+            )
+        return output if self.norm is None else self.norm(output)
+
+
+class Transformer(Module):
+    """An encoder of src and a decoder of tgt that attends to what the encoder made of it.
+
+    src (s, n, d_model), tgt (t, n, d_model), with `batch_first` n first, or unbatched; the output
+    has tgt's shape. Raises RuntimeError where batches differ or features are not d_model.
+    """
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        custom_encoder: Any | None = None,
+        custom_decoder: Any | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        options = {"bias": bias, "device": device, "dtype": dtype}
+        layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
+        layer += (batch_first, norm_first, bias, device, dtype)
+        super().__init__()
+        if custom_encoder is None:
+            encoder_layer = TransformerEncoderLayer(*layer)
+            norm = LayerNorm(d_model, eps=layer_norm_eps, **options)
+            custom_encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm)
+        self.encoder = custom_encoder
+        if custom_decoder is None:
+            decoder_layer = TransformerDecoderLayer(*layer)
+            norm = LayerNorm(d_model, eps=layer_norm_eps, **options)
+            custom_decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norm)
+        self.decoder = custom_decoder
+        self._reset_parameters()
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        batch_dim = 0 if self.batch_first else 1
+        if src.dim() == 3 and src.size(batch_dim) != tgt.size(batch_dim):
+            raise RuntimeError("the batch number of src and tgt must be equal")
+        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+        memory = self.encoder(
+            src,
+            mask=src_mask,
+            src_key_padding_mask=src_key_padding_mask,
+            is_causal=src_is_causal,
+        )
+        return self.decoder(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """The causal mask: (sz, sz), -inf above the diagonal and 0 elsewhere."""
+        return _generate_square_subsequent_mask(sz, device=device, dtype=dtype)
+
+    def _reset_parameters(self) -> None:
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                xavier_uniform_(parameter)
