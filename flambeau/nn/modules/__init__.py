@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from ..module import Module
 from .activation import (
     CELU,
     ELU,
     GELU,
     GLU,
+    SELU,
     Hardshrink,
     Hardsigmoid,
     Hardswish,
@@ -20,7 +22,6 @@ from .activation import (
     ReLU,
     ReLU6,
     RReLU,
-    SELU,
     Sigmoid,
     SiLU,
     Softmax,
@@ -98,7 +99,6 @@ from .loss import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from ..module import Module
 from .normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from .padding import (
     CircularPad1d,
@@ -140,7 +140,7 @@ from .pooling import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from .rnn import GRU, GRUCell, LSTM, LSTMCell, RNN, RNNBase, RNNCell, RNNCellBase
+from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from .sparse import Embedding, EmbeddingBag
 from .transformer import (
     Transformer,
@@ -152,6 +152,14 @@ from .transformer import (
 from .upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
+    "CELU",
+    "ELU",
+    "GELU",
+    "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
+    "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
@@ -169,7 +177,6 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "Bilinear",
-    "CELU",
     "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
@@ -193,7 +200,6 @@ __all__ = [
     "Dropout1d",
     "Dropout2d",
     "Dropout3d",
-    "ELU",
     "Embedding",
     "EmbeddingBag",
     "FeatureAlphaDropout",
@@ -201,9 +207,6 @@ __all__ = [
     "Fold",
     "FractionalMaxPool2d",
     "FractionalMaxPool3d",
-    "GELU",
-    "GLU",
-    "GRU",
     "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
@@ -222,7 +225,6 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
-    "LSTM",
     "LSTMCell",
     "LayerNorm",
     "LazyBatchNorm1d",
@@ -271,7 +273,6 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
-    "RNN",
     "RNNBase",
     "RNNCell",
     "RNNCellBase",
@@ -284,7 +285,6 @@ __all__ = [
     "ReplicationPad1d",
     "ReplicationPad2d",
     "ReplicationPad3d",
-    "SELU",
     "Sequential",
     "SiLU",
     "Sigmoid",

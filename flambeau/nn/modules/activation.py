@@ -1,4 +1,4 @@
-"""Activation functions as modules. MultiheadAttention, which PyTorch keeps here, is in attention.py."""
+"""Activation functions as modules. PyTorch keeps MultiheadAttention here; see attention.py."""
 
 from __future__ import annotations
 
@@ -15,42 +15,41 @@ from .attention import MultiheadAttention
 from .utils import _settings
 
 __all__ = [
-    "Threshold",
-    "ReLU",
-    "RReLU",
-    "Hardtanh",
-    "ReLU6",
-    "Sigmoid",
-    "Hardsigmoid",
-    "Tanh",
-    "SiLU",
-    "Mish",
-    "Hardswish",
-    "ELU",
     "CELU",
-    "SELU",
-    "GLU",
+    "ELU",
     "GELU",
+    "GLU",
+    "SELU",
     "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
     "LeakyReLU",
     "LogSigmoid",
-    "Softplus",
-    "Softshrink",
+    "LogSoftmax",
+    "Mish",
     "MultiheadAttention",
     "PReLU",
-    "Softsign",
-    "Tanhshrink",
-    "Softmin",
+    "RReLU",
+    "ReLU",
+    "ReLU6",
+    "SiLU",
+    "Sigmoid",
     "Softmax",
     "Softmax2d",
-    "LogSoftmax",
+    "Softmin",
+    "Softplus",
+    "Softshrink",
+    "Softsign",
+    "Tanh",
+    "Tanhshrink",
+    "Threshold",
 ]
 
 
 class _Switchable(Module):
     """An activation whose only setting is whether it overwrites its input."""
 
-    __constants__ = ["inplace"]
     inplace: bool
 
     def __init__(self, inplace: bool = False) -> None:
@@ -117,8 +116,6 @@ class Hardswish(_Switchable):
 class Threshold(Module):
     """x where x > threshold, else value."""
 
-    __constants__ = ["threshold", "value", "inplace"]
-
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
         self.threshold = threshold
@@ -133,9 +130,7 @@ class Threshold(Module):
 
 
 class RReLU(Module):
-    """Leaky ReLU whose slope is drawn from U(lower, upper) in training, and their mean otherwise."""
-
-    __constants__ = ["lower", "upper", "inplace"]
+    """Leaky ReLU with a slope drawn from U(lower, upper) in training, and their mean otherwise."""
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         super().__init__()
@@ -152,8 +147,6 @@ class RReLU(Module):
 
 class Hardtanh(Module):
     """clamp(x, min_val, max_val). `min_value` and `max_value` are the old names."""
-
-    __constants__ = ["min_val", "max_val", "inplace"]
 
     def __init__(
         self,
@@ -197,8 +190,6 @@ class ReLU6(Hardtanh):
 class ELU(Module):
     """x where x > 0, else alpha (exp(x) - 1)."""
 
-    __constants__ = ["alpha", "inplace"]
-
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         self.alpha = alpha
@@ -213,8 +204,6 @@ class ELU(Module):
 
 class CELU(Module):
     """x where x > 0, else alpha (exp(x / alpha) - 1)."""
-
-    __constants__ = ["alpha", "inplace"]
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -231,8 +220,6 @@ class CELU(Module):
 class LeakyReLU(Module):
     """x where x > 0, else negative_slope x."""
 
-    __constants__ = ["inplace", "negative_slope"]
-
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
         self.negative_slope = negative_slope
@@ -247,8 +234,6 @@ class LeakyReLU(Module):
 
 class PReLU(Module):
     """Leaky ReLU with a slope that is learned: one, or one per channel (dimension 1)."""
-
-    __constants__ = ["num_parameters"]
 
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
@@ -273,8 +258,6 @@ class PReLU(Module):
 class GLU(Module):
     """a sigmoid(b), a and b being the halves of the input along `dim`."""
 
-    __constants__ = ["dim"]
-
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
         self.dim = dim
@@ -288,8 +271,6 @@ class GLU(Module):
 
 class GELU(Module):
     """x times the normal distribution function of x; `approximate="tanh"` for the old formula."""
-
-    __constants__ = ["approximate"]
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -340,8 +321,6 @@ class Tanhshrink(Module):
 class Softplus(Module):
     """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold."""
 
-    __constants__ = ["beta", "threshold"]
-
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
         self.beta = beta
@@ -357,8 +336,6 @@ class Softplus(Module):
 class Hardshrink(Module):
     """x where |x| > lambd, else 0."""
 
-    __constants__ = ["lambd"]
-
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
         self.lambd = lambd
@@ -372,8 +349,6 @@ class Hardshrink(Module):
 
 class Softshrink(Module):
     """x drawn towards 0 by lambd, and 0 where |x| <= lambd."""
-
-    __constants__ = ["lambd"]
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -389,7 +364,6 @@ class Softshrink(Module):
 class _Along(Module):
     """A function along one dimension; None leaves the choice to F, which warns."""
 
-    __constants__ = ["dim"]
     dim: int | None
 
     def __init__(self, dim: int | None = None) -> None:

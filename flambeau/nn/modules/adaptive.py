@@ -84,9 +84,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if target.dim() > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if target.dim() == 1 and input.size(0) != target.size(0):
-            raise RuntimeError(
-                "Input and target should have the same size in the batch dimension."
-            )
+            raise RuntimeError("Input and target should have the same size in the batch dimension.")
         expected = target.dim() + 1
         if input.dim() != expected:
             raise RuntimeError(

@@ -27,7 +27,6 @@ class MultiheadAttention(Module):
     divide embed_dim. Vaswani et al., 2017.
     """
 
-    __constants__ = ["batch_first"]
     bias_k: Tensor | None
     bias_v: Tensor | None
 

@@ -18,10 +18,10 @@ from .utils import _settings
 
 __all__ = [
     "BatchNorm1d",
-    "LazyBatchNorm1d",
     "BatchNorm2d",
-    "LazyBatchNorm2d",
     "BatchNorm3d",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
     "LazyBatchNorm3d",
     "SyncBatchNorm",
 ]
@@ -37,7 +37,6 @@ class _NormBase(Module):
     """Scale and shift per channel, and running statistics; either may be absent."""
 
     _version = 2  # 2 added num_batches_tracked to the state_dict
-    __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
     num_features: int
     eps: float
     momentum: float | None

@@ -13,7 +13,6 @@ __all__ = ["ChannelShuffle"]
 class ChannelShuffle(Module):
     """Deals the channels of (n, c, *) out over `groups` groups, as one deals cards."""
 
-    __constants__ = ["groups"]
     groups: int
 
     def __init__(self, groups: int) -> None:

@@ -11,9 +11,6 @@ from .. import functional as F
 from ..parameter import UninitializedParameter
 from .convnd import (
     _Convolution,
-    _ConvNd,
-    _ConvTransposeMixin,
-    _ConvTransposeNd,
     _Transposed,
 )
 from .lazy import LazyModuleMixin
@@ -34,6 +31,7 @@ __all__ = [
     "LazyConvTranspose3d",
 ]
 
+
 class Conv1d(_Convolution):
     """Convolution of (n, c, l) or (c, l).
 
@@ -47,9 +45,7 @@ class Conv1d(_Convolution):
         if self.padding_mode != "zeros":
             padded = self._padded(input)
             return F.conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
-        return F.conv1d(
-            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
-        )
+        return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 class Conv2d(_Convolution):
@@ -58,7 +54,7 @@ class Conv2d(_Convolution):
     `padding` may be "same" or "valid"; `padding_mode` is zeros, reflect, replicate or circular.
     Raises ValueError where the channels are not divisible by `groups`.
 
-    >>> Conv2d(16, 33, (3, 5), stride=(2, 1), padding=(4, 2))
+    >>> nn.Conv2d(16, 33, (3, 5), stride=(2, 1), padding=(4, 2))
     Conv2d(16, 33, kernel_size=(3, 5), stride=(2, 1), padding=(4, 2))
     """
 
@@ -68,9 +64,7 @@ class Conv2d(_Convolution):
         if self.padding_mode != "zeros":
             padded = self._padded(input)
             return F.conv2d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
-        return F.conv2d(
-            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
-        )
+        return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 class Conv3d(_Convolution):
@@ -86,13 +80,11 @@ class Conv3d(_Convolution):
         if self.padding_mode != "zeros":
             padded = self._padded(input)
             return F.conv3d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
-        return F.conv3d(
-            input, weight, bias, self.stride, self.padding, self.dilation, self.groups
-        )
+        return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 class ConvTranspose1d(_Transposed):
-    """Transposed convolution of (n, c, l) or (c, l); `output_size` picks among the sizes that fit."""
+    """Transposed convolution of (n, c, l) or (c, l); `output_size` picks one of those that fit."""
 
     _tuple = staticmethod(_single)
 

@@ -36,17 +36,6 @@ def _same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -> list[i
 class _ConvNd(Module):
     """State and checks common to all convolutions; every size is a tuple by now."""
 
-    __constants__ = [
-        "stride",
-        "padding",
-        "dilation",
-        "groups",
-        "padding_mode",
-        "output_padding",
-        "in_channels",
-        "out_channels",
-        "kernel_size",
-    ]
     weight: Tensor
     bias: Tensor | None
 
@@ -226,9 +215,7 @@ class _ConvTransposeNd(_ConvNd):
         dtype: Any = None,
     ) -> None:
         if padding_mode != "zeros":
-            raise ValueError(
-                f'Only "zeros" padding mode is supported for {type(self).__name__}'
-            )
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         super().__init__(
             in_channels,
             out_channels,
@@ -321,9 +308,7 @@ class _Transposed(_ConvTransposeNd):
     def _settings_for(self, input: Tensor, output_size: Sequence[int] | None) -> tuple:
         """Stride, padding, output padding, groups and dilation, as the operator takes them."""
         if self.padding_mode != "zeros":
-            raise ValueError(
-                f"Only `zeros` padding mode is supported for {type(self).__name__}"
-            )
+            raise ValueError(f"Only `zeros` padding mode is supported for {type(self).__name__}")
         added = self._output_padding(
             input,
             output_size,

@@ -6,13 +6,11 @@ from ...tensor import Tensor
 from .. import functional as F
 from ..module import Module
 
-__all__ = ["PairwiseDistance", "CosineSimilarity"]
+__all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class PairwiseDistance(Module):
     """p-norm of x1 - x2 + eps along the last dimension: (n, d), (n, d) to (n)."""
-
-    __constants__ = ["norm", "eps", "keepdim"]
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
@@ -26,8 +24,6 @@ class PairwiseDistance(Module):
 
 class CosineSimilarity(Module):
     """x1 . x2 / max(|x1| |x2|, eps) along `dim`."""
-
-    __constants__ = ["dim", "eps"]
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()

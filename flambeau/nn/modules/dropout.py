@@ -8,11 +8,11 @@ from ..module import Module
 from .utils import _settings
 
 __all__ = [
+    "AlphaDropout",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
     "Dropout3d",
-    "AlphaDropout",
     "FeatureAlphaDropout",
 ]
 
@@ -20,7 +20,6 @@ __all__ = [
 class _DropoutNd(Module):
     """Holds the probability `p` of being dropped; active in training mode only."""
 
-    __constants__ = ["p", "inplace"]
     p: float
     inplace: bool
 

@@ -14,7 +14,6 @@ __all__ = ["Flatten", "Unflatten"]
 class Flatten(Module):
     """Makes one of the dimensions start_dim to end_dim: by default (n, *) becomes (n, product)."""
 
-    __constants__ = ["start_dim", "end_dim"]
     start_dim: int
     end_dim: int
 
@@ -35,8 +34,6 @@ class Unflatten(Module):
 
     Raises TypeError for another kind of size.
     """
-
-    __constants__ = ["dim", "unflattened_size"]
 
     def __init__(self, dim: int, unflattened_size: tuple[int, ...] | list[int]) -> None:
         super().__init__()

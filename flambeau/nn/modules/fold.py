@@ -14,8 +14,6 @@ __all__ = ["Fold", "Unfold"]
 class Fold(Module):
     """Sums columns (n, c product(kernel_size), l) into an image (n, c, *output_size)."""
 
-    __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
-
     def __init__(
         self,
         output_size: _size_any_t,
@@ -37,13 +35,11 @@ class Fold(Module):
         )
 
     def extra_repr(self) -> str:
-        return _settings(self, *self.__constants__)
+        return _settings(self, "output_size", "kernel_size", "dilation", "padding", "stride")
 
 
 class Unfold(Module):
     """Windows of an image (n, c, h, w) as columns (n, c product(kernel_size), l)."""
-
-    __constants__ = ["kernel_size", "dilation", "padding", "stride"]
 
     def __init__(
         self,
@@ -62,4 +58,4 @@ class Unfold(Module):
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
-        return _settings(self, *self.__constants__)
+        return _settings(self, "kernel_size", "dilation", "padding", "stride")

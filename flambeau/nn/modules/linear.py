@@ -34,11 +34,10 @@ class Linear(Module):
     `weight` is (out_features, in_features), `bias` (out_features); both start uniform within
     +-1/sqrt(in_features).
 
-    >>> Linear(20, 30)
+    >>> nn.Linear(20, 30)
     Linear(in_features=20, out_features=30, bias=True)
     """
 
-    __constants__ = ["in_features", "out_features"]
     in_features: int
     out_features: int
     weight: Tensor
@@ -90,7 +89,6 @@ class Bilinear(Module):
     `weight` is (out_features, in1_features, in2_features).
     """
 
-    __constants__ = ["in1_features", "in2_features", "out_features"]
     in1_features: int
     in2_features: int
     out_features: int

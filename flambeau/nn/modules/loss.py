@@ -16,36 +16,35 @@ from .linear import Linear
 from .linear_cross_entropy_options import LinearCrossEntropyOptions
 
 __all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CTCLoss",
+    "CosineEmbeddingLoss",
+    "CrossEntropyLoss",
+    "GaussianNLLLoss",
+    "HingeEmbeddingLoss",
+    "HuberLoss",
+    "KLDivLoss",
     "L1Loss",
+    "LinearCrossEntropyLoss",
+    "MSELoss",
+    "MarginRankingLoss",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "NLLLoss",
     "NLLLoss2d",
     "PoissonNLLLoss",
-    "GaussianNLLLoss",
-    "KLDivLoss",
-    "MSELoss",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "HingeEmbeddingLoss",
-    "MultiLabelMarginLoss",
     "SmoothL1Loss",
-    "HuberLoss",
     "SoftMarginLoss",
-    "CrossEntropyLoss",
-    "LinearCrossEntropyLoss",
-    "MultiLabelSoftMarginLoss",
-    "CosineEmbeddingLoss",
-    "MarginRankingLoss",
-    "MultiMarginLoss",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
-    "CTCLoss",
 ]
 
 
 class _Loss(Module):
     """Holds the reduction."""
 
-    __constants__ = ["reduction"]
     reduction: str
 
     def __init__(
@@ -79,7 +78,6 @@ class _WeightedLoss(_Loss):
 class _MarginLoss(_Loss):
     """Holds the reduction and a margin."""
 
-    __constants__ = ["margin", "reduction"]
     margin: float
 
     def __init__(
@@ -130,8 +128,6 @@ class HuberLoss(_Loss):
     Raises TypeError for a delta that is no number.
     """
 
-    __constants__ = ["reduction", "delta"]
-
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         if not isinstance(delta, float | int):
             raise TypeError(f"delta must be a float or int, got: {type(delta)}")
@@ -143,12 +139,10 @@ class HuberLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-weight[target] input[target]: input (n, c, *) of log-probabilities, target (n, *) of classes.
+    """-weight[target] input[target], input (n, c, *) being log-probabilities, target (n, *) classes.
 
     Targets equal to `ignore_index` do not count; "mean" divides by the weights that do.
     """
-
-    __constants__ = ["ignore_index", "reduction"]
 
     def __init__(
         self,
@@ -199,8 +193,6 @@ class CrossEntropyLoss(_WeightedLoss):
     the uniform distribution.
     """
 
-    __constants__ = ["ignore_index", "reduction", "label_smoothing"]
-
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -231,14 +223,6 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     Input (n, in_features), target (n, *out_features) of classes. Raises RuntimeError for a
     weight that is not (num_classes) or a label_smoothing outside [0, 1].
     """
-
-    __constants__ = [
-        "num_classes",
-        "out_features",
-        "reduction",
-        "ignore_index",
-        "label_smoothing",
-    ]
 
     def __init__(
         self,
@@ -307,8 +291,6 @@ class PoissonNLLLoss(_Loss):
     `full` adds Stirling's approximation of log(target!).
     """
 
-    __constants__ = ["log_input", "full", "eps", "reduction"]
-
     def __init__(
         self,
         log_input: bool = True,
@@ -340,11 +322,7 @@ class GaussianNLLLoss(_Loss):
     `full` adds the constant 0.5 log(2 pi).
     """
 
-    __constants__ = ["full", "eps", "reduction"]
-
-    def __init__(
-        self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
-    ) -> None:
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
         self.full = full
         self.eps = eps
@@ -379,9 +357,7 @@ class BCELoss(_WeightedLoss):
     """-weight (target log(input) + (1 - target) log(1 - input)), input being probabilities."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy(
-            input, target, weight=self.weight, reduction=self.reduction
-        )
+        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
@@ -430,9 +406,7 @@ class HingeEmbeddingLoss(_MarginLoss):
         super().__init__(margin, size_average, reduce, reduction)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.hinge_embedding_loss(
-            input, target, margin=self.margin, reduction=self.reduction
-        )
+        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
 class CosineEmbeddingLoss(_MarginLoss):
@@ -458,8 +432,6 @@ class MultiMarginLoss(_WeightedLoss):
 
     Raises ValueError for another p or a weight that is not 1-D.
     """
-
-    __constants__ = ["p", "margin", "reduction"]
 
     def __init__(
         self,
@@ -522,8 +494,6 @@ class TripletMarginLoss(_Loss):
     `swap` takes d(positive, negative) where that is less. Raises ValueError for a margin <= 0.
     """
 
-    __constants__ = ["margin", "p", "eps", "swap", "reduction"]
-
     def __init__(
         self,
         margin: float = 1.0,
@@ -557,8 +527,6 @@ class TripletMarginLoss(_Loss):
 class TripletMarginWithDistanceLoss(_Loss):
     """TripletMarginLoss with a distance of one's own; by default PairwiseDistance."""
 
-    __constants__ = ["margin", "swap", "reduction"]
-
     def __init__(
         self,
         *,
@@ -591,8 +559,6 @@ class CTCLoss(_Loss):
     log_probs (t, n, c), targets (n, s) or all in a row, lengths (n); `zero_infinity` gives 0 where
     the target does not fit. Graves et al., 2006.
     """
-
-    __constants__ = ["blank", "reduction"]
 
     def __init__(
         self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False

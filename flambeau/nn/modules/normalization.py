@@ -14,15 +14,13 @@ from ..module import Module
 from ..parameter import Parameter
 from .utils import _settings
 
-__all__ = ["LocalResponseNorm", "CrossMapLRN2d", "LayerNorm", "GroupNorm", "RMSNorm"]
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class _ResponseNorm(Module):
     """Settings of local response normalisation."""
 
-    def __init__(
-        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-    ) -> None:
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
         self.size = size
         self.alpha = alpha
@@ -39,32 +37,31 @@ class LocalResponseNorm(_ResponseNorm):
     Input (n, c, *). Krizhevsky et al., 2012.
     """
 
-    __constants__ = ["size", "alpha", "beta", "k"]
-
     def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
 
 class CrossMapLRN2d(_ResponseNorm):
-    """LocalResponseNorm of (n, c, h, w) over a window that is centred even where `size` is even.
+    """x / (k + alpha / size S)^beta of (n, c, h, w), S being x^2 summed over neighbouring channels.
 
-    Raises ValueError for input of other dimensions.
+    The window reaches (size - 1) // 2 to either side. Raises ValueError for other dimensions.
     """
 
-    def __init__(
-        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1
-    ) -> None:
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() != 4:
-            raise ValueError(
-                f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead."
-            )
-        # The window reaches (size - 1) // 2 to either side; the sum is divided by size all the same.
-        window = 2 * ((self.size - 1) // 2) + 1
-        alpha = self.alpha * window / self.size
-        return F.local_response_norm(input, window, alpha, self.beta, self.k)
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        reach = (self.size - 1) // 2
+        square = input * input
+        padded = F.pad(square, (0, 0, 0, 0, reach, reach))
+        sums = padded.unfold(1, 2 * reach + 1, 1).sum(-1)
+        if reach + 1 < input.size(1):
+            # PyTorch's running sum never lets go of channel 0; models were trained so.
+            beyond = sums[:, reach + 1 :] + square[:, :1]
+            sums = ops.cat([sums[:, : reach + 1], beyond], dim=1)
+        return input * (self.k + self.alpha / self.size * sums) ** -self.beta
 
 
 def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -96,11 +93,10 @@ class LayerNorm(_Scaled):
 
     weight and bias have that shape. Ba, Kiros and Hinton, 2016.
 
-    >>> LayerNorm(10)
+    >>> nn.LayerNorm(10)
     LayerNorm((10,), eps=1e-05, elementwise_affine=True, bias=True)
     """
 
-    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
     normalized_shape: tuple[int, ...]
 
     def __init__(
@@ -134,8 +130,6 @@ class GroupNorm(_Scaled):
     weight and bias are per channel. Raises ValueError where the channels do not divide evenly.
     Wu and He, 2018.
     """
-
-    __constants__ = ["num_groups", "num_channels", "eps", "affine"]
 
     def __init__(
         self,
@@ -174,7 +168,6 @@ class RMSNorm(Module):
     eps None stands for the resolution of the dtype. Zhang and Sennrich, 2019.
     """
 
-    __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
     normalized_shape: tuple[int, ...]
 
     def __init__(

@@ -33,7 +33,6 @@ __all__ = [
 class _ShownByPadding(Module):
     """A padding whose only setting is the widths."""
 
-    __constants__ = ["padding"]
     padding: tuple[int, ...]
 
     def extra_repr(self) -> str:
@@ -89,7 +88,6 @@ class CircularPad3d(_CircularPadNd):
 
 
 class _ConstantPadNd(Module):
-    __constants__ = ["padding", "value"]
     padding: tuple[int, ...]
     value: float
 

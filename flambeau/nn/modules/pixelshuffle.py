@@ -13,7 +13,6 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 class PixelShuffle(Module):
     """(*, c r^2, h, w) to (*, c, h r, w r), r being `upscale_factor`."""
 
-    __constants__ = ["upscale_factor"]
     upscale_factor: int
 
     def __init__(self, upscale_factor: int) -> None:
@@ -30,7 +29,6 @@ class PixelShuffle(Module):
 class PixelUnshuffle(Module):
     """(*, c, h r, w r) to (*, c r^2, h, w), r being `downscale_factor`."""
 
-    __constants__ = ["downscale_factor"]
     downscale_factor: int
 
     def __init__(self, downscale_factor: int) -> None:

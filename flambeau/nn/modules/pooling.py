@@ -19,12 +19,12 @@ from ..module import Module
 from .utils import _pair, _settings, _single, _triple
 
 __all__ = [
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-    "MaxUnpool1d",
-    "MaxUnpool2d",
-    "MaxUnpool3d",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
@@ -33,25 +33,16 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d",
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
 ]
 
 
 class _MaxPoolNd(Module):
-    __constants__ = [
-        "kernel_size",
-        "stride",
-        "padding",
-        "dilation",
-        "return_indices",
-        "ceil_mode",
-    ]
-
     def __init__(
         self,
         kernel_size: _size_any_t,
@@ -179,8 +170,6 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
 
 class _AvgPoolNd(Module):
-    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
-
     def extra_repr(self) -> str:
         return _settings(self, "kernel_size", "stride", "padding")
 
@@ -216,8 +205,6 @@ class AvgPool1d(_AvgPoolNd):
 
 class _DivisiblePool(_AvgPoolNd):
     """Average pooling in which `divisor_override` may replace the count of elements."""
-
-    __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
 
     def __init__(
         self,
@@ -275,7 +262,6 @@ class AvgPool3d(_DivisiblePool):
 class _FractionalMaxPool(Module):
     """Checks and state of fractional max pooling. A subclass gives `_tuple`."""
 
-    __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
     _tuple: Any
 
     def __init__(
@@ -362,8 +348,6 @@ class FractionalMaxPool3d(_FractionalMaxPool):
 
 
 class _LPPoolNd(Module):
-    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
-
     def __init__(
         self,
         norm_type: float,
@@ -378,7 +362,7 @@ class _LPPoolNd(Module):
         self.ceil_mode = ceil_mode
 
     def extra_repr(self) -> str:
-        return _settings(self, *self.__constants__)
+        return _settings(self, "norm_type", "kernel_size", "stride", "ceil_mode")
 
 
 class LPPool1d(_LPPoolNd):
@@ -409,8 +393,6 @@ class LPPool3d(_LPPoolNd):
 
 
 class _AdaptiveMaxPoolNd(Module):
-    __constants__ = ["output_size", "return_indices"]
-
     def __init__(self, output_size: _size_any_opt_t, return_indices: bool = False) -> None:
         super().__init__()
         self.output_size = output_size
@@ -442,8 +424,6 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
 
 
 class _AdaptiveAvgPoolNd(Module):
-    __constants__ = ["output_size"]
-
     def __init__(self, output_size: _size_any_opt_t) -> None:
         super().__init__()
         self.output_size = output_size

@@ -12,7 +12,7 @@ from ..module import Module
 from ..parameter import Parameter
 from .rnnbase import RNNBase, _reset_uniform
 
-__all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
 
 def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
@@ -69,7 +69,7 @@ class LSTM(RNNBase):
     bidirectional=False, proj_size=0). Shapes as in RNN; the state is a pair (h, c), h being
     proj_size wide where that is given. Hochreiter and Schmidhuber, 1997.
 
-    >>> LSTM(10, 20, 2)
+    >>> nn.LSTM(10, 20, 2)
     LSTM(10, 20, num_layers=2)
     """
 
@@ -139,7 +139,6 @@ class GRU(RNNBase):
 class RNNCellBase(Module):
     """Parameters and checks of a cell with `num_chunks` gates."""
 
-    __constants__ = ["input_size", "hidden_size", "bias"]
     weight_ih: Tensor
     weight_hh: Tensor
 
@@ -182,8 +181,7 @@ class RNNCellBase(Module):
     def _require_dim(self, what: str, value: Tensor) -> None:
         if value.dim() not in (1, 2):
             raise ValueError(
-                f"{type(self).__name__}: Expected {what} to be 1D or 2D, "
-                f"got {value.dim()}D instead"
+                f"{type(self).__name__}: Expected {what} to be 1D or 2D, got {value.dim()}D instead"
             )
 
     def _step(self, operator: Callable[..., Any], input: Tensor, hx: Any) -> Any:
@@ -207,8 +205,6 @@ class RNNCellBase(Module):
 
 class RNNCell(RNNCellBase):
     """One step of an RNN: input (n, input_size), hx and result (n, hidden_size), n optional."""
-
-    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
 
     def __init__(
         self,

@@ -38,18 +38,6 @@ def _reset_uniform(module: Any) -> None:
 class RNNBase(Module):
     """Parameters, checks and the way in and out, common to RNN, LSTM and GRU."""
 
-    __constants__ = [
-        "mode",
-        "input_size",
-        "hidden_size",
-        "num_layers",
-        "bias",
-        "batch_first",
-        "dropout",
-        "bidirectional",
-        "proj_size",
-    ]
-
     def __init__(
         self,
         mode: str,
@@ -294,7 +282,7 @@ class RNNBase(Module):
 
     def __getstate__(self) -> dict:
         # PyTorch, which keeps this list, wants it in what it unpickles.
-        return {**self.__dict__, "_flat_weights": self._flat_weights}
+        return {**super().__getstate__(), "_flat_weights": self._flat_weights}
 
     def __setstate__(self, state: dict) -> None:
         state = {name: value for name, value in state.items() if name != "_flat_weights"}

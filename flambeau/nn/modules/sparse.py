@@ -67,16 +67,6 @@ class Embedding(_Table):
     Raises AssertionError for a padding_idx outside the table.
     """
 
-    __constants__ = [
-        "num_embeddings",
-        "embedding_dim",
-        "padding_idx",
-        "max_norm",
-        "norm_type",
-        "scale_grad_by_freq",
-        "sparse",
-    ]
-
     def __init__(
         self,
         num_embeddings: int,
@@ -155,18 +145,6 @@ class EmbeddingBag(_Table):
     `per_sample_weights` weighs the rows, for mode "sum". Indices equal to padding_idx do not count.
     """
 
-    __constants__ = [
-        "num_embeddings",
-        "embedding_dim",
-        "max_norm",
-        "norm_type",
-        "scale_grad_by_freq",
-        "mode",
-        "sparse",
-        "include_last_offset",
-        "padding_idx",
-    ]
-
     def __init__(
         self,
         num_embeddings: int,
@@ -238,7 +216,7 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """An EmbeddingBag whose table is `embeddings`, (num, dim), not copied; frozen by default."""
+        """An EmbeddingBag with the table `embeddings`, (num, dim), not copied; frozen by default."""
         rows, columns = _require_matrix(embeddings)
         bag = cls(
             num_embeddings=rows,

@@ -21,10 +21,10 @@ from .normalization import LayerNorm
 
 __all__ = [
     "Transformer",
-    "TransformerEncoder",
     "TransformerDecoder",
-    "TransformerEncoderLayer",
     "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
 ]
 
 Activation = str | Callable[[Tensor], Tensor]
@@ -74,8 +74,6 @@ class TransformerEncoderLayer(Module):
     src (l, n, d_model), with `batch_first` (n, l, d_model), or unbatched; so is the output.
     `norm_first` normalises before each part, not after. Masks as in MultiheadAttention.
     """
-
-    __constants__ = ["norm_first"]
 
     def __init__(
         self,
@@ -160,8 +158,6 @@ class TransformerDecoderLayer(Module):
     tgt (t, n, d_model) and memory (s, n, d_model), with `batch_first` n first, or unbatched; the
     output has tgt's shape. Masks as in MultiheadAttention.
     """
-
-    __constants__ = ["norm_first"]
 
     def __init__(
         self,
@@ -323,8 +319,6 @@ class TransformerEncoder(Module):
     that src_key_padding_mask bars, where `enable_nested_tensor` and the layer allow.
     """
 
-    __constants__ = ["norm"]
-
     def __init__(
         self,
         encoder_layer: TransformerEncoderLayer,
@@ -378,9 +372,7 @@ class TransformerEncoder(Module):
         is_causal = _detect_is_causal_mask(mask, is_causal, _seq_len(src, batch_first))
         output = src
         for layer in self.layers:
-            output = layer(
-                output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding
-            )
+            output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
         if self._skips_padding(src, mask, kept):
             output = output.masked_fill(~kept.unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
@@ -388,8 +380,6 @@ class TransformerEncoder(Module):
 
 class TransformerDecoder(Module):
     """`num_layers` copies of a decoder layer in a row, then `norm`."""
-
-    __constants__ = ["norm"]
 
     def __init__(
         self,

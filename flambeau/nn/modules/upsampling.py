@@ -7,20 +7,11 @@ from .. import functional as F
 from ..common_types import _ratio_2_t, _ratio_any_t, _size_2_t, _size_any_t
 from ..module import Module
 
-__all__ = ["Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"]
+__all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
     """Resizes (n, c, *) to `size` or by `scale_factor`; modes as in `F.interpolate`."""
-
-    __constants__ = [
-        "size",
-        "scale_factor",
-        "mode",
-        "align_corners",
-        "name",
-        "recompute_scale_factor",
-    ]
 
     def __init__(
         self,
