@@ -399,7 +399,7 @@ def record(operator: Any, result: Any, args: tuple) -> None:
                 mask |= 1 << position
                 edges += [(v._node or v) if f else None for v, f in zip(value, found, strict=True)]
             needed.append(any(found))
-        elif value is not None and value._tracked and requires(value):
+        elif isinstance(value, Tensor) and value._tracked and requires(value):
             mask |= 1 << position
             edges.append(value._node or value)
             needed.append(True)
@@ -465,8 +465,8 @@ def _shapes(value: Any) -> Any:
 
 
 def _keep(value: Any) -> tuple[Any, Any]:
-    if value is None:
-        return None, None
+    if value is None or isinstance(value, (float, int, complex)):
+        return value, None
     if value.__class__ in (tuple, list):
         pairs = [_keep(v) for v in value]
         return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)

@@ -26,7 +26,7 @@ from .registry import Kind, Operator, publish
 _new = object.__new__
 _ndarray = np.ndarray
 _FAST_FLOATS = frozenset((FLOAT32, FLOAT64))
-_scalars: dict[Any, np.ndarray] = {}  # Python floats as 0-dim arrays, by (value, dtype)
+_scalars: dict[Any, np.ndarray] = {}  # Python numbers as 0-dim arrays, by (value, dtype)
 _SCALARS_KEPT = 4096
 
 
@@ -101,7 +101,8 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
         try:
             a = input._array
             kind = a.dtype
-            if other.__class__ is float and kind in fast:
+            cls = other.__class__
+            if (cls is float or cls is int) and kind in fast:
                 b = scalars.get((other, kind))
                 if b is None:
                     b = _scalar(other, kind)
@@ -131,7 +132,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
     return function
 
 
-def _scalar(value: float, kind: np.dtype) -> np.ndarray:
+def _scalar(value: float | int, kind: np.dtype) -> np.ndarray:
     made = np.asarray(value, kind)
     if value and len(_scalars) < _SCALARS_KEPT:  # 0.0 and -0.0 are one key
         _scalars[value, kind] = made
@@ -163,10 +164,28 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
 
 def reflected(operator: Operator) -> Callable:
     """`other op input`, for Python's __radd__ and its like: the operands arrive swapped."""
+    body = operator.body
+    fast = _FAST_FLOATS
+    scalars = _scalars
     forward = _binary(operator, NotImplemented)
 
     def function(self: Tensor, other: Any) -> Any:
-        return forward(other, self)
+        a = self._array
+        kind = a.dtype
+        cls = other.__class__
+        if kind not in fast or (cls is not float and cls is not int):
+            return forward(other, self)
+        b = scalars.get((other, kind))
+        if b is None:
+            b = _scalar(other, kind)
+        y = body(b, a)
+        made = _new(Tensor)
+        made._array = y if y.__class__ is _ndarray else as_array(y)
+        made._requires_grad = made._tracked = False
+        made._node = made._grad = made._counter = made._base = made._stamp = None
+        if self._tracked and operator.differentiable:
+            record(operator, made, (other, self))
+        return made
 
     return _named(function, operator)
 
