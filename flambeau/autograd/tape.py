@@ -246,7 +246,7 @@ def restored(g: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
 
 
 def Tensor_dtype(numpy_dtype: np.dtype) -> Any:
-    from ..tensor.dtype import FROM_NUMPY
+    from ..tensor.dtypes import FROM_NUMPY
 
     return FROM_NUMPY[numpy_dtype]
 

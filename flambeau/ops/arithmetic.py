@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import dtype as types
+from ..tensor import dtypes as types
 from ..tensor.tensor import Tensor
 from .dispatch import python_operator, reflected
 from .registry import Array, Promotion, composite, pointwise

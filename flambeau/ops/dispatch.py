@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd.tape import record, record_binary, record_unary
-from ..tensor.dtype import FLOAT32, FLOAT64
+from ..tensor.dtypes import FLOAT32, FLOAT64
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, view_of, wrap
 from .explain import explained

@@ -82,7 +82,7 @@ def write(target: Tensor, y: np.ndarray, name: str) -> None:
             f"{list(y.shape)} ({name}_)"
         )
     if y.dtype != array.dtype:
-        from ..tensor.dtype import FROM_NUMPY
+        from ..tensor.dtypes import FROM_NUMPY
 
         check_cast(FROM_NUMPY[y.dtype], target.dtype)
         if array.dtype.kind != "c" and y.dtype.kind == "c":

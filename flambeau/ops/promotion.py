@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..tensor import dtype as types
-from ..tensor.dtype import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
+from ..tensor import dtypes as types
+from ..tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
 from ..tensor.promote import result_dtype
 from ..tensor.tensor import Tensor
 

@@ -5,7 +5,7 @@ A sample is (args, kwargs); arrays become tensors. Kept small: the tests differe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -55,3 +55,21 @@ def positive_pairs(rng: Rng) -> Iterator[Sample]:
     """Two positive operands that broadcast."""
     for left, right in _BROADCASTS:
         yield (rng.uniform(0.3, 3, left), rng.uniform(0.3, 3, right)), {}
+
+
+def matrices(*calls: tuple) -> Callable[[Rng], Iterator[Sample]]:
+    """Samples of calls whose first argument is given by its shape: `((3, 4), dim)`."""
+
+    def samples(rng: Rng) -> Iterator[Sample]:
+        for shape, *rest in calls:
+            yield (rng.normal(size=shape), *rest), {}
+
+    return samples
+
+
+def reductions(rng: Rng) -> Iterator[Sample]:
+    """Tensors with axes to reduce over."""
+    yield (rng.normal(size=(3, 4)),), {}
+    yield (rng.normal(size=(3, 4)),), {"dim": 1}
+    yield (rng.normal(size=(2, 3, 4)),), {"dim": (0, -1), "keepdim": True}
+    yield (rng.normal(size=()),), {}

@@ -1,0 +1,573 @@
+"""Conversion: Python data, NumPy arrays and other tensors in and out, dtypes, devices and copies."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..tensor import devices
+from ..tensor import dtypes as types
+from ..tensor.devices import device as Device
+from ..tensor.dtypes import FROM_NUMPY, from_numpy_dtype
+from ..tensor.dtypes import dtype as Dtype
+from ..tensor.layout import (
+    contiguous_format, copy_in_format, is_contiguous, memory_format, preserve_format,
+)  # fmt: skip
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.storage import anchored
+from ..tensor.tensor import Tensor, _TensorType, wrap
+from .creation import empty, numpy_dtype, place, public
+from .inplace import bump
+from .registry import Array, opaque
+from .samples import real_line
+
+# ----------------------------------------------------------------------------- data to tensors
+
+
+@public()
+def tensor(
+    data: Any, *, dtype: Dtype | None = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, names: Any = None,
+) -> Tensor:  # fmt: skip
+    """A new tensor with a copy of `data`: numbers, nested sequences, an array or a tensor.
+
+    >>> torch.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
+            "rather than torch.tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+    return place(array_from(data, dtype, copy=True), device, requires_grad)
+
+
+def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
+    """`data` as an array of the dtype asked for, or the one its elements suggest."""
+    if isinstance(data, Tensor):
+        array = data._array
+    elif isinstance(data, (np.ndarray, np.generic)):
+        array = _native(np.asarray(data))
+    elif hasattr(data, "__array_interface__") or hasattr(data, "__array__"):
+        array = _native(np.asarray(data))
+    else:
+        return _from_python(data, dtype)
+    kind = array.dtype if dtype is None else numpy_dtype(dtype)
+    return array.astype(kind, copy=copy) if array.dtype != kind or copy else array
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    kind = from_numpy_dtype(array.dtype).numpy
+    return array if array.dtype == kind else array.astype(kind)
+
+
+def _from_python(data: Any, dtype: Dtype | None) -> np.ndarray:
+    flat: list[Any] = []
+    shape = _measure(data, flat)
+    if dtype is None:
+        dtype = _inferred(flat)
+    kind = dtype.numpy
+    _check_numbers(flat, dtype)
+    if dtype.category == types.INTEGER:
+        flat = [int(v) for v in flat]
+        try:
+            return np.array(flat, kind).reshape(shape)
+        except OverflowError:
+            return _wrapped_integers(flat, dtype).reshape(shape)
+    with np.errstate(all="ignore"):
+        if dtype.category == types.BOOL:
+            flat = [bool(v) for v in flat]
+        wide = np.float64 if dtype.category == types.FLOATING else kind
+        return np.array(flat, wide).astype(kind).reshape(shape)
+
+
+def _wrapped_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
+    for v in flat:
+        if not -(2**63) <= v < 2**64 or (dtype is types.int64 and v >= 2**63):
+            raise RuntimeError("Overflow when unpacking long long")
+    info = np.iinfo(dtype.numpy)
+    for v in flat:
+        if not info.min <= v <= info.max and not (dtype is types.uint8 and v < 0):
+            raise RuntimeError(
+                f"value cannot be converted to type {dtype.numpy.name}_t without overflow"
+            )
+    return np.array([v % 256 for v in flat], dtype.numpy)
+
+
+def _check_numbers(flat: list[Any], dtype: Dtype) -> None:
+    for v in flat:
+        if isinstance(v, (bool, int, float, np.number, np.bool_)):
+            continue
+        if isinstance(v, complex):
+            if not dtype.is_complex:
+                raise RuntimeError(
+                    "value cannot be converted to type "
+                    f"{dtype.name} without overflow (it is complex)"
+                )
+            continue
+        if v is None:
+            raise RuntimeError("Could not infer dtype of NoneType")
+        raise TypeError(
+            f"new(): invalid data type '{type(v).__name__}'"
+            if isinstance(v, (str, bytes))
+            else f"must be real number, not {type(v).__name__}"
+        )
+
+
+def _measure(data: Any, flat: list[Any]) -> tuple[int, ...]:
+    """The shape of nested sequences; their leaves, as Python numbers, go to `flat`."""
+    if isinstance(data, Tensor):
+        return _measure_array(data._array, flat)
+    if isinstance(data, np.ndarray):
+        return _measure_array(data, flat)
+    if isinstance(data, (list, tuple, range)) or (
+        hasattr(data, "__len__") and hasattr(data, "__getitem__")
+        and not isinstance(data, (str, bytes, dict, set))
+    ):  # fmt: skip
+        return _measure_sequence(data, flat)
+    flat.append(data)
+    return ()
+
+
+def _measure_array(array: np.ndarray, flat: list[Any]) -> tuple[int, ...]:
+    flat.extend(array.astype(np.float32).ravel() if array.dtype.kind == "V" else array.ravel())
+    return array.shape
+
+
+def _measure_sequence(data: Any, flat: list[Any]) -> tuple[int, ...]:
+    if all(v.__class__ in (int, float, bool) for v in data):
+        flat.extend(data)
+        return (len(data),)
+    shape: tuple[int, ...] | None = None
+    for i in range(len(data)):
+        found = _measure(data[i], flat)
+        if shape is None:
+            shape = found
+        elif found != shape:
+            if len(found) == len(shape) and found:
+                raise ValueError(
+                    f"expected sequence of length {shape[0]} at dim 1 (got {found[0]})"
+                )
+            if not found:
+                raise TypeError(
+                    f"not a sequence: expected a sequence of length {shape[0]}, got a number"
+                )
+            raise ValueError(f"expected sequences of one shape, got {shape} and {found}")
+    return (len(data), *(shape or ()))
+
+
+def _inferred(flat: list[Any]) -> Dtype:
+    highest = -1
+    double = False
+    for v in flat:
+        if isinstance(v, np.generic):
+            kind = from_numpy_dtype(v.dtype)
+            if not isinstance(v, (float, np.bool_)) or len(flat) == 1:
+                double = double or kind is types.float64
+            rank = kind.category
+        else:
+            if v is None or isinstance(v, (str, bytes)):
+                break
+            rank = types.of_scalar(v).category if isinstance(v, (bool, int, float, complex)) else 2
+        highest = max(highest, rank)
+    if flat and isinstance(flat[0], np.generic) and all(type(v) is type(flat[0]) for v in flat):
+        return from_numpy_dtype(flat[0].dtype)
+    if highest < 0 or highest == types.FLOATING:
+        return types.get_default_dtype()
+    return {types.BOOL: types.bool_, types.INTEGER: types.int64}.get(
+        highest, types.get_default_dtype().to_complex()
+    )
+
+
+@public()
+def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
+    """`data` as a tensor, sharing memory with tensors and arrays that already have the dtype."""
+    if isinstance(data, Tensor):
+        return data if dtype is None and device is None else data.to(
+            device=device or data.device, dtype=dtype or data.dtype)  # fmt: skip
+    if isinstance(data, np.ndarray) and (dtype is None or from_numpy_dtype(data.dtype) is dtype):
+        return place(from_numpy(data)._array, device)
+    return place(array_from(data, dtype, copy=False), device)
+
+
+@public()
+def asarray(
+    obj: Any, *, dtype: Dtype | None = None, device: Any = None, copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """`obj` as a tensor; `copy` True always copies, False never does, None only when it must."""
+    made = as_tensor(obj, dtype, device)
+    if copy and isinstance(obj, (Tensor, np.ndarray)):
+        made = made.clone()
+    if copy is False and isinstance(obj, Tensor) and made is not obj:
+        raise ValueError("cannot alias tensor with different dtype or device")
+    if isinstance(obj, Tensor) and not requires_grad:
+        return made.detach() if made.requires_grad else made
+    return made.requires_grad_(requires_grad) if requires_grad else made
+
+
+@public()
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor on the memory of a NumPy array."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    from_numpy_dtype(ndarray.dtype)
+    if not ndarray.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion "
+            "between byte orders is currently not supported."
+        )
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not currently supported. (You can probably work around this by making a "
+            "copy of your array  with array.copy().)"
+        )
+    if not ndarray.flags.writeable:
+        warnings.warn(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable "
+            "tensors. This means writing to this tensor will result in undefined behavior. You "
+            "may want to copy the array to protect its data or make it writable before converting "
+            "it to a tensor.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return wrap(anchored(ndarray.view(np.ndarray)))
+
+
+@public()
+def frombuffer(
+    buffer: Any, *, dtype: Dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A one-dimensional tensor on the memory of a buffer."""
+    length = memoryview(buffer).nbytes
+    if length == 0:
+        raise ValueError("both buffer length (0) and count must not be 0")
+    if offset >= length or offset < 0:
+        raise ValueError(f"offset must be non-negative and no greater than buffer length ({length})"
+                         f" - 1, but got {offset}")  # fmt: skip
+    item = dtype.itemsize
+    if count < 0 and (length - offset) % item:
+        raise ValueError(
+            f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a "
+            f"multiple of element size ({item})"
+        )
+    array = np.frombuffer(buffer, np.uint8, -1 if count < 0 else count * item, offset)
+    return place(array.view(dtype.numpy), None, requires_grad)
+
+
+@public(spaces=("torch", "utils.dlpack"))
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of any object that speaks DLPack."""
+    if isinstance(ext_tensor, Tensor):
+        return ext_tensor.detach()
+    return wrap(anchored(np.from_dlpack(ext_tensor)))
+
+
+@public(spaces=("utils.dlpack",))
+def to_dlpack(tensor: Tensor) -> Any:
+    """The tensor's memory as a DLPack capsule."""
+    return tensor.__dlpack__()
+
+
+def _construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
+    """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`, and the typed classes' constructors."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple, np.ndarray)) and not _is_size(args[0]):
+        made = place(array_from(args[0], dtype or types.get_default_dtype(), True), device)
+    elif len(args) == 1 and isinstance(args[0], Tensor):
+        made = args[0]._alias()
+    else:
+        made = empty(*(args or (0,)), dtype=dtype, device=device)
+    return made if cls is Tensor else made._alias(cls)
+
+
+def _is_size(x: Any) -> bool:
+    from ..tensor.size import Size
+
+    return isinstance(x, Size)
+
+
+_TensorType.construct = staticmethod(_construct)
+
+
+def _new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """A new tensor of this one's dtype, as `torch.Tensor(...)` would make it."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple, np.ndarray)) and not _is_size(args[0]):
+        return self.new_tensor(args[0])
+    return empty(*(args or (0,)), dtype=self.dtype, device=device)
+
+
+def _new_tensor(
+    self: Tensor, data: Any, *, dtype: Dtype | None = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor with a copy of `data`, in this one's dtype."""
+    return place(array_from(data, dtype or self.dtype, True), device or self.device, requires_grad)
+
+
+Tensor.new, Tensor.new_tensor = _new, _new_tensor
+
+# ------------------------------------------------------------------------------------ dtypes
+
+
+@opaque(name="_to_copy", node="ToCopyBackward0", expose=(), samples=None, holomorphic=False)
+def _to_copy(input: Array, dtype, memory_format) -> Array:
+    """A copy in another dtype or memory format."""
+    with np.errstate(all="ignore"):
+        return cast(input, dtype, memory_format)
+
+
+def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_format) -> np.ndarray:
+    """`array` in another dtype, its axes laid out as the format says; always a copy."""
+    if array.__class__ is MetaArray:
+        return meta_array(array.shape, dtype)
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part",
+            UserWarning,
+            stacklevel=5,
+        )
+        array = array.real
+    if array.dtype.kind in "fV" and dtype.kind in "iu":
+        array = _truncated(array, dtype)
+    if array.dtype == dtype:
+        return copy_in_format(array, form)
+    if form is preserve_format and not array.flags.c_contiguous:
+        return copy_in_format(array, form).astype(dtype, order="K")
+    return array.astype(dtype, order="C") if form in (preserve_format, contiguous_format) \
+        else copy_in_format(array.astype(dtype), form)  # fmt: skip
+
+
+def _truncated(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Floats on their way to integers, through int64 so that narrow ones wrap around."""
+    wide = array.astype(np.float64) if array.dtype.kind == "V" else array
+    return wide.astype(np.int64) if dtype != np.uint64 else wide
+
+
+@_to_copy.vjp
+def _(g, input_dtype):
+    if g.dtype.is_complex and not input_dtype.is_complex:
+        g = g.real
+    return g.to(input_dtype)
+
+
+def _to(
+    self: Tensor, *args: Any, device: Any = None, dtype: Dtype | None = None,
+    non_blocking: bool = False, copy: bool = False, memory_format: Any = None, other: Any = None,
+) -> Tensor:  # fmt: skip
+    """This tensor in another dtype or on another device; itself when nothing changes."""
+    for i, a in enumerate(args):
+        if isinstance(a, Dtype):
+            dtype = a
+        elif isinstance(a, (Device, str)) or (isinstance(a, int) and not isinstance(a, bool)):
+            device = a
+        elif isinstance(a, Tensor):
+            device, dtype = a.device, a.dtype
+        elif isinstance(a, bool):
+            non_blocking, copy = (a, copy) if i < 2 else (non_blocking, a)
+        elif a is not None:
+            raise TypeError(
+                f"to() received an invalid combination of arguments - got ({type(a).__name__})"
+            )
+    if other is not None:
+        device, dtype = other.device, other.dtype
+    kind = self._array.dtype if dtype is None else dtype.numpy
+    moved = device is not None and devices.usable(device) is not self.device
+    if moved:
+        self = _moved(self, devices.usable(device))
+    same = kind == self._array.dtype and not copy
+    if same and (memory_format is None or memory_format is preserve_format
+                 or is_contiguous(self._array, memory_format)):  # fmt: skip
+        return self
+    return _to_copy(self, kind, memory_format or preserve_format)
+
+
+def _moved(x: Tensor, where: Device) -> Tensor:
+    if where is devices.META:
+        made = wrap(meta_array(x._array.shape, x._array.dtype))
+        return made.requires_grad_() if x.requires_grad and x.is_leaf else made
+    raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+
+Tensor.to = _to
+
+
+def _method_of(name: str, dtype: Dtype) -> None:
+    def method(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+        if self._array.dtype == dtype.numpy:
+            return self
+        return _to_copy(self, dtype.numpy, memory_format)
+
+    method.__name__, method.__doc__ = name, f"This tensor as {dtype}; itself when it is already."
+    setattr(Tensor, name, method)
+
+
+for _name, _dtype in types.ALIASES.items():
+    _method_of(_name, _dtype)
+for _name, _dtype in (("bool", types.bool_), ("byte", types.uint8), ("char", types.int8),
+                      ("bfloat16", types.bfloat16)):  # fmt: skip
+    _method_of(_name, _dtype)
+
+
+@public(spaces=("Tensor",))
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """This tensor in the dtype of `other`."""
+    return self.to(other.dtype)
+
+
+_LEGACY = {
+    "torch.FloatTensor": types.float32, "torch.DoubleTensor": types.float64,
+    "torch.HalfTensor": types.float16, "torch.BFloat16Tensor": types.bfloat16,
+    "torch.ByteTensor": types.uint8, "torch.CharTensor": types.int8,
+    "torch.ShortTensor": types.int16, "torch.IntTensor": types.int32,
+    "torch.LongTensor": types.int64, "torch.BoolTensor": types.bool_,
+    "torch.ComplexFloatTensor": types.complex64, "torch.ComplexDoubleTensor": types.complex128,
+}  # fmt: skip
+_LEGACY_NAMES = {d: name for name, d in _LEGACY.items()}
+
+
+@public(spaces=("Tensor",))
+def type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """Its legacy type name, or this tensor converted to a dtype, type name or typed class."""
+    if dtype is None:
+        return _LEGACY_NAMES.get(self.dtype, str(self.dtype))
+    if isinstance(dtype, str):
+        if dtype not in _LEGACY:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = _LEGACY[dtype]
+    return self.to(getattr(dtype, "legacy_dtype", dtype))
+
+
+@public(spaces=("Tensor",))
+def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+    """This tensor on the CPU."""
+    return self.to(device="cpu")
+
+
+@public(spaces=("Tensor",))
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
+         memory_format: Any = preserve_format) -> Tensor:  # fmt: skip
+    """Raises: there is no GPU in flambeau."""
+    return self.to(device="cuda" if device is None else device)
+
+
+@public(spaces=("Tensor",))
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """Raises: page-locked memory needs an accelerator."""
+    raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+# ------------------------------------------------------------------------------------ copies
+
+
+@opaque(ref=lambda x: x + 0, samples=real_line)
+def clone(input: Array, *, memory_format=preserve_format) -> Array:
+    """A copy, through which gradients flow."""
+    if input.__class__ is MetaArray:
+        return input.copy()
+    return input.copy() if input.flags.c_contiguous and memory_format is preserve_format \
+        else copy_in_format(input, memory_format)  # fmt: skip
+
+
+@clone.vjp
+def _(g):
+    return g
+
+
+@public(spaces=("Tensor",))
+def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+    """Itself when its elements lie in order, else a copy in which they do."""
+    if self.is_contiguous(memory_format=memory_format):
+        return self
+    return clone(self, memory_format=memory_format)
+
+
+@public(spaces=("Tensor",))
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """Copies `src`, broadcast and cast, into this tensor."""
+    if not isinstance(src, Tensor):
+        raise TypeError(
+            f"copy_(): argument 'other' (position 1) must be Tensor, not "
+            f"{src.__class__.__name__}"
+        )
+    if self._array.__class__ is MetaArray:
+        return self
+    if MODE.grad and (self._tracked or src._tracked) and (self.requires_grad or src.requires_grad):
+        from .index import overwrite
+
+        return overwrite(self, src, "copy_")
+    _copy_array(self, src)
+    bump(self)
+    return self
+
+
+def _copy_array(target: Tensor, src: Tensor) -> None:
+    source, array = src._array, target._array
+    try:
+        if source.dtype != array.dtype:
+            with np.errstate(all="ignore"):
+                source = cast(source, array.dtype)
+        elif np.may_share_memory(source, array):
+            source = source.copy()
+        np.copyto(array, source)
+    except ValueError:
+        raise RuntimeError(
+            f"The size of tensor a ({list(array.shape)}) must match the size of tensor b "
+            f"({list(src.shape)}): copy_ cannot broadcast the source to the target"
+        ) from None
+
+
+# ----------------------------------------------------------------------------- tensors to data
+
+
+@public(spaces=("Tensor",))
+def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
+    """A NumPy array on the same memory; RuntimeError for a tensor that requires grad."""
+    if self._tracked and self.requires_grad and not force:
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
+    if self._array.__class__ is MetaArray:
+        raise TypeError("can't convert meta device type tensor to numpy.")
+    if self._array.dtype.kind == "V" or FROM_NUMPY[self._array.dtype].name == "bfloat16":
+        raise TypeError(f"Got unsupported ScalarType {_scalar_type(self.dtype)}")
+    return self._array.view()
+
+
+def _scalar_type(d: Dtype) -> str:
+    return {"bfloat16": "BFloat16", "float8_e4m3fn": "Float8_e4m3fn"}.get(d.name, d.name)
+
+
+def _array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    array = numpy(self)
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def _dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+            copy: bool | None = None) -> Any:  # fmt: skip
+    if self.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    return self._array.__dlpack__()
+
+
+Tensor.__array__ = _array_protocol
+Tensor.__dlpack__ = _dlpack
+Tensor.__dlpack_device__ = lambda self: (1, 0)
+Tensor.__array_wrap__ = lambda self, array, context=None, scalar=False: wrap(
+    np.asarray(array)
+)  # NumPy functions of tensors give tensors
+
+
+@public(spaces=("torch",))
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a tensor."""
+    return isinstance(obj, Tensor)

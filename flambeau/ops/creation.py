@@ -1,0 +1,404 @@
+"""Creation: new tensors from shapes, ranges and fill values, and the `*_like` and `new_*` forms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor import devices
+from ..tensor import dtypes as types
+from ..tensor.dtypes import dtype as Dtype
+from ..tensor.layout import (
+    contiguous_format, dense_order, empty_strided_array, format_strides, preserve_format,
+)  # fmt: skip
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.tensor import Tensor, wrap
+from .registry import publish
+
+_default = devices._Default
+_default_dtype = types._Default
+_CPU = devices.CPU
+_new = object.__new__
+
+
+def public(*names: str, spaces: Sequence[str] = ("torch",)) -> Callable:
+    """Publishes a function that is no operator: it has no tensor inputs or no derivative."""
+
+    def decorate(function: Callable) -> Callable:
+        publish(function, (function.__name__, *names), spaces)
+        return function
+
+    return decorate
+
+
+def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
+    """The shape that `f(2, 3)`, `f((2, 3))` or `f(size=(2, 3))` asks for."""
+    if named is not None:
+        size = (named,)
+    if len(size) == 1 and size[0].__class__ is not int:
+        first = size[0]
+        size = tuple(first) if hasattr(first, "__iter__") and getattr(first, "ndim", 1) else size
+    made = tuple([n if n.__class__ is int else _length(n) for n in size])
+    for n in made:
+        if n < 0:
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {n}: {list(made)}"
+            )
+    return made
+
+
+def _length(n: Any) -> int:
+    if isinstance(n, (float, bool, str)) or not hasattr(n, "__index__"):
+        raise TypeError(
+            "argument 'size' must be tuple of ints, but found element of type "
+            f"{type(n).__name__}"
+        )
+    return n.__index__()
+
+
+def place(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor on `array`, on the device that was asked for or is the default."""
+    where = _default.current if device is None else devices.usable(device)
+    if where is not _CPU:
+        array = meta_array(array.shape, array.dtype)
+    made = wrap(array)
+    if requires_grad:
+        made.requires_grad_()
+    return made
+
+
+def on_meta(device: Any) -> bool:
+    """Whether `device`, or the default when it is None, is the meta device."""
+    where = _default.current if device is None else devices.usable(device)
+    return where is not _CPU
+
+
+def numpy_dtype(dtype: Dtype | None) -> np.dtype:
+    """NumPy's counterpart of a dtype; the default dtype's for None."""
+    if dtype is None:
+        return _default_dtype.floating.numpy
+    if dtype.__class__ is not Dtype:
+        raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
+    return dtype.numpy
+
+
+def _into(out: Tensor, array: np.ndarray) -> Tensor:
+    if out._array.shape != array.shape:
+        out._array = np.empty(array.shape, out._array.dtype)
+    np.copyto(out._array, array, casting="unsafe")
+    out._bump()
+    return out
+
+
+def _filled(make: Callable, name: str, doc: str) -> Callable:
+    """torch.zeros, ones or empty, from NumPy's function."""
+
+    def function(
+        *size: Any, out: Tensor | None = None, dtype: Dtype | None = None, layout: Any = None,
+        device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+        names: Any = None, memory_format: Any = None, **named: Any,
+    ) -> Tensor:  # fmt: skip
+        if named:
+            size = (_only_size(name, named),)
+        if len(size) != 1 or size[0].__class__ is not int or size[0] < 0:
+            size = shape_of(size)
+        kind = _default_dtype.floating.numpy if dtype is None else numpy_dtype(dtype)
+        if out is not None:
+            return _into(out, make(size, out._array.dtype))
+        if device is None and _default.current is _CPU:
+            array = make(size, kind)
+        elif on_meta(device):
+            array = meta_array(size, kind)
+        else:
+            array = make(size, kind)
+        if memory_format is not None and name == "empty":
+            array = empty_strided_array(size, format_strides(size, memory_format), kind)
+        made = _new(Tensor)
+        made._array = array
+        made._requires_grad = made._tracked = False
+        made._node = made._grad = made._counter = made._base = made._stamp = None
+        return made.requires_grad_() if requires_grad else made
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    publish(function, (name,), ("torch",))
+    return function
+
+
+def _only_size(name: str, named: dict[str, Any]) -> Any:
+    if set(named) != {"size"}:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+    return named["size"]
+
+
+zeros = _filled(np.zeros, "zeros", "A tensor of zeros, of shape `size`.")
+ones = _filled(np.ones, "ones", "A tensor of ones, of shape `size`.")
+empty = _filled(np.empty, "empty", "A tensor of shape `size` whose memory holds anything.")
+
+
+def _fill_dtype(value: Any, dtype: Dtype | None) -> np.dtype:
+    return numpy_dtype(types.of_scalar(value) if dtype is None else dtype)
+
+
+@public()
+def full(
+    size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Dtype | None = None,
+    layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+    names: Any = None,
+) -> Tensor:  # fmt: skip
+    """A tensor of shape `size` filled with one value, whose type decides the dtype.
+
+    >>> torch.full((2,), 3)
+    tensor([3, 3])
+    """
+    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    shape = shape_of((size,))
+    if out is not None:
+        return _into(out, np.full(shape, value, out._array.dtype))
+    kind = _fill_dtype(value, dtype)
+    if on_meta(device):
+        return place(meta_array(shape, kind), device, requires_grad)
+    return place(np.full(shape, value).astype(kind), device, requires_grad)
+
+
+@public()
+def empty_strided(
+    size: Any, stride: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """An uninitialised tensor with the strides given, in elements."""
+    array = empty_strided_array(tuple(size), tuple(stride), numpy_dtype(dtype))
+    return place(array, device, requires_grad)
+
+
+@public()
+def empty_permuted(
+    size: Any, physical_layout: Any, *, dtype: Dtype | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """An uninitialised dense tensor whose axes lie in memory in the order given."""
+    order = tuple(physical_layout)
+    if sorted(order) != list(range(len(size))):
+        raise RuntimeError(
+            f"Number of dimensions in size does not match the length of the physical_layout or "
+            f"duplicate dims are not allowed: size {tuple(size)}, physical_layout {order}"
+        )
+    memory = np.empty([size[i] for i in order], numpy_dtype(dtype))
+    return place(memory.transpose(np.argsort(order)), device, requires_grad)
+
+
+def _range_dtype(numbers: tuple, dtype: Dtype | None) -> np.dtype:
+    if dtype is not None:
+        return numpy_dtype(dtype)
+    return numpy_dtype(None if any(isinstance(n, float) for n in numbers) else types.int64)
+
+
+def _number(x: Any) -> Any:
+    return x.item() if isinstance(x, (Tensor, np.generic)) else x
+
+
+@public()
+def arange(
+    start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None,
+    dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """The numbers start, start + step, ... below end.
+
+    >>> torch.arange(1, 2.5, 0.5)
+    tensor([1.0000, 1.5000, 2.0000])
+    """
+    start, end, step = _number(start), _number(end), _number(step)
+    if end is None:
+        start, end = 0, start
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not all(math.isfinite(x) for x in (start, end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError(
+            f"upper bound and lower bound inconsistent with step sign: {start} -> {end} by {step}"
+        )
+    kind = _range_dtype((start, end, step), dtype) if out is None else out._array.dtype
+    if kind.kind in "iu":
+        start, end, step = int(start), int(end), int(step)
+        count = -((start - end) // step)
+        array = np.arange(start, start + count * step, step, dtype=kind)[:count]
+    else:
+        count = math.ceil((end - start) / step)
+        array = (start + np.arange(count, dtype=np.float64) * step).astype(kind)
+    return place(array, device, requires_grad) if out is None else _into(out, array)
+
+
+@public("range")
+def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
+    """The numbers start, start + step, ... up to and including end."""
+    start, end, step = _number(start), _number(end), _number(step)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    count = math.floor((end - start) / step) + 1
+    kind = numpy_dtype(options.pop("dtype", None))
+    out = options.pop("out", None)
+    array = (start + np.arange(count) * step).astype(kind)
+    if out is not None:
+        return _into(out, array)
+    return place(array, options.get("device"), options.get("requires_grad", False))
+
+
+def _spaced_dtype(start: Any, end: Any, dtype: Dtype | None) -> np.dtype:
+    if dtype is not None:
+        return numpy_dtype(dtype)
+    found = types.get_default_dtype()
+    for x in (start, end):
+        kind = x.dtype if isinstance(x, Tensor) else types.of_scalar(x)
+        if kind.is_complex:
+            return numpy_dtype(found.to_complex())
+    return numpy_dtype(found)
+
+
+def _check_steps(steps: Any) -> int:
+    steps = _number(steps)
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    return steps
+
+
+def _symmetric(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
+    """Equally spaced numbers, counted from both ends as PyTorch does."""
+    if steps == 1:
+        return np.full(1, start).astype(kind)
+    inside = kind if kind.kind in "fc" and kind.itemsize >= 4 else np.dtype(np.float32)
+    if kind.kind in "iu":
+        inside = np.dtype(np.float64)
+    start, end = np.asarray(start).astype(inside), np.asarray(end).astype(inside)
+    step = (end - start) / inside.type(max(steps - 1, 1))
+    i = np.arange(steps)
+    counts = np.where(i < steps // 2, i, steps - i - 1).astype(inside.type(0).real.dtype)
+    y = np.where(i < steps // 2, start + step * counts, end - step * counts)
+    return (np.trunc(y) if kind.kind in "iu" else y).astype(kind)
+
+
+@public()
+def linspace(
+    start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Dtype | None = None,
+    layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """`steps` equally spaced numbers from start to end, both included.
+
+    >>> torch.linspace(0, 1, 3)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
+    array = _symmetric(_number(start), _number(end), _check_steps(steps), kind)
+    return place(array, device, requires_grad) if out is None else _into(out, array)
+
+
+@public()
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None,
+    dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """base to the power of `steps` equally spaced numbers from start to end."""
+    kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
+    steps = _check_steps(steps)
+    exponents = _symmetric(_number(start), _number(end), steps, np.dtype(np.complex128)
+                           if kind.kind == "c" else np.dtype(np.float64))  # fmt: skip
+    array = np.power(float(base) if kind.kind != "c" else complex(base), exponents).astype(kind)
+    return place(array, device, requires_grad) if out is None else _into(out, array)
+
+
+@public()
+def eye(
+    n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Dtype | None = None,
+    layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """The n x m matrix with ones on its diagonal."""
+    m = n if m is None else m
+    for name, length in (("n", n), ("m", m)):
+        if length < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {length}")
+    kind = numpy_dtype(dtype) if out is None else out._array.dtype
+    array = np.eye(n, m, dtype=kind)
+    return place(array, device, requires_grad) if out is None else _into(out, array)
+
+
+# ------------------------------------------------------------------------ like another tensor
+
+
+def like_array(input: Tensor, dtype: Dtype | None, memory_format: Any = None) -> np.ndarray:
+    """An uninitialised array of the shape, dtype and order of axes of `input`."""
+    source = input._array
+    kind = source.dtype if dtype is None else numpy_dtype(dtype)
+    if source.__class__ is MetaArray:
+        return meta_array(source.shape, kind)
+    form = memory_format or preserve_format
+    if form is not preserve_format:
+        return empty_strided_array(source.shape, format_strides(source.shape, form), kind)
+    if source.flags.c_contiguous or dense_order(source) is None:
+        return np.empty(source.shape, kind)
+    return np.empty_like(source, kind)
+
+
+def _like(name: str, value: Any) -> Callable:
+    def function(
+        input: Tensor, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
+    ) -> Tensor:  # fmt: skip
+        array = like_array(input, dtype, memory_format)
+        if device is not None and on_meta(device):
+            array = meta_array(array.shape, array.dtype)
+        if value is not None and array.__class__ is not MetaArray:
+            array[...] = value
+        made = wrap(array)
+        return made.requires_grad_() if requires_grad else made
+
+    function.__name__ = function.__qualname__ = name
+    what = {"empty_like": "uninitialised memory", "zeros_like": "zeros", "ones_like": "ones"}
+    function.__doc__ = f"A tensor of {what[name]} with the shape and dtype of `input`."
+    publish(function, (name,), ("torch",))
+    return function
+
+
+empty_like, zeros_like = _like("empty_like", None), _like("zeros_like", 0)
+ones_like = _like("ones_like", 1)
+
+
+@public()
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Dtype | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, memory_format: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor filled with one value, with the shape and dtype of `input`."""
+    array = like_array(input, dtype, memory_format)
+    if array.__class__ is not MetaArray:
+        array[...] = np.asarray(_number(fill_value)).astype(array.dtype)
+    made = wrap(array)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _new_method(name: str, function: Callable, doc: str) -> None:
+    def method(
+        self: Tensor, *size: Any, dtype: Dtype | None = None, device: Any = None,
+        requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, **named: Any,
+    ) -> Tensor:  # fmt: skip
+        return function(
+            *size, dtype=self.dtype if dtype is None else dtype,
+            device=self.device if device is None else device, requires_grad=requires_grad, **named
+        )  # fmt: skip
+
+    method.__name__, method.__doc__ = name, doc
+    publish(method, (name,), ("Tensor",))
+
+
+_new_method("new_empty", empty, "An uninitialised tensor with this one's dtype.")
+_new_method("new_zeros", zeros, "Zeros with this one's dtype.")
+_new_method("new_ones", ones, "Ones with this one's dtype.")
+_new_method("new_full", full, "A filled tensor with this one's dtype.")
+_new_method("new_empty_strided", empty_strided, "Uninitialised, with the strides given.")

@@ -1,0 +1,442 @@
+"""Indexing: `x[...]` and `x[...] = v` with integers, slices, None, ellipsis, masks and tensors.
+
+An index is first applied as far as it is basic, which gives a view; what is left are arrays of
+positions, which NumPy and PyTorch combine alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd.inplace import before_write, bump, check_writable
+from ..autograd.mode import MODE
+from ..autograd.tape import record, requires
+from ..tensor.meta import MetaArray
+from ..tensor.tensor import Tensor, view_of, wrap
+from .inplace import assign
+from .registry import Array, opaque, publish
+from .view import basic_index, select
+
+_BASIC = (slice, type(None), type(Ellipsis))
+
+
+def getitem(self: Tensor, index: Any) -> Tensor:
+    """self[index]."""
+    if index.__class__ is int:
+        array = self._array
+        try:
+            y = array[index, ...]
+        except IndexError:
+            raise _out_of_range(self, index) from None
+        made = view_of(self, y)
+        if self._tracked and MODE.grad and requires(self):
+            record(select.operator, made, (self, 0, index))
+        return made
+    basic, rest = split_index(self, index)
+    found = self if basic is None else _viewed(self, basic)
+    return found if rest is None else index_by(found, rest)
+
+
+def _viewed(x: Tensor, basic: tuple) -> Tensor:
+    try:
+        return basic_index(x, basic)
+    except IndexError as error:
+        raise _basic_error(x, basic, error) from None
+
+
+def _out_of_range(x: Tensor, index: int, dim: int = 0) -> IndexError:
+    if not x._array.ndim:
+        return IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
+            "`tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
+        )
+    return IndexError(
+        f"index {index} is out of bounds for dimension {dim} with size {x._array.shape[dim]}"
+    )
+
+
+def _basic_error(x: Tensor, basic: tuple, error: IndexError) -> IndexError:
+    axis = 0
+    for item in basic:
+        if item is None or item is Ellipsis:
+            if item is Ellipsis:
+                break
+            continue
+        if axis >= x._array.ndim:
+            break
+        n = x._array.shape[axis]
+        if item.__class__ is int and not -n <= item < n:
+            return _out_of_range(x, item, axis)
+        axis += 1
+    if "too many indices" in str(error):
+        return IndexError(f"too many indices for tensor of dimension {x._array.ndim}")
+    return error
+
+
+def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
+    """(the basic part, or None when it changes nothing; the arrays left, or None)."""
+    items = index if index.__class__ is tuple else (index,)
+    if index.__class__ is list:
+        items = (index,)
+    basic: list[Any] = []
+    rest: list[Any] = []
+    for item in items:
+        if item.__class__ is int or item.__class__ in _BASIC:
+            _check_slice(item)
+            basic.append(item if item.__class__ is not slice else _plain_slice(item))
+            if item.__class__ is not int:
+                rest.append(item)
+            continue
+        found = _as_index(item)
+        if isinstance(found, (int, slice)):
+            basic.append(found)
+            if isinstance(found, slice):
+                rest.append(found)
+            continue
+        basic.extend([slice(None)] * (found.ndim if found.dtype == np.bool_ else 1))
+        if found.dtype == np.bool_ and found.ndim == 0:
+            basic.append(None)  # a 0-dim mask is a new axis, kept or emptied
+            found = found.reshape(1)
+        rest.append(found)
+    arrays = any(isinstance(r, np.ndarray) for r in rest)
+    plain = all(isinstance(b, slice) and b == slice(None) or b is Ellipsis for b in basic)
+    return (
+        None if plain and arrays else (*basic, Ellipsis) if Ellipsis not in basic
+        else tuple(basic),
+        _second_pass(x, basic, rest) if arrays else None,
+    )  # fmt: skip
+
+
+def _check_slice(item: Any) -> None:
+    if item.__class__ is slice and item.step.__class__ is int and item.step <= 0:
+        raise ValueError("step must be greater than zero")
+
+
+def _plain_slice(item: slice) -> slice:
+    parts = (item.start, item.stop, item.step)
+    if all(p is None or p.__class__ is int for p in parts):
+        return item
+    return slice(*(None if p is None else int(p) for p in parts))
+
+
+def _second_pass(x: Tensor, basic: list, rest: list) -> tuple:
+    """The arrays, with a full slice for every axis that the basic part left between them."""
+    used = sum(1 for b in basic if b is not None and b is not Ellipsis)
+    fill = max(x._array.ndim - used, 0)
+    found: list[Any] = []
+    for item in rest:
+        if item is Ellipsis:
+            found.extend([slice(None)] * fill)
+        elif isinstance(item, np.ndarray):
+            found.append(item)
+        else:
+            found.append(slice(None))
+    return tuple(found)
+
+
+def _as_index(item: Any) -> Any:
+    """An index that is neither int, slice, None nor ellipsis, as an array (or an int)."""
+    if isinstance(item, Tensor):
+        array = item._array
+    elif isinstance(item, (bool, np.bool_)):
+        return np.asarray(bool(item))
+    elif isinstance(item, (np.integer,)):
+        return int(item)
+    elif isinstance(item, (list, tuple, range, np.ndarray)):
+        array = np.asarray(
+            [v.tolist() if isinstance(v, Tensor) else v for v in item]
+            if not isinstance(item, np.ndarray) else item
+        )  # fmt: skip
+        if array.size == 0 and not isinstance(item, np.ndarray):
+            array = array.astype(np.int64)
+    elif hasattr(item, "__index__"):
+        return item.__index__()
+    else:
+        raise TypeError(
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
+            f"valid indices (got {type(item).__name__})"
+        )
+    if array.dtype == np.uint8:
+        return array.astype(np.bool_)
+    if array.dtype != np.bool_ and array.dtype.kind not in "iu":
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if array.ndim == 0 and array.dtype.kind in "iu":
+        return int(array)
+    return array
+
+
+def _check_masks(x: Tensor, rest: tuple) -> None:
+    axis = 0
+    for item in rest:
+        if isinstance(item, np.ndarray) and item.dtype == np.bool_:
+            for k, n in enumerate(item.shape):
+                if axis + k >= x._array.ndim or x._array.shape[axis + k] != n:
+                    raise IndexError(
+                        f"The shape of the mask {list(item.shape)} at index {k} does not match "
+                        f"the shape of the indexed tensor {list(x.shape)} at index {axis + k}"
+                    )
+            axis += item.ndim
+            continue
+        if isinstance(item, np.ndarray) and axis < x._array.ndim:
+            n = x._array.shape[axis]
+            if item.size and (item.max() >= n or item.min() < -n):
+                wrong = item[(item >= n) | (item < -n)].reshape(-1)[0]
+                raise IndexError(
+                    f"index {wrong} is out of bounds for dimension {axis} with size {n}"
+                )
+        axis += 1
+    if axis > x._array.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {x._array.ndim}")
+
+
+def index_by(x: Tensor, rest: tuple) -> Tensor:
+    """The elements at arrays of positions, copied."""
+    try:
+        return gather_at(x, rest)
+    except IndexError as error:
+        _check_masks(x, rest)
+        raise IndexError(f"shape mismatch: indexing tensors could not be broadcast ({error})") \
+            from None  # fmt: skip
+
+
+@opaque(name="index", node="IndexBackward0", expose=(), ref=lambda x, where: x[where],
+        samples=lambda rng: iter([((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),
+                                  ((rng.normal(size=(4, 3)), (slice(None), np.array([2, 0]))), {})]))  # fmt: skip
+def gather_at(input: Array, where) -> Array:
+    """The elements at arrays of positions."""
+    if len(where) == 1 and where[0].dtype != np.bool_ and input.ndim:
+        return input.take(where[0], 0) if input.size else input[where]
+    return np.ascontiguousarray(input[where])
+
+
+@gather_at.vjp
+def _(g, input_shape, where):
+    return scatter_at(g, input_shape, where)
+
+
+@opaque(name="index_adjoint", expose=(), ref=None, samples=None)
+def scatter_at(g: Array, shape, where) -> Array:
+    """Zeros of a shape, with `g` added up at the positions."""
+    made = np.zeros(shape, g.dtype)
+    if any(isinstance(w, np.ndarray) and w.dtype != np.bool_ for w in where):
+        add_rows(made, where, g)
+    else:
+        made[where] = g  # a mask names each place once
+    return made
+
+
+def add_rows(target: np.ndarray, where: tuple, g: np.ndarray) -> None:
+    """target[where] += g, places that occur several times adding up."""
+    first = where[0]
+    if len(where) != 1 or first.dtype == np.bool_ or target.ndim != 2 or g.size < 1024:
+        np.add.at(target, where, g)
+        return
+    rows = first.reshape(-1)
+    order = np.argsort(rows, kind="stable")
+    rows = rows[order]
+    starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
+    target[rows[starts]] += np.add.reduceat(g.reshape(rows.size, -1)[order], starts, 0)
+
+
+@scatter_at.vjp
+def _(g, where):
+    return gather_at(g, where)
+
+
+# ----------------------------------------------------------------------------------- writing
+
+
+@opaque(name="_overwrite", node="CopyBackwards", expose=(), ref=None, samples=None)
+def _overwrite(input: Array, src: Array) -> Array:
+    """`src`, in the shape and dtype of `input`: the value that a copy in place leaves."""
+    return np.broadcast_to(src, input.shape).astype(input.dtype)
+
+
+@_overwrite.vjp("input")
+def _(g):
+    return g * 0
+
+
+@_overwrite.vjp("src")
+def _(g, src_shape, src_dtype):
+    return g.sum_to_size(src_shape).to(src_dtype)
+
+
+def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
+    """Writes `src` over all of `self`, recorded."""
+    check_writable(self, name)
+    if src._array.ndim > self._array.ndim:
+        src = src.reshape(src._array.shape[src._array.ndim - self._array.ndim :])
+    return assign(self, _overwrite(before_write(self, False), src), name)
+
+
+@opaque(name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None)
+def _index_put(input: Array, values: Array, where, accumulate) -> Array:
+    """A copy of `input` with `values` written, or added, at positions."""
+    made = input.copy()
+    if accumulate:
+        np.add.at(made, where, values.astype(made.dtype))
+    else:
+        made[where] = values
+    return made
+
+
+@_index_put.vjp("input")
+def _(g, where, accumulate):
+    if accumulate:
+        return g
+    return _index_put(g, wrap(np.zeros((), g._array.dtype)), where, False)
+
+
+@_index_put.vjp("values")
+def _(g, values_shape, values_dtype, where):
+    return gather_at(g, where).sum_to_size(values_shape).to(values_dtype)
+
+
+def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: str) -> Tensor:
+    """Writes or adds `values` at positions of `self`, in place."""
+    recorded = MODE.grad and ((self._tracked and requires(self))
+                              or (values._tracked and requires(values)))  # fmt: skip
+    if recorded:
+        check_writable(self, name)
+        old = before_write(self, False)
+        return assign(self, _index_put(old, values, where, accumulate), name)
+    if self._array.__class__ is not MetaArray:
+        source = values._array
+        if accumulate:
+            np.add.at(self._array, where, source.astype(self._array.dtype))
+        else:
+            self._array[where] = source
+    bump(self)
+    return self
+
+
+def setitem(self: Tensor, index: Any, value: Any) -> None:
+    """self[index] = value."""
+    source = _as_value(self, value)
+    basic, rest = split_index(self, index)
+    try:
+        if not (MODE.grad and (self._tracked or source._tracked)):
+            target = self._array if basic is None else self._array[basic]
+            _check_size(target, source._array, rest)
+            if self._array.__class__ is MetaArray:
+                return
+            with np.errstate(all="ignore"):
+                target[Ellipsis if rest is None else rest] = source._array
+            bump(self)
+            return
+        target = self if basic is None or _whole(basic, rest) else _viewed(self, basic)
+        if rest is not None:
+            put_at(target, _like(source, target), rest, False, "index_put_")
+        elif requires(self) or (source._tracked and requires(source)):
+            overwrite(target, source, "setitem")
+        else:
+            target.copy_(source)
+    except IndexError as error:
+        raise _basic_error(self, basic or (), error) from None
+    except ValueError as error:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(source.shape)} cannot be broadcast to "
+            f"indexing result of {type(self).__name__} of shape {list(self.shape)} ({error})"
+        ) from None
+
+
+def _whole(basic: tuple, rest: Any) -> bool:
+    return rest is None and all(
+        b is Ellipsis or (b.__class__ is slice and b == slice(None)) for b in basic
+    )
+
+
+def _check_size(target: np.ndarray, source: np.ndarray, rest: Any) -> None:
+    if rest is None and source.ndim > target.ndim:
+        extra = source.shape[: source.ndim - target.ndim]
+        if any(n != 1 for n in extra):
+            raise ValueError(f"{list(source.shape)} has more axes than {list(target.shape)}")
+
+
+def _like(source: Tensor, target: Tensor) -> Tensor:
+    return source if source._array.dtype == target._array.dtype else source.to(target.dtype)
+
+
+def _as_value(self: Tensor, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (bool, int, float, complex, np.generic)):
+        kind = self._array.dtype
+        if kind.kind in "iu" and isinstance(value, float):
+            value = int(value)
+        if isinstance(value, complex) and kind.kind != "c":
+            raise RuntimeError(
+                f"value cannot be converted to type {self.dtype.name} without overflow"
+            )
+        with np.errstate(all="ignore"):
+            return wrap(np.asarray(value).astype(kind))
+    if isinstance(value, np.ndarray):
+        return wrap(value)
+    raise TypeError(f"can't assign a {type(value).__name__} to a {self.type()}")
+
+
+Tensor.__getitem__, Tensor.__setitem__ = getitem, setitem
+
+
+def _iterate(self: Tensor) -> Any:
+    if not self._array.ndim:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+def _contains(self: Tensor, element: Any) -> bool:
+    if isinstance(element, (Tensor, bool, int, float, complex)):
+        return bool((self == element).any().item())
+    raise RuntimeError(
+        f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+    )
+
+
+Tensor.__iter__, Tensor.__contains__ = _iterate, _contains
+
+# ------------------------------------------------------------------------- by function
+
+
+def _full_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
+    items = tuple(slice(None) if i is None else i for i in indices)
+    basic, rest = split_index(self, items)
+    return (self if basic is None else _viewed(self, basic)), rest or ()
+
+
+def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """Writes (or adds) values at the positions that a tuple of index tensors gives, in place."""
+    if not isinstance(indices, (tuple, list)):
+        raise TypeError(
+            "index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not "
+            f"{type(indices).__name__}"
+        )
+    target, where = _full_index(self, indices)
+    if values.dtype != self.dtype:
+        raise RuntimeError(
+            "Index put requires the source and destination dtypes match, got "
+            f"{self.dtype} for the destination and {values.dtype} for the source."
+        )
+    try:
+        put_at(target, values, where or (Ellipsis,), accumulate, "index_put_")
+    except (IndexError, ValueError) as error:
+        if isinstance(error, IndexError):
+            _check_masks(target, where)
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
+            f"indexing result ({error})"
+        ) from None
+    return self
+
+
+def index_put(
+    input: Tensor, indices: Any, values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """A copy of `input` with values written (or added) at positions."""
+    return index_put_(input.clone(), indices, values, accumulate)
+
+
+publish(index_put, ("index_put",), ("torch", "Tensor"))
+publish(index_put_, ("index_put_",), ("torch", "Tensor"))

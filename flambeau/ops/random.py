@@ -1,0 +1,354 @@
+"""Random tensors and in-place random fills, with PyTorch's CPU numbers for the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..autograd.inplace import bump, check_writable
+from ..autograd.mode import MODE
+from ..tensor import dtypes as types
+from ..tensor import integers, rejection, sampling
+from ..tensor import normal as normals
+from ..tensor.dtypes import dtype as Dtype
+from ..tensor.generator import Generator, default_generator
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.tensor import Tensor, wrap
+from .creation import like_array, numpy_dtype, on_meta, place, public, shape_of
+from .index import overwrite
+from .registry import Array, opaque
+
+Generator.wrap_state = staticmethod(lambda state: wrap(state))
+Generator.unwrap_state = staticmethod(
+    lambda state: state._array if isinstance(state, Tensor) else state
+)
+
+
+@public()
+def manual_seed(seed: int) -> Generator:
+    """Seeds the default generator.
+
+    >>> torch.manual_seed(0).initial_seed()
+    0
+    """
+    return default_generator.manual_seed(int(seed))
+
+
+@public()
+def seed() -> int:
+    """Seeds the default generator with a number nobody chose, and gives it."""
+    return default_generator.seed()
+
+
+@public()
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+@public()
+def get_rng_state() -> Tensor:
+    """The state of the default generator, as bytes."""
+    return default_generator.get_state()
+
+
+@public()
+def set_rng_state(new_state: Tensor) -> None:
+    """Sets the state of the default generator."""
+    default_generator.set_state(new_state)
+
+
+# ---------------------------------------------------------------------------- new tensors
+
+
+def _drawn(shape: tuple, dtype: np.dtype, device: Any, fill: Callable) -> np.ndarray:
+    if on_meta(device):
+        return meta_array(shape, dtype)
+    return fill(np.empty(shape, dtype))
+
+
+def _made(name: str, fill: Callable, doc: str) -> Callable:
+    def function(
+        *size: Any, generator: Generator | None = None, out: Tensor | None = None,
+        dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False, names: Any = None, **named: Any,
+    ) -> Tensor:  # fmt: skip
+        shape = shape_of(size, named.pop("size", None))
+        if named:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+        if out is not None:
+            out._array = _drawn(shape, out._array.dtype, None, lambda a: fill(a, generator))
+            return out
+        kind = numpy_dtype(dtype)
+        return place(_drawn(shape, kind, device, lambda a: fill(a, generator)), device,
+                     requires_grad)  # fmt: skip
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return public(name)(function)
+
+
+rand = _made("rand", sampling.fill_uniform, "Uniform numbers on [0, 1).")
+randn = _made("randn", normals.fill_normal, "Normal numbers, of mean 0 and variance 1.")
+
+
+def _made_like(name: str, fill: Callable, doc: str) -> Callable:
+    def function(
+        input: Tensor, *, generator: Generator | None = None, dtype: Dtype | None = None,
+        layout: Any = None, device: Any = None, requires_grad: bool = False,
+        memory_format: Any = None, pin_memory: bool = False,
+    ) -> Tensor:  # fmt: skip
+        array = like_array(input, dtype, memory_format)
+        if array.__class__ is not MetaArray:
+            fill(array, generator)
+        return place(array, device or input.device, requires_grad)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return public(name)(function)
+
+
+rand_like = _made_like("rand_like", sampling.fill_uniform, "Uniform numbers, shaped as `input`.")
+randn_like = _made_like("randn_like", normals.fill_normal, "Normal numbers, shaped as `input`.")
+
+
+def _bounds(low: Any, high: Any) -> tuple[int, int]:
+    low, high = (x.item() if isinstance(x, Tensor) else x for x in (low, high))
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= "
+                           f"to={high}")  # fmt: skip
+    return int(low), int(high)
+
+
+@public()
+def randint(
+    *args: Any, generator: Generator | None = None, out: Tensor | None = None,
+    dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+) -> Tensor:  # fmt: skip
+    """Integers from low (0 by default) up to, not including, high: randint(low, high, size)."""
+    given = list(args)
+    if "size" in named:
+        given.append(named.pop("size"))
+    if "high" in named:
+        given.insert(1 if len(given) > 1 else 0, named.pop("high"))
+    low = named.pop("low", None)
+    if low is None:
+        low = given.pop(0) if len(given) == 3 else 0
+    if named or len(given) != 2:
+        raise TypeError(
+            "randint() received an invalid combination of arguments - expected (int high, tuple "
+            "size) or (int low, int high, tuple size)"
+        )
+    low, high = _bounds(low, given[0])
+    shape = shape_of((given[1],))
+    kind = numpy_dtype(dtype or types.int64) if out is None else out._array.dtype
+    array = _drawn(shape, kind, device, lambda a: integers.fill_random(a, generator, low, high))
+    if out is not None:
+        out._array = array
+        return out
+    return place(array, device, requires_grad)
+
+
+@public()
+def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
+                 device: Any = None, requires_grad: bool = False, memory_format: Any = None,
+                 generator: Generator | None = None, **named: Any) -> Tensor:  # fmt: skip
+    """Integers from low (0 by default) below high, shaped as `input`."""
+    low = named.get("low", args[0] if len(args) == 2 else 0)
+    high = named.get("high", args[-1] if args else None)
+    array = like_array(input, dtype, memory_format)
+    if array.__class__ is not MetaArray:
+        integers.fill_random(array, generator, *_bounds(low, high))
+    return place(array, device or input.device, requires_grad)
+
+
+@public()
+def randperm(
+    n: int, *, generator: Generator | None = None, out: Tensor | None = None,
+    dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A random permutation of 0 .. n - 1."""
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    kind = numpy_dtype(dtype or types.int64) if out is None else out._array.dtype
+    array = integers.randperm(n, kind, generator)
+    if out is not None:
+        out._array = array
+        return out
+    return place(array, device, requires_grad)
+
+
+@public()
+def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
+           generator: Generator | None = None, out: Tensor | None = None,
+           dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+    """Normal numbers whose mean and standard deviation are numbers or tensors."""
+    for name, x in (("std", std),):
+        low = x._array.min() if isinstance(x, Tensor) and x._array.size else x
+        if not isinstance(low, Tensor) and not np.iscomplexobj(low) and low < 0:
+            raise RuntimeError(f"normal expects {name} >= 0.0, but found {name} {low}")
+    if size is not None:
+        kind = numpy_dtype(dtype) if out is None else out._array.dtype
+        array = _drawn(shape_of((size,)), kind, device,
+                       lambda a: normals.fill_normal(a, generator, mean, std))  # fmt: skip
+    else:
+        tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
+        kind = tensors[0]._array.dtype
+        shape = np.broadcast_shapes(*(x._array.shape for x in tensors))
+        array = normals.fill_normal(np.empty(shape, kind), generator)
+        plain = [x._array if isinstance(x, Tensor) else x for x in (mean, std)]
+        array = (array * plain[1] + plain[0]).astype(kind)
+    if out is not None:
+        out._array = array
+        return out
+    return place(array, device, requires_grad)
+
+
+# ------------------------------------------------------------------- drawn from a tensor's values
+
+
+@public(spaces=("torch", "Tensor"))
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """1 with the probabilities of `input` (or `p`), else 0."""
+    made = wrap(like_array(input, None))
+    if p is not None:
+        sampling.fill_bernoulli(made._array, float(p), generator)
+    else:
+        _check_probabilities(input)
+        sampling.fill_bernoulli(made._array, input._array, generator)
+    if out is not None:
+        out._array = made._array
+        return out
+    if MODE.grad and input.requires_grad:
+        return _without_gradient(input, made)
+    return made
+
+
+def _check_probabilities(input: Tensor) -> None:
+    a = input._array
+    if a.dtype.kind not in "fV":
+        raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for {input.dtype}')
+    if a.size and not ((a >= 0) & (a <= 1)).all():
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+
+
+@opaque(name="_without_gradient", node="BernoulliBackward0", expose=(), ref=None, samples=None)
+def _without_gradient(input: Array, value: Array) -> Array:
+    """A value drawn with the help of `input`: its derivative is zero."""
+    return value
+
+
+@_without_gradient.vjp("input")
+def _(g):
+    return g * 0
+
+
+@public(spaces=("torch", "Tensor"))
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *,
+    generator: Generator | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Indices drawn from each row of weights."""
+    array = integers.multinomial(input._array, num_samples, replacement, generator)
+    if out is not None:
+        out._array = array
+        return out
+    return wrap(array)
+
+
+@public()
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Poisson numbers with the rates of `input`."""
+    made = wrap(rejection.poisson(input._array, generator))
+    return _without_gradient(input, made) if MODE.grad and input.requires_grad else made
+
+
+@public()
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """Successes in `count` trials of probability `prob`."""
+    return wrap(rejection.binomial(count._array, prob._array, generator))
+
+
+# -------------------------------------------------------------------------------- in place
+
+
+def _fill(name: str, fill: Callable[[Tensor, Any, tuple], None], doc: str, *parameters: Any) -> None:
+    """A random in-place method, from the names and defaults of its parameters."""
+    defaults = dict(parameters)
+
+    def method(self: Tensor, *args: Any, generator: Generator | None = None, **named: Any) -> Tensor:
+        if len(args) > len(defaults) or set(named) - {n.strip("_") for n in defaults}:
+            raise TypeError(f"{name}() received an invalid combination of arguments: {args} {named}")
+        values = list(defaults.values())
+        values[: len(args)] = args
+        for i, key in enumerate(defaults):
+            values[i] = named.get(key.strip("_"), values[i])
+        recorded = check_writable(self, name)
+        if self._array.__class__ is MetaArray:
+            return self
+        if recorded:
+            drawn = wrap(np.empty_like(self._array))
+            fill(drawn, generator, tuple(values))
+            return overwrite(self, drawn, name)
+        fill(self, generator, tuple(values))
+        bump(self)
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = doc
+    public(name, spaces=("Tensor",))(method)
+
+
+def _uniform(x: Tensor, generator: Any, values: tuple) -> None:
+    sampling.fill_uniform(x._array, generator, float(values[0]), float(values[1]))
+
+
+def _normal(x: Tensor, generator: Any, values: tuple) -> None:
+    if values[1] < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {values[1]}")
+    normals.fill_normal(x._array, generator, float(values[0]), float(values[1]))
+
+
+def _random(x: Tensor, generator: Any, values: tuple) -> None:
+    low, high = values
+    if low is None and high is None:
+        integers.fill_random(x._array, generator, whole=True)
+        return
+    if high is None:  # random_(to)
+        low, high = 0, low
+    integers.fill_random(x._array, generator, *_bounds(low or 0, high))
+
+
+def _bernoulli(x: Tensor, generator: Any, values: tuple) -> None:
+    p = values[0]
+    if isinstance(p, Tensor):
+        _check_probabilities(p)
+        sampling.fill_bernoulli(x._array, p._array, generator)
+        return
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    sampling.fill_bernoulli(x._array, float(p), generator)
+
+
+_fill("uniform_", _uniform, "Uniform numbers on [from, to), in place.", ("from", 0), ("to", 1))
+_fill("normal_", _normal, "Normal numbers, in place.", ("mean", 0), ("std", 1))
+_fill("random_", _random, "Integers, in place: of the dtype's range, below `to`, or from `from`.",
+      ("from", None), ("to", None))  # fmt: skip
+_fill("bernoulli_", _bernoulli, "1 with probability p, else 0, in place.", ("p", 0.5))
+_fill("exponential_", lambda x, g, v: sampling.fill_exponential(x._array, g, v[0]),
+      "Exponential numbers, in place.", ("lambd", 1))  # fmt: skip
+_fill("geometric_", lambda x, g, v: sampling.fill_geometric(x._array, v[0], g),
+      "Trials until the first success, in place.", ("p", 0.5))  # fmt: skip
+_fill("cauchy_", lambda x, g, v: sampling.fill_cauchy(x._array, g, v[0], v[1]),
+      "Cauchy numbers, in place.", ("median", 0), ("sigma", 1))  # fmt: skip
+_fill("log_normal_", lambda x, g, v: normals.fill_log_normal(x._array, g, v[0], v[1]),
+      "exp of normal numbers, in place.", ("mean", 1), ("std", 2))  # fmt: skip
+

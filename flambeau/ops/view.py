@@ -1,0 +1,779 @@
+"""Views: the same memory with another shape, order of axes, or window. Nothing is copied here,
+except by `reshape` and `flatten` where no strides can say the new shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import dtype as Dtype
+from ..tensor.layout import empty_strided_array
+from ..tensor.meta import MetaArray
+from ..tensor.storage import offset_of, storage_of, window
+from ..tensor.tensor import Tensor
+from .axes import canonical_dim, canonical_dims
+from .creation import public
+from .registry import Array, composite, opaque, view
+from .samples import matrices, real_line
+
+_SEQUENCES = (tuple, list)
+
+
+# -------------------------------------------------------------------------------- new shapes
+
+
+def inferred_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
+    """The shape with its -1 worked out for `count` elements; RuntimeError when it cannot be."""
+    lengths = [n if n.__class__ is int else n.__index__() for n in shape]
+    known, unknown = 1, None
+    for i, n in enumerate(lengths):
+        if n == -1:
+            if unknown is not None:
+                raise RuntimeError("only one dimension can be inferred")
+            unknown = i
+        elif n < 0:
+            raise RuntimeError(f"invalid shape dimension {n} at index {i} of shape {lengths}")
+        else:
+            known *= n
+    if unknown is not None:
+        if known == 0:
+            raise RuntimeError(
+                f"cannot reshape tensor of {count} elements into shape {lengths} because the "
+                "unspecified dimension size -1 can be any value and is ambiguous"
+                if count == 0
+                else f"shape '{lengths}' is invalid for input of size {count}"
+            )
+        lengths[unknown] = count // known
+        known *= lengths[unknown]
+    if known != count:
+        raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {count}")
+    return tuple(lengths)
+
+
+def viewed(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
+    """`array` in another shape without a copy, or None where strides cannot say it."""
+    made = array.view() if array.__class__ is np.ndarray else np.array(array, copy=False, subok=True)
+    if array.__class__ is MetaArray:
+        return array.reshape(shape) if array.size == 0 else np.lib.stride_tricks.as_strided(
+            array, shape, (0,) * len(shape), subok=True)  # fmt: skip
+    try:
+        return made.reshape(shape, copy=False)
+    except ValueError:
+        return None
+
+
+@view(name="_view", node="ViewBackward0", expose=(), ref=lambda x, size: x.reshape(size),
+      samples=matrices(((6, 2),), ((3, -1),)))  # fmt: skip
+def _view(input: Array, size) -> Array:
+    """The same elements in another shape; RuntimeError when that needs a copy."""
+    found = viewed(input, inferred_shape(size, input.size))
+    if found is None:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one "
+            "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
+            f" (view of {tuple(input.shape)} as {tuple(size)})"
+        )
+    return found
+
+
+@_view.vjp
+def _(g, input_shape):
+    return reshape(g, input_shape)
+
+
+@public("view", spaces=("Tensor",))
+def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None = None) -> Tensor:
+    """The same memory in another shape, or with its bytes read as another dtype."""
+    if size is not None:
+        shape = (size,)
+    if dtype is not None:
+        shape = (dtype,)
+    if len(shape) == 1:
+        first = shape[0]
+        if first.__class__ is Dtype:
+            return _view_dtype(self, first)
+        if first.__class__ is not int:
+            shape = tuple(first) if hasattr(first, "__len__") else shape
+    return _view(self, shape)
+
+
+@view(name="_view_dtype", node="ViewBackward1", expose=(), differentiable=False,
+      ref=lambda x, dtype: x.view(dtype.numpy),
+      samples=lambda rng: iter([((rng.normal(size=(2, 4)), None), {})][:0]))  # fmt: skip
+def _view_dtype(input: Array, dtype) -> Array:
+    """The same bytes read as another dtype."""
+    kind = dtype.numpy
+    if kind.itemsize == input.itemsize:
+        return input.view(kind)
+    if input.ndim == 0:
+        raise RuntimeError(
+            f"self.dim() cannot be 0 to view {input.dtype} as {dtype} (different element sizes)"
+        )
+    if input.strides[-1] != input.itemsize and input.shape[-1] != 1:
+        raise RuntimeError(
+            f"self.stride(-1) must be 1 to view {input.dtype} as {dtype} (different element "
+            f"sizes), but got {input.strides[-1] // input.itemsize}"
+        )
+    if input.shape[-1] * input.itemsize % kind.itemsize:
+        raise RuntimeError(
+            f"self.size(-1) must be divisible by {kind.itemsize // input.itemsize} to view "
+            f"{input.dtype} as {dtype} (different element sizes), but got {input.shape[-1]}"
+        )
+    return input.view(kind)
+
+
+@composite()
+def reshape(input, *shape_, shape=None):
+    """The same elements in another shape: a view where it can be, else a copy.
+
+    >>> torch.arange(4).reshape(2, 2)
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    wanted = shape_ if shape is None else (shape,)
+    if len(wanted) == 1 and not isinstance(wanted[0], int) and hasattr(wanted[0], "__len__"):
+        wanted = tuple(wanted[0])
+    array = input._array
+    lengths = inferred_shape(wanted, array.size)
+    if array.flags.c_contiguous or viewed(array, lengths) is not None:
+        return _view(input, lengths)
+    return _view(input.contiguous(), lengths)
+
+
+@composite(expose=("Tensor",))
+def view_as(self, other):
+    """This tensor in the shape of `other`."""
+    return _view(self, other._array.shape)
+
+
+@composite(expose=("Tensor",))
+def reshape_as(self, other):
+    """This tensor reshaped as `other`."""
+    return reshape(self, other._array.shape)
+
+
+@composite()
+def flatten(input, start_dim=0, end_dim=-1):
+    """The axes from start_dim to end_dim as one.
+
+    >>> torch.zeros(2, 3, 4).flatten(1).shape
+    torch.Size([2, 12])
+    """
+    shape = input._array.shape
+    first, last = canonical_dim(start_dim, len(shape)), canonical_dim(end_dim, len(shape))
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if not shape:
+        return reshape(input, (1,))
+    if first == last:
+        return input
+    count = 1
+    for n in shape[first : last + 1]:
+        count *= n
+    return reshape(input, (*shape[:first], count, *shape[last + 1 :]))
+
+
+@composite()
+def ravel(input):
+    """All the elements in one axis."""
+    return reshape(input, (-1,))
+
+
+@composite()
+def unflatten(input, dim, sizes):
+    """One axis as several."""
+    shape = input._array.shape
+    at = canonical_dim(dim, len(shape))
+    if not len(sizes):
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    try:
+        lengths = inferred_shape(tuple(sizes), shape[at])
+    except RuntimeError:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
+            f"({shape[at]}) in the input tensor"
+        ) from None
+    return _view(input, (*shape[:at], *lengths, *shape[at + 1 :]))
+
+
+# ------------------------------------------------------------------------------ orders of axes
+
+
+@view(ref=lambda x, dim0, dim1: np.swapaxes(x, dim0, dim1),
+      samples=matrices(((3, 4), 0, 1), ((2, 3, 4), -1, 0)),
+      aliases=("swapaxes", "swapdims"))  # fmt: skip
+def transpose(input: Array, dim0, dim1) -> Array:
+    """Two axes exchanged."""
+    n = input.ndim
+    if n == 2 and dim0 + dim1 == 1 and dim0 >= 0 and dim1 >= 0:
+        return input.T
+    a, b = canonical_dim(dim0, n), canonical_dim(dim1, n)
+    return input.swapaxes(a, b) if n else input.view()
+
+
+@transpose.vjp
+def _(g, dim0, dim1):
+    return g.transpose(dim0, dim1)
+
+
+@view(ref=lambda x: x.T, samples=matrices(((3, 4),), ((5,),), ((),)))
+def t(input: Array) -> Array:
+    """A matrix transposed; vectors stay as they are."""
+    if input.ndim > 2:
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D"
+        )
+    return input.T
+
+
+@t.vjp
+def _(g):
+    return g.t()
+
+
+@view(ref=lambda x, *dims: x.transpose(dims),
+      samples=matrices(((3, 4), 1, 0), ((2, 3, 4), 2, 0, 1)))  # fmt: skip
+def permute(input: Array, *dims) -> Array:
+    """The axes in another order.
+
+    >>> torch.zeros(2, 3, 5).permute(2, 0, 1).shape
+    torch.Size([5, 2, 3])
+    """
+    if len(dims) != input.ndim:
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {input.ndim} is not "
+            f"equal to len(dims) = {len(dims)}"
+        )
+    order = [canonical_dim(d, input.ndim) for d in dims]
+    if len(set(order)) != len(order):
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return input.transpose(order)
+
+
+@permute.vjp
+def _(g, dims):
+    n = len(dims)
+    inverse = [0] * n
+    for i, d in enumerate(dims):
+        inverse[d % n] = i
+    return g.permute(inverse)
+
+
+@composite(aliases=("moveaxis",))
+def movedim(input, source, destination):
+    """The axes `source` at the places `destination`; the others keep their order."""
+    n = input._array.ndim
+    sources = [source] if isinstance(source, int) else list(source)
+    targets = [destination] if isinstance(destination, int) else list(destination)
+    if len(sources) != len(targets):
+        raise RuntimeError(
+            "movedim: Invalid source or destination dims: source "
+            f"({sources} dims) should contain the same number of dims as destination ({targets} "
+            "dims)"
+        )
+    a, b = [canonical_dim(d, n) for d in sources], [canonical_dim(d, n) for d in targets]
+    if len(set(a)) != len(a) or len(set(b)) != len(b):
+        raise RuntimeError(f"movedim: repeated dim in source {sources} or destination {targets}")
+    rest = iter(i for i in range(n) if i not in a)
+    placed = dict(zip(b, a, strict=True))
+    return permute(input, [placed[i] if i in placed else next(rest) for i in range(n)])
+
+
+@view(name="squeeze_dims", node="SqueezeBackward1", expose=(),
+      ref=lambda x, dims: np.squeeze(x, dims), samples=matrices(((3, 1, 4, 1), (1, 3))))  # fmt: skip
+def _squeeze(input: Array, dims) -> Array:
+    """The given axes of length 1 left out."""
+    return input.squeeze(dims)
+
+
+@_squeeze.vjp
+def _(g, input_shape):
+    return reshape(g, input_shape)
+
+
+@composite()
+def squeeze(input, dim=None):
+    """Axes of length 1 left out: all of them, or those of `dim` that have it."""
+    shape = input._array.shape
+    wanted = canonical_dims(dim, len(shape)) if dim != () else ()
+    return _squeeze(input, tuple(d for d in wanted if shape[d] == 1))
+
+
+@view(ref=np.expand_dims, samples=matrices(((3, 4), 1), ((3,), -1), ((), 0)))
+def unsqueeze(input: Array, dim) -> Array:
+    """A new axis of length 1 at `dim`."""
+    at = canonical_dim(dim, input.ndim + 1)
+    return input[(slice(None),) * at + (None,)]
+
+
+@unsqueeze.vjp
+def _(g, dim):
+    return g.squeeze(dim)
+
+
+@view(ref=lambda x, *size: np.broadcast_to(x, size),
+      samples=matrices(((3, 1), 3, 4), ((4,), 2, 3, 4)))  # fmt: skip
+def expand(input: Array, *size, implicit=False) -> Array:
+    """Axes of length 1 repeated, and new ones put in front, without a copy.
+
+    >>> torch.tensor([[1], [2]]).expand(2, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
+    shape = input.shape
+    new = len(size) - len(shape)
+    if new < 0:
+        raise RuntimeError(
+            f"expand(torch.{input.dtype}{{{list(shape)}}}, size={list(size)}): the number of sizes "
+            f"provided ({len(size)}) must be greater or equal to the number of dimensions in the "
+            f"tensor ({len(shape)})"
+        )
+    if input.__class__ is MetaArray:
+        return _expanded_meta(input, size, new)
+    lengths, strides = [], []
+    for i, n in enumerate(size):
+        have, stride = (shape[i - new], input.strides[i - new]) if i >= new else (1, 0)
+        lengths.append(_expanded_length(n, have, i, i < new, size, shape))
+        strides.append(stride if have == lengths[-1] else 0)
+    return np.lib.stride_tricks.as_strided(input, lengths, strides) if 0 in shape else \
+        _strided(input, lengths, strides)  # fmt: skip
+
+
+def _expanded_length(n: Any, have: int, axis: int, new: bool, size: Any, shape: Any) -> int:
+    if n == -1:
+        if new:
+            raise RuntimeError(
+                f"expand(): the expanded size of the tensor (-1) isn't allowed in a leading, "
+                f"non-existing dimension {axis}"
+            )
+        return have
+    if have not in (1, n):
+        raise RuntimeError(
+            f"The expanded size of the tensor ({n}) must match the existing size ({have}) at "
+            f"non-singleton dimension {axis}.  Target sizes: {list(size)}.  Tensor sizes: "
+            f"{list(shape)}"
+        )
+    return n
+
+
+def _expanded_meta(input: Any, size: tuple, new: int) -> Any:
+    shape = [_expanded_length(n, input.shape[i - new] if i >= new else 1, i, i < new, size,
+                              input.shape) for i, n in enumerate(size)]  # fmt: skip
+    return np.broadcast_to(input.view(np.ndarray), shape).view(MetaArray)
+
+
+def _strided(array: np.ndarray, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
+    """A window that starts where `array` does, strides in bytes."""
+    made = np.lib.stride_tricks.as_strided(array, shape, strides)
+    return made
+
+
+@expand.vjp
+def _(g, input_shape):
+    return g.sum_to_size(input_shape)
+
+
+@composite(expose=("Tensor",))
+def expand_as(self, other):
+    """This tensor expanded to the shape of `other`."""
+    return expand(self, *other._array.shape)
+
+
+@composite()
+def broadcast_to(input, size):
+    """The tensor expanded to a shape."""
+    return expand(input, *size)
+
+
+# ------------------------------------------------------------------------------------ windows
+
+
+@view(ref=lambda x, dim, index: np.take(x, index, dim),
+      samples=matrices(((3, 4), 0, 1), ((3, 4), -1, -2)))  # fmt: skip
+def select(input: Array, dim, index) -> Array:
+    """The slice at one index of an axis, which disappears."""
+    at = canonical_dim(dim, input.ndim)
+    if not input.ndim:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    n = input.shape[at]
+    if not -n <= index < n:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(input.shape)} at "
+            f"dimension {at}"
+        )
+    index = index.__index__()
+    return np.ndarray.__getitem__(input, (slice(None),) * at + (index, Ellipsis))
+
+
+@select.vjp
+def _(g, input_shape, dim, index):
+    return _placed(g, input_shape, (slice(None),) * (dim % len(input_shape)) + (index,))
+
+
+@view(name="_slice", node="SliceBackward0", expose=(), ref=lambda x, index: x[index],
+      samples=lambda rng: iter([((rng.normal(size=(4, 5)), (slice(1, 3), None, Ellipsis, 2)), {})]))  # fmt: skip
+def basic_index(input: Array, index) -> Array:
+    """A window by integers, slices, None and an ellipsis."""
+    return input[index]
+
+
+@basic_index.vjp
+def _(g, input_shape, index):
+    return _placed(g, input_shape, index)
+
+
+@opaque(name="_placed", expose=(), ref=None, samples=None)
+def _placed(g: Array, shape, index) -> Array:
+    """Zeros of a shape, with `g` in the window that a basic index gives."""
+    made = np.zeros(shape, g.dtype)
+    made[index] = g
+    return made
+
+
+@_placed.vjp
+def _(g, index):
+    return basic_index(g, index)
+
+
+@composite()
+def narrow(input, dim, start, length):
+    """`length` indices of an axis, from `start`."""
+    shape = input._array.shape
+    if not shape:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    at = canonical_dim(dim, len(shape))
+    start = int(start)
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if not -shape[at] <= start <= shape[at]:
+        raise IndexError(
+            f"start out of range (expected to be in range of [-{shape[at]}, {shape[at]}], but "
+            f"got {start})"
+        )
+    start = start + shape[at] if start < 0 else start
+    if start + length > shape[at]:
+        raise RuntimeError(
+            f"start ({start}) + length ({length}) exceeds dimension size ({shape[at]})."
+        )
+    return basic_index(input, (slice(None),) * at + (slice(start, start + length), Ellipsis))
+
+
+@view(ref=lambda x, offset=0, dim1=0, dim2=1: np.diagonal(x, offset, dim1, dim2),
+      samples=matrices(((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 1, 2)))  # fmt: skip
+def diagonal(input: Array, offset=0, dim1=0, dim2=1) -> Array:
+    """The elements where two axes have one index, as the last axis."""
+    a, b = canonical_dim(dim1, input.ndim), canonical_dim(dim2, input.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    made = input.diagonal(offset, a, b)
+    made.flags.writeable = input.flags.writeable
+    return made
+
+
+@diagonal.vjp
+def _(g, input_shape, offset, dim1, dim2):
+    return _on_diagonal(g, input_shape, offset, dim1, dim2)
+
+
+@opaque(name="_on_diagonal", expose=(), ref=None, samples=None)
+def _on_diagonal(g: Array, shape, offset, dim1, dim2) -> Array:
+    """Zeros of a shape, with `g` on a diagonal."""
+    made = np.zeros(shape, g.dtype)
+    target = made.diagonal(offset, dim1, dim2)
+    target.flags.writeable = True
+    target[...] = g
+    return made
+
+
+@_on_diagonal.vjp
+def _(g, offset, dim1, dim2):
+    return g.diagonal(offset, dim1, dim2)
+
+
+@view(expose=("Tensor",), ref=None, samples=None)
+def unfold(input: Array, dimension, size, step) -> Array:
+    """Windows of `size` along an axis, every `step`, as a new last axis."""
+    at = canonical_dim(dimension, input.ndim)
+    length = input.shape[at] if input.ndim else 1
+    if size < 0 or step <= 0:
+        raise RuntimeError(f"size is {size} but must be >= 0, step is {step} but must be > 0")
+    if size > length:
+        raise RuntimeError(
+            f"maximum size for tensor at dimension {at} is {length} but size is {size}"
+        )
+    if not input.ndim:
+        return input.reshape(1)[:size]
+    shape, strides = list(input.shape), list(input.strides)
+    stride = strides[at]
+    shape[at], strides[at] = (length - size) // step + 1, stride * step
+    return np.lib.stride_tricks.as_strided(input, [*shape, size], [*strides, stride])
+
+
+@unfold.vjp
+def _(g, input_shape, dimension, size, step):
+    return _folded(g, input_shape, dimension, size, step)
+
+
+@opaque(name="_folded", expose=(), ref=None, samples=None)
+def _folded(g: Array, shape, dimension, size, step) -> Array:
+    """The windows of `unfold` added back where they came from."""
+    if not shape:
+        return g.reshape(()) if g.size else np.zeros((), g.dtype)
+    at = dimension % len(shape)
+    made = np.zeros(shape, g.dtype)
+    target, source = np.moveaxis(made, at, 0), np.moveaxis(g, at, 0)
+    count = source.shape[0]
+    for k in range(size):
+        target[k : k + count * step : step][:count] += source[..., k]
+    return made
+
+
+@_folded.vjp
+def _(g, dimension, size, step):
+    return g.unfold(dimension, size, step)
+
+
+@view(ref=None, samples=None)
+def as_strided(input: Array, size, stride, storage_offset=None) -> Array:
+    """A window on the tensor's storage with any shape, strides and offset, in elements."""
+    if len(size) != len(stride):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: "
+            f"{list(stride)}"
+        )
+    if storage_offset is not None and storage_offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
+    offset = offset_of(input) if storage_offset is None else storage_offset
+    return window(storage_of(input), input.dtype, offset, tuple(size), tuple(stride))
+
+
+@as_strided.vjp
+def _(g, input, size, stride, storage_offset):
+    return _strided_adjoint(
+        g, input._array.shape, input.stride(), input.storage_offset(), tuple(size), tuple(stride),
+        input.storage_offset() if storage_offset is None else storage_offset,
+    )  # fmt: skip
+
+
+@opaque(name="_strided_adjoint", expose=(), ref=None, samples=None)
+def _strided_adjoint(g: Array, shape, strides, start, size, stride, offset) -> Array:
+    """The cotangent of `as_strided`: windows added up where they overlap, read by the input."""
+    spans = [
+        1 + builtin_sum((n - 1) * s for n, s in zip(*pair, strict=True))
+        for pair in ((shape, strides), (size, stride))
+    ]
+    low = min(start, offset)
+    memory = np.zeros(max(start + spans[0], offset + spans[1]) - low, g.dtype)
+    places = _places(size, stride, offset - low)
+    np.add.at(memory, places.reshape(-1), g.reshape(-1))
+    read = _places(shape, strides, start - low)
+    counts = np.zeros(memory.shape, np.int64)
+    np.add.at(counts, read.reshape(-1), 1)
+    return (memory[read] / np.maximum(counts[read], 1)).astype(g.dtype)
+
+
+def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
+    places = np.full((), offset, np.int64)
+    for n, s in zip(shape, strides, strict=True):
+        places = places[..., None] + np.arange(n) * s
+    return places
+
+
+@_strided_adjoint.vjp
+def _(g, size, stride, start, offset):
+    flat = empty_strided_array(size, stride, g._array.dtype)
+    del flat
+    return as_strided(g.contiguous(), size, stride, offset - start)
+
+
+builtin_sum = sum
+
+# ------------------------------------------------------------------------------- several views
+
+
+@view(ref=lambda x, dim=0: tuple(np.moveaxis(x, dim, 0)),
+      samples=matrices(((3, 4),), ((3, 4), 1)))  # fmt: skip
+def unbind(input: Array, dim=0) -> tuple[Array, ...]:
+    """The slices along an axis, as a tuple."""
+    if not input.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    at = canonical_dim(dim, input.ndim)
+    head = (slice(None),) * at
+    return tuple([input[(*head, i, Ellipsis)] for i in range(input.shape[at])])
+
+
+@unbind.vjp
+def _(gs, input_shape, dim, input_dtype):
+    return _joined(gs, input_shape, dim, input_dtype, None)
+
+
+@view(name="_split_sizes", node="SplitWithSizesBackward0", expose=(),
+      ref=lambda x, sizes, dim: tuple(np.split(x, np.cumsum(sizes)[:-1], dim)),
+      samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))  # fmt: skip
+def split_sizes(input: Array, sizes, dim) -> tuple[Array, ...]:
+    """Consecutive pieces of an axis, of the lengths given."""
+    head, at, found = (slice(None),) * dim, 0, []
+    for n in sizes:
+        found.append(input[(*head, slice(at, at + n), Ellipsis)])
+        at += n
+    return tuple(found)
+
+
+@split_sizes.vjp
+def _(gs, input_shape, sizes, dim, input_dtype):
+    return _joined(gs, input_shape, dim, input_dtype, sizes)
+
+
+def _joined(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> Tensor:
+    """The cotangents of pieces put together, zeros where none came."""
+    from .creation import zeros
+    from .join import cat, stack
+
+    at = dim % len(shape)
+    if sizes is None:
+        rest = (*shape[:at], *shape[at + 1 :])
+        return stack([zeros(rest, dtype=dtype) if g is None else g for g in gs], at)
+    pieces = [
+        zeros((*shape[:at], n, *shape[at + 1 :]), dtype=dtype) if g is None else g
+        for g, n in zip(gs, sizes, strict=True)
+    ]
+    return cat(pieces, at)
+
+
+@composite()
+def split(tensor, split_size_or_sections, dim=0):
+    """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed."""
+    shape = tensor._array.shape
+    if not shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    at = canonical_dim(dim, len(shape))
+    size, n = split_size_or_sections, shape[at]
+    if isinstance(size, (tuple, list)):
+        if builtin_sum(size) != n or any(s < 0 for s in size):
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size "
+                f"at dimension {at}), but got split_sizes={list(size)}"
+            )
+        return split_sizes(tensor, tuple(size), at)
+    if size < 0 or (size == 0 and n):
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+    count = max(-(-n // size), 1) if size else 1
+    return split_sizes(tensor, tuple(min(size, n - i * size) for i in range(count)), at)
+
+
+@composite()
+def split_with_sizes(input, split_sizes, dim=0):
+    """Pieces of an axis, of the lengths listed."""
+    return split(input, list(split_sizes), dim)
+
+
+@composite()
+def chunk(input, chunks, dim=0):
+    """At most `chunks` pieces of an axis, of one length but for the last."""
+    if not input._array.ndim:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    at = canonical_dim(dim, input._array.ndim)
+    n = input._array.shape[at]
+    size = -(-n // chunks)
+    if size == 0:
+        return split_sizes(input, (0,) * chunks, at)
+    return split(input, size, at)
+
+
+@composite()
+def tensor_split(input, indices_or_sections, dim=0):
+    """Pieces of an axis: a number of nearly equal ones, or those between indices."""
+    if not input._array.ndim:
+        raise RuntimeError(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        )
+    at = canonical_dim(dim, input._array.ndim)
+    n, given = input._array.shape[at], indices_or_sections
+    if isinstance(given, Tensor):
+        given = given.tolist()
+    if isinstance(given, int):
+        if given <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {given}")
+        size, extra = divmod(n, given)
+        return split_sizes(input, tuple(size + (i < extra) for i in range(given)), at)
+    bounds = [0, *given, n]
+    head = (slice(None),) * at
+    return tuple(
+        basic_index(input, (*head, slice(a, b), Ellipsis))
+        for a, b in zip([None, *bounds[1:-1]], [*bounds[1:-1], None], strict=True)
+    )
+
+
+def _split_along(name: str, axis_of: Any, least: int) -> Any:
+    def function(input, indices_or_sections):
+        if input._array.ndim < least:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a "
+                f"tensor with {input._array.ndim} dimensions!"
+            )
+        at = axis_of(input._array.ndim)
+        if isinstance(indices_or_sections, int) and (
+            indices_or_sections <= 0 or input._array.shape[at] % indices_or_sections
+        ):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {at}, but the size of the "
+                f"dimension {input._array.shape[at]} is not divisible by the split_size "
+                f"{indices_or_sections}!"
+            )
+        return tensor_split(input, indices_or_sections, at)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "Pieces along one axis, by number or by indices."
+    return public(spaces=("torch", "Tensor"))(function)
+
+
+hsplit = _split_along("hsplit", lambda n: 0 if n == 1 else 1, 1)
+vsplit = _split_along("vsplit", lambda n: 0, 2)
+dsplit = _split_along("dsplit", lambda n: 2, 3)
+
+
+# ---------------------------------------------------------------------------------- attributes
+
+
+def _transposed(self: Tensor) -> Tensor:
+    """All axes reversed; for a matrix its transpose."""
+    n = self._array.ndim
+    return t(self) if n <= 2 else permute(self, *range(n - 1, -1, -1))
+
+
+def _matrix_transposed(self: Tensor) -> Tensor:
+    """The last two axes exchanged."""
+    if self._array.ndim < 2:
+        raise RuntimeError(
+            "tensor.mT is only supported on matrices or batches of matrices. Got "
+            f"{self._array.ndim}-D tensor."
+        )
+    return transpose(self, -2, -1)
+
+
+def _hermitian(self: Tensor) -> Tensor:
+    """A matrix transposed and conjugated."""
+    if self._array.ndim not in (0, 2):
+        raise RuntimeError(
+            "tensor.H is only supported on matrices (2-D tensors). Got "
+            f"{self._array.ndim}-D tensor."
+        )
+    return t(self).conj() if self._array.dtype.kind == "c" else t(self)
+
+
+@composite()
+def adjoint(input):
+    """The last two axes exchanged, conjugated."""
+    y = _matrix_transposed(input)
+    return y.conj() if y._array.dtype.kind == "c" else y
+
+
+Tensor.T, Tensor.mT = property(_transposed), property(_matrix_transposed)
+Tensor.H, Tensor.mH = property(_hermitian), property(adjoint)
