@@ -1,0 +1,316 @@
+"""Initialisers: fill a tensor in place and return it. The same seed gives PyTorch's numbers.
+
+Shapes matter: a weight is (out, in) or (out, in, *kernel), and fan_in = in * kernel elements.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .. import ops
+from ..autograd import no_grad
+from ..tensor import Tensor
+
+__all__ = [
+    "calculate_gain", "constant", "constant_", "dirac", "dirac_", "eye", "eye_", "kaiming_normal",
+    "kaiming_normal_", "kaiming_uniform", "kaiming_uniform_", "normal", "normal_", "ones_",
+    "orthogonal", "orthogonal_", "sparse", "sparse_", "trunc_normal_", "uniform", "uniform_",
+    "xavier_normal", "xavier_normal_", "xavier_uniform", "xavier_uniform_", "zeros_",
+]  # fmt: skip
+
+_GAINS = {
+    **dict.fromkeys(
+        ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+         "conv_transpose3d", "sigmoid"), 1),
+    "tanh": 5 / 3,
+    "relu": math.sqrt(2.0),
+    "selu": 3 / 4,
+}  # fmt: skip
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """By how much to scale weights before a nonlinearity; `param` is leaky_relu's slope.
+
+    >>> nn.init.calculate_gain("leaky_relu", 0.2)
+    1.3867504905630728
+    """
+    if nonlinearity in _GAINS:
+        return _GAINS[nonlinearity]
+    if nonlinearity != "leaky_relu":
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    if param is None:
+        param = 0.01
+    if isinstance(param, bool) or not isinstance(param, (int, float)):
+        raise ValueError(f"negative_slope {param} not a valid number")
+    return math.sqrt(2.0 / (1 + param**2))
+
+
+# -------------------------------------------------------------------------- constants
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Fills with one value."""
+    with no_grad():
+        return tensor.fill_(val)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Fills with ones."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Fills with zeros."""
+    with no_grad():
+        return tensor.zero_()
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity, for a matrix: ones on the diagonal."""
+    _check_matrix(tensor)
+    with no_grad():
+        tensor.zero_()
+        tensor.diagonal().fill_(1)
+    return tensor
+
+
+def _check_matrix(tensor: Tensor) -> None:
+    if tensor.ndim != 2:
+        raise ValueError(
+            f"Only tensors with 2 dimensions are supported, got {tensor.ndim} dimensions"
+        )
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """The identity as a convolution, in each of the groups. Weight (out, in, *kernel)."""
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError(
+            f"Only tensors with 3, 4, or 5 dimensions are supported, got {tensor.ndim} dimensions"
+        )
+    rows, columns = tensor.shape[:2]
+    if rows % groups:
+        raise ValueError(f"dim 0 must be divisible by groups, got {rows} and {groups}")
+    if tensor.is_meta:
+        return tensor
+    in_group = rows // groups
+    centre = tuple(length // 2 for length in tensor.shape[2:])
+    with no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for channel in range(min(in_group, columns)):
+                tensor[(group * in_group + channel, channel, *centre)] = 1
+    return tensor
+
+
+# -------------------------------------------------------------------------- random numbers
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+    """Draws uniformly from [a, b)."""
+    with no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+    """Draws from the normal distribution."""
+    with no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Any = None,
+) -> Tensor:
+    """Draws from the normal distribution within [a, b]."""
+    if tensor.is_meta:
+        return tensor
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of "
+            "values may be incorrect.",
+            stacklevel=2,
+        )
+    inside = _normal_below((b - mean) / std) - _normal_below((a - mean) / std)
+    draw = _truncate_by_redrawing if inside > 0.3 else _truncate_by_rejection
+    with no_grad():
+        tensor.copy_(draw(tensor, mean, std, a, b, generator))
+    return tensor
+
+
+def _normal_below(x: float) -> float:
+    """The standard normal distribution's mass below x."""
+    return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+
+
+def _truncate_by_redrawing(
+    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
+) -> Tensor:
+    """Draws normal numbers anew until all lie within; whole tensors, as PyTorch does."""
+    # The bounds as the dtype has them: what rounds onto a bound is inside.
+    low, high = tensor.new_tensor(a).item(), tensor.new_tensor(b).item()
+    drawn = tensor.normal_(mean, std, generator=generator)
+    while True:
+        outside = (drawn < low) | (drawn > high)
+        if not outside.any():
+            return drawn
+        again = ops.empty_like(drawn).normal_(mean, std, generator=generator)
+        drawn = ops.where(outside, again, drawn)
+
+
+def _truncate_by_rejection(
+    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
+) -> Tensor:
+    """Draws uniformly, accepts by the density's height; for an interval far out in a tail."""
+    nearest = max(a, min(mean, b))
+    log_peak = -0.5 * ((nearest - mean) / std) ** 2
+    chance = ops.empty_like(tensor)
+
+    def rejected(drawn: Tensor) -> Tensor:
+        log_height = (drawn - mean).div_(std).pow_(2).mul_(-0.5).sub_(log_peak)
+        return chance.uniform_(generator=generator).log_().gt(log_height)
+
+    drawn = tensor.uniform_(a, b, generator=generator)
+    pending = rejected(drawn)
+    while pending.any():
+        candidates = ops.empty_like(tensor).uniform_(a, b, generator=generator)
+        drawn = ops.where(pending, candidates, drawn)
+        pending = ops.where(pending, rejected(candidates), pending)
+    return drawn
+
+
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    """How many numbers each output is a sum of, and how many outputs each input goes into."""
+    if tensor.ndim < 2:
+        raise ValueError(
+            "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
+        )
+    kernel = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * kernel, tensor.shape[0] * kernel
+
+
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    modes = ["fan_in", "fan_out"]
+    mode = mode.lower()
+    if mode not in modes:
+        raise ValueError(f"Mode {mode} not supported, please use one of {modes}")
+    return _calculate_fan_in_and_fan_out(tensor)[modes.index(mode)]
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Uniform within +-gain * sqrt(6 / (fan_in + fan_out)): Glorot and Bengio, 2010."""
+    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
+    bound = math.sqrt(3.0) * (gain * math.sqrt(2.0 / float(fan_in + fan_out)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """Normal with std gain * sqrt(2 / (fan_in + fan_out)): Glorot and Bengio, 2010."""
+    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
+
+
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        return None
+    return calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
+
+
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
+    """Uniform within +-gain * sqrt(3 / fan), `a` being leaky_relu's slope: He et al., 2015."""
+    std = _kaiming_std(tensor, a, mode, nonlinearity)
+    if std is None:
+        return tensor
+    bound = math.sqrt(3.0) * std
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Tensor:
+    """Normal with std gain / sqrt(fan), `a` being leaky_relu's slope: He et al., 2015."""
+    std = _kaiming_std(tensor, a, mode, nonlinearity)
+    return tensor if std is None else normal_(tensor, 0, std, generator)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+    """A (semi-)orthogonal matrix, axes after the first taken together: Saxe et al., 2013."""
+    if tensor.ndim < 2:
+        raise ValueError("Only tensors with 2 or more dimensions are supported")
+    if tensor.numel() == 0 or tensor.is_meta:
+        return tensor
+    rows = tensor.shape[0]
+    columns = tensor.numel() // rows
+    drawn = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
+    with no_grad():
+        q, r = ops.linalg.qr(drawn.t() if rows < columns else drawn)
+        # The signs make the decomposition unique, and so the distribution uniform.
+        q = q * r.diagonal().sign()
+        tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape))
+        tensor.mul_(gain)
+    return tensor
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Normal, with the fraction `sparsity` of each column set to zero: Martens, 2010."""
+    _check_matrix(tensor)
+    if tensor.is_meta:
+        return tensor
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with no_grad():
+        tensor.normal_(0, std, generator=generator)
+        for column in range(columns):
+            # From the default generator, whichever drew the values: so does PyTorch.
+            tensor[ops.randperm(rows)[:zeros], column] = 0
+    return tensor
+
+
+# -------------------------------------------------------------------------- old names
+
+
+def _deprecated(initialise: Callable) -> Callable:
+    old = initialise.__name__.removesuffix("_")
+
+    @functools.wraps(initialise)
+    def warned(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{initialise.__name__}`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return initialise(*args, **kwargs)
+
+    warned.__name__ = old
+    return warned
+
+
+uniform = _deprecated(uniform_)
+normal = _deprecated(normal_)
+constant = _deprecated(constant_)
+eye = _deprecated(eye_)
+dirac = _deprecated(dirac_)
+xavier_uniform = _deprecated(xavier_uniform_)
+xavier_normal = _deprecated(xavier_normal_)
+kaiming_uniform = _deprecated(kaiming_uniform_)
+kaiming_normal = _deprecated(kaiming_normal_)
+orthogonal = _deprecated(orthogonal_)
+sparse = _deprecated(sparse_)

@@ -1,0 +1,232 @@
+"""Containers of parameters: ParameterList and ParameterDict. They hold other values as well."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, KeysView, Mapping
+from typing import Any
+
+from ...tensor import Tensor
+from ..module import Module
+from ..parameter import Parameter
+from ..registration import _typename
+
+__all__ = ["ParameterDict", "ParameterList"]
+
+
+def _index_key(index: Any, length: int) -> str:
+    """The name "0", "1", ... that an index stands for; negative ones count from the end."""
+    index = operator.index(index)
+    if not -length <= index < length:
+        raise IndexError(f"index {index} is out of range")
+    return str(index % length)
+
+
+def _pairs(container: str, elements: Any) -> list[tuple[str, Any]]:
+    """Elements as (key, value) pairs; raises TypeError or ValueError where they are not."""
+    if not isinstance(elements, Iterable):
+        named = "ParametersDict" if container == "ParameterDict" else container
+        raise TypeError(
+            f"{named}.update should be called with an iterable of key/value pairs, but got "
+            + type(elements).__name__
+        )
+    pairs = []
+    for i, element in enumerate(elements):
+        place = f"{container} update sequence element #{i}"
+        if not isinstance(element, Iterable):
+            raise TypeError(f"{place} should be Iterable; is{type(element).__name__}")
+        if len(element) != 2:
+            raise ValueError(f"{place} has length {len(element)}; 2 is required")
+        pairs.append((element[0], element[1]))
+    return pairs
+
+
+def _as_parameter(value: Any) -> Any:
+    plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
+    return Parameter(value) if plain else value
+
+
+def _described(key: Any, value: Any, kind: Any) -> str:
+    """One line of a container's repr; `kind(value)` names the tensor's type."""
+    if not isinstance(value, Tensor):
+        return f"  ({key}): Object of type: {type(value).__name__}"
+    size = "x".join(map(str, value.size()))
+    device = f" ({value.device})" if value.device.type == "cuda" else ""
+    name = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    return f"  ({key}): {name} containing: [{kind(value)} of size {size}{device}]"
+
+
+class ParameterList(Module):
+    """A list of parameters, all of them registered; tensors put into it become parameters."""
+
+    def __init__(self, values: Iterable[Any] | None = None) -> None:
+        super().__init__()
+        self._size = 0
+        if values is not None:
+            self += values
+
+    def _get_abs_string_index(self, idx: Any) -> str:
+        return _index_key(idx, len(self))
+
+    def __getitem__(self, idx: int | slice) -> Any:
+        if isinstance(idx, slice):
+            return type(self)(self[i] for i in range(len(self))[idx])
+        return getattr(self, self._get_abs_string_index(idx))
+
+    def __setitem__(self, idx: int, param: Any) -> None:
+        setattr(self, self._get_abs_string_index(idx), _as_parameter(param))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __iadd__(self, parameters: Iterable[Any]) -> ParameterList:
+        return self.extend(parameters)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if not name.isdigit()]
+
+    def append(self, value: Any) -> ParameterList:
+        """Adds a value at the end."""
+        self._size += 1
+        self[self._size - 1] = value
+        return self
+
+    def extend(self, values: Iterable[Any]) -> ParameterList:
+        """Adds values at the end."""
+        if not isinstance(values, Iterable) or isinstance(values, Tensor):
+            raise TypeError(
+                "ParameterList.extend should be called with an iterable, but got "
+                + type(values).__name__
+            )
+        for value in values:
+            self.append(value)
+        return self
+
+    def extra_repr(self) -> str:
+        return "\n".join(_described(i, value, lambda t: t.dtype) for i, value in enumerate(self))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("ParameterList should not be called.")
+
+
+class ParameterDict(Module):
+    """A dictionary of parameters, all of them registered; tensors become parameters."""
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__()
+        self._keys: dict[str, None] = {}
+        if parameters is not None:
+            self.update(parameters)
+
+    def _key_to_attr(self, key: str) -> str:
+        if not isinstance(key, str):
+            raise TypeError(
+                "Index given to ParameterDict cannot be used as a key as it is not a string (type "
+                f"is '{type(key).__name__}')."
+            )
+        return key
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self, self._key_to_attr(key))
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        # Without its key in _keys a parameter could not be reached, so the key goes first.
+        self._keys[key] = None
+        setattr(self, self._key_to_attr(key), _as_parameter(value))
+
+    def __delitem__(self, key: str) -> None:
+        del self._keys[key]
+        delattr(self, self._key_to_attr(key))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def copy(self) -> ParameterDict:
+        """Another container with the same values."""
+        return ParameterDict(OrderedDict(self.items()))
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value of a key, `default` being put there first if there is none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def clear(self) -> None:
+        """Takes all values out."""
+        for key in list(self._keys):
+            del self[key]
+
+    def pop(self, key: str) -> Any:
+        """Takes a value out and returns it."""
+        taken = self[key]
+        del self[key]
+        return taken
+
+    def popitem(self) -> tuple[str, Any]:
+        """Takes the last key and value out and returns them."""
+        key = next(reversed(self._keys))
+        return key, self.pop(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or `default`."""
+        return self[key] if key in self else default
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A new container with one value under all the keys."""
+        return ParameterDict((key, default) for key in keys)
+
+    def keys(self) -> KeysView[str]:
+        """The keys."""
+        return self._keys.keys()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Keys and values."""
+        return ((key, self[key]) for key in self._keys)
+
+    def values(self) -> Iterable[Any]:
+        """The values."""
+        return (self[key] for key in self._keys)
+
+    def update(self, parameters: Any) -> None:
+        """Adds or replaces values, from a mapping (plain dicts by sorted key) or from pairs."""
+        if isinstance(parameters, (OrderedDict, ParameterDict)):
+            pairs = parameters.items()
+        elif isinstance(parameters, Mapping):
+            pairs = sorted(parameters.items())
+        else:
+            pairs = _pairs("ParameterDict", parameters)
+        for key, value in pairs:
+            self[key] = value
+
+    def extra_repr(self) -> str:
+        return "\n".join(_described(key, value, _typename) for key, value in self.items())
+
+    def __call__(self, input: Any) -> Any:
+        raise RuntimeError("ParameterDict should not be called.")
+
+    def __or__(self, other: ParameterDict) -> ParameterDict:
+        joined = self.copy()
+        joined.update(other)
+        return joined
+
+    def __ror__(self, other: ParameterDict) -> ParameterDict:
+        joined = other.copy()
+        joined.update(self)
+        return joined
+
+    def __ior__(self, other: ParameterDict) -> ParameterDict:
+        self.update(other)
+        return self

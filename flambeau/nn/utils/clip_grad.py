@@ -1,0 +1,123 @@
+"""Clipping of gradients by their total norm, or value by value, in place."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from ... import ops
+from ...autograd import no_grad
+from ...tensor import Tensor
+
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_"]
+
+
+def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    if isinstance(parameters, Tensor):
+        parameters = [parameters]
+    return [p.grad for p in parameters if p.grad is not None]
+
+
+def _check_foreach(foreach: bool | None, tensors: list[Tensor]) -> None:
+    for tensor in tensors if foreach else ():
+        if tensor.is_meta:
+            raise RuntimeError(
+                f"foreach=True was passed, but can't use the foreach API on {tensor.device.type} "
+                "tensors"
+            )
+
+
+@no_grad()
+def _get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all tensors as if they were one vector; 0-dim.
+
+    Raises RuntimeError where it is infinite or NaN and `error_if_nonfinite`.
+    """
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    norm_type = float(norm_type)
+    if not tensors:
+        return ops.tensor(0.0)
+    _check_foreach(foreach, tensors)
+    total = ops.stack([t.norm(norm_type) for t in tensors]).norm(norm_type)
+    if error_if_nonfinite and not total.isfinite():
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
+            "so it cannot be clipped. To disable this error and scale the gradients by the "
+            "non-finite norm anyway, set `error_if_nonfinite=False`"
+        )
+    return total
+
+
+@no_grad()
+def _clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    total_norm: Tensor,
+    foreach: bool | None = None,
+) -> None:
+    """Scales the gradients so that a total norm above `max_norm` comes down to it."""
+    grads = _grads(parameters)
+    _check_foreach(foreach, grads)
+    # Always multiplied, by 1 where nothing is to clip: a NaN norm reaches every gradient.
+    factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    for grad in grads:
+        grad.mul_(factor)
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scales the gradients, taken as one vector, to a norm of `max_norm` at most.
+
+    Returns the norm that they had.
+
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> (w * 3).sum().backward()
+    >>> torch.nn.utils.clip_grad_norm_(w, 1.0)
+    tensor(4.2426)
+    """
+    if not isinstance(parameters, Tensor):
+        generator = isinstance(parameters, types.GeneratorType)
+        parameters = list(parameters)
+        if generator and not parameters:
+            warnings.warn(
+                "`parameters` is an empty generator, no gradient clipping will occur.",
+                stacklevel=2,
+            )
+    total = _get_total_norm(_grads(parameters), norm_type, error_if_nonfinite, foreach)
+    _clip_grads_with_norm_(parameters, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:
+    """Deprecated for `clip_grad_norm_`."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
+        "`torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(*args, **kwargs)
+
+
+@no_grad()
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Clamps every gradient to [-clip_value, clip_value]."""
+    clip_value = float(clip_value)
+    grads = _grads(parameters)
+    _check_foreach(foreach, grads)
+    for grad in grads:
+        grad.clamp_(-clip_value, clip_value)

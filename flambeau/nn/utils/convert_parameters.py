@@ -1,0 +1,34 @@
+"""Parameters as one vector, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ... import ops
+from ...tensor import Tensor
+from ..registration import _typename
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All elements of the parameters in one 1-dim tensor, differentiably."""
+    return ops.cat([p.view(-1) for p in _on_one_device(parameters)])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Makes the parameters windows on the slices of `vec`, in order."""
+    if not isinstance(vec, Tensor):
+        raise TypeError(f"expected torch.Tensor, but got: {_typename(vec)}")
+    start = 0
+    for parameter in _on_one_device(parameters):
+        end = start + parameter.numel()
+        parameter.data = vec[start:end].view_as(parameter).data
+        start = end
+
+
+def _on_one_device(parameters: Iterable[Tensor]) -> list[Tensor]:
+    parameters = list(parameters)
+    if len({p.get_device() for p in parameters}) > 1:
+        raise TypeError(
+            "Found two parameters on different devices, this is currently not supported."
+        )
+    return parameters

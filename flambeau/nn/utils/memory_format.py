@@ -1,0 +1,28 @@
+"""Conversion of convolutions' weights to another memory format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"]
+
+
+def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
+    """Lays out the weights of all Conv2d and ConvTranspose2d in it in `memory_format`."""
+    from ..modules.conv import Conv2d, ConvTranspose2d
+
+    return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
+
+
+def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
+    """Lays out the weights of all Conv3d and ConvTranspose3d in it in `memory_format`."""
+    from ..modules.conv import Conv3d, ConvTranspose3d
+
+    return _convert(module, (Conv3d, ConvTranspose3d), memory_format)
+
+
+def _convert(module: Any, layers: tuple[type, ...], memory_format: Any) -> Any:
+    for child in module.modules():
+        if isinstance(child, layers):
+            child.weight.data = child.weight.detach().clone(memory_format=memory_format)
+    return module

@@ -1,0 +1,295 @@
+"""Batches of sequences of different lengths: padded, and packed.
+
+Padded is (time, batch, *), or (batch, time, *) with batch_first, filled up after each sequence's
+end. Packed is all that is not filler, time step by time step: (sum of lengths, *).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ... import ops
+from ...tensor import Tensor
+from .. import functional as F
+
+__all__ = [
+    "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
+    "pad_packed_sequence", "pad_sequence", "unpack_sequence", "unpad_sequence",
+]  # fmt: skip
+
+
+class PackedSequence_(NamedTuple):
+    """The fields of a PackedSequence."""
+
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
+
+
+class PackedSequence(PackedSequence_):
+    """Sequences without filler: `data` (sum of lengths, *), and how many go on at each time step.
+
+    Made by `pack_sequence` and `pack_padded_sequence`. `sorted_indices` says which sequence of the
+    batch comes first, second, ...; `unsorted_indices` undoes that.
+    """
+
+    def __new__(
+        cls,
+        data: Any,
+        batch_sizes: Tensor | None = None,
+        sorted_indices: Tensor | None = None,
+        unsorted_indices: Tensor | None = None,
+    ) -> PackedSequence:
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        if batch_sizes is None:
+            if not (isinstance(data, (list, tuple)) and len(data) == 2):
+                raise AssertionError("Expected data to be a list or tuple of length 2")
+            data, batch_sizes = data
+        elif batch_sizes.device.type != "cpu":
+            raise ValueError(
+                "batch_sizes should always be on CPU. Instances of PackedSequence should never be "
+                "created manually. They should be instantiated by functions like pack_sequence and "
+                "pack_padded_sequences in nn.utils.rnn. "
+                "https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence"
+            )
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    def pin_memory(self) -> PackedSequence:
+        """The same in page-locked memory."""
+        data, sizes, *indices = self
+        pinned = [None if t is None else t.pin_memory() for t in indices]
+        return type(self)(data.pin_memory(), sizes, *pinned)
+
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same with the data of another dtype or on another device."""
+        data = self.data.to(*args, **kwargs)
+        if data is self.data:
+            return self
+        moved = [None if t is None else t.to(data.device) for t in self[2:]]
+        return type(self)(data, self.batch_sizes, *moved)
+
+    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same on a GPU."""
+        return self.to(*args, **{"device": "cuda", **kwargs} if not args else kwargs)
+
+    def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same on the CPU."""
+        return self.to(*args, **{"device": "cpu", **kwargs} if not args else kwargs)
+
+    def double(self) -> PackedSequence:
+        """Data cast to float64."""
+        return self.to(dtype=ops.float64)
+
+    def float(self) -> PackedSequence:
+        """Data cast to float32."""
+        return self.to(dtype=ops.float32)
+
+    def half(self) -> PackedSequence:
+        """Data cast to float16."""
+        return self.to(dtype=ops.float16)
+
+    def long(self) -> PackedSequence:
+        """Data cast to int64."""
+        return self.to(dtype=ops.int64)
+
+    def int(self) -> PackedSequence:
+        """Data cast to int32."""
+        return self.to(dtype=ops.int32)
+
+    def short(self) -> PackedSequence:
+        """Data cast to int16."""
+        return self.to(dtype=ops.int16)
+
+    def char(self) -> PackedSequence:
+        """Data cast to int8."""
+        return self.to(dtype=ops.int8)
+
+    def byte(self) -> PackedSequence:
+        """Data cast to uint8."""
+        return self.to(dtype=ops.uint8)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data is on a GPU."""
+        return self.data.is_cuda
+
+    def is_pinned(self) -> bool:
+        """Whether the data is in page-locked memory."""
+        return self.data.is_pinned()
+
+
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """The permutation that undoes this one: 1-dim, int64."""
+    if permutation is None:
+        return None
+    inverse = ops.empty_like(permutation)
+    inverse.scatter_(0, permutation, ops.arange(0, permutation.numel(), device=permutation.device))
+    return inverse
+
+
+def _check_lengths(input: Tensor, lengths: list[int], batch_first: bool) -> None:
+    batch, time = input.shape[:2] if batch_first else input.shape[1::-1]
+    if len(lengths) != batch:
+        raise RuntimeError(
+            f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} "
+            f"(batch_size={batch})"
+        )
+    if not lengths or min(lengths) <= 0:
+        raise RuntimeError(
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' "
+            "that is <= 0"
+        )
+    if any(a < b for a, b in zip(lengths, lengths[1:], strict=False)):
+        raise RuntimeError(
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
+            "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
+            "sidestep this requirement if you do not need ONNX exportability."
+        )
+    if lengths[0] > time:
+        raise RuntimeError(
+            f"Expected sequence length to be larger than or equal to the longest of `lengths`, "
+            f"got {time} time steps and length {lengths[0]}"
+        )
+
+
+def _step_sizes(lengths: list[int]) -> list[int]:
+    """How many sequences, of lengths in falling order, go on at each time step."""
+    sizes = []
+    going = len(lengths)
+    for t in range(lengths[0]):
+        while lengths[going - 1] <= t:
+            going -= 1
+        sizes.append(going)
+    return sizes
+
+
+def _packed_positions(sizes: Sequence[int], batch: int) -> Tensor:
+    """Where the packed rows are in a (time * batch, *) tensor."""
+    steps = [ops.arange(t * batch, t * batch + size) for t, size in enumerate(sizes)]
+    return ops.cat(steps)
+
+
+def pack_padded_sequence(
+    input: Tensor,
+    lengths: Tensor | Sequence[int],
+    batch_first: bool = False,
+    enforce_sorted: bool = True,
+) -> PackedSequence:
+    """Packs a padded batch (time, batch, *), or (batch, time, *) with batch_first.
+
+    With `enforce_sorted` the lengths must fall; without it they are sorted here.
+    """
+    if isinstance(lengths, Tensor):
+        lengths = lengths.to(dtype=ops.int64)
+        if lengths.device.type != "cpu" or lengths.dim() != 1:
+            raise RuntimeError(
+                "'lengths' argument should be a 1D CPU int64 tensor, but got "
+                f"{lengths.dim()}D {lengths.device} Long tensor"
+            )
+    else:
+        lengths = ops.as_tensor(lengths, dtype=ops.int64, device="cpu")
+    order = None
+    if not enforce_sorted:
+        lengths, order = ops.sort(lengths, descending=True)
+        input = input.index_select(0 if batch_first else 1, order)
+    counts = lengths.tolist()
+    _check_lengths(input, counts, batch_first)
+    if batch_first:
+        input = input.transpose(0, 1)
+    sizes = _step_sizes(counts)
+    batch = len(counts)
+    flat = input[: counts[0]].reshape(-1, *input.shape[2:])  # (time * batch, *)
+    data = flat.index_select(0, _packed_positions(sizes, batch))
+    return PackedSequence(data, ops.tensor(sizes), order, None)
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence,
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    total_length: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The padded batch and the lengths (batch,), in the order in which they were packed.
+
+    `total_length` pads to more time steps than the longest sequence has.
+    """
+    sizes = sequence.batch_sizes.tolist()
+    time = len(sizes)
+    if total_length is not None:
+        if total_length < time:
+            raise ValueError(
+                "Expected total_length to be at least the length of the longest sequence in input, "
+                f"but got total_length={total_length} and max sequence length being {time}"
+            )
+        time = total_length
+    batch, data = sizes[0], sequence.data
+    padding = data.new_full((time * batch, *data.shape[1:]), padding_value)
+    flat = padding.index_copy(0, _packed_positions(sizes, batch), data)
+    padded = flat.reshape(time, batch, *data.shape[1:])
+    if batch_first:
+        padded = padded.transpose(0, 1)
+    lengths = ops.tensor([sum(size > i for size in sizes) for i in range(batch)])
+    order = sequence.unsorted_indices
+    if order is None:
+        return padded, lengths
+    return padded.index_select(0 if batch_first else 1, order), lengths[order]
+
+
+def pad_sequence(
+    sequences: Tensor | Iterable[Tensor],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:
+    """Stacks tensors (length, *) of different lengths into (time, batch, *).
+
+    >>> pad_sequence([torch.ones(3), torch.ones(1)], batch_first=True)
+    tensor([[1., 1., 1.],
+            [1., 0., 0.]])
+    """
+    if not isinstance(sequences, Iterable):
+        raise RuntimeError(
+            "pad_sequence: Expected iterable for input sequences, but got arg of type: "
+            f"{type(sequences)}"
+        )
+    sequences = tuple(sequences)
+    if not sequences:
+        raise RuntimeError("pad_sequence: received an empty list of sequences")
+    if padding_side not in ("left", "right"):
+        raise RuntimeError(
+            f"Expected padding_side to be one of left or right, but got {padding_side}."
+        )
+    time = max(s.shape[0] for s in sequences)
+
+    def padded(sequence: Tensor) -> Tensor:
+        missing = time - sequence.shape[0]
+        if not missing:
+            return sequence
+        ends = (missing, 0) if padding_side == "left" else (0, missing)
+        return F.pad(sequence, (0, 0) * (sequence.dim() - 1) + ends, value=padding_value)
+
+    return ops.stack([padded(s) for s in sequences], 0 if batch_first else 1)
+
+
+def unpad_sequence(
+    padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
+) -> list[Tensor]:
+    """The sequences of a padded batch, each without its filler."""
+    if not batch_first:
+        padded_sequences = padded_sequences.transpose(0, 1)
+    counts = lengths.tolist()
+    return [row[:n].clone() for row, n in zip(padded_sequences, counts, strict=True)]
+
+
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Packs tensors (length, *); with `enforce_sorted` the longest must come first."""
+    lengths = [s.size(0) for s in sequences]
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences that were packed, in their order."""
+    return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), True)

@@ -1,0 +1,182 @@
+"""functional_call: calls a module with other tensors in place of its parameters and buffers."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from ...tensor import Tensor
+from ..module import Module
+
+__all__ = ["functional_call"]
+
+_MISSING: Any = object()
+
+
+def functional_call(
+    module: Module,
+    parameters_and_buffers: dict[str, Tensor],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Deprecated for `torch.func.functional_call`, which does the same."""
+    warnings.warn(
+        "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be "
+        "removed in a future version of PyTorch. Please use `torch.func.functional_call` instead "
+        "which is a drop-in replacement.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return _functional_call(
+        module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
+    )
+
+
+def _functional_call(
+    module: Module,
+    parameters_and_buffers: dict[str, Tensor],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """module(*args, **kwargs), with the tensors given by path in place of the module's own.
+
+    The module is afterwards as it was. Where the call replaces one of these tensors (as batch
+    normalisation may), the new one is put into the dictionary. With `tie_weights` a tensor stands
+    for all names of a shared parameter; with `strict` every name must be given, and no other.
+    """
+    if args is None:
+        args = ()
+    elif not isinstance(args, tuple):
+        args = (args,)
+    with _reparametrize_module(
+        module, parameters_and_buffers, tie_weights=tie_weights, strict=strict
+    ):
+        return module(*args, **(kwargs or {}))
+
+
+def _functional_call_over_dicts(
+    module: Module,
+    parameter_and_buffer_dicts: Any,
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """`torch.func.functional_call`: takes one dictionary, or several without common keys.
+
+    >>> layer = nn.Linear(2, 1, bias=False)
+    >>> torch.func.functional_call(layer, {"weight": torch.ones(1, 2)}, torch.tensor([3., 4.]))
+    tensor([7.])
+    """
+    given = parameter_and_buffer_dicts
+    if not isinstance(given, dict):
+        if not isinstance(given, (list, tuple)) or not all(isinstance(d, dict) for d in given):
+            raise ValueError(
+                "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, "
+                f"but got {type(given)}"
+            )
+        keys = [key for one in given for key in one]
+        repeated = sorted({key for key in keys if keys.count(key) > 1})
+        if repeated:
+            raise ValueError(f"{repeated[0]} appears in multiple dictionaries")
+        given = {key: value for one in given for key, value in one.items()}
+    return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+@contextlib.contextmanager
+def _reparametrize_module(
+    module: Module,
+    parameters_and_buffers: dict[str, Tensor],
+    tie_weights: bool = False,
+    strict: bool = False,
+) -> Iterator[None]:
+    """The module with other tensors, until the block is left."""
+    wanted = dict(parameters_and_buffers)
+    if tie_weights:
+        wanted = _with_tied_names(module, wanted)
+    if strict:
+        _check_names(module, wanted)
+    replaced: dict[str, Any] = {}
+    try:
+        for path, tensor in wanted.items():
+            replaced[path] = _swap(module, path, tensor)
+        yield
+    finally:
+        # Last first, so that a name given twice (through a shared submodule) ends as it began.
+        for path, tensor in reversed(replaced.items()):
+            new = _swap(module, path, tensor)
+            if path in parameters_and_buffers and new is not _MISSING:
+                parameters_and_buffers[path] = new
+
+
+def _swap(module: Module, path: str, tensor: Any) -> Any:
+    """Puts a tensor at a path, whatever its class; gives what was there."""
+    if tensor is not _MISSING and tensor is not None and not isinstance(tensor, Tensor):
+        raise TypeError(f"{tensor} is not an instance of torch.Tensor")
+    prefix, _, name = path.rpartition(".")
+    owner = module.get_submodule(prefix)
+    if not name:
+        raise KeyError('tensor name can\'t be empty string ""')
+    for members in (owner._parameters, owner._buffers):
+        if name in members:
+            held = members[name]
+            if tensor is _MISSING:
+                del members[name]
+            else:
+                members[name] = tensor
+            return held
+    held = getattr(owner, name, _MISSING)
+    if held is not _MISSING and held is not None and not isinstance(held, Tensor):
+        raise TypeError(f"attribute `{name}`: {held} is not an instance of torch.Tensor")
+    if tensor is not _MISSING:
+        setattr(owner, name, tensor)
+    elif held is not _MISSING:
+        delattr(owner, name)
+    return held
+
+
+def _named_tensors(module: Module) -> dict[str, Tensor]:
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def _with_tied_names(module: Module, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """`given`, with what is given for one name of a shared tensor under its other names too."""
+    names_of: dict[int, list[str]] = {}
+    for name, tensor in _named_tensors(module).items():
+        names_of.setdefault(id(tensor), []).append(name)
+    complete = dict(given)
+    for names in names_of.values():
+        values = [given[name] for name in names if name in given]
+        if len(names) == 1 or not values:
+            continue
+        if any(value is not values[0] for value in values):
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(names)}, which are tied. "
+                "Consider using tie_weights=False"
+            )
+        complete.update(dict.fromkeys(names, values[0]))
+    return complete
+
+
+def _check_names(module: Module, given: dict[str, Tensor]) -> None:
+    known = set(_named_tensors(module))
+    errors = []
+    for what, names in (("Unexpected", set(given) - known), ("Missing", known - set(given))):
+        if names:
+            errors.append(f"{what} key(s): {', '.join(map(repr, sorted(names)))}.")
+    if errors:
+        raise RuntimeError(
+            f"Error(s) in reparametrizing for {module._get_name()}:\n\t" + "\n\t".join(errors)
+        )
