@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from .dtype import bool_, complex64, complex128, float64, get_default_dtype, int64
+from .dtypes import bool_, complex64, complex128, float64, get_default_dtype, int64
 from .tensor import Tensor
 
 
@@ -93,6 +93,7 @@ def _float_cells(array: np.ndarray) -> tuple[list[str], int]:
         values = array.ravel().astype(np.float64)
         telling = np.isfinite(values) & (values != 0)
     known = values[telling]
+    write: Callable[[float], str]
     whole = bool((known == np.ceil(known)).all())
     if known.size and _wants_scientific(known):
         write = f"{{:.{OPTIONS.precision}e}}".format
@@ -238,7 +239,7 @@ def _graph_suffix(tensor: Tensor) -> list[str]:
         return ["grad_fn=<Invalid>"]
     if node is not None:
         return [f"grad_fn=<{type(node).__name__}>"]
-    return ["requires_grad=True"] if tensor.requires_grad else []
+    return ["requires_grad=True"] if tensor._requires_grad else []  # up to date after grad_fn
 
 
 def _close(text: str, suffixes: list[str], indent: int) -> str:

@@ -13,9 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import flambeau.autograd  # noqa: F401  gives tensors their place in the graph
 from flambeau.tensor import Tensor, set_default_dtype, wrap
-from flambeau.tensor.dtype import float32, float64
+from flambeau.tensor.dtypes import float32, float64
 from flambeau.tensor.meta import meta_array
 from flambeau.tensor.print import (
     array_str,
