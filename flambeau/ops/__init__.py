@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from . import (  # noqa: F401
-    arithmetic, conversion, creation, index, join, random, reduce, view,
+    arithmetic, bitwise, compare, conversion, creation, index, join, logical, random, reduce,
+    selection, view,
 )  # fmt: skip
 from .registry import OPERATORS, PUBLIC
 

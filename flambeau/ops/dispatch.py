@@ -322,6 +322,30 @@ class _Writer:
                 f"{p.name}={a}" if p.kind is p.KEYWORD_ONLY else a
                 for a, p in zip(found, self.operator.parameters, strict=True)]  # fmt: skip
 
+    def pointwise(self) -> list[str]:
+        """The computation: straight on arrays of one plain floating dtype, else with promotion."""
+        operator = self.operator
+        tensors = "".join(f"{n}, " for n in operator.tensor_names)
+        rest = [p for p in operator.parameters if p.name not in operator.tensor_names]
+        plain = "".join(f"{p.name}, " for p in rest if p.kind is not p.KEYWORD_ONLY)
+        named = [p.name for p in rest if p.kind is p.KEYWORD_ONLY]
+        options = ", ".join(f"{n!r}: {n}" for n in named)
+        general = f"y = compute_pointwise(operator, ({tensors}), ({plain}), {{{options}}})"
+        arrays = [f"a{i}_" for i in operator.tensor_positions]
+        notes = [str(operator.parameters[i].annotation) for i in operator.tensor_positions]
+        if any(note not in ("Array", str(_ndarray)) for note in notes):
+            return [f"        {general}"]
+        same = "".join(f" and kind_ is {a}.dtype" for a in arrays[1:])
+        given = f"{', '.join(arrays)}, {plain}" + "".join(f"{n}={n}, " for n in named)
+        return [
+            *(f"        {a} = {n}._array" for a, n in zip(arrays, operator.tensor_names, strict=True)),
+            f"        kind_ = {arrays[0]}.dtype",
+            f"        if kind_ in FAST{same}:",
+            f"            y = body({given})",
+            "        else:",
+            f"            {general}",
+        ]
+
     def every(self) -> str:
         """All the parameters, as the tuple that the tape sees."""
         return "(" + "".join(f"{n}, " for n in self.operator.names) + ")"
@@ -346,15 +370,10 @@ class _Writer:
         operator = self.operator
         head = self.head()
         self.prologue()
-        if operator.kind is Kind.POINTWISE:
-            tensors = "".join(f"{n}, " for n in operator.tensor_names)
-            rest = "".join(f"{n}, " for n in operator.names if n not in operator.tensor_names)
-            call = f"compute_pointwise(operator, ({tensors}), ({rest}))"
-        else:
-            call = f"body({', '.join(self.arrays())})"
         body = [
             "    try:",
-            f"        y = {call}",
+            *(self.pointwise() if operator.kind is Kind.POINTWISE
+              else [f"        y = body({', '.join(self.arrays())})"]),
             "    except Exception as error:",
             f"        raise explained(operator, error, {self.every()}) from None",
             "    if y.__class__ is tuple or y.__class__ is list:",
@@ -404,7 +423,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "operator": operator, "body": operator.body, "compute_pointwise": compute_pointwise,
         "explained": explained, "several": several, "view_of": view_of, "wrap": wrap,
         "record": record, "write_out": write_out, "Tensor": Tensor, "MISSING": MISSING,
-        "SEQUENCES": (tuple, list, Size), "__name__": "flambeau.ops.dispatch",
+        "SEQUENCES": (tuple, list, Size), "FAST": _FAST_FLOATS, "__name__": "flambeau.ops.dispatch",
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip
     exec(compile(source, f"<flambeau operator {operator.name}>", "exec"), names)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from .registry import Operator
 
 
-def compute_pointwise(operator: Operator, operands: tuple, attributes: tuple) -> np.ndarray:
+def compute_pointwise(
+    operator: Operator, operands: tuple, attributes: tuple, options: dict[str, Any] | None = None
+) -> np.ndarray:
     """The body on the operands cast to the dtype in which they meet.
 
     Half precision is computed in float32 and rounded once, as PyTorch does.
@@ -23,17 +25,20 @@ def compute_pointwise(operator: Operator, operands: tuple, attributes: tuple) ->
     from .registry import Promotion
 
     promotion = operator.promotion
+    options = options or {}
     if promotion is Promotion.NONE:
         arrays = [_plain(x) for x in operands]
-        return operator.body(*arrays, *attributes)
+        return operator.body(*arrays, *attributes, **options)
     common = result_dtype(operands)
     if promotion is Promotion.FLOATING and common.category in (BOOL, INTEGER):
         common = types.get_default_dtype()
+    if operator.refuse is not None:
+        operator.refuse(operator, operands, common)
     half = common in HALF
     inside = types.float32.numpy if half else common.numpy
     arrays = [_cast(x, inside, common) for x in operands]
     with np.errstate(all="ignore"):
-        y = operator.body(*arrays, *attributes)
+        y = operator.body(*arrays, *attributes, **options)
     if half and y.dtype == types.float32.numpy:
         y = y.astype(common.numpy)
     return y

@@ -20,6 +20,7 @@ from ..autograd.tape import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Node,
 from ..tensor.tensor import Tensor
 
 Array = np.ndarray
+Number = bool | int | float | complex
 
 
 class Kind(Enum):
@@ -54,6 +55,7 @@ class Operator:
         self.ref: Callable | None = options.pop("ref", None)
         self.samples: Any = options.pop("samples", None)
         self.promotion: Promotion = options.pop("promotion", Promotion.COMMON)
+        self.refuse: Callable | None = options.pop("refuse", None)
         self.holomorphic: bool = options.pop("holomorphic", True)
         self.differentiable: bool = options.pop("differentiable", True)
         self.inplace: bool = options.pop("inplace", kind is Kind.POINTWISE)

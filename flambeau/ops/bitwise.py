@@ -1,0 +1,106 @@
+"""Bits of integers and bools: and, or, xor, not, shifts, and Python's operators for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..tensor.dtypes import BOOL, INTEGER
+from ..tensor.tensor import Tensor
+from . import refusal
+from .dispatch import python_operator, reflected
+from .registry import Array, composite, pointwise
+from .samples import Rng, Sample
+
+
+def _bits(rng: Rng) -> Iterator[Sample]:
+    for left, right in (((5,), (5,)), ((3, 4), (4,)), ((), (3,))):
+        yield (rng.integers(-9, 9, left), rng.integers(0, 9, right)), {}
+
+
+def _one(rng: Rng) -> Iterator[Sample]:
+    yield (rng.integers(-9, 9, (3, 4)),), {}
+    yield (np.array([True, False]),), {}
+
+
+@pointwise(ref=lambda x, y: x & y, samples=_bits, differentiable=False, refuse=refusal.floats)
+def bitwise_and(input: Array, other: Array) -> Array:
+    """The bits set in both.
+
+    >>> torch.tensor([1, 6]) & 3
+    tensor([1, 2])
+    """
+    return np.bitwise_and(input, other)
+
+
+@pointwise(ref=lambda x, y: x | y, samples=_bits, differentiable=False, refuse=refusal.floats)
+def bitwise_or(input: Array, other: Array) -> Array:
+    """The bits set in either.
+
+    >>> torch.tensor([1, 6]) | 3
+    tensor([3, 7])
+    """
+    return np.bitwise_or(input, other)
+
+
+@pointwise(ref=lambda x, y: x ^ y, samples=_bits, differentiable=False, refuse=refusal.floats)
+def bitwise_xor(input: Array, other: Array) -> Array:
+    """The bits set in exactly one.
+
+    >>> torch.tensor([1, 6]) ^ 3
+    tensor([2, 5])
+    """
+    return np.bitwise_xor(input, other)
+
+
+@pointwise(ref=lambda x: ~x, samples=_one, differentiable=False, refuse=refusal.floats)
+def bitwise_not(input: Array) -> Array:
+    """The other bits; for bools, the other truth value.
+
+    >>> torch.bitwise_not(torch.tensor([True, False]))
+    tensor([False,  True])
+    """
+    return np.invert(input)
+
+
+@pointwise(ref=lambda x, y: x * 2**y, samples=_bits, differentiable=False,
+           refuse=refusal.all_but_integers)  # fmt: skip
+def bitwise_left_shift(input: Array, other: Array) -> Array:
+    """The bits moved up by `other` places: input * 2**other.
+
+    >>> torch.tensor([1, 3]) << 2
+    tensor([ 4, 12])
+    """
+    return np.left_shift(input, other)
+
+
+@pointwise(ref=lambda x, y: x // 2**y, samples=_bits, differentiable=False,
+           refuse=refusal.all_but_integers)  # fmt: skip
+def bitwise_right_shift(input: Array, other: Array) -> Array:
+    """The bits moved down by `other` places: input // 2**other.
+
+    >>> torch.tensor([8, -8]) >> 2
+    tensor([ 2, -2])
+    """
+    return np.right_shift(input, other)
+
+
+@composite(name="__invert__", expose=("Tensor",))
+def _invert(self):
+    """The other bits, ~self; TypeError for tensors that are not integers or bools."""
+    if self.dtype.category not in (BOOL, INTEGER):
+        raise TypeError(
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors, not on "
+            f"{self.dtype}"
+        )
+    return bitwise_not(self)
+
+
+for _name, _operator in (
+    ("and", bitwise_and), ("or", bitwise_or), ("xor", bitwise_xor),
+    ("lshift", bitwise_left_shift), ("rshift", bitwise_right_shift),
+):  # fmt: skip
+    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
+    setattr(Tensor, f"__r{_name}__", reflected(_operator.operator))
+    setattr(Tensor, f"__i{_name}__", _operator.operator.twin)

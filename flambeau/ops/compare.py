@@ -1,0 +1,258 @@
+"""Comparison: element by element, of kinds of numbers, and of whole tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor, wrap
+from . import refusal
+from .dispatch import python_operator
+from .explain import described
+from .registry import Array, Promotion, composite, opaque, pointwise
+from .samples import Rng, Sample
+
+
+def ties(rng: Rng) -> Iterator[Sample]:
+    """Two operands that broadcast, of few values, so that some are equal."""
+    for left, right in (((5,), (5,)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((), (3,))):
+        yield (rng.integers(-1, 2, left) * 1.0, rng.integers(-1, 2, right) * 1.0), {}
+
+
+def unusual(rng: Rng) -> Iterator[Sample]:
+    """Numbers among which are infinities, NaN and zeros of both signs."""
+    yield (np.array([0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan]),), {}
+    yield (np.array(np.nan),), {}
+    yield (rng.normal(size=(2, 3)),), {}
+
+
+# ------------------------------------------------------------------------------ element by element
+
+
+@pointwise(ref=lambda x, y: x == y, samples=ties, promotion=Promotion.PREDICATE,
+           differentiable=False)  # fmt: skip
+def eq(input: Array, other: Array) -> Array:
+    """Whether input == other, element by element.
+
+    >>> torch.eq(torch.tensor([1, 2]), torch.tensor([1, 3]))
+    tensor([ True, False])
+    """
+    return np.equal(input, other)
+
+
+@pointwise(ref=lambda x, y: x != y, samples=ties, promotion=Promotion.PREDICATE,
+           differentiable=False, aliases=("not_equal",))  # fmt: skip
+def ne(input: Array, other: Array) -> Array:
+    """Whether input != other, element by element.
+
+    >>> torch.ne(torch.tensor([1, 2]), 1)
+    tensor([False,  True])
+    """
+    return np.not_equal(input, other)
+
+
+@pointwise(ref=lambda x, y: x < y, samples=ties, promotion=Promotion.PREDICATE,
+           differentiable=False, aliases=("less",), refuse=refusal.complex_numbers)  # fmt: skip
+def lt(input: Array, other: Array) -> Array:
+    """Whether input < other, element by element.
+
+    >>> torch.tensor([1, 2]) < 2
+    tensor([ True, False])
+    """
+    return np.less(input, other)
+
+
+@pointwise(ref=lambda x, y: x <= y, samples=ties, promotion=Promotion.PREDICATE,
+           differentiable=False, aliases=("less_equal",), refuse=refusal.complex_numbers)  # fmt: skip
+def le(input: Array, other: Array) -> Array:
+    """Whether input <= other, element by element.
+
+    >>> torch.tensor([1, 2, 3]) <= 2
+    tensor([ True,  True, False])
+    """
+    return np.less_equal(input, other)
+
+
+@pointwise(ref=lambda x, y: x > y, samples=ties, promotion=Promotion.PREDICATE,
+           differentiable=False, aliases=("greater",), refuse=refusal.complex_numbers)  # fmt: skip
+def gt(input: Array, other: Array) -> Array:
+    """Whether input > other, element by element.
+
+    >>> torch.tensor([1, 2]) > 1
+    tensor([False,  True])
+    """
+    return np.greater(input, other)
+
+
+@pointwise(ref=lambda x, y: x >= y, samples=ties, promotion=Promotion.PREDICATE,
+           differentiable=False, aliases=("greater_equal",), refuse=refusal.complex_numbers)  # fmt: skip
+def ge(input: Array, other: Array) -> Array:
+    """Whether input >= other, element by element.
+
+    >>> torch.tensor([1, 2, 3]) >= 2
+    tensor([False,  True,  True])
+    """
+    return np.greater_equal(input, other)
+
+
+# ------------------------------------------------------------------------------ kinds of numbers
+
+
+@pointwise(ref=lambda x: x != x, samples=unusual, promotion=Promotion.PREDICATE,
+           differentiable=False, inplace=False)  # fmt: skip
+def isnan(input: Array) -> Array:
+    """Whether each element is not a number.
+
+    >>> torch.isnan(torch.tensor([1., float("nan")]))
+    tensor([False,  True])
+    """
+    return np.isnan(input)
+
+
+@pointwise(ref=lambda x: np.abs(x) == np.inf, samples=unusual, promotion=Promotion.PREDICATE,
+           differentiable=False, inplace=False)  # fmt: skip
+def isinf(input: Array) -> Array:
+    """Whether each element is infinite, in its real or imaginary part.
+
+    >>> torch.isinf(torch.tensor([1., float("inf"), -float("inf")]))
+    tensor([False,  True,  True])
+    """
+    return np.isinf(input)
+
+
+@pointwise(ref=lambda x: np.abs(x) < np.inf, samples=unusual, promotion=Promotion.PREDICATE,
+           differentiable=False, inplace=False)  # fmt: skip
+def isfinite(input: Array) -> Array:
+    """Whether each element is neither infinite nor NaN.
+
+    >>> torch.isfinite(torch.tensor([1., float("inf")]))
+    tensor([ True, False])
+    """
+    return np.isfinite(input)
+
+
+def _refuse_complex(operator, operands, common) -> None:
+    if common.is_complex:
+        raise RuntimeError(f"{operator.name} does not support complex inputs.")
+
+
+@pointwise(ref=lambda x: x == np.inf, samples=unusual, promotion=Promotion.PREDICATE,
+           differentiable=False, inplace=False, refuse=_refuse_complex)  # fmt: skip
+def isposinf(input: Array) -> Array:
+    """Whether each element is +infinity; RuntimeError for complex input.
+
+    >>> torch.isposinf(torch.tensor([1., float("inf"), -float("inf")]))
+    tensor([False,  True, False])
+    """
+    return np.equal(input, np.inf)
+
+
+@pointwise(ref=lambda x: x == -np.inf, samples=unusual, promotion=Promotion.PREDICATE,
+           differentiable=False, inplace=False, refuse=_refuse_complex)  # fmt: skip
+def isneginf(input: Array) -> Array:
+    """Whether each element is -infinity; RuntimeError for complex input.
+
+    >>> torch.isneginf(torch.tensor([1., float("inf"), -float("inf")]))
+    tensor([False, False,  True])
+    """
+    return np.equal(input, -np.inf)
+
+
+@pointwise(ref=lambda x: np.imag(x) == 0, samples=unusual, promotion=Promotion.PREDICATE,
+           differentiable=False, inplace=False)  # fmt: skip
+def isreal(input: Array) -> Array:
+    """Whether each element's imaginary part is zero.
+
+    >>> torch.isreal(torch.tensor([1 + 1j, 2 + 0j]))
+    tensor([False,  True])
+    """
+    return np.isreal(input)
+
+
+# ------------------------------------------------------------------------------ whole tensors
+
+
+def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
+           equal_nan: bool) -> np.ndarray:  # fmt: skip
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if not value >= 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value}")
+    if input.dtype != other.dtype:
+        names = (legacy_name(FROM_NUMPY[a.dtype]) for a in (input, other))
+        raise RuntimeError("{} did not match {}".format(*names))
+    if input.dtype.kind == "V":
+        input, other = input.astype(np.float32), other.astype(np.float32)
+    y = np.equal(input, other)
+    if equal_nan and input.dtype.kind in "fc":
+        y = y | (np.isnan(input) & np.isnan(other))
+    if rtol == 0 and atol == 0:
+        return y
+    if input.dtype.kind in "biu":
+        input, other = input.astype(np.float64), other.astype(np.float64)
+    with np.errstate(all="ignore"):
+        allowed = atol + np.abs(rtol * other)
+        difference = np.abs(input - other)
+    return y | (np.isfinite(difference) & (difference <= allowed))
+
+
+@opaque(ref=lambda x, y, **k: np.isclose(x, y, **k), samples=ties, differentiable=False)
+def isclose(input: Array, other: Array, rtol=1e-05, atol=1e-08, equal_nan=False) -> Array:
+    """Whether |input - other| <= atol + rtol * |other|, element by element.
+
+    >>> torch.isclose(torch.tensor([1., 2.]), torch.tensor([1., 2.1]))
+    tensor([ True, False])
+    """
+    return _close(input, other, rtol, atol, equal_nan)
+
+
+@composite()
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether all elements are close: a bool.
+
+    >>> torch.allclose(torch.tensor([1., 2.]), torch.tensor([1., 2. + 1e-7]))
+    True
+    """
+    return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
+
+
+@composite()
+def equal(input, other):
+    """Whether both have the same shape and elements: a bool.
+
+    >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1, 2]))
+    True
+    """
+    if not isinstance(other, Tensor):
+        raise TypeError(
+            f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+        )
+    a, b = input._array, other._array
+    if a.shape != b.shape:
+        return False
+    return a is b and a.dtype.kind in "biu" or bool(np.equal(a, b).all())
+
+
+@composite(expose=("torch",))
+def isin(elements, test_elements, *, assume_unique=False, invert=False, out=None):
+    """Whether each of `elements` is among `test_elements`; either may be a number.
+
+    >>> torch.isin(torch.tensor([1, 2, 3]), torch.tensor([2, 3]))
+    tensor([False,  True,  True])
+    """
+    if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
+        raise TypeError("isin(): one of elements and test_elements must be a Tensor")
+    a, b = (x._array if isinstance(x, Tensor) else np.asarray(x) for x in (elements, test_elements))
+    for x in (a, b):
+        if x.dtype.kind == "c":
+            raise RuntimeError(
+                f"Unsupported input type encountered for isin(): {described([wrap(x)])}"
+            )
+    y = wrap(np.isin(a, b, assume_unique=assume_unique, invert=invert))
+    return y if out is None else out.copy_(y)
+
+
+for _name, _operator in (("eq", eq), ("ne", ne), ("lt", lt), ("le", le), ("gt", gt), ("ge", ge)):
+    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))

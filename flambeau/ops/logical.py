@@ -1,0 +1,52 @@
+"""Logic on truth values: an element is true when it is not zero."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .compare import ties, unusual
+from .registry import Array, Promotion, pointwise
+
+
+@pointwise(ref=lambda x: x == 0, samples=unusual, promotion=Promotion.PREDICATE,
+           differentiable=False)  # fmt: skip
+def logical_not(input: Array) -> Array:
+    """Whether each element is zero.
+
+    >>> torch.logical_not(torch.tensor([0., 2.]))
+    tensor([ True, False])
+    """
+    return np.logical_not(input)
+
+
+@pointwise(ref=lambda x, y: (x != 0) & (y != 0), samples=ties, promotion=Promotion.PREDICATE,
+           differentiable=False)  # fmt: skip
+def logical_and(input: Array, other: Array) -> Array:
+    """Whether both elements are nonzero.
+
+    >>> torch.logical_and(torch.tensor([1, 0]), torch.tensor([2, 2]))
+    tensor([ True, False])
+    """
+    return np.logical_and(input, other)
+
+
+@pointwise(ref=lambda x, y: (x != 0) | (y != 0), samples=ties, promotion=Promotion.PREDICATE,
+           differentiable=False)  # fmt: skip
+def logical_or(input: Array, other: Array) -> Array:
+    """Whether either element is nonzero.
+
+    >>> torch.logical_or(torch.tensor([1, 0]), torch.tensor([0, 0]))
+    tensor([ True, False])
+    """
+    return np.logical_or(input, other)
+
+
+@pointwise(ref=lambda x, y: (x != 0) != (y != 0), samples=ties, promotion=Promotion.PREDICATE,
+           differentiable=False)  # fmt: skip
+def logical_xor(input: Array, other: Array) -> Array:
+    """Whether exactly one of both elements is nonzero.
+
+    >>> torch.logical_xor(torch.tensor([1, 1]), torch.tensor([0, 3]))
+    tensor([ True, False])
+    """
+    return np.logical_xor(input, other)

@@ -1,0 +1,172 @@
+"""Matrix products: matmul and its special cases, with broadcasting over batches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY, HALF
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .registry import Array, composite, opaque
+
+
+def product(a: Array, b: Array) -> Array:
+    """a @ b in the dtype of `a`; half precision is summed in float32."""
+    if a.dtype != b.dtype:
+        names = [legacy_name(FROM_NUMPY[x.dtype]).lower() for x in (a, b)]
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}"
+        )
+    if FROM_NUMPY[a.dtype] in HALF:
+        return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
+    if a.dtype.kind == "b":
+        raise RuntimeError('"addmm_impl_cpu_" not implemented for \'Bool\'')
+    return np.matmul(a, b)
+
+
+def _check_inner(a: Array, b: Array) -> None:
+    n = b.shape[0] if b.ndim == 1 else b.shape[-2]
+    if a.shape[-1] == n:
+        return
+    if a.ndim == 1 and b.ndim == 1:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{a.shape[0]}] and src [{b.shape[0]}] to "
+            "have the same number of elements, but got "
+            f"{a.shape[0]} and {b.shape[0]} elements respectively"
+        )
+    if b.ndim == 1:
+        raise RuntimeError(f"size mismatch, got input ({_times(a)}), vec ({b.shape[0]})")
+    raise RuntimeError(
+        f"mat1 and mat2 shapes cannot be multiplied ({_times(a)} and {_times(b)})"
+    )
+
+
+def _times(a: Array) -> str:
+    if a.ndim <= 2:
+        return "x".join(map(str, a.shape if a.ndim == 2 else (1, *a.shape)))
+    rows = 1
+    for n in a.shape[:-1]:
+        rows *= n
+    return f"{rows}x{a.shape[-1]}"
+
+
+def _batches(rng):
+    for a, b in (((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)),
+                 ((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (5, 4, 2)), ((2, 3, 4), (4,))):  # fmt: skip
+        yield (rng.normal(size=a), rng.normal(size=b)), {}
+
+
+@opaque(ref=lambda a, b: np.einsum("...ij,...jk->...ik", a, b) if min(a.ndim, b.ndim) > 1
+        else np.dot(a, b) if a.ndim > 1 or b.ndim == 1 else np.dot(b.swapaxes(-1, -2), a),
+        samples=_batches, aliases=("linalg.matmul",))  # fmt: skip
+def matmul(input: Array, other: Array) -> Array:
+    """Matrix product, with vectors as rows or columns and batches broadcast.
+
+    >>> torch.tensor([[1., 2.], [3., 4.]]) @ torch.tensor([1., 1.])
+    tensor([3., 7.])
+    """
+    if not input.ndim or not other.ndim:
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {input.ndim}D and "
+            f"{other.ndim}D"
+        )
+    _check_inner(input, other)
+    if input.ndim > 2 and other.ndim == 2 and input.flags.c_contiguous and input.dtype.kind == "f":
+        y = product(input.reshape(-1, input.shape[-1]), other)  # one large product
+        return y.reshape(*input.shape[:-1], other.shape[-1])
+    return product(input, other)
+
+
+@matmul.vjp("input")
+def _(g, other, input_shape):
+    if len(input_shape) == 1:
+        if other.dim() == 1:
+            return g * other
+        y = (g.unsqueeze(-2) @ other.transpose(-2, -1)).squeeze(-2)
+        return y.sum_to_size(input_shape)
+    if other.dim() == 1:
+        return (g.unsqueeze(-1) * other).sum_to_size(input_shape)
+    return (g @ other.transpose(-2, -1)).sum_to_size(input_shape)
+
+
+@matmul.vjp("other")
+def _(g, input, other_shape):
+    if len(other_shape) == 1:
+        if input.dim() == 1:
+            return g * input
+        y = input.transpose(-2, -1) @ g.unsqueeze(-1)
+        return y.squeeze(-1).sum_to_size(other_shape)
+    if input.dim() == 1:
+        return (input.unsqueeze(-1) * g.unsqueeze(-2)).sum_to_size(other_shape)
+    if len(other_shape) == 2 and input.dim() > 2:  # one product over all the batches' rows
+        rows, columns = input.shape[-1], g.shape[-1]
+        return input.reshape(-1, rows).t() @ g.reshape(-1, columns)
+    return (input.transpose(-2, -1) @ g).sum_to_size(other_shape)
+
+
+def _ranks(name: str, x: Tensor, rank: int, argument: str) -> None:
+    if x._array.ndim != rank:
+        words = {1: "1D", 2: "a matrix", 3: "a 3D tensor"}[rank]
+        raise RuntimeError(f"{name}: expected {argument} to be {words}, got {x._array.ndim}D "
+                           f"tensor of shape {tuple(x.shape)}")  # fmt: skip
+
+
+@composite()
+def mm(input, mat2, *, out_dtype=None, out=None):
+    """Product of two matrices."""
+    if input._array.ndim != 2:
+        raise RuntimeError("self must be a matrix")
+    if mat2._array.ndim != 2:
+        raise RuntimeError("mat2 must be a matrix")
+    return matmul(input, mat2, out=out)
+
+
+@composite()
+def bmm(input, mat2, *, out_dtype=None, out=None):
+    """Products of two batches of matrices."""
+    if input._array.ndim != 3 or mat2._array.ndim != 3:
+        raise RuntimeError("batch1 must be a 3D tensor" if input._array.ndim != 3
+                           else "batch2 must be a 3D tensor")  # fmt: skip
+    a, b = input._array.shape, mat2._array.shape
+    if a[0] != b[0] or a[2] != b[1]:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{a[0]}, {a[2]}] but "
+            f"got: [{b[0]}, {b[1]}]."
+        )
+    return matmul(input, mat2, out=out)
+
+
+@composite()
+def mv(input, vec, *, out=None):
+    """A matrix times a vector."""
+    if input._array.ndim != 2 or vec._array.ndim != 1:
+        raise RuntimeError(
+            f"vector + matrix @ vector expected, got 1, {input._array.ndim}, {vec._array.ndim}"
+        )
+    return matmul(input, vec, out=out)
+
+
+@composite()
+def dot(input, tensor, *, out=None):
+    """The sum of the products of two vectors' elements."""
+    if input._array.ndim != 1 or tensor._array.ndim != 1:
+        raise RuntimeError(
+            f"1D tensors expected, but got {input._array.ndim}D and {tensor._array.ndim}D tensors"
+        )
+    if input._array.dtype != tensor._array.dtype:
+        raise RuntimeError(
+            "dot : expected both vectors to have same dtype, but found "
+            f"{legacy_name(input.dtype)} and {legacy_name(tensor.dtype)}"
+        )
+    return matmul(input, tensor, out=out)
+
+
+def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
+    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+
+
+def _reflected_matmul(self: Tensor, other: Tensor) -> Tensor:
+    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+
+
+Tensor.__matmul__, Tensor.__rmatmul__ = _matmul_operator, _reflected_matmul

@@ -1,0 +1,40 @@
+"""Refusals: the dtypes that a pointwise operator does not compute on, as PyTorch words it.
+
+A declaration's `refuse=` gets the operator, its operands and the dtype in which they meet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..tensor.dtypes import BOOL, COMPLEX, FLOATING, INTEGER, dtype
+from ..tensor.promote import legacy_name
+
+if TYPE_CHECKING:
+    from .registry import Operator
+
+
+def not_implemented(operator: Operator, kind: dtype) -> NotImplementedError:
+    """The error for a dtype that an operator does not know."""
+    return NotImplementedError(f"\"{operator.name}_cpu\" not implemented for '{legacy_name(kind)}'")
+
+
+class Refusal:
+    """Raises NotImplementedError where operands meet in one of some categories of dtypes."""
+
+    __slots__ = ("categories",)
+
+    def __init__(self, *categories: int) -> None:
+        self.categories = categories
+
+    def __call__(self, operator: Operator, operands: tuple[Any, ...], common: dtype) -> None:
+        if common.category in self.categories:
+            raise not_implemented(operator, common)
+
+
+complex_numbers = Refusal(COMPLEX)
+complex_and_bool = Refusal(COMPLEX, BOOL)
+bools = Refusal(BOOL)
+floats = Refusal(FLOATING, COMPLEX)
+all_but_integers = Refusal(FLOATING, COMPLEX, BOOL)
+integers = Refusal(BOOL, INTEGER)

@@ -1,0 +1,89 @@
+"""Selection: each element from one of two tensors, by a condition."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.promote import legacy_name, result_dtype
+from ..tensor.tensor import Tensor, wrap
+from .registry import Array, Number, Promotion, composite, pointwise
+from .samples import Rng, Sample
+
+
+def _choices(rng: Rng) -> Iterator[Sample]:
+    for shape, left, right in (((5,), (5,), (5,)), ((3, 1), (4,), ()), ((), (3,), (2, 3))):
+        yield (rng.random(shape) < 0.5, rng.normal(size=left), rng.normal(size=right)), {}
+
+
+@pointwise(name="_where", node="WhereBackward0", ref=np.where, samples=_choices, expose=(),
+           inplace=False, promotion=Promotion.NONE)  # fmt: skip
+def select(condition: Array, input: Array | Number, other: Array | Number) -> Array:
+    """input where the condition holds, else other; either may be a number."""
+    if condition.dtype.kind != "b":
+        condition = _as_condition(condition)
+    if input.__class__ is other.__class__ is np.ndarray and input.dtype is other.dtype:
+        return np.where(condition, input, other)
+    kind = result_dtype((input, other)).numpy
+    return np.where(condition, np.asarray(input, kind), np.asarray(other, kind))
+
+
+@select.vjp("input")
+def _(g, condition):
+    return select(condition, g, 0)
+
+
+@select.vjp("other")
+def _(g, condition):
+    return select(condition, 0, g)
+
+
+def _as_condition(condition: np.ndarray) -> np.ndarray:
+    if condition.dtype != np.uint8:
+        kind = legacy_name(FROM_NUMPY[condition.dtype])
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype " + kind
+        )
+    warnings.warn(
+        "where received a uint8 condition tensor. This behavior is deprecated and will be removed "
+        "in a future version of PyTorch. Use a boolean condition instead.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return condition.astype(bool)
+
+
+@composite(expose=("torch",))
+def where(condition, input=None, other=None, *, out=None, self=None):
+    """input where condition holds, else other; with a condition alone, the places where it holds.
+
+    `input` and `other` broadcast and may be numbers.
+
+    >>> torch.where(torch.tensor([True, False]), torch.tensor([1., 2.]), 0)
+    tensor([1., 0.])
+    """
+    input = self if input is None else input
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    return select(condition, _operand(input), _operand(other), out=out)
+
+
+@composite(name="Tensor.where", expose=())
+def _method(self, condition, other):
+    """self where condition holds, else other."""
+    return select(condition, self, _operand(other))
+
+
+Tensor.where = _method
+
+
+def _operand(x: Any) -> Any:
+    if isinstance(x, (Tensor, bool, int, float, complex, np.number)):
+        return x
+    if isinstance(x, np.ndarray):
+        return wrap(x)
+    raise TypeError(f"where(): argument 'input' must be Tensor or Number, not {type(x).__name__}")
