@@ -1,0 +1,100 @@
+"""Adadelta: steps scaled by the root mean square of past steps over that of the gradients."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import ops
+from ..tensor import Tensor
+from .elementwise import Elementwise, add_scaled_, new_counter, scalar, tick
+from .optimizer import ParamsT, check_learning_rate
+from .refresh import counters_to_tensors, set_missing
+
+
+class Flags(NamedTuple):
+    """Which branches of the formula are taken."""
+
+    maximize: bool
+    decay: bool
+
+
+class Scalars(NamedTuple):
+    """The formula's numbers."""
+
+    weight_decay: Any
+    rho: Any
+    weight: Any  # 1 - rho
+    eps: Any
+    step: Any  # -lr
+
+
+def update(
+    flags: Flags, s: Scalars, param: Any, grad: Any, square_avg: Any, acc_delta: Any
+) -> None:
+    """One step of Adadelta, in place."""
+    if flags.maximize:
+        grad = -grad
+    if flags.decay:
+        grad = grad.add(param, alpha=s.weight_decay)
+    square_avg.mul_(s.rho).addcmul_(grad, grad, value=s.weight)
+    deviation = square_avg.add(s.eps).sqrt()
+    delta = acc_delta.add(s.eps).sqrt().div(deviation).mul(grad)
+    acc_delta.mul_(s.rho).addcmul_(delta, delta, value=s.weight)
+    add_scaled_(param, delta, s.step)
+
+
+class Adadelta(Elementwise):
+    """ADADELTA: an adaptive learning rate method (Zeiler, 2012, arXiv:1212.5701).
+
+    Raises ValueError for negative options, and for `rho` above 1.
+    """
+
+    Scalars = Scalars
+    formula = staticmethod(update)
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_learning_rate(lr)
+        if not 0.0 <= rho <= 1.0:
+            raise ValueError(f"Invalid rho value: {rho}")
+        if not 0.0 <= eps:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        if not 0.0 <= weight_decay:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        super().__init__(params, dict(
+            lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
+            capturable=capturable, foreach=foreach, differentiable=differentiable,
+        ))  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        set_missing(self, foreach=None, maximize=False, differentiable=False, capturable=False)
+        counters_to_tensors(self)
+
+    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        if not state:
+            state["step"] = new_counter()
+            state["square_avg"] = ops.zeros_like(param)
+            state["acc_delta"] = ops.zeros_like(param)
+        tick(state["step"])
+
+    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return "square_avg", "acc_delta"
+
+    def _plan(self, group: dict[str, Any], key: None) -> tuple[Flags, Scalars]:
+        decay, rho = group["weight_decay"], group["rho"]
+        lr = scalar(group["lr"], group["differentiable"])
+        return Flags(group["maximize"], decay != 0), Scalars(
+            decay, rho, 1 - rho, group["eps"], -lr
+        )

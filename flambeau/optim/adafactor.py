@@ -1,0 +1,121 @@
+"""Adafactor: mean squares of matrices kept as one number a row and one a column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import ops
+from ..autograd import enable_grad, no_grad
+from ..tensor import Tensor
+from ..tensor.dtypes import finfo
+from .elementwise import new_counter, tick
+from .optimizer import Optimizer, ParamsT, check_single, number
+from .refresh import counters_to_tensors, set_missing
+
+
+def update(group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
+    """One step of Adafactor, in place."""
+    lr = number(group["lr"])
+    smallest, least_scale = group["eps"]
+    if smallest is None:
+        smallest = finfo(param.dtype).eps
+    if group["maximize"]:
+        grad = -grad
+    step = tick(state["step"])
+    weight = step ** group["beta2_decay"]
+    relative = min(lr, 1 / step**0.5)
+    scale = max(least_scale, param.norm(2).item() / param.numel() ** 0.5) * relative
+    if group["weight_decay"] != 0:
+        param.mul_(1 - lr * group["weight_decay"])
+    if grad.dim() > 1:
+        row_var, col_var = state["row_var"], state["col_var"]
+        row_var.lerp_(_mean_square(grad, -1), weight)  # (..., rows, 1)
+        col_var.lerp_(_mean_square(grad, -2), weight)  # (..., 1, columns)
+        estimate = row_var @ col_var  # (..., rows, columns)
+        estimate.div_(row_var.mean(dim=-2, keepdim=True).clamp_(min=smallest))
+    else:
+        estimate = state["variance"].lerp_(grad * grad, weight).clone()
+    step_direction = estimate.clamp_(min=smallest * smallest).rsqrt_().mul_(grad)
+    root_mean_square = step_direction.norm(2).item() / step_direction.numel() ** 0.5
+    param.add_(step_direction, alpha=-scale / max(1.0, root_mean_square / group["d"]))
+
+
+def _mean_square(grad: Tensor, dim: int) -> Tensor:
+    return grad.norm(dim=dim, keepdim=True).square_().div_(grad.size(dim))
+
+
+class Adafactor(Optimizer):
+    """Adaptive learning rates with sublinear memory cost (Shazeer and Stern, 2018,
+    arXiv:1804.04235).
+
+    `eps` are the least mean square (None: that of the dtype) and the least scale of a parameter,
+    `d` the threshold above which an update is clipped. Raises ValueError for options out of range.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
+        d: float = 1.0,
+        weight_decay: float = 0.0,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
+        check_single(lr)
+        if not 0.0 <= lr:
+            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
+        if not 0.0 >= beta2_decay:
+            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
+        if eps[0] is not None and not 0.0 <= eps[0]:
+            raise ValueError(f"epsilon1 should be >= 0 but is: {eps[0]}")
+        if not 0.0 <= eps[1]:
+            raise ValueError(f"epsilon2 should be >= 0 but is: {eps[1]}")
+        if not 1.0 <= d:
+            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
+        if not 0.0 <= weight_decay:
+            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
+        super().__init__(params, dict(
+            lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay,
+            foreach=foreach, maximize=maximize,
+        ))  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        set_missing(self, foreach=None)
+        counters_to_tensors(self)
+
+    @no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Updates every parameter that has a gradient; RuntimeError for complex parameters."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None:
+                    continue
+                if param.is_complex():
+                    raise RuntimeError("Adafactor does not support complex parameters")
+                if grad.is_sparse:
+                    raise RuntimeError("Adafactor does not support sparse gradients")
+                state = self.state[param]
+                if not state:
+                    _start(state, grad)
+                update(group, param, grad, state)
+        return loss
+
+
+def _start(state: dict[str, Any], grad: Tensor) -> None:
+    state["step"] = new_counter()
+    if grad.dim() > 1:
+        shape = list(grad.shape)
+        state["row_var"] = grad.new_zeros([*shape[:-1], 1])
+        state["col_var"] = grad.new_zeros([*shape[:-2], 1, shape[-1]])
+    else:
+        state["variance"] = ops.zeros_like(grad)

@@ -1,0 +1,115 @@
+"""Adagrad: gradients divided by the root of the sum of all their squares so far."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import ops
+from ..tensor import Tensor
+from .adam import check_fused
+from .elementwise import Elementwise, add_quotient_, new_counter, scalar, tick
+from .optimizer import ParamsT, check_learning_rate
+from .refresh import counters_to_tensors, set_missing
+
+
+class Flags(NamedTuple):
+    """Which branches of the formula are taken."""
+
+    maximize: bool
+    decay: bool
+
+
+class Scalars(NamedTuple):
+    """The formula's numbers."""
+
+    weight_decay: Any
+    eps: Any
+    step: Any  # -lr / (1 + (step - 1) * lr_decay)
+
+
+def update(flags: Flags, s: Scalars, param: Any, grad: Any, total: Any) -> None:
+    """One step of Adagrad, in place."""
+    if flags.maximize:
+        grad = -grad
+    if flags.decay:
+        grad = grad.add(param, alpha=s.weight_decay)
+    total.addcmul_(grad, grad, value=1)
+    add_quotient_(param, grad, total.sqrt().add(s.eps), s.step)
+
+
+class Adagrad(Elementwise):
+    """Adaptive subgradient methods (Duchi, Hazan and Singer, JMLR 12, 2011).
+
+    The sum starts at `initial_accumulator_value`; the rate falls as 1 / (1 + steps * lr_decay).
+    Raises ValueError for negative options.
+    """
+
+    Scalars = Scalars
+    formula = staticmethod(update)
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_learning_rate(lr)
+        if not 0.0 <= lr_decay:
+            raise ValueError(f"Invalid lr_decay value: {lr_decay}")
+        if not 0.0 <= weight_decay:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        if not 0.0 <= initial_accumulator_value:
+            raise ValueError(
+                f"Invalid initial_accumulator_value value: {initial_accumulator_value}"
+            )
+        if not 0.0 <= eps:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        super().__init__(params, dict(
+            lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value, foreach=foreach,
+            maximize=maximize, differentiable=differentiable, fused=fused,
+        ))  # fmt: skip
+        check_fused(fused, differentiable, foreach)
+        for group in self.param_groups:
+            for param in group["params"]:
+                self._start(group, param)
+
+    def _start(self, group: dict[str, Any], param: Tensor) -> None:
+        value = self.defaults["initial_accumulator_value"]
+        state = self.state[param]
+        state["step"] = new_counter(group["fused"])
+        filling = complex(value, value) if param.is_complex() else value
+        state["sum"] = ops.full_like(param, filling)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        set_missing(self, foreach=None, maximize=False, differentiable=False, fused=None)
+        counters_to_tensors(self)
+
+    def share_memory(self) -> None:
+        """Moves the sums to memory that other processes see."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                self.state[param]["sum"].share_memory_()
+
+    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
+        if not state:
+            self._start(group, param)
+        return tick(state["step"])
+
+    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("sum",)
+
+    def _plan(self, group: dict[str, Any], step: float) -> tuple[Flags, Scalars]:
+        decay = group["weight_decay"]
+        lr = scalar(group["lr"], group["differentiable"])
+        rate = lr / (1 + (step - 1) * group["lr_decay"])
+        return Flags(group["maximize"], decay != 0), Scalars(decay, group["eps"], -rate)

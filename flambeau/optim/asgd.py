@@ -1,0 +1,106 @@
+"""ASGD: gradient descent at a falling rate, with the average of the parameters kept beside."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import ops
+from ..tensor import Tensor
+from .elementwise import Elementwise, new_counter, tick
+from .optimizer import ParamsT, check_learning_rate, number
+from .refresh import counters_to_tensors, set_missing
+
+
+class Flags(NamedTuple):
+    """Which branches of the formula are taken."""
+
+    maximize: bool
+    decay: bool
+    averaging: bool  # else the average is the parameter itself
+
+
+class Scalars(NamedTuple):
+    """The formula's numbers."""
+
+    weight_decay: Any
+    shrink: Any  # 1 - lambd * eta
+    step: Any  # -eta
+    mu: Any
+
+
+def update(flags: Flags, s: Scalars, param: Any, grad: Any, ax: Any) -> None:
+    """One step of averaged gradient descent, in place."""
+    if flags.maximize:
+        grad = -grad
+    if flags.decay:
+        grad = grad.add(param, alpha=s.weight_decay)
+    param.mul_(s.shrink).add_(grad, alpha=s.step)
+    if flags.averaging:
+        ax.add_(param.sub(ax).mul(s.mu))
+    else:
+        ax.copy_(param)
+
+
+class ASGD(Elementwise):
+    """Acceleration of stochastic approximation by averaging (Polyak and Juditsky, 1992).
+
+    The rate of step t is `lr / (1 + lambd * lr * t) ** alpha`; averaging starts after step `t0`.
+    Raises ValueError for a negative rate or weight decay.
+    """
+
+    Scalars = Scalars
+    formula = staticmethod(update)
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_learning_rate(lr)
+        if not 0.0 <= weight_decay:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        super().__init__(params, dict(
+            lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, foreach=foreach,
+            maximize=maximize, differentiable=differentiable, capturable=capturable,
+        ))  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        set_missing(self, foreach=None, maximize=False, differentiable=False, capturable=False)
+        counters_to_tensors(self, "eta", "mu")
+
+    def _begin(
+        self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
+    ) -> tuple[float, float]:
+        """The rate and the weight of the average at this step; leaves those of the next."""
+        lr = number(group["lr"])
+        if not state:
+            state["step"] = new_counter()
+            state["eta"] = new_counter(value=lr)
+            state["mu"] = new_counter(value=1.0)
+            state["ax"] = ops.zeros_like(param)
+        step = tick(state["step"])
+        eta, mu = state["eta"], state["mu"]
+        now = eta._array.item(), mu._array.item()
+        eta._array[()] = lr / (1 + group["lambd"] * lr * step) ** group["alpha"]
+        mu._array[()] = 1 / max(1, step - group["t0"])
+        eta._bump()
+        mu._bump()
+        return now
+
+    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return ("ax",)
+
+    def _plan(self, group: dict[str, Any], key: tuple[float, float]) -> tuple[Flags, Scalars]:
+        eta, mu = key
+        decay = group["weight_decay"]
+        flags = Flags(group["maximize"], decay != 0, mu != 1)
+        return flags, Scalars(decay, 1 - group["lambd"] * eta, -eta, mu)

@@ -1,0 +1,220 @@
+"""Elementwise: base of optimisers whose update treats each element alone, by one formula.
+
+The formula is written with Tensor methods, and that is what it means. On contiguous float32 and
+float64 parameters it runs compiled (see kernel.py), with the same roundings, after a few steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..autograd import enable_grad, set_grad_enabled
+from ..tensor import Tensor
+from .kernel import kernel_for
+from .optimizer import Optimizer, counter_dtype, number
+
+WARM = 6  # steps an optimiser takes before it has a kernel compiled, which takes some 50 ms
+_compiled: set[Any] = set()  # what other optimisers had compiled serves from the first step
+
+Row = tuple[Tensor, Tensor, dict[str, Any]]  # a parameter, its gradient and its state
+
+
+def new_counter(fused: bool | None = None, value: float = 0.0) -> Tensor:
+    """The step counter of a parameter: a 0-dimensional tensor."""
+    return ops.tensor(value, dtype=counter_dtype(fused))
+
+
+def tick(counter: Tensor) -> float:
+    """Adds one to a step counter; the new count."""
+    array = counter._array
+    count = array.item() + 1.0
+    array[()] = count
+    counter._bump()
+    return count
+
+
+def scalar(value: Any, differentiable: bool) -> Any:
+    """A hyperparameter as a number; as a 0-dimensional tensor when it is to be differentiated."""
+    if not isinstance(value, Tensor):
+        return value
+    if differentiable and value.requires_grad:
+        return value.squeeze()
+    return number(value)
+
+
+def add_scaled_(target: Any, update: Any, scale: Any) -> Any:
+    """target += scale * update; `scale` may be a tensor."""
+    if isinstance(scale, Tensor):
+        return target.add_(update * scale)
+    return target.add_(update, alpha=scale)
+
+
+def add_scaled(value: Any, update: Any, scale: Any) -> Any:
+    """value + scale * update; `scale` may be a tensor."""
+    if isinstance(scale, Tensor):
+        return value.add(update * scale)
+    return value.add(update, alpha=scale)
+
+
+def add_product_(target: Any, a: Any, b: Any, scale: Any) -> Any:
+    """target += scale * a * b; `scale` may be a tensor."""
+    if isinstance(scale, Tensor):
+        return target.add_(a * b * scale)
+    return target.addcmul_(a, b, value=scale)
+
+
+def add_quotient_(target: Any, a: Any, b: Any, scale: Any) -> Any:
+    """target += scale * a / b; `scale` may be a tensor."""
+    if isinstance(scale, Tensor):
+        return target.add_(a / b * scale)
+    return target.addcdiv_(a, b, value=scale)
+
+
+class Elementwise(Optimizer):
+    """What its subclasses declare: `Scalars`, `formula`, `_begin`, `_states` and `_plan`.
+
+    `Scalars` is a NamedTuple of the numbers that may change from step to step. `formula(flags,
+    scalars, param, grad, *states)` updates `param` and `states` in place; `flags`, hashable, picks
+    its branches.
+    """
+
+    Scalars: type
+    formula: Callable[..., None]
+
+    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> Hashable:
+        """Makes the parameter's state if it has none and counts the step; the count, or whatever
+        decides the flags and scalars of this parameter beside its group."""
+        raise NotImplementedError
+
+    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+        """The names of the states that the formula takes, in its order."""
+        raise NotImplementedError
+
+    def _plan(self, group: dict[str, Any], key: Any) -> tuple[Any, Any]:
+        """The flags and scalars for the parameters of a group with this key."""
+        raise NotImplementedError
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._steps = 0
+        self._kernels: dict[Any, Any] = {}
+        self._known: dict[Tensor, tuple] = {}  # arrays found fit for the kernel, by parameter
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Updates every parameter that has a gradient; returns what `closure` gave."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with set_grad_enabled(bool(self.defaults["differentiable"])):
+            for group in self.param_groups:
+                self._step_group(group)
+        self._steps += 1
+        return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        if group.get("capturable"):
+            raise AssertionError(
+                f"{type(self).__name__}: If capturable=True, params and state_steps must be on "
+                "supported devices: ['cuda', 'xpu', 'hpu', 'xla']."
+            )
+        begin, state_of = self._begin, self.state
+        names = self._states(group)
+        alike: dict[Any, list[Row]] = {}
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                continue
+            state = state_of[param] if names else {}  # no entry for what keeps no state
+            key = begin(group, param, state)
+            if key in alike:
+                alike[key].append((param, grad, state))
+            else:
+                alike[key] = [(param, grad, state)]
+        for key, rows in alike.items():
+            flags, scalars = self._plan(group, key)
+            if not group["differentiable"]:
+                rows = self._run_compiled(flags, scalars, rows, names)
+            for param, grad, state in rows:
+                self._run_formula(flags, scalars, param, grad, [state[n] for n in names])
+
+    def _run_formula(
+        self, flags: Any, scalars: Any, param: Tensor, grad: Tensor, states: list[Tensor]
+    ) -> None:
+        """The formula on tensors; on the real and imaginary parts of complex ones."""
+        if grad.is_sparse:
+            raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+        tensors = [param, grad, *states]
+        if param.is_complex():
+            tensors = [ops.view_as_real(t) for t in tensors]
+        type(self).formula(flags, scalars, *tensors)
+
+    # ---------------------------------------------------------------- the compiled path
+
+    def _run_compiled(
+        self, flags: Any, scalars: Any, rows: list[Row], names: tuple[str, ...]
+    ) -> list[Row]:
+        """Runs the kernel over the rows that are fit for it; returns the others."""
+        dtype = rows[0][0]._array.dtype
+        kernel = self._kernel(flags, dtype, len(names))
+        if kernel is None:
+            return rows
+        cells: list[int] = []
+        left: list[Row] = []
+        held = []  # arrays whose addresses are in the table must outlive the call
+        written: list[Tensor] = []
+        for row in rows:
+            param, grad, state = row
+            tensors = [param, *[state[n] for n in names]]
+            addresses = [id(t._array) for t in tensors]
+            known = self._known.get(param)
+            if known is None or known[0] != addresses:
+                known = self._known[param] = _examined(addresses, tensors)
+            size = known[2]
+            array = _fit_gradient(grad._array, dtype, size)
+            if array is None or known[1][0].dtype is not dtype:
+                left.append(row)
+                continue
+            held.append(array)
+            cells += (0, size, addresses[0], id(array), *addresses[1:])
+            written += tensors
+        if held:
+            table = np.array(cells, np.int64)
+            kernel.call(table.ctypes.data, len(held), *scalars)
+            for tensor in written:
+                tensor._bump()
+        return left
+
+    def _kernel(self, flags: Any, dtype: np.dtype, states: int) -> Any:
+        try:
+            return self._kernels[flags, dtype]
+        except KeyError:
+            asked = (type(self).formula, flags, self.Scalars, states, dtype)
+            if self._steps < WARM and asked not in _compiled:
+                return None
+            _compiled.add(asked)
+            kernel = self._kernels[flags, dtype] = kernel_for(*asked)
+            return kernel
+
+
+def _examined(addresses: list[int], tensors: list[Tensor]) -> tuple:
+    """The addresses, their arrays, and how many elements a kernel may update; -1 for unfit."""
+    arrays = [t._array for t in tensors]
+    first = arrays[0]
+    fit = all(
+        a.__class__ is np.ndarray and a.dtype is first.dtype and a.shape == first.shape
+        and a.flags.c_contiguous and a.flags.writeable and a.flags.aligned
+        for a in arrays
+    )  # fmt: skip
+    return addresses, arrays, first.size if fit else -1
+
+
+def _fit_gradient(array: Any, dtype: np.dtype, size: int) -> np.ndarray | None:
+    """The gradient as the kernel takes it, copied when its elements do not lie in order."""
+    if array.dtype is not dtype or array.size != size or array.__class__ is not np.ndarray:
+        return None
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)

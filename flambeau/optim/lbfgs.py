@@ -1,0 +1,179 @@
+"""LBFGS: quasi-Newton steps from the last gradients, whole batches at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import ops
+from ..autograd import enable_grad, no_grad
+from ..tensor import Tensor
+from .line_search import Point, strong_wolfe
+from .optimizer import Optimizer, ParamsT, check_learning_rate, number
+
+
+class LBFGS(Optimizer):
+    """Limited-memory BFGS (Nocedal and Wright, Numerical Optimization, section 7.2).
+
+    A step evaluates `closure` up to `max_eval` times (1.25 `max_iter` unless given) in `max_iter`
+    iterations; `line_search_fn` is None (the step is `lr`) or "strong_wolfe". One group only:
+    ValueError otherwise.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        check_learning_rate(lr)
+        if max_eval is None:
+            max_eval = max_iter * 5 // 4
+        super().__init__(params, dict(
+            lr=lr, max_iter=max_iter, max_eval=max_eval, tolerance_grad=tolerance_grad,
+            tolerance_change=tolerance_change, history_size=history_size,
+            line_search_fn=line_search_fn,
+        ))  # fmt: skip
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+
+    @property
+    def _params(self) -> list[Tensor]:
+        return self.param_groups[0]["params"]
+
+    # ---------------------------------------------------------------- parameters as one vector
+
+    def _flat_grad(self) -> Tensor:
+        """All gradients in one vector; zeros where there is none."""
+        parts = []
+        for p in self._params:
+            grad = ops.zeros_like(p) if p.grad is None else p.grad
+            grad = ops.view_as_real(grad) if grad.is_complex() else grad
+            parts.append(grad.reshape(-1))
+        return ops.cat(parts, 0)
+
+    def _move(self, t: Any, direction: Tensor) -> None:
+        """Adds t times the direction to the parameters."""
+        offset = 0
+        for p in self._params:
+            p = ops.view_as_real(p) if p.is_complex() else p
+            part = direction[offset : offset + p.numel()]
+            p.add_(part.view(p.shape), alpha=number(t))
+            offset += p.numel()
+
+    # ---------------------------------------------------------------- a step
+
+    @no_grad()
+    def step(self, closure: Callable[[], Any]) -> Any:
+        """Minimises from here on; returns what `closure`, which computes the loss and its
+        gradients, gave first. RuntimeError for another line search."""
+        group = self.param_groups[0]
+        search = group["line_search_fn"]
+        if search not in (None, "strong_wolfe"):
+            raise RuntimeError(f"only 'strong_wolfe' is supported, not {search!r}")
+        closure = enable_grad()(closure)
+        state = self.state[self._params[0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
+        first = closure()
+        state["func_evals"] += 1
+        grad = self._flat_grad()
+        if not grad.abs().max() <= group["tolerance_grad"]:
+            self._iterate(closure, state, group, float(first), grad)
+        return first
+
+    def _iterate(
+        self, closure: Callable, state: dict[str, Any], group: dict[str, Any], loss: float,
+        grad: Tensor,
+    ) -> None:  # fmt: skip
+        tolerance = group["tolerance_change"]
+        evaluations, lr = 1, number(group["lr"])
+        for iteration in range(1, group["max_iter"] + 1):
+            state["n_iter"] += 1
+            direction = self._direction(state, group["history_size"], grad)
+            if state.get("prev_flat_grad") is None:
+                state["prev_flat_grad"] = grad.clone()
+            else:
+                state["prev_flat_grad"].copy_(grad)
+            before = state["prev_loss"] = loss
+            t = min(1.0, 1.0 / grad.abs().sum()) * lr if state["n_iter"] == 1 else lr
+            slope = grad.dot(direction)
+            state["d"], state["t"] = direction, t
+            if slope > -tolerance:
+                return
+            last = iteration == group["max_iter"]
+            start = Point(0, loss, grad, slope)
+            left = group["max_eval"] - evaluations
+            end, used = self._advance(closure, group, start, t, direction, left, last)
+            loss, grad, t = end.loss, end.grad, end.t
+            state["t"] = t
+            evaluations += used
+            state["func_evals"] += used
+            if (
+                last
+                or evaluations >= group["max_eval"]
+                or grad.abs().max() <= group["tolerance_grad"]
+                or direction.mul(t).abs().max() <= tolerance
+                or abs(loss - before) < tolerance
+            ):
+                return
+
+    def _advance(
+        self, closure: Callable, group: dict[str, Any], start: Point, t: Any, direction: Tensor,
+        left: int, last: bool,
+    ) -> tuple[Point, int]:  # fmt: skip
+        """Moves along the direction; where that led, and how many evaluations it took."""
+        if group["line_search_fn"] is None:
+            self._move(t, direction)
+            if last:  # nobody will look at the loss here
+                return Point(t, start.loss, start.grad, None), 0
+            return Point(t, float(closure()), self._flat_grad(), None), 1
+        home = [p.clone() for p in self._params]
+
+        def evaluate(t: Any) -> Point:
+            self._move(t, direction)
+            loss = float(closure())
+            grad = self._flat_grad()
+            for p, value in zip(self._params, home, strict=True):
+                p.copy_(value)
+            return Point(t, loss, grad, grad.dot(direction))
+
+        longest = direction.abs().max()
+        tolerance = group["tolerance_change"]
+        end, used = strong_wolfe(evaluate, start, t, longest, tolerance, left)
+        self._move(end.t, direction)
+        return end, used
+
+    @staticmethod
+    def _direction(state: dict[str, Any], history_size: int, grad: Tensor) -> Tensor:
+        """The quasi-Newton direction, by the two-loop recursion; remembers the last step."""
+        if state["n_iter"] == 1:
+            state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
+            return grad.neg()
+        old_dirs, old_stps, ro = state["old_dirs"], state["old_stps"], state["ro"]
+        y = grad.sub(state["prev_flat_grad"])
+        s = state["d"].mul(state["t"])
+        ys = y.dot(s)
+        if ys > 1e-10:
+            if len(old_dirs) == history_size:
+                for history in (old_dirs, old_stps, ro):
+                    history.pop(0)
+            old_dirs.append(y)
+            old_stps.append(s)
+            ro.append(1.0 / ys)
+            state["H_diag"] = ys / y.dot(y)
+        al = state.setdefault("al", [None] * history_size)
+        q = grad.neg()
+        for i in reversed(range(len(old_dirs))):
+            al[i] = old_stps[i].dot(q) * ro[i]
+            q.add_(old_dirs[i], alpha=-number(al[i]))
+        r = q.mul(state["H_diag"])
+        for i in range(len(old_dirs)):
+            be_i = old_dirs[i].dot(r) * ro[i]
+            r.add_(old_stps[i], alpha=number(al[i] - be_i))
+        return r

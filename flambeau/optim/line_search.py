@@ -1,0 +1,124 @@
+"""Line search for LBFGS: a step that meets the strong Wolfe conditions.
+
+After Nocedal and Wright, Numerical Optimization, algorithms 3.5 (bracket) and 3.6 (zoom), with
+cubic interpolation (equation 3.59).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..tensor import Tensor
+
+
+class Point(NamedTuple):
+    """A trial step: its length, the loss and gradient there, and the slope along the direction."""
+
+    t: Any
+    loss: float
+    grad: Tensor
+    slope: Any
+
+
+Evaluate = Callable[[Any], Point]
+
+DECREASE = 1e-4  # c1: how much of the slope's promise the loss must keep
+CURVATURE = 0.9  # c2: how much of the slope may be left
+
+
+def cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> Any:
+    """Where the cubic through two points with their slopes is least, within the bounds.
+
+    The bounds are the points unless given; where there is no minimum, their middle.
+    """
+    if b.t < a.t:
+        a, b = b, a
+    low, high = (a.t, b.t) if bounds is None else bounds
+    d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
+    square = d1**2 - a.slope * b.slope
+    if not square >= 0:
+        return (low + high) / 2.0
+    d2 = square**0.5
+    best = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
+    return min(max(best, low), high)
+
+
+def strong_wolfe(
+    evaluate: Evaluate, start: Point, t: Any, longest: Any, tolerance: float, most: int
+) -> tuple[Point, int]:
+    """A point that lowers the loss enough and flattens the slope, tried first at `t`.
+
+    `start` is the point at step 0, `longest` the largest entry of the direction, `tolerance` the
+    change of a parameter below which the search ends, `most` how many more tries there may be.
+    Returns the point and the number of evaluations.
+    """
+    ends, tries, done = _bracket(evaluate, start, evaluate(t), most)
+    evaluations = tries + 1
+    if not done:
+        ends, more = _zoom(evaluate, start, ends, longest, tolerance, most - tries)
+        evaluations += more
+    return min(ends, key=lambda point: point.loss), evaluations
+
+
+def _too_high(start: Point, point: Point) -> bool:
+    return bool(point.loss > start.loss + DECREASE * point.t * start.slope)
+
+
+def _flat_enough(start: Point, point: Point) -> bool:
+    return bool(abs(point.slope) <= -CURVATURE * start.slope)
+
+
+def _bracket(
+    evaluate: Evaluate, start: Point, point: Point, most: int
+) -> tuple[list[Point], int, bool]:
+    """Two points around a good step, or one good point; the tries, and whether it is good."""
+    before = start
+    for tries in range(most):
+        if _too_high(start, point) or (tries > 1 and point.loss >= before.loss):
+            return [before, point], tries, False
+        if _flat_enough(start, point):
+            return [point], tries, True
+        if point.slope >= 0:
+            return [before, point], tries, False
+        bounds = point.t + 0.01 * (point.t - before.t), point.t * 10
+        t = cubic_minimum(before, point, bounds)
+        before, point = point, evaluate(t)
+    return [start, point], max(most, 0), False
+
+
+def _zoom(
+    evaluate: Evaluate, start: Point, ends: list[Point], longest: Any, tolerance: float, most: int
+) -> tuple[list[Point], int]:
+    """Narrows the two ends around a good step; the ends and the number of tries."""
+    low, high = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
+    stalled = False  # the last try was close to an end
+    for tries in range(most):
+        if abs(ends[1].t - ends[0].t) * longest < tolerance:
+            return ends, tries
+        t, stalled = _between(ends, stalled)
+        point = evaluate(t)
+        if _too_high(start, point) or point.loss >= ends[low].loss:
+            ends[high] = point
+            low, high = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
+            continue
+        if _flat_enough(start, point):
+            ends[low] = point
+            return ends, tries + 1
+        if point.slope * (ends[high].t - ends[low].t) >= 0:
+            ends[high] = ends[low]
+        ends[low] = point
+    return ends, max(most, 0)
+
+
+def _between(ends: list[Point], stalled: bool) -> tuple[Any, bool]:
+    """A step between the ends, kept a tenth of the gap away from them the second time."""
+    t = cubic_minimum(*ends)
+    least, most = min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t)
+    margin = 0.1 * (most - least)
+    if not min(most - t, t - least) < margin:
+        return t, False
+    if not (stalled or t >= most or t <= least):
+        return t, True
+    near_most = abs(t - most) < abs(t - least)
+    return (most - margin if near_most else least + margin), False

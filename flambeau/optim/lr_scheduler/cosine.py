@@ -1,0 +1,115 @@
+"""CosineAnnealingLR and CosineAnnealingWarmRestarts (Loshchilov and Hutter, arXiv:1608.03983)."""
+
+from __future__ import annotations
+
+import math
+
+from ...tensor import Tensor
+from ..optimizer import Optimizer
+from .scheduler import LRScheduler, warn_outside_step, within_step
+
+
+class CosineAnnealingLR(LRScheduler):
+    """From the initial rate to `eta_min` and back along a cosine, `T_max` epochs each way.
+
+    It goes on from the rate as it finds it, so that it can be chained with others.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        self.T_max = T_max
+        self.eta_min = eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rates of this epoch."""
+        warn_outside_step(self)
+        if self._is_initial:
+            return self._kept()
+        low, epoch, half = self.eta_min, self.last_epoch, self.T_max
+        if self._step_count == 1 and epoch > 0:
+            return self._get_closed_form_lr()
+        groups = self.optimizer.param_groups
+        if (epoch - 1 - half) % (2 * half) == 0:  # the cosine below would be divided by zero
+            rise = 1 - math.cos(math.pi / half)
+            return [
+                group["lr"] + (base_lr - low) * rise / 2
+                for base_lr, group in zip(self.base_lrs, groups, strict=True)
+            ]
+        factor = (1 + math.cos(math.pi * epoch / half)) / (
+            1 + math.cos(math.pi * (epoch - 1) / half)
+        )
+        return [factor * (group["lr"] - low) + low for group in groups]
+
+    def _get_closed_form_lr(self) -> list[float | Tensor]:
+        wave = 1 + math.cos(math.pi * self.last_epoch / self.T_max)
+        low = self.eta_min
+        return [low + (base_lr - low) * wave / 2 for base_lr in self.base_lrs]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """From the initial rate to `eta_min` along a cosine, again and again.
+
+    The first fall takes `T_0` epochs, each later one `T_mult` times as many. `step` takes fractions
+    of epochs too. ValueError for numbers that are no positive integers.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_0: int,
+        T_mult: int = 1,
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+    ) -> None:
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        if not isinstance(eta_min, (float, int)):
+            raise ValueError(
+                f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}"
+            )
+        self.T_0 = T_0
+        self.T_i = T_0  # the length of this fall
+        self.T_mult = T_mult
+        self.eta_min = eta_min
+        self.T_cur = last_epoch  # the epochs since the last restart
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rates of this epoch."""
+        warn_outside_step(self)
+        wave = 1 + math.cos(math.pi * self.T_cur / self.T_i)
+        low = self.eta_min
+        return [low + (base_lr - low) * wave / 2 for base_lr in self.base_lrs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Goes on by one epoch, or to `epoch`, which may be a fraction; ValueError below 0."""
+        if epoch is None and self.last_epoch < 0:
+            epoch = 0
+        if epoch is None:
+            epoch = self.last_epoch + 1
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur %= self.T_i
+                self.T_i *= self.T_mult
+        elif epoch < 0:
+            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+        else:
+            self._jump(epoch)
+        self.last_epoch = math.floor(epoch)
+        with within_step(self):
+            self._set_rates(self.get_lr())
+
+    def _jump(self, epoch: float) -> None:
+        if epoch < self.T_0:
+            self.T_i, self.T_cur = self.T_0, epoch
+        elif self.T_mult == 1:
+            self.T_cur = epoch % self.T_0
+        else:
+            ratio = self.T_mult - 1
+            restarts = int(math.log(epoch / self.T_0 * ratio + 1, self.T_mult))
+            self.T_cur = epoch - self.T_0 * (self.T_mult**restarts - 1) / ratio
+            self.T_i = self.T_0 * self.T_mult**restarts

@@ -1,0 +1,75 @@
+"""StepLR, MultiStepLR and ExponentialLR: rates that fall by a factor."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable
+
+from ...tensor import Tensor
+from ..optimizer import Optimizer
+from .scheduler import LRScheduler, warn_outside_step
+
+
+class StepLR(LRScheduler):
+    """Times `gamma` every `step_size` epochs."""
+
+    def __init__(
+        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.step_size = step_size
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rates of this epoch."""
+        warn_outside_step(self)
+        if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
+            return self._kept()
+        return self._times(self.gamma)
+
+    def _get_closed_form_lr(self) -> list[float | Tensor]:
+        factor = self.gamma ** (self.last_epoch // self.step_size)
+        return [base_lr * factor for base_lr in self.base_lrs]
+
+
+class MultiStepLR(LRScheduler):
+    """Times `gamma` at each milestone, as often as it is listed."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        milestones: Iterable[int],
+        gamma: float = 0.1,
+        last_epoch: int = -1,
+    ) -> None:
+        self.milestones = Counter(milestones)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rates of this epoch."""
+        warn_outside_step(self)
+        if self.last_epoch not in self.milestones:
+            return self._kept()
+        return self._times(self.gamma ** self.milestones[self.last_epoch])
+
+    def _get_closed_form_lr(self) -> list[float | Tensor]:
+        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+        return [base_lr * self.gamma**passed for base_lr in self.base_lrs]
+
+
+class ExponentialLR(LRScheduler):
+    """Times `gamma` every epoch."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rates of this epoch."""
+        warn_outside_step(self)
+        return self._kept() if self._is_initial else self._times(self.gamma)
+
+    def _get_closed_form_lr(self) -> list[float | Tensor]:
+        return [base_lr * self.gamma**self.last_epoch for base_lr in self.base_lrs]

@@ -1,0 +1,81 @@
+"""LambdaLR and MultiplicativeLR: rates from functions of the epoch."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ...tensor import Tensor
+from ..optimizer import Optimizer
+from .scheduler import LRScheduler, warn_outside_step
+
+
+class _FunctionLR(LRScheduler):
+    """A function a group. Callable objects are saved by their attributes, functions not at all."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
+        self.optimizer = optimizer
+        count = len(optimizer.param_groups)
+        if not isinstance(lr_lambda, (list, tuple)):
+            lr_lambda = [lr_lambda] * count
+        if len(lr_lambda) != count:
+            raise ValueError(f"Expected {count} lr_lambdas, but got {len(lr_lambda)}")
+        self.lr_lambdas = list(lr_lambda)
+        super().__init__(optimizer, last_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All attributes but the optimiser; of the functions, the attributes of objects only."""
+        state = super().state_dict()
+        state["lr_lambdas"] = [
+            None if isinstance(f, types.FunctionType) else f.__dict__.copy()
+            for f in self.lr_lambdas
+        ]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave; functions stay as they are."""
+        super().load_state_dict({k: v for k, v in state_dict.items() if k != "lr_lambdas"})
+        for function, attributes in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=False):
+            if attributes is not None:
+                function.__dict__.update(attributes)
+
+
+class LambdaLR(_FunctionLR):
+    """The initial rate times `lr_lambda(epoch)`; a list has one function a group."""
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rates of this epoch."""
+        warn_outside_step(self)
+        pairs = zip(self.lr_lambdas, self.base_lrs, strict=True)
+        return [base_lr * function(self.last_epoch) for function, base_lr in pairs]
+
+
+class MultiplicativeLR(_FunctionLR):
+    """The last rate times `lr_lambda(epoch)`; TypeError for what cannot be called."""
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | list[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
+        for function in lr_lambda if isinstance(lr_lambda, (list, tuple)) else [lr_lambda]:
+            if not callable(function):
+                raise TypeError(
+                    f"lr_lambda should be a function, but got {type(function).__name__}"
+                )
+        super().__init__(optimizer, lr_lambda, last_epoch)
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rates of this epoch."""
+        warn_outside_step(self)
+        if self._is_initial:
+            return self._kept()
+        pairs = zip(self.lr_lambdas, self.optimizer.param_groups, strict=True)
+        return [group["lr"] * function(self.last_epoch) for function, group in pairs]

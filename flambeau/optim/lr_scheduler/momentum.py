@@ -1,0 +1,40 @@
+"""Momentum that moves against the rate: an option of CyclicLR and OneCycleLR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..optimizer import Optimizer
+from .scheduler import LRScheduler, for_each_group
+
+
+class MomentumCycle(LRScheduler):
+    """A scheduler that may write `momentum`, or the first of `betas`, into the groups."""
+
+    def _start_momentum(
+        self, optimizer: Optimizer, lowest: Any, highest: Any, last_epoch: int
+    ) -> tuple[list[Any], list[Any]]:
+        """Sets all groups to the highest momentum; the lowest and highest of each group.
+
+        ValueError for an optimiser without momentum.
+        """
+        defaults = optimizer.defaults
+        if "momentum" not in defaults and "betas" not in defaults:
+            raise ValueError(
+                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+            )
+        self.use_beta1 = "betas" in defaults
+        lows = for_each_group("base_momentum", optimizer, lowest)
+        highs = for_each_group("max_momentum", optimizer, highest)
+        if last_epoch == -1:
+            for group, low, high in zip(optimizer.param_groups, lows, highs, strict=True):
+                self._set_momentum(group, high)
+                group["max_momentum"] = high
+                group["base_momentum"] = low
+        return lows, highs
+
+    def _set_momentum(self, group: dict[str, Any], value: float) -> None:
+        if self.use_beta1:
+            group["betas"] = (value, *group["betas"][1:])
+        else:
+            group["momentum"] = value

@@ -1,0 +1,129 @@
+"""OneCycleLR: one rise and one long fall over the whole run (Smith and Topin, arXiv:1708.07120)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from ...tensor import Tensor
+from ..optimizer import Optimizer
+from .momentum import MomentumCycle
+from .scheduler import check_optimizer, for_each_group, warn_outside_step
+
+
+def _cosine(start: Any, end: Any, done: float) -> Any:
+    return end + (start - end) / 2.0 * (math.cos(math.pi * done) + 1)
+
+
+def _linear(start: Any, end: Any, done: float) -> Any:
+    return (end - start) * done + start
+
+
+def _phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> dict[str, Any]:
+    return {
+        "end_step": end,
+        "start_lr": rates[0], "end_lr": rates[1],
+        "start_momentum": momenta[0], "end_momentum": momenta[1],
+    }  # fmt: skip
+
+
+def _phases(steps: int, rising: float, three: bool) -> list[dict[str, Any]]:
+    """What goes from where to where until which step; the names are options of the groups."""
+    up, down = ("initial_lr", "max_lr"), ("max_lr", "min_lr")
+    fall, rise = ("max_momentum", "base_momentum"), ("base_momentum", "max_momentum")
+    first = _phase(float(rising * steps) - 1, up, fall)
+    if not three:
+        return [first, _phase(steps - 1, down, rise)]
+    still = ("max_momentum", "max_momentum")
+    return [
+        first,
+        _phase(float(2 * rising * steps) - 2, ("max_lr", "initial_lr"), rise),
+        _phase(steps - 1, ("initial_lr", "min_lr"), still),
+    ]
+
+
+class OneCycleLR(MomentumCycle):
+    """From `max_lr / div_factor` up to `max_lr`, then down to that start over `final_div_factor`.
+
+    The rise takes `pct_start` of `total_steps` (or `epochs * steps_per_epoch`) batches; with
+    `three_phase` a fall as long as the rise comes before the last one. Momentum moves the other
+    way. ValueError for numbers out of range, and when stepped beyond the end.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float | list[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: Literal["cos", "linear"] = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float | list[float] = 0.85,
+        max_momentum: float | list[float] = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        check_optimizer(optimizer)
+        self.optimizer = optimizer
+        self.total_steps = _total(total_steps, epochs, steps_per_epoch)
+        if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
+            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                "anneal_strategy must be one of 'cos' or 'linear', instead got "
+                f"{anneal_strategy}"
+            )
+        self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
+        self._anneal_func_type = anneal_strategy
+        max_lrs = for_each_group("max_lr", optimizer, max_lr)
+        if last_epoch == -1:
+            for group, highest in zip(optimizer.param_groups, max_lrs, strict=True):
+                group["initial_lr"] = highest / div_factor
+                group["max_lr"] = highest
+                group["min_lr"] = group["initial_lr"] / final_div_factor
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            self._start_momentum(optimizer, base_momentum, max_momentum, last_epoch)
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rates of this batch; sets the momenta too."""
+        warn_outside_step(self)
+        step, phases = self.last_epoch, self._schedule_phases
+        if step > self.total_steps:
+            raise ValueError(
+                f"Tried to step {step} times. The specified number of total steps is "
+                f"{self.total_steps}"
+            )
+        last = len(phases) - 1
+        index = next((i for i in range(last) if step <= phases[i]["end_step"]), last)
+        phase = phases[index]
+        start = phases[index - 1]["end_step"] if index else 0.0
+        done = (step - start) / (phase["end_step"] - start)
+        anneal = _cosine if self._anneal_func_type == "cos" else _linear
+        rates = []
+        for group in self.optimizer.param_groups:
+            rates.append(anneal(group[phase["start_lr"]], group[phase["end_lr"]], done))
+            if self.cycle_momentum:
+                ends = group[phase["start_momentum"]], group[phase["end_momentum"]]
+                self._set_momentum(group, anneal(*ends, done))
+        return rates
+
+
+def _total(total_steps: int | None, epochs: int | None, steps_per_epoch: int | None) -> int:
+    """How many batches there are; ValueError when that is not said, or no positive integer."""
+    if total_steps is not None:
+        return _positive("total_steps", total_steps)
+    if epochs is None or steps_per_epoch is None:
+        raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
+    return _positive("epochs", epochs) * _positive("steps_per_epoch", steps_per_epoch)
+
+
+def _positive(name: str, value: int) -> int:
+    if not isinstance(value, int) or value <= 0:
+        raise ValueError(f"Expected positive integer {name}, but got {value}")
+    return value

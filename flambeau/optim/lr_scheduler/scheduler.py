@@ -1,0 +1,203 @@
+"""LRScheduler: base of the schedulers. It counts epochs and writes the rates into the groups."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...tensor import Tensor
+from ..optimizer import Optimizer
+
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
+    "possible. Please use `scheduler.step()` to step the scheduler. With an epoch given, the "
+    "closed form is used instead of the chainable form, where there is one."
+)
+_ORDER = (
+    "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+)
+
+
+def copied(value: Any) -> Any:
+    """The value; of a tensor, a clone."""
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def values_of(optimizer: Optimizer, key: str) -> list[Any]:
+    """An option of all groups, tensors as clones."""
+    return [copied(group[key]) for group in optimizer.param_groups]
+
+
+def set_value(group: dict[str, Any], key: str, value: Any) -> None:
+    """Sets an option of a group; where it is a tensor, its value in place."""
+    if isinstance(group[key], Tensor):
+        group[key].fill_(value.squeeze() if isinstance(value, Tensor) else value)
+    else:
+        group[key] = value
+
+
+def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
+    """One value a group, from one for all or a list; ValueError for a list of another length."""
+    count = len(optimizer.param_groups)
+    if isinstance(value, (list, tuple)):
+        if len(value) != count:
+            raise ValueError(
+                f"{name} must have the same length as optimizer.param_groups. {name} has "
+                f"{len(value)} values, param_groups has {count}."
+            )
+    else:
+        value = [value] * count
+    return [copied(v) for v in value]
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """TypeError unless it is an optimiser."""
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+
+
+def warn_outside_step(scheduler: LRScheduler) -> None:
+    """Warns when `get_lr`, which computes the next rates, is called by somebody else than step."""
+    if not scheduler._get_lr_called_within_step:
+        warnings.warn(
+            "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+class LRScheduler:
+    """Base of the schedulers: `step()` after each epoch sets the rates that `get_lr` computes.
+
+    A scheduler that starts at `last_epoch` -1 takes the groups' rates as their initial ones;
+    one that resumes finds them in the groups (KeyError where not). TypeError for no optimiser.
+    """
+
+    _get_lr_called_within_step: bool = False
+    _is_initial: bool = False
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        check_optimizer(optimizer)
+        self.optimizer = optimizer
+        for index, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", copied(group["lr"]))
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{index}] when resuming "
+                    "scheduler with last_epoch >= 0.\nThis typically happens when:\n1. You're "
+                    "trying to resume training from a checkpoint but haven't properly loaded the "
+                    "optimizer state\n2. You're using last_epoch >= 0 for a fresh training run "
+                    "(not recommended)"
+                )
+        self.base_lrs: list[float | Tensor] = values_of(optimizer, "initial_lr")
+        self.last_epoch = last_epoch
+        _note_steps(optimizer)
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        self._step_count = 0
+        self._is_initial = True
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """All attributes but the optimiser."""
+        return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        self.__dict__.update(state_dict)
+
+    def get_last_lr(self) -> list[float | Tensor]:
+        """The rates that the last step set, one a group."""
+        return self._last_lr
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rates of this epoch, from those of the last one; for `step` to call."""
+        raise NotImplementedError(f"{type(self).__name__}.get_lr")
+
+    def step(self, epoch: int | None = None) -> None:
+        """Goes on by one epoch, or to `epoch` (deprecated), and sets the rates."""
+        if self._step_count == 1:
+            self._check_order()
+        self._step_count += 1
+        if epoch is not None:
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+        self._update_lr(epoch)
+
+    def _check_order(self) -> None:
+        if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
+                "initialization. Please, make sure to call `optimizer.step()` before "
+                f"`lr_scheduler.step()`. {_ORDER}",
+                UserWarning,
+                stacklevel=3,
+            )
+        elif not getattr(self.optimizer, "_opt_called", False):
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. You should "
+                "call them in the opposite order: `optimizer.step()` before "
+                "`lr_scheduler.step()`. Failure to do this will result in PyTorch skipping the "
+                f"first value of the learning rate schedule. {_ORDER}",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _update_lr(self, epoch: int | None = None) -> None:
+        with within_step(self):
+            if epoch is None:
+                self.last_epoch += 1
+                rates = self.get_lr()
+            else:
+                self.last_epoch = epoch
+                closed_form = getattr(self, "_get_closed_form_lr", self.get_lr)
+                rates = closed_form()
+        self._set_rates(rates)
+
+    def _set_rates(self, rates: list[Any]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            set_value(group, "lr", rate)
+        self._last_lr: list[float | Tensor] = values_of(self.optimizer, "lr")
+
+    def _kept(self) -> list[Any]:
+        """The rates as they are."""
+        return values_of(self.optimizer, "lr")
+
+    def _times(self, factor: float) -> list[Any]:
+        """The rates as they are, times a factor."""
+        return [group["lr"] * factor for group in self.optimizer.param_groups]
+
+
+@contextlib.contextmanager
+def within_step(scheduler: LRScheduler) -> Iterator[None]:
+    """While `get_lr` is called by `step`, which is as it should be."""
+    scheduler._get_lr_called_within_step = True
+    try:
+        yield
+    finally:
+        scheduler._get_lr_called_within_step = False
+
+
+def _note_steps(optimizer: Optimizer) -> None:
+    """Makes `optimizer.step` note that it was called, so that a wrong order can be reported."""
+    if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
+        return
+    function: Callable = optimizer.step.__func__
+    reference = weakref.ref(optimizer)  # the optimiser holds this wrapper
+
+    @functools.wraps(function)
+    def step(*args: Any, **kwargs: Any) -> Any:
+        own = reference()
+        own._opt_called = True
+        return function(own, *args, **kwargs)
+
+    step._wrapped_by_lr_sched = True
+    optimizer.step = step

@@ -1,0 +1,128 @@
+"""Muon: momentum steps of matrices, made nearly orthogonal by Newton-Schulz iterations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import ops
+from ..autograd import enable_grad, no_grad
+from ..tensor import Tensor
+from .optimizer import Optimizer, ParamsT, check_single, number
+
+
+def orthogonalized(
+    matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float
+) -> Tensor:
+    """Near the orthogonal factor of `matrix`, in bfloat16: `steps` iterations of
+    `X = a X + (b A + c A A) X` with `A = X X^T`, from `matrix` over its norm.
+
+    Raises ValueError for 100 steps or more, for what is no matrix, and unless there are three
+    coefficients.
+    """
+    if steps >= 100:
+        raise ValueError(
+            f"Number of steps must be less than 100 for computational efficiency, got {steps}"
+        )
+    if matrix.dim() != 2:
+        raise ValueError(
+            f"Input tensor gradient must be a 2D matrix, got shape {tuple(matrix.shape)}"
+        )
+    if len(coefficients) != 3:
+        raise ValueError(f"Coefficients must be a tuple of exactly 3 values, got {coefficients}")
+    a, b, c = coefficients
+    tall = matrix.size(0) > matrix.size(1)
+    x = matrix.bfloat16()
+    x = x.T if tall else x  # the smaller Gram matrix
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        factor = ops.addmm(gram, gram, gram, beta=b, alpha=c)
+        x = ops.addmm(x, factor, x, beta=a)
+    return x.T if tall else x
+
+
+def adjusted(lr: float, method: str | None, shape: Any) -> float:
+    """The learning rate for a matrix of this shape."""
+    rows, columns = shape[:2]
+    if method == "match_rms_adamw":
+        return lr * 0.2 * math.sqrt(max(rows, columns))
+    return lr * math.sqrt(max(1, rows / columns))
+
+
+def update(group: dict[str, Any], param: Tensor, grad: Tensor, buffer: Tensor) -> None:
+    """One step of Muon, in place."""
+    lr, momentum = number(group["lr"]), group["momentum"]
+    buffer.lerp_(grad, 1 - momentum)
+    direction = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
+    direction = orthogonalized(
+        direction, group["ns_coefficients"], group["ns_steps"], group["eps"]
+    )
+    param.mul_(1 - lr * group["weight_decay"])
+    param.add_(direction, alpha=-adjusted(lr, group["adjust_lr_fn"], param.shape))
+
+
+class Muon(Optimizer):
+    """Muon, an optimizer for the matrices of hidden layers (Jordan et al., 2024).
+
+    Biases, embeddings and the like go to another optimiser. `adjust_lr_fn` is "original" (None)
+    or "match_rms_adamw" (Liu et al., 2025, arXiv:2502.16982). Raises ValueError for parameters
+    that are no matrices and for options out of range.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        check_single(lr)
+        if not 0.0 <= lr:
+            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
+        if not 0.0 <= momentum:
+            raise ValueError(f"momentum should be >= 0 but is: {momentum}")
+        if not 0.0 <= weight_decay:
+            raise ValueError(f"weight decay should be >= 0 but is: {weight_decay}")
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
+        super().__init__(params, dict(
+            lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov,
+            ns_coefficients=ns_coefficients, eps=eps, ns_steps=ns_steps,
+            adjust_lr_fn=adjust_lr_fn,
+        ))  # fmt: skip
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.ndim != 2:
+                    raise ValueError(
+                        "Muon only supports 2D parameters whereas we found a parameter with "
+                        f"size: {p.size()}"
+                    )
+
+    @no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Updates every parameter that has a gradient; RuntimeError for complex parameters."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None:
+                    continue
+                if param.is_complex():
+                    raise RuntimeError("Muon does not support complex parameters")
+                if grad.is_sparse:
+                    raise RuntimeError("Muon does not support sparse gradients")
+                state = self.state[param]
+                if "momentum_buffer" not in state:
+                    state["momentum_buffer"] = ops.zeros_like(grad)
+                update(group, param, grad, state["momentum_buffer"])
+        return loss

@@ -1,0 +1,133 @@
+"""NAdam: Adam that looks ahead along its momentum, as Nesterov does."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import ops
+from ..tensor import Tensor
+from .adam import check_ranges
+from .elementwise import Elementwise, add_quotient_, new_counter, scalar, tick
+from .optimizer import ParamsT, check_single
+from .refresh import counters_to_tensors, set_missing
+
+
+class Flags(NamedTuple):
+    """Which branches of the formula are taken."""
+
+    maximize: bool
+    decay: str  # "", "coupled" (added to the gradient) or "decoupled"
+    differentiable: bool
+
+
+class Scalars(NamedTuple):
+    """The formula's numbers; mu_t is the momentum of step t, products run over all steps."""
+
+    shrink: Any  # 1 - lr * weight_decay
+    weight_decay: Any
+    weight1: Any  # 1 - beta1
+    beta2: Any
+    weight2: Any  # 1 - beta2
+    bias2: Any  # 1 - beta2**step
+    eps: Any
+    grad_step: Any  # -lr * (1 - mu_t) / (1 - product of mu up to t)
+    mean_step: Any  # -lr * mu_(t+1) / (1 - product of mu up to t+1)
+
+
+def update(
+    flags: Flags, s: Scalars, param: Any, grad: Any, exp_avg: Any, exp_avg_sq: Any
+) -> None:
+    """One step of NAdam, in place."""
+    if flags.maximize:
+        grad = -grad
+    if flags.decay == "decoupled":
+        param.mul_(s.shrink)
+    elif flags.decay:
+        grad = grad.add(param, alpha=s.weight_decay)
+    exp_avg.lerp_(grad, s.weight1)
+    exp_avg_sq.mul_(s.beta2).addcmul_(grad, grad, value=s.weight2)
+    denominator = exp_avg_sq.div(s.bias2).sqrt().add(s.eps)
+    mean = exp_avg.clone() if flags.differentiable else exp_avg
+    add_quotient_(param, grad, denominator, s.grad_step)
+    add_quotient_(param, mean, denominator, s.mean_step)
+
+
+class NAdam(Elementwise):
+    """Incorporating Nesterov momentum into Adam (Dozat, 2016).
+
+    The momentum of step t is `beta1 * (1 - 0.5 * 0.96 ** (t * momentum_decay))`. Raises ValueError
+    for options out of range.
+    """
+
+    Scalars = Scalars
+    formula = staticmethod(update)
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_single(lr)
+        check_ranges(lr, betas, eps, weight_decay)
+        if not 0.0 <= momentum_decay:
+            raise ValueError(f"Invalid momentum_decay value: {momentum_decay}")
+        super().__init__(params, dict(
+            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+            momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
+            maximize=maximize, foreach=foreach, capturable=capturable,
+            differentiable=differentiable,
+        ))  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        set_missing(
+            self, maximize=False, foreach=None, capturable=False, differentiable=False,
+            decoupled_weight_decay=False,
+        )  # fmt: skip
+        counters_to_tensors(self, "mu_product")
+
+    def _begin(
+        self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
+    ) -> tuple[float, float]:
+        """The step, and the product of the momenta of the steps so far."""
+        if not state:
+            state["step"] = new_counter()
+            state["mu_product"] = new_counter(value=1.0)
+            state["exp_avg"] = ops.zeros_like(param)
+            state["exp_avg_sq"] = ops.zeros_like(param)
+        step = tick(state["step"])
+        product = state["mu_product"]
+        array = product._array
+        array[()] = array * array.dtype.type(_momentum(group, step))
+        product._bump()
+        return step, array.item()
+
+    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return "exp_avg", "exp_avg_sq"
+
+    def _plan(self, group: dict[str, Any], key: tuple[float, float]) -> tuple[Flags, Scalars]:
+        step, product = key
+        decay, (beta1, beta2) = group["weight_decay"], group["betas"]
+        differentiable = group["differentiable"]
+        lr = scalar(group["lr"], differentiable)
+        now, after = _momentum(group, step), _momentum(group, step + 1)
+        kind = "decoupled" if group["decoupled_weight_decay"] else "coupled"
+        flags = Flags(group["maximize"], kind if decay != 0 else "", differentiable)
+        return flags, Scalars(
+            1 - lr * decay, decay, 1 - beta1, beta2, 1 - beta2, 1 - beta2**step, group["eps"],
+            -lr * (1.0 - now) / (1.0 - product), -lr * after / (1.0 - product * after),
+        )  # fmt: skip
+
+
+def _momentum(group: dict[str, Any], step: float) -> float:
+    return group["betas"][0] * (1.0 - 0.5 * 0.96 ** (step * group["momentum_decay"]))

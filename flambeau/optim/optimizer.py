@@ -1,0 +1,399 @@
+"""Optimizer: parameters in groups, the state kept for each, and the hooks around a step.
+
+Subclasses give `step`. Hooks common to all optimisers are registered on this module.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeAlias
+
+from ..autograd.handle import RemovableHandle
+from ..tensor import Tensor, get_default_dtype
+from ..tensor.dtypes import float32, float64
+
+ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+
+_global_optimizer_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
+_global_optimizer_post_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+
+class _Required:
+    """Stands for the default of an option that every parameter group must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+def _register(hooks: OrderedDict, hook: Callable, prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
+    """Calls `hook(optimizer, args, kwargs)` before every step of every optimiser.
+
+    It may return the new `(args, kwargs)`. Returns a handle that removes it.
+    """
+    return _register(_global_optimizer_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
+    """Calls `hook(optimizer, args, kwargs)` after every step of every optimiser."""
+    return _register(_global_optimizer_post_hooks, hook)
+
+
+def counter_dtype(fused: bool | None = None) -> Any:
+    """The dtype of step counters: float64 when that is the default dtype, else float32."""
+    return float64 if get_default_dtype() is float64 and not fused else float32
+
+
+def number(value: Any) -> Any:
+    """A hyperparameter as a Python number, when it is a tensor of one element."""
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def check_learning_rate(lr: float | Tensor) -> None:
+    """ValueError unless the rate is at least 0 and, as a tensor, has one element."""
+    check_single(lr)
+    if not 0.0 <= lr:
+        raise ValueError(f"Invalid learning rate: {lr}")
+
+
+def check_single(lr: float | Tensor) -> None:
+    """ValueError when the rate is a tensor of more than one element, or of none."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(f"Tensor lr must be 1-element, but its shape is {tuple(lr.shape)}")
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return value.type()
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else (
+        f"{kind.__module__}.{kind.__qualname__}"
+    )  # fmt: skip
+
+
+class Optimizer:
+    """Base of all optimisers.
+
+    `params` holds tensors, `(name, tensor)` pairs, or dicts with a key "params" and options of
+    their own; `defaults` are the options of the groups that do not give them.
+
+    Raises TypeError when `params` is a tensor or holds something else, ValueError when it is empty
+    or holds a tensor that is no leaf.
+    """
+
+    OptimizerPreHook: TypeAlias = Callable[
+        ["Optimizer", tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict] | None
+    ]
+    OptimizerPostHook: TypeAlias = Callable[
+        ["Optimizer", tuple[Any, ...], dict[str, Any]], None
+    ]  # fmt: skip
+
+    _HOOKS = (
+        "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks",
+        "_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks",
+        "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
+    )  # fmt: skip
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._prepare()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or "
+                f"dicts, but got {_type_name(params)}"
+            )
+        self.state: defaultdict[Tensor, Any] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _prepare(self) -> None:
+        """What a new or unpickled optimiser needs: places for hooks, and `step` calling them."""
+        for name in self._HOOKS:
+            if name not in self.__dict__:
+                setattr(self, name, OrderedDict())
+        cls = type(self)
+        if not getattr(cls.step, "hooked", False):
+            cls.step = self.profile_hook_step(cls.step)
+            cls.step.hooked = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "defaults": self.defaults, "state": self.state, "param_groups": self.param_groups,
+        }  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+        self.defaults.setdefault("differentiable", False)
+
+    def __repr__(self) -> str:
+        text = f"{type(self).__name__} ("
+        for index, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {index}\n"
+            for key in sorted(group):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
+
+    # ---------------------------------------------------------------- hooks
+
+    @staticmethod
+    def profile_hook_step(func: Callable) -> Callable:
+        """`func`, a `step`, with the hooks of its optimiser and the global ones around it."""
+
+        @functools.wraps(func)
+        def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+            if not (
+                self._optimizer_step_pre_hooks or self._optimizer_step_post_hooks
+                or _global_optimizer_pre_hooks or _global_optimizer_post_hooks
+            ):  # fmt: skip
+                return func(self, *args, **kwargs)
+            return self._step_with_hooks(func, (self, *args), kwargs)
+
+        return step
+
+    def _step_with_hooks(self, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        local = self._optimizer_step_pre_hooks
+        for hook in [*_global_optimizer_pre_hooks.values(), *local.values()]:
+            result = hook(self, args, kwargs)
+            if result is None:
+                continue
+            if not (isinstance(result, tuple) and len(result) == 2):
+                raise RuntimeError(
+                    f"{func} must return None or a tuple of (new_args, new_kwargs), but got "
+                    f"{result}."
+                )
+            args, kwargs = result
+        out = func(*args, **kwargs)
+        local = self._optimizer_step_post_hooks
+        for hook in [*local.values(), *_global_optimizer_post_hooks.values()]:
+            hook(self, args, kwargs)
+        return out
+
+    def register_step_pre_hook(self, hook: OptimizerPreHook) -> RemovableHandle:
+        """Calls `hook(optimizer, args, kwargs)` before each step; it may return new ones."""
+        return _register(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: OptimizerPostHook) -> RemovableHandle:
+        """Calls `hook(optimizer, args, kwargs)` after each step."""
+        return _register(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[[Optimizer], None], prepend: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(optimizer)` before `state_dict` collects anything."""
+        return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[[Optimizer, dict], dict | None], prepend: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(optimizer, state_dict)` on the result, which it may change or replace."""
+        return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[[Optimizer, dict], dict | None], prepend: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(optimizer, state_dict)` before loading; it may return another dict."""
+        return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[[Optimizer], None], prepend: bool = False
+    ) -> RemovableHandle:
+        """Calls `hook(optimizer)` when `load_state_dict` is done."""
+        return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+    # ---------------------------------------------------------------- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state by parameter number, and the groups with numbers in place of parameters.
+
+        The tensors in it are the optimiser's own, not copies.
+        """
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        numbers: dict[int, int] = {}
+        groups, start = [], 0
+        for group in self.param_groups:
+            for number, p in enumerate(group["params"], start):
+                numbers.setdefault(id(p), number)
+            start += len(group["params"])
+            packed = {key: value for key, value in group.items() if key != "params"}
+            packed["params"] = [numbers[id(p)] for p in group["params"]]
+            groups.append(packed)
+        state = {
+            numbers[id(key)] if isinstance(key, Tensor) else key: value
+            for key, value in self.state.items()
+        }
+        result = {"state": state, "param_groups": groups}
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            changed = hook(self, result)
+            result = result if changed is None else changed
+        return result
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave, cast to the dtypes and devices of the parameters.
+
+        Raises ValueError when the groups differ in number or size.
+        """
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
+        groups = copy.deepcopy(state_dict["param_groups"])  # they become this optimiser's own
+        self._check_loaded_groups(groups)
+        by_number = {
+            number: (param, group)
+            for group, own in zip(groups, self.param_groups, strict=True)
+            for number, param in zip(group["params"], own["params"], strict=True)
+        }
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            if key in by_number:
+                param, group = by_number[key]
+                state[param] = _cast(param, value, group)
+            else:
+                state[key] = value
+        for group, own in zip(groups, self.param_groups, strict=True):
+            group["params"] = own["params"]
+            if "param_names" in own:
+                group.setdefault("param_names", own["param_names"])
+        self.__setstate__({"state": state, "param_groups": groups})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    def _check_loaded_groups(self, groups: list[dict[str, Any]]) -> None:
+        if len(groups) != len(self.param_groups):
+            raise ValueError(
+                "loaded state dict has a different number of parameter groups: "
+                f"{len(groups)}, the optimizer has {len(self.param_groups)}"
+            )
+        for index, (group, own) in enumerate(zip(groups, self.param_groups, strict=True)):
+            if len(group["params"]) != len(own["params"]):
+                raise ValueError(
+                    "loaded state dict contains a parameter group that doesn't match the size "
+                    f"of optimizer's group: group {index} has {len(group['params'])} parameters, "
+                    f"the optimizer's has {len(own['params'])}"
+                )
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops the gradients of all parameters, or fills them with zeros."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if set_to_none:
+                    p.grad = None
+                elif p.grad is not None:
+                    if p.grad.grad_fn is not None:
+                        p.grad.detach_()
+                    else:
+                        p.grad.requires_grad_(False)
+                    p.grad.zero_()
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Updates the parameters once; returns what `closure`, which computes the loss, gave."""
+        raise NotImplementedError(f"{type(self).__name__}.step")
+
+    # ---------------------------------------------------------------- groups
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters with options of their own, as when layers are unfrozen in training.
+
+        Raises TypeError unless it is a dict whose "params" are tensors in an ordered collection;
+        ValueError for a tensor that is no leaf, a parameter of another group, a required option
+        left out, or names given to some parameters only.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        _unpack_params(param_group)
+        for param in param_group["params"]:
+            self._check_param(param)
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(
+                    "parameter group didn't specify a value of required optimization "
+                    f"parameter {name}"
+                )
+            param_group.setdefault(name, default)
+        own = set(param_group["params"])
+        if len(own) != len(param_group["params"]):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, "
+                "this will cause an error; see github.com/pytorch/pytorch/issues/40967 for more "
+                "information",
+                stacklevel=3,
+            )
+        for group in self.param_groups:
+            if ("param_names" in param_group) != ("param_names" in group):
+                added = "with" if "param_names" in param_group else "without"
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. cannot add param "
+                    f"group {added} names to the optimizer"
+                )
+        if not own.isdisjoint(itertools.chain(*(g["params"] for g in self.param_groups))):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+    def _check_param(self, param: Any) -> None:
+        if not isinstance(param, Tensor):
+            raise TypeError(
+                f"optimizer can only optimize Tensors, but one of the params is {_type_name(param)}"
+            )
+        differentiable = self.defaults.get("differentiable")
+        if not differentiable and not (param.is_leaf or param.retains_grad):
+            raise ValueError("can't optimize a non-leaf Tensor")
+
+
+def _unpack_params(group: dict[str, Any]) -> None:
+    """Makes group["params"] a list of tensors, and their names, if given, group["param_names"]."""
+    params = group["params"]
+    if isinstance(params, set):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but the ordering "
+            "of tensors in sets will change between runs. Please use a list instead."
+        )
+    params = [params] if isinstance(params, Tensor) else list(params)
+    names = [p[0] for p in params if isinstance(p, tuple)]
+    group["params"] = [p[1] if isinstance(p, tuple) else p for p in params]
+    if not names:
+        return
+    if len(names) != len(params):
+        raise ValueError(
+            "all optimizer params should be with/without names. Some param names are missing"
+        )
+    group["param_names"] = names
+
+
+def _cast(param: Tensor, value: Any, group: dict[str, Any], key: Hashable = None) -> Any:
+    """A loaded state value as the state of `param`; step counters keep their dtype."""
+    if isinstance(value, Tensor):
+        if key == "step":
+            moved = group.get("capturable", False) or group.get("fused", False)
+            return value.to(dtype=float32, device=param.device) if moved else value
+        if param.is_floating_point():
+            return value.to(dtype=param.dtype, device=param.device)
+        return value.to(device=param.device)
+    if isinstance(value, dict):
+        return {k: _cast(param, v, group, k) for k, v in value.items()}
+    if isinstance(value, Iterable):
+        return type(value)(_cast(param, v, group) for v in value)
+    return value

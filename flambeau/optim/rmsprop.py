@@ -1,0 +1,125 @@
+"""RMSprop: gradients divided by the root of their mean square."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import ops
+from ..tensor import Tensor
+from .elementwise import Elementwise, add_quotient_, add_scaled_, new_counter, scalar, tick
+from .optimizer import ParamsT, check_learning_rate
+from .refresh import counters_to_tensors, set_missing
+
+
+class Flags(NamedTuple):
+    """Which branches of the formula are taken."""
+
+    maximize: bool
+    decay: bool
+    centered: bool
+    momentum: bool
+    differentiable: bool
+
+
+class Scalars(NamedTuple):
+    """The formula's numbers."""
+
+    weight_decay: Any
+    alpha: Any
+    weight: Any  # 1 - alpha
+    momentum: Any
+    eps: Any
+    step: Any  # -lr
+
+
+def update(
+    flags: Flags, s: Scalars, param: Any, grad: Any, square_avg: Any, *others: Any
+) -> None:
+    """One step of RMSprop, in place; `others` are the momentum buffer and the mean gradient."""
+    if flags.maximize:
+        grad = -grad
+    if flags.decay:
+        grad = grad.add(param, alpha=s.weight_decay)
+    square_avg.mul_(s.alpha).addcmul_(grad, grad, value=s.weight)
+    if flags.centered:
+        grad_avg = others[-1]
+        grad_avg.lerp_(grad, s.weight)
+        mean = grad_avg.clone() if flags.differentiable else grad_avg
+        scale = square_avg.addcmul(mean, mean, value=-1).sqrt().add(s.eps)
+    else:
+        scale = square_avg.sqrt().add(s.eps)
+    if flags.momentum:
+        buffer = others[0]
+        buffer.mul_(s.momentum).addcdiv_(grad, scale)
+        add_scaled_(param, buffer, s.step)
+    else:
+        add_quotient_(param, grad, scale, s.step)
+
+
+class RMSprop(Elementwise):
+    """RMSprop (Hinton's lecture notes, 2012); `centered` divides by the deviation instead
+    (Graves, 2013, arXiv:1308.0850). Raises ValueError for negative options.
+    """
+
+    Scalars = Scalars
+    formula = staticmethod(update)
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_learning_rate(lr)
+        if not 0.0 <= eps:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        if not 0.0 <= momentum:
+            raise ValueError(f"Invalid momentum value: {momentum}")
+        if not 0.0 <= weight_decay:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        if not 0.0 <= alpha:
+            raise ValueError(f"Invalid alpha value: {alpha}")
+        super().__init__(params, dict(
+            lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
+            weight_decay=weight_decay, capturable=capturable, foreach=foreach,
+            maximize=maximize, differentiable=differentiable,
+        ))  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        set_missing(
+            self, momentum=0, centered=False, foreach=None, maximize=False,
+            differentiable=False, capturable=False,
+        )  # fmt: skip
+        counters_to_tensors(self)
+
+    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        if not state:
+            state["step"] = new_counter()
+            state["square_avg"] = ops.zeros_like(param)
+            if group["momentum"] > 0:
+                state["momentum_buffer"] = ops.zeros_like(param)
+            if group["centered"]:
+                state["grad_avg"] = ops.zeros_like(param)
+        tick(state["step"])
+
+    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+        momentum = ("momentum_buffer",) if group["momentum"] > 0 else ()
+        return ("square_avg", *momentum, *(("grad_avg",) if group["centered"] else ()))
+
+    def _plan(self, group: dict[str, Any], key: None) -> tuple[Flags, Scalars]:
+        decay, alpha = group["weight_decay"], group["alpha"]
+        momentum, differentiable = group["momentum"], group["differentiable"]
+        flags = Flags(
+            group["maximize"], decay != 0, group["centered"], momentum > 0, differentiable
+        )
+        lr = scalar(group["lr"], differentiable)
+        return flags, Scalars(decay, alpha, 1 - alpha, momentum, group["eps"], -lr)

@@ -1,0 +1,94 @@
+"""Rprop: a step size an element, which grows while the gradient keeps its sign."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import ops
+from ..tensor import Tensor
+from .elementwise import Elementwise, new_counter, tick
+from .optimizer import ParamsT, check_learning_rate, number
+from .refresh import counters_to_tensors, set_missing
+
+
+class Flags(NamedTuple):
+    """Which branches of the formula are taken."""
+
+    maximize: bool
+    differentiable: bool
+
+
+class Scalars(NamedTuple):
+    """The formula's numbers."""
+
+    eta_minus: Any
+    eta_plus: Any
+    smallest: Any
+    largest: Any
+
+
+def update(flags: Flags, s: Scalars, param: Any, grad: Any, prev: Any, step_size: Any) -> None:
+    """One step of resilient backpropagation, in place."""
+    if flags.maximize:
+        grad = -grad
+    before = prev.clone() if flags.differentiable else prev
+    sign = grad.mul(before).sign()
+    turned = sign.lt(0)
+    factor = sign.masked_fill(sign.gt(0), s.eta_plus).masked_fill(turned, s.eta_minus)
+    step_size.mul_(factor.masked_fill(sign.eq(0), 1)).clamp_(s.smallest, s.largest)
+    grad = grad.masked_fill(turned, 0)  # a step too far is not followed by another
+    size = step_size.clone() if flags.differentiable else step_size
+    param.addcmul_(grad.sign(), size, value=-1)
+    prev.copy_(grad)
+
+
+class Rprop(Elementwise):
+    """A direct adaptive method for faster backpropagation learning (Riedmiller and Braun, 1993).
+
+    `etas` are the factors of a step size whose gradient changed sign and kept it, `step_sizes`
+    its limits. Raises ValueError for a negative rate, and unless etas[0] < 1 < etas[1].
+    """
+
+    Scalars = Scalars
+    formula = staticmethod(update)
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_learning_rate(lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        super().__init__(params, dict(
+            lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize,
+            differentiable=differentiable, capturable=capturable,
+        ))  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        set_missing(self, foreach=None, maximize=False, differentiable=False, capturable=False)
+        counters_to_tensors(self)
+
+    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+        if not state:
+            lr = number(group["lr"])
+            state["step"] = new_counter()
+            state["prev"] = ops.zeros_like(param)
+            filling = complex(lr, lr) if param.is_complex() else lr
+            state["step_size"] = ops.full_like(param, filling)
+        tick(state["step"])
+
+    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+        return "prev", "step_size"
+
+    def _plan(self, group: dict[str, Any], key: None) -> tuple[Flags, Scalars]:
+        flags = Flags(group["maximize"], group["differentiable"])
+        return flags, Scalars(*group["etas"], *group["step_sizes"])

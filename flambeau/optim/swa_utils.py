@@ -1,0 +1,226 @@
+"""Averages of weights over training: AveragedModel, its averaging rules, SWALR and update_bn."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from .. import ops
+from ..autograd import no_grad
+from ..nn.module import Module
+from ..tensor import Tensor
+from .lr_scheduler.scheduler import LRScheduler, for_each_group, warn_outside_step
+from .optimizer import Optimizer
+
+__all__ = [
+    "AveragedModel", "SWALR", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn",
+    "get_swa_multi_avg_fn", "update_bn",
+]  # fmt: skip
+
+
+def _check_decay(decay: float) -> None:
+    if decay < 0.0 or decay > 1.0:
+        raise ValueError(
+            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
+        )
+
+
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
+    """The rule `mean = decay * mean + (1 - decay) * new` on lists; ValueError outside [0, 1]."""
+    _check_decay(decay)
+
+    @no_grad()
+    def ema_update(means: Sequence[Tensor], news: Sequence[Tensor], count: Any) -> None:
+        for mean, new in zip(means, news, strict=True):
+            if mean.is_floating_point() or mean.is_complex():
+                mean.lerp_(new, 1 - decay)
+            else:
+                mean.copy_(mean * decay + new * (1 - decay))
+
+    return ema_update
+
+
+def get_swa_multi_avg_fn() -> Callable:
+    """The rule `mean += (new - mean) / (count + 1)` on lists: equal weights."""
+
+    @no_grad()
+    def swa_update(means: Sequence[Tensor], news: Sequence[Tensor], count: Any) -> None:
+        weight = 1 / (float(count) + 1)
+        for mean, new in zip(means, news, strict=True):
+            if mean.is_floating_point() or mean.is_complex():
+                mean.lerp_(new, weight)
+            else:
+                mean.copy_(mean + (new - mean) * weight)
+
+    return swa_update
+
+
+def get_ema_avg_fn(decay: float = 0.999) -> Callable:
+    """The rule `decay * mean + (1 - decay) * new`; ValueError outside [0, 1]."""
+    _check_decay(decay)
+
+    @no_grad()
+    def ema_update(mean: Tensor, new: Tensor, count: Any) -> Tensor:
+        return decay * mean + (1 - decay) * new
+
+    return ema_update
+
+
+def get_swa_avg_fn() -> Callable:
+    """The rule `mean + (new - mean) / (count + 1)`: equal weights."""
+
+    @no_grad()
+    def swa_update(mean: Tensor, new: Tensor, count: Any) -> Tensor:
+        return mean + (new - mean) / (count + 1)
+
+    return swa_update
+
+
+class AveragedModel(Module):
+    """A copy of a model whose parameters are averages over training (Izmailov et al., 2018,
+    arXiv:1803.05407).
+
+    `update_parameters` takes in the model as it is; the rule is `avg_fn(mean, new, count)`,
+    `multi_avg_fn` on lists of them, or equal weights. With `use_buffers` buffers are averaged
+    too, else copied. AssertionError when both rules are given.
+    """
+
+    n_averaged: Tensor
+
+    def __init__(
+        self,
+        model: Module,
+        device: Any = None,
+        avg_fn: Callable[[Tensor, Tensor, Any], Tensor] | None = None,
+        multi_avg_fn: Callable[[Sequence[Tensor], Sequence[Tensor], Any], None] | None = None,
+        use_buffers: bool = False,
+    ) -> None:
+        super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
+        self.module = copy.deepcopy(model)
+        if device is not None:
+            self.module = self.module.to(device)
+        self.register_buffer("n_averaged", ops.tensor(0, device=device))
+        self.avg_fn = avg_fn
+        self.multi_avg_fn = multi_avg_fn
+        self.use_buffers = use_buffers
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the averaged model gives."""
+        return self.module(*args, **kwargs)
+
+    def _averaged(self, model: Module) -> list[Tensor]:
+        if self.use_buffers:
+            return [t.detach() for t in itertools.chain(model.parameters(), model.buffers())]
+        return [t.detach() for t in model.parameters()]
+
+    def update_parameters(self, model: Module) -> None:
+        """Takes the parameters of `model` into the averages; the first ones as they are."""
+        means = self._averaged(self.module)
+        news = [
+            new.to(mean.device)
+            for mean, new in zip(means, self._averaged(model), strict=False)
+        ]
+        if self.n_averaged == 0:
+            for mean, new in zip(means, news, strict=True):
+                mean.copy_(new)
+        elif self.avg_fn is None:
+            self._update_lists(means, news)
+        else:
+            for mean, new in zip(means, news, strict=True):
+                mean.copy_(self.avg_fn(mean, new, self.n_averaged.to(mean.device)))
+        if not self.use_buffers:
+            for own, other in zip(self.module.buffers(), model.buffers(), strict=True):
+                own.detach().copy_(other.detach().to(own.device))
+        self.n_averaged += 1
+
+    def _update_lists(self, means: list[Tensor], news: list[Tensor]) -> None:
+        """The rule on lists, called once for each dtype and device."""
+        alike: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+        for mean, new in zip(means, news, strict=True):
+            pair = alike.setdefault((mean.device, mean.dtype), ([], []))
+            pair[0].append(mean)
+            pair[1].append(new)
+        rule = self.multi_avg_fn or get_swa_multi_avg_fn()
+        for (device, _), (some_means, some_news) in alike.items():
+            rule(some_means, some_news, self.n_averaged.to(device))
+
+
+@no_grad()
+def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+    """Recomputes the running statistics of batch normalisation from one pass over `loader`.
+
+    A batch that is a list or tuple gives its first item to the model.
+    """
+    from ..nn.modules.batchnorm import _BatchNorm
+
+    momenta = {m: m.momentum for m in model.modules() if isinstance(m, _BatchNorm)}
+    if not momenta:
+        return
+    was_training = model.training
+    model.train()
+    for module in momenta:
+        module.reset_running_stats()
+        module.momentum = None  # a plain average over all batches
+    for batch in loader:
+        if isinstance(batch, (list, tuple)):
+            batch = batch[0]
+        model(batch if device is None else batch.to(device))
+    for module, momentum in momenta.items():
+        module.momentum = momentum
+    model.train(was_training)
+
+
+class SWALR(LRScheduler):
+    """From the rate as it is to `swa_lr` in `anneal_epochs` epochs, then constant.
+
+    `anneal_strategy` is "cos" or "linear". ValueError for another, and for epochs that are no
+    integer of at least 0.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        swa_lr: float,
+        anneal_epochs: int = 10,
+        anneal_strategy: Literal["cos", "linear"] = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        rates = for_each_group("swa_lr", optimizer, swa_lr)
+        for rate, group in zip(rates, optimizer.param_groups, strict=True):
+            group["swa_lr"] = rate
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(
+                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
+        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+            raise ValueError(
+                f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}"
+            )
+        self._anneal_strategy = anneal_strategy
+        self.anneal_epochs = anneal_epochs
+        super().__init__(optimizer, last_epoch)
+
+    def _share(self, step: int) -> float:
+        """How much of the way is done at a step, from 0 to 1."""
+        t = max(0, min(1, step / max(1, self.anneal_epochs)))
+        return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
+
+    def get_lr(self) -> list[float | Tensor]:
+        """The rates of this epoch."""
+        warn_outside_step(self)
+        step = self._step_count - 1
+        if self.anneal_epochs == 0:
+            step = max(1, step)
+        before, now = self._share(step - 1), self._share(step)
+        rates = []
+        for group in self.optimizer.param_groups:
+            end = group["swa_lr"]
+            # Where it started, from where it is: other schedulers may have moved it meanwhile.
+            start = end if before == 1 else (group["lr"] - before * end) / (1 - before)
+            rates.append(end * now + start * (1 - now))
+        return rates
