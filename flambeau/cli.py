@@ -1,0 +1,199 @@
+"""The command `flambeau`: runs a PyTorch program on flambeau, as `python` would run it."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable
+from types import ModuleType, TracebackType
+from typing import Any, NoReturn
+
+from . import torch_alias
+
+SUMMARY = """\
+flambeau SCRIPT [ARGS]   run a PyTorch program: in it, `import torch` means flambeau
+flambeau -m MODULE       the same for a module, as `python -m` runs it
+flambeau -c CODE         the same for a line of code
+flambeau -               the same for a program on standard input
+flambeau --version       the version, and the version of PyTorch that it behaves like
+flambeau --help          this
+The program needs no change, and PyTorch need not be installed. Arguments after the
+program are the program's. In new code, `import flambeau as torch` does the same
+without this command. What flambeau lacks raises NotImplementedError or
+ModuleNotFoundError and says so."""
+
+_OWN_FILE = __file__
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command line; returns its exit code, or leaves by the program's own exit."""
+    args = sys.argv[1:] if argv is None else list(argv)
+    if not args or args[0] in ("--help", "-h"):
+        print(SUMMARY)
+        return 0
+    if args[0] in ("--version", "-V"):
+        print(f"flambeau {_version()} (PyTorch {torch_alias.TORCH_VERSION})")
+        return 0
+    if args[0] in ("-m", "-c") and len(args) == 1:
+        print(f"Argument expected for the {args[0]} option", file=sys.stderr)
+        return 2
+    torch_alias.install()
+    if args[0] == "-m":
+        return _run(lambda: _module(args[1], args[2:]))
+    if args[0] == "-c":
+        return _run(lambda: _code(args[1], args[2:]))
+    if args[0] == "-":
+        return _run(lambda: _stdin(args[1:]))
+    if args[0].startswith("-"):
+        print(f"flambeau: unknown option {args[0]}, try `flambeau --help'", file=sys.stderr)
+        return 2
+    return _script(args[0], args[1:])
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("flambeau")
+    except PackageNotFoundError:
+        import flambeau
+
+        return str(getattr(flambeau, "__version__", "(not installed)"))
+
+
+# ------------------------------------------------------------------- kinds of programs
+
+
+def _fresh_main(**attributes: Any) -> ModuleType:
+    """A new `__main__`, as a Python process has it before its program runs."""
+    module = ModuleType("__main__")
+    module.__dict__.update(
+        {"__builtins__": sys.modules["builtins"], "__annotations__": {}, **attributes}
+    )
+    # The module of this command must live on: its functions are still running.
+    _fresh_main.replaced = sys.modules.get("__main__")  # type: ignore[attr-defined]
+    sys.modules["__main__"] = module
+    return module
+
+
+def _arguments(first: str, rest: list[str], directory: str) -> None:
+    sys.argv[:] = [first, *rest]
+    if not sys.flags.safe_path:
+        sys.path[0] = directory
+
+
+def _script(path: str, rest: list[str]) -> int:
+    if os.path.isdir(path) or _is_zip(path):
+        return _run(lambda: _directory(path, rest))
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        where = os.path.abspath(path)
+        print(
+            f"flambeau: can't open file {where!r}: [Errno {error.errno}] {error.strerror}",
+            file=sys.stderr,
+        )
+        return 2
+
+    def program() -> None:
+        file = os.path.abspath(path)
+        loader = importlib.machinery.SourceFileLoader("__main__", file)
+        main_module = _fresh_main(__file__=file, __cached__=None, __loader__=loader)
+        _arguments(path, rest, os.path.dirname(os.path.realpath(path)))
+        _execute(source, file, main_module)
+
+    return _run(program)
+
+
+def _is_zip(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"PK\3\4"
+    except OSError:
+        return False
+
+
+def _directory(path: str, rest: list[str]) -> None:
+    """A directory or zip file with a `__main__.py` in it."""
+    _fresh_main()
+    sys.argv[:] = [path, *rest]
+    sys.path[: 0 if sys.flags.safe_path else 1] = [os.path.abspath(path)]
+    runpy._run_module_as_main("__main__", alter_argv=False)
+
+
+def _module(name: str, rest: list[str]) -> None:
+    _fresh_main()
+    _arguments("-m", rest, os.getcwd())
+    runpy._run_module_as_main(name)
+
+
+def _code(source: str, rest: list[str]) -> None:
+    main_module = _fresh_main(__loader__=importlib.machinery.BuiltinImporter)
+    _arguments("-c", rest, "")
+    _execute(source.encode() + b"\n", "<string>", main_module)
+
+
+def _stdin(rest: list[str]) -> None:
+    main_module = _fresh_main(__loader__=importlib.machinery.BuiltinImporter)
+    _arguments("-", rest, "")
+    _execute(sys.stdin.buffer.read(), "<stdin>", main_module)
+
+
+def _execute(source: bytes, filename: str, module: ModuleType) -> None:
+    if source[:4] == importlib.util.MAGIC_NUMBER:
+        code = importlib.machinery.SourcelessFileLoader("__main__", filename).get_code("__main__")
+    else:
+        code = compile(source, filename, "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+
+
+# ---------------------------------------------------------------------- how they end
+
+
+def _run(program: Callable[[], None]) -> int:
+    """Runs it; what it raises ends the process as it would end `python`."""
+    try:
+        program()
+    except SystemExit:
+        raise  # the interpreter knows what to do with it, and shows no frames
+    except BaseException as error:
+        _report(error)
+        if isinstance(error, KeyboardInterrupt):
+            _die_of_interrupt(error)
+        return 1
+    return 0
+
+
+def _without_runner(frames: TracebackType | None) -> TracebackType | None:
+    """A traceback that begins with the program's own first frame."""
+    while frames is not None and frames.tb_frame.f_code.co_filename == _OWN_FILE:
+        frames = frames.tb_next
+    return frames
+
+
+def _report(error: BaseException) -> None:
+    """Shows an exception through `sys.excepthook`, without the frames of this command."""
+    frames = _without_runner(error.__traceback__)
+    error = error.with_traceback(frames)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
+    sys.last_exc = error
+    try:
+        sys.excepthook(type(error), error, frames)
+    except SystemExit:
+        raise
+    except BaseException as second:
+        print("Error in sys.excepthook:", file=sys.stderr)
+        traceback.print_exception(second.with_traceback(_without_runner(second.__traceback__)))
+        print("\nOriginal exception was:", file=sys.stderr)
+        traceback.print_exception(error)
+
+
+def _die_of_interrupt(error: KeyboardInterrupt) -> NoReturn:
+    # The interpreter ends itself by the signal, so that a shell sees why; it is shown already.
+    sys.excepthook = lambda *shown: None
+    raise error

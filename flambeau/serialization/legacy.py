@@ -1,0 +1,141 @@
+"""The format before zip: a row of pickles, then the bytes of the storages. Written only on demand.
+
+The still older tar format is not read.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import sys
+from collections.abc import Callable
+from typing import IO, Any
+
+import numpy as np
+
+from flambeau.tensor.dtypes import uint8
+from flambeau.tensor.storage import TypedStorage, UntypedStorage
+
+from .location import MapLocation, restorer
+from .pickler import StorageTable, pickler_for
+from .rebuild import StorageType
+
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+PROTOCOL_VERSION = 1001
+
+Unpickle = Callable[[IO[bytes], Callable[[Any], Any], Any, dict[str, Any]], Any]
+
+
+class _Storages:
+    """The storages that a pickle refers to; their bytes come after it."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.found: dict[str, tuple[TypedStorage, str]] = {}
+
+    def __call__(self, reference: tuple[Any, ...]) -> Any:
+        if reference[0] in ("module", b"module"):
+            return reference[1]
+        storage_type, key, location, count, view = reference[1:]
+        kind = storage_type.dtype if isinstance(storage_type, StorageType) else uint8
+        ok = type(key) is str and type(count) is int and type(location) in (str, bytes)
+        if not ok or not 0 <= count * kind.itemsize <= self._limit:
+            raise pickle.UnpicklingError("a reference to a storage is malformed")
+        if key not in self.found:
+            memory = UntypedStorage(np.zeros(count * kind.itemsize, np.uint8))
+            place = location.decode("ascii") if isinstance(location, bytes) else location
+            self.found[key] = (TypedStorage(memory, kind), place)
+            self._limit -= memory.nbytes()
+        whole = self.found[key][0]
+        if view is None:
+            return whole
+        _, offset, size = view
+        start, end = offset * kind.itemsize, (offset + size) * kind.itemsize
+        if not 0 <= start <= end <= whole.nbytes():
+            raise pickle.UnpicklingError("a view of a storage reaches outside it")
+        return TypedStorage(whole._untyped_storage[start:end], kind)
+
+
+def load(
+    file: IO[bytes], map_location: MapLocation, unpickle: Unpickle, module: Any,
+    options: dict[str, Any],
+) -> Any:  # fmt: skip
+    """What such a file holds; RuntimeError when it is none."""
+    start = file.tell()
+    end = file.seek(0, 2)
+    _refuse_tar(file, start)
+    file.seek(start)
+    storages = _Storages(end - start)
+    if unpickle(file, storages, module, options) != MAGIC_NUMBER:
+        raise RuntimeError("Invalid magic number; corrupt file?")
+    version = unpickle(file, storages, module, options)
+    if version != PROTOCOL_VERSION:
+        raise RuntimeError(f"Invalid protocol version: {version}")
+    system = unpickle(file, storages, module, options)
+    order = "little" if system.get("little_endian", True) else "big"
+    made = unpickle(file, storages, module, options)
+    for key in unpickle(file, storages, module, options):
+        if key not in storages.found:
+            raise RuntimeError(f"storage key {key!r} not found in deserialized_objects")
+        _fill(file, *storages.found[key], map_location, order)
+    return made
+
+
+def _refuse_tar(file: IO[bytes], start: int) -> None:
+    file.seek(start + 257)
+    if file.read(5) == b"ustar":
+        raise NotImplementedError("load: flambeau does not read PyTorch's old tar format")
+
+
+def _fill(
+    file: IO[bytes], storage: TypedStorage, location: str, map_location: MapLocation, order: str
+) -> None:
+    """Reads a storage's bytes into the memory that its tensors already lie on."""
+    memory = storage._untyped_storage._bytes
+    (count,) = struct.unpack("<q", _exactly(file, 8))
+    if count * storage.dtype.itemsize != memory.size:
+        raise RuntimeError(
+            f"a storage has {count} elements in the file and {len(storage)} in its pickle"
+        )
+    memory[...] = np.frombuffer(_exactly(file, memory.size), np.uint8)
+    if order != sys.byteorder and storage.dtype.itemsize > 1:
+        from .loader import swap_bytes
+
+        swap_bytes(memory, storage.dtype)
+    # The tensors are made already: only a place that keeps the memory can be meant.
+    if restorer(map_location)(storage._untyped_storage, location) is not storage._untyped_storage:
+        raise NotImplementedError(
+            "load: a file of the format before zip can only be loaded to the CPU; load it with "
+            "map_location='cpu' and move the tensors"
+        )
+
+
+def _exactly(file: IO[bytes], size: int) -> bytes:
+    data = file.read(size)
+    if len(data) != size:
+        raise EOFError(f"the file ends {size - len(data)} bytes too early")
+    return data
+
+
+class _Table(StorageTable):
+    def reference(self, made: TypedStorage | UntypedStorage) -> tuple[Any, ...]:
+        return (*super().reference(made), None)
+
+
+def save(obj: Any, file: IO[bytes], pickle_module: Any, protocol: int) -> None:
+    """Writes `obj` in this format, for readers older than PyTorch 1.6."""
+    system = {
+        "protocol_version": PROTOCOL_VERSION,
+        "little_endian": sys.byteorder == "little",
+        "type_sizes": {"short": 2, "int": 4, "long": 4},
+    }
+    for part in (MAGIC_NUMBER, PROTOCOL_VERSION, system):
+        pickle_module.dump(part, file, protocol=protocol)
+    table = _Table()
+    pickler_for(pickle_module, file, protocol, table).dump(obj)
+    keys = sorted(table.storages)
+    pickle_module.dump(keys, file, protocol=protocol)
+    for key in keys:
+        storage = table.storages[key]
+        file.write(struct.pack("<q", storage.nbytes() // table.itemsizes[key]))
+        file.write(memoryview(storage._bytes) if storage.nbytes() else b"")

@@ -1,0 +1,313 @@
+"""`load`: from a file to what was saved in it; and what a file asks for before it is loaded."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import pickletools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import IO, Any
+
+import numpy as np
+
+from flambeau.tensor.devices import device
+from flambeau.tensor.dtypes import dtype, uint8
+from flambeau.tensor.storage import TypedStorage, UntypedStorage
+
+from . import legacy, names, safe_globals, unpickler
+from .archive import ArchiveReader, is_archive
+from .location import MapLocation, MetaStorage, goes_to_meta, restorer
+from .options import MAP_SHARED, LoadEndianness, Settings
+from .rebuild import LoadState, StorageType
+
+FileLike = str | os.PathLike[str] | IO[bytes]
+
+UNSAFE_MESSAGE = (
+    "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` "
+    "from `False` to `True`. Re-running `torch.load` with `weights_only` set to `False` will "
+    "likely succeed, but it can result in arbitrary code execution. Do it only if you got the "
+    "file from a trusted source."
+)
+
+
+class StorageSource:
+    """The storages of one archive: read when first referred to, each of them once."""
+
+    def __init__(
+        self, archive: ArchiveReader, map_location: MapLocation, mapped: np.ndarray | None
+    ) -> None:
+        self._archive, self._mapped = archive, mapped
+        self._restore = restorer(map_location)
+        self._meta = goes_to_meta(map_location)
+        self._swap = _byte_order(archive) != sys.byteorder
+        self._loaded: dict[str, TypedStorage] = {}
+
+    def __call__(self, reference: tuple[Any, ...]) -> TypedStorage:
+        """The storage that ('storage', class, key, location, count) refers to."""
+        kind, key, location, nbytes = _read_reference(reference[1:])
+        if key not in self._loaded:
+            self._loaded[key] = TypedStorage(self._load(kind, key, location, nbytes), kind)
+        found = self._loaded[key]
+        return found if found.dtype == kind else TypedStorage(found._untyped_storage, kind)
+
+    def _load(self, kind: dtype, key: str, location: str, nbytes: int) -> Any:
+        if self._meta:
+            return MetaStorage(nbytes)
+        record = f"data/{key}"
+        if self._mapped is not None:
+            start = self._archive.offset(record)
+            if nbytes > self._archive.size(record):
+                raise RuntimeError(f"record {record} has fewer than {nbytes} bytes")
+            memory = self._mapped[start : start + nbytes]
+        else:
+            if nbytes > self._archive.size(record):  # before the memory is asked for
+                raise RuntimeError(f"record {record} has fewer than {nbytes} bytes")
+            memory = np.empty(nbytes, np.uint8)
+            self._archive.read_into(record, memory)
+        if self._swap and kind.itemsize > 1:
+            swap_bytes(memory, kind)
+        return self._restore(UntypedStorage(memory), location)
+
+
+def _read_reference(parts: tuple[Any, ...]) -> tuple[dtype, str, str, int]:
+    storage_type, key, location, count = parts
+    if isinstance(location, bytes):
+        location = location.decode("ascii")
+    if type(key) is not str or type(location) is not str or type(count) is not int or count < 0:
+        raise pickle.UnpicklingError("a reference to a storage is malformed")
+    if isinstance(storage_type, StorageType):
+        kind = storage_type.dtype
+    elif storage_type is UntypedStorage:
+        kind = uint8
+    else:
+        raise pickle.UnpicklingError(f"{storage_type!r} is not a storage class")
+    return kind, key, location, count * kind.itemsize
+
+
+def swap_bytes(memory: np.ndarray, kind: dtype) -> None:
+    """Reverses the bytes of each element, in place; of each part of a complex one."""
+    width = kind.itemsize // 2 if kind.is_complex else kind.itemsize
+    memory.view(f"u{width}").byteswap(inplace=True)
+
+
+def _byte_order(archive: ArchiveReader) -> str:
+    if archive.has("byteorder"):
+        order = archive.read("byteorder")
+        if order not in (b"little", b"big"):
+            raise ValueError("Unknown endianness type: " + order.decode(errors="replace"))
+        return order.decode()
+    if Settings.endianness == LoadEndianness.NATIVE:
+        return sys.byteorder
+    return "big" if Settings.endianness == LoadEndianness.BIG else "little"
+
+
+class TrustingUnpickler(pickle.Unpickler):
+    """pickle's own, with PyTorch's names meaning flambeau's. It runs what the file says."""
+
+    def __init__(
+        self, file: IO[bytes], persistent_load: Callable[[Any], Any], **options: Any
+    ) -> None:
+        super().__init__(file, **options)
+        self._refer = persistent_load
+
+    def persistent_load(self, reference: Any) -> Any:
+        """What a reference in the pickle stands for."""
+        if not isinstance(reference, tuple) or not reference:
+            raise pickle.UnpicklingError(f"saved_id must be a tuple, got {type(reference)}")
+        return self._refer(reference)
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The object by name; a storage class becomes its dtype."""
+        if module == "torch" or module.startswith("torch."):
+            return names.resolve(module, name)
+        return super().find_class(module, name)
+
+
+def unpickle(
+    file: IO[bytes], refer: Callable[[Any], Any], pickle_module: Any, options: dict[str, Any]
+) -> Any:
+    """One object from a pickle: by the restricted unpickler when `pickle_module` is None."""
+    if pickle_module is None:
+        encoding = options.get("encoding", "utf-8")
+        return unpickler.WeightsUnpickler(file, refer, encoding).load()
+    if pickle_module is pickle:
+        return TrustingUnpickler(file, refer, **options).load()
+    base = pickle_module.Unpickler
+    foreign = type("ForeignUnpickler", (base,), {"find_class": _find_or(base)})(file, **options)
+    foreign.persistent_load = refer
+    return foreign.load()
+
+
+def _find_or(base: type) -> Callable[[Any, str, str], Any]:
+    def find_class(self: Any, module: str, name: str) -> Any:
+        if module == "torch" or module.startswith("torch."):
+            return names.resolve(module, name)
+        return base.find_class(self, module, name)
+
+    return find_class
+
+
+def _explain(message: str) -> str:
+    if "was not an allowed global by default" in message:
+        return (
+            "Weights only load failed. This file can still be loaded, to do so you have two "
+            "options, do those steps only if you trust the source of the checkpoint.\n"
+            f"\t(1) {UNSAFE_MESSAGE}\n"
+            "\t(2) Alternatively, to load with `weights_only=True` please check the recommended "
+            f"steps in the following error message.\n\tWeightsUnpickler error: {message}"
+        )
+    return f"Weights only load failed. {UNSAFE_MESSAGE}\n\n{message}"
+
+
+def _decide_weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
+    """The argument, the environment, and the default, which is True without a pickle module."""
+    true = ("1", "y", "yes", "true")
+    force = os.getenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "0").lower() in true
+    force_no = os.getenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0").lower() in true
+    if force and force_no:
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` "
+            "should be set, but both were set."
+        )
+    if force:
+        return True
+    if weights_only is None and force_no:
+        warnings.warn(
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the "
+            "`weights_only` argument was not explicitly passed to `torch.load`, forcing "
+            "weights_only=False.",
+            stacklevel=4,
+        )
+        return False
+    return pickle_module is None if weights_only is None else bool(weights_only)
+
+
+@contextmanager
+def _loading(map_location: MapLocation) -> Iterator[None]:
+    before, LoadState.map_location = LoadState.map_location, map_location
+    try:
+        yield
+    finally:
+        LoadState.map_location = before
+
+
+def load(
+    f: FileLike,
+    map_location: MapLocation = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """Loads what `save` of flambeau or PyTorch wrote: a path, or a file object that can seek.
+
+    `weights_only=True` (the default) builds nothing but tensors, plain data and what was added
+    with `add_safe_globals`, and runs nothing else; `weights_only=False` runs what the file says:
+    only for files that you trust. `map_location` says where storages go, `mmap=True` leaves them
+    in the file until they are used.
+
+    Raises pickle.UnpicklingError for what weights_only does not allow, RuntimeError for a
+    damaged file, FileNotFoundError when there is none.
+    """
+    weights_only = _decide_weights_only(weights_only, pickle_module)
+    if weights_only and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    if weights_only and pickle_load_args:
+        warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+    pickle_load_args.setdefault("encoding", "utf-8")
+    is_path = isinstance(f, (str, os.PathLike))
+    if is_path and os.fspath(f).endswith(".safetensors"):
+        return _load_safetensors(os.fspath(f), map_location)
+    module = None if weights_only else pickle_module or pickle
+    with open(f, "rb") if is_path else nullcontext(f) as file, _loading(map_location):
+        _require_seekable(file)
+        try:
+            if is_archive(file):
+                mapped = _map(f, is_path) if mmap else None
+                return _load_archive(file, map_location, module, mapped, pickle_load_args)
+            if mmap:
+                raise RuntimeError(
+                    "mmap can only be used with files saved with `torch.save(..., "
+                    "_use_new_zipfile_serialization=True)`, please torch.save your checkpoint "
+                    "with this option in order to use mmap."
+                )
+            return legacy.load(file, map_location, unpickle, module, pickle_load_args)
+        except pickle.UnpicklingError as error:
+            if not weights_only:
+                raise
+            raise pickle.UnpicklingError(_explain(str(error))) from None
+
+
+def _load_archive(
+    file: IO[bytes], map_location: MapLocation, module: Any, mapped: np.ndarray | None,
+    options: dict[str, Any],
+) -> Any:  # fmt: skip
+    archive = ArchiveReader(file)
+    if archive.has("constants.pkl"):
+        if module is None:
+            raise RuntimeError(
+                "Cannot use ``weights_only=True`` with TorchScript archives passed to "
+                f"``torch.load``. {UNSAFE_MESSAGE}"
+            )
+        raise NotImplementedError("load: flambeau does not read TorchScript archives yet")
+    source = StorageSource(archive, map_location, mapped)
+    return unpickle(io.BytesIO(archive.read("data.pkl")), source, module, options)
+
+
+def _map(f: Any, is_path: bool) -> np.ndarray:
+    if not is_path:
+        raise ValueError("f must be a file path in order to use the mmap argument")
+    mode = "r+" if Settings.mmap_flags == MAP_SHARED else "c"
+    return np.memmap(os.fspath(f), np.uint8, mode).view(np.ndarray)
+
+
+def _require_seekable(file: Any) -> None:
+    try:
+        file.seek(file.tell())
+    except (io.UnsupportedOperation, AttributeError) as error:
+        raise type(error)(
+            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the "
+            "data into a buffer like io.BytesIO and try to load from it instead."
+        ) from None
+
+
+def _load_safetensors(path: str, map_location: MapLocation) -> Any:
+    from .safetensors import load_file
+
+    if map_location is not None and not isinstance(map_location, (str, bytes, device)):
+        kind = "dict" if isinstance(map_location, dict) else "callable"
+        raise RuntimeError(
+            f"Loading safetensors file with {kind} map_location is not supported. Use a device "
+            "string or torch.device instead."
+        )
+    place = map_location.decode() if isinstance(map_location, bytes) else map_location
+    return load_file(path, device=str(place or "cpu"))
+
+
+def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
+    """The names in a file that `load(weights_only=True)` does not allow yet. Loads nothing."""
+    is_path = isinstance(f, (str, os.PathLike))
+    with open(f, "rb") if is_path else nullcontext(f) as file:
+        if not is_archive(file):
+            raise ValueError("Expected input to be a checkpoint returned by torch.save")
+        data = ArchiveReader(file).read("data.pkl")
+    allowed = safe_globals.user_globals() | safe_globals.default_globals()
+    found = {".".join(pair) for pair in _globals_in(data)}
+    return sorted(name for name in found if name not in allowed)
+
+
+def _globals_in(data: bytes) -> Iterator[tuple[str, str]]:
+    strings: list[str] = []
+    for code, argument, _ in pickletools.genops(data):
+        if code.name == "GLOBAL":
+            module, name = argument.split(" ", 1)
+            yield unpickler.modern_name(module, name)
+        elif code.name == "STACK_GLOBAL" and len(strings) > 1:
+            yield strings[-2], strings[-1]
+        elif isinstance(argument, str):
+            strings.append(argument)

@@ -1,0 +1,136 @@
+"""Locations: the tag that says where a storage lay when saved, and where it goes when loaded.
+
+`map_location` (a tag, a device, a dict from tag to tag, or a function) decides; without one a
+storage goes where its tag says. Other packages may register tags of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flambeau.tensor.devices import META, device
+from flambeau.tensor.storage import UntypedStorage
+
+Tagger = Callable[[Any], str | None]
+Restorer = Callable[[Any, str], Any]
+MapLocation = Callable[[Any, str], Any] | device | str | dict[str, str] | None
+
+
+class MetaStorage:
+    """A storage on the meta device: its size without its bytes."""
+
+    device = META
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def nbytes(self) -> int:
+        """The size that it stands for."""
+        return self._size
+
+    size = __len__ = nbytes
+
+    def data_ptr(self) -> int:
+        """0: there is no memory."""
+        return 0
+
+
+def _cpu_tag(storage: Any) -> str | None:
+    return "cpu" if storage.device.type == "cpu" else None
+
+
+def _cpu_restore(storage: Any, location: str) -> Any:
+    return storage if location == "cpu" else None
+
+
+def _meta_tag(storage: Any) -> str | None:
+    return "meta" if storage.device.type == "meta" else None
+
+
+def _meta_restore(storage: Any, location: str) -> Any:
+    return MetaStorage(storage.nbytes()) if location == "meta" else None
+
+
+def _cuda_restore(storage: Any, location: str) -> Any:
+    return validate_cuda_device(location) if location.startswith("cuda") else None
+
+
+_registry: list[tuple[int, Tagger, Restorer]] = [
+    (10, _cpu_tag, _cpu_restore),
+    (20, lambda storage: None, _cuda_restore),
+    (22, _meta_tag, _meta_restore),
+]
+
+
+def register_package(priority: int, tagger: Tagger, deserializer: Restorer) -> None:
+    """Adds a way to tag storages and to restore tagged ones; lower priorities are asked first."""
+    _registry.append((priority, tagger, deserializer))
+    _registry.sort(key=lambda entry: entry[0])
+
+
+def location_tag(storage: Any) -> str:
+    """The tag of where a storage lies; RuntimeError when nobody knows."""
+    for _, tagger, _ in _registry:
+        tag = tagger(storage)
+        if tag:
+            return tag
+    raise RuntimeError(f"don't know how to determine data location of {type(storage).__name__}")
+
+
+def default_restore_location(storage: Any, location: str) -> Any:
+    """The storage, moved to where the tag says; RuntimeError when nobody can."""
+    for _, _, restore in _registry:
+        restored = restore(storage, location)
+        if restored is not None:
+            return restored
+    raise RuntimeError(
+        f"don't know how to restore data location of {type(storage).__name__} (tagged with "
+        f"{location})"
+    )
+
+
+def validate_cuda_device(location: str) -> int:
+    """Raises RuntimeError: no storage can be put on a GPU here."""
+    raise RuntimeError(
+        f"Attempting to deserialize object on a CUDA device ('{location}') but "
+        "torch.cuda.is_available() is False. If you are running on a CPU-only machine, please use "
+        "torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
+    )
+
+
+def restorer(map_location: MapLocation) -> Restorer:
+    """The function from a loaded storage and its tag to the storage in its place."""
+    if map_location is None:
+        return default_restore_location
+    if isinstance(map_location, dict):
+        return lambda storage, tag: default_restore_location(storage, map_location.get(tag, tag))
+    if isinstance(map_location, bytes):
+        map_location = map_location.decode()
+    if isinstance(map_location, (str, device)):
+        target = str(map_location)
+        return lambda storage, tag: default_restore_location(storage, target)
+
+    def call(storage: Any, tag: str) -> Any:
+        restored = map_location(storage, tag)
+        return default_restore_location(storage, tag) if restored is None else restored
+
+    return call
+
+
+def goes_to_meta(map_location: MapLocation) -> bool:
+    """Whether everything goes to the meta device, so that no bytes need to be read."""
+    return isinstance(map_location, (str, device)) and str(map_location) == "meta"
+
+
+def place_of(map_location: MapLocation, where: Any) -> Any:
+    """`map_location` applied to the device that a tensor names itself, apart from its storage."""
+    if isinstance(map_location, dict):
+        return map_location.get(str(where), where)
+    return map_location if isinstance(map_location, (str, device)) else where
+
+
+__all__ = [
+    "MapLocation", "MetaStorage", "UntypedStorage", "default_restore_location", "goes_to_meta",
+    "location_tag", "place_of", "register_package", "restorer", "validate_cuda_device",
+]  # fmt: skip

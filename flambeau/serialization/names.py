@@ -1,0 +1,151 @@
+"""Names: files speak of `torch.*`, and here that is flambeau's. From an object to the name that
+PyTorch knows it by, and back. Nothing here decides whether a name may be used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import FunctionType
+from typing import Any
+
+from flambeau import ops
+from flambeau.tensor import Size, Tensor
+from flambeau.tensor.devices import device
+from flambeau.tensor.dtypes import ALIASES, all_dtypes, dtype
+from flambeau.tensor.generator import Generator
+from flambeau.tensor.layout import (
+    layout,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+    strided,
+)
+from flambeau.tensor.storage import TypedStorage, UntypedStorage
+
+from . import rebuild
+
+
+class FunctionTable:
+    """Stands for the class under which PyTorch pickles its functions: `getattr(table, 'relu')`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(ops, name)
+
+
+FUNCTIONS = FunctionTable()
+
+
+def _get_layout(name: str) -> layout:
+    """The layout called 'torch.strided', ...; KeyError when there is none."""
+    return _LAYOUTS[name]
+
+
+_LAYOUTS = {
+    str(one): one
+    for one in (strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc)
+}
+
+
+def _special_names() -> dict[str, Any]:
+    table: dict[str, Any] = {
+        "torch.Tensor": Tensor,
+        "torch.Size": Size,
+        "torch.device": device,
+        "torch.dtype": dtype,
+        "torch.layout": layout,
+        "torch._C.Generator": Generator,
+        "torch._C._VariableFunctionsClass": FUNCTIONS,
+        "torch.storage.UntypedStorage": UntypedStorage,
+        "torch.storage.TypedStorage": TypedStorage,
+        "torch.serialization._get_layout": _get_layout,
+        "torch._tensor._rebuild_from_type_v2": rebuild._rebuild_from_type_v2,
+    }
+    for function in rebuild.REBUILDERS:
+        table[f"torch._utils.{function.__name__}"] = function
+    for name, storage_type in rebuild.STORAGE_TYPES.items():
+        table[f"torch.{name}"] = storage_type
+    for name, one in {**ALIASES, **all_dtypes()}.items():
+        table[f"torch.{name}"] = one
+    return table
+
+
+SPECIAL = _special_names()
+_NAME_OF = {id(made): tuple(name.rpartition(".")[::2]) for name, made in SPECIAL.items()}
+# Where an older file put what a name means, beside its present name.
+_OTHER_NAMES = {
+    "torch.UntypedStorage": UntypedStorage,
+    "torch.tensor._rebuild_from_type_v2": rebuild._rebuild_from_type_v2,
+    "torch.Generator": Generator,
+}
+
+
+def special(full_name: str) -> Any:
+    """The object that a file means by a name which no module of flambeau has; None otherwise."""
+    module, _, name = full_name.rpartition(".")
+    if name.endswith("Storage") and module in ("torch", "torch.storage", "torch.cuda"):
+        found = rebuild.STORAGE_TYPES.get(name)
+        if found is not None:
+            return found
+    return SPECIAL.get(full_name, _OTHER_NAMES.get(full_name))
+
+
+def torch_name(made: Any) -> tuple[str, str] | None:
+    """PyTorch's module and name for an object of flambeau's; None for everything else."""
+    found = _NAME_OF.get(id(made))
+    if found is not None:
+        return found
+    if not isinstance(made, (type, FunctionType)):
+        return None
+    module = made.__module__ or ""
+    if module != "flambeau" and not module.startswith("flambeau."):
+        return None
+    public = _public_module(made, "torch" + module[len("flambeau") :])
+    return public, made.__qualname__
+
+
+def _public_module(made: Any, module: str) -> str:
+    """The module where PyTorch has what flambeau keeps in `tensor` or `ops`."""
+    for inner in ("torch.ops", "torch.tensor"):
+        if module == inner or module.startswith(inner + "."):
+            return "torch"
+    return module
+
+
+def is_function_of_ops(made: Any) -> bool:
+    """Whether it is one of the functions that PyTorch has in C++ (`torch.relu`)."""
+    name = getattr(made, "__name__", "")
+    module = getattr(made, "__module__", None) or ""
+    return module.startswith("flambeau.ops") and getattr(ops, name, None) is made
+
+
+def resolve(module: str, name: str) -> Any:
+    """The object that `module` and `name` mean. It imports: for files that are trusted.
+
+    AttributeError when flambeau has no such thing.
+    """
+    if module != "torch" and not module.startswith("torch."):
+        found = sys.modules.get(module) or importlib.import_module(module)
+    else:
+        known = special(f"{module}.{name}")
+        if known is not None:
+            return known
+        found = _closest_module(module, name)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _closest_module(module: str, name: str) -> Any:
+    """flambeau's module for a module of PyTorch's, or the nearest above it that has `name`."""
+    first = name.partition(".")[0]
+    parts = ["flambeau", *module.split(".")[1:]]
+    for end in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        if hasattr(found, first):
+            return found
+    raise AttributeError(f"flambeau does not have {module}.{name} yet, which this file needs")

@@ -1,0 +1,141 @@
+"""The pickler behind `save`: tensors become references to numbered storages, and everything of
+flambeau's is called by its name in PyTorch, so that PyTorch can load the file."""
+
+from __future__ import annotations
+
+import pickle
+from types import FunctionType
+from typing import Any
+
+from flambeau.tensor import Size, Tensor
+from flambeau.tensor.dtypes import dtype
+from flambeau.tensor.layout import layout
+from flambeau.tensor.storage import TypedStorage, UntypedStorage
+
+from . import names
+from .location import location_tag
+from .rebuild import STORAGE_NAMES, STORAGE_TYPES, StorageType, reduce_tensor
+
+
+class StorageTable:
+    """The storages met so far, numbered; each is kept alive until the file is written."""
+
+    def __init__(self) -> None:
+        self.storages: dict[str, UntypedStorage] = {}
+        self.itemsizes: dict[str, int] = {}
+        self._keys: dict[tuple[int, int], str] = {}
+        self._dtypes: dict[int, str] = {}
+
+    def reference(self, made: TypedStorage | UntypedStorage) -> tuple[Any, ...]:
+        """('storage', its class, its number, where it lies, how many elements).
+
+        RuntimeError when the same memory is saved under two dtypes.
+        """
+        if isinstance(made, TypedStorage):
+            storage, kind = made._untyped_storage, made.dtype.name
+            storage_type: Any = STORAGE_TYPES[STORAGE_NAMES[kind]]
+            count = storage.nbytes() // made.dtype.itemsize
+        else:
+            storage, kind, storage_type = made, "uint8", UntypedStorage
+            count = storage.nbytes()
+        key = str(len(self.storages))
+        if storage.nbytes():
+            address = storage.data_ptr()
+            if self._dtypes.setdefault(address, kind) != kind:
+                raise RuntimeError(
+                    "Cannot save multiple tensors or storages that view the same data as "
+                    f"different types ({self._dtypes[address]} and {kind})"
+                )
+            key = self._keys.setdefault((address, storage.nbytes()), key)
+        storage = self.storages.setdefault(key, storage)
+        self.itemsizes.setdefault(key, storage.nbytes() // count if count else 1)
+        return ("storage", storage_type, key, location_tag(storage), count)
+
+
+class _Hooks:
+    """What both picklers do with tensors, storages and dtypes."""
+
+    table: StorageTable
+
+    def persistent_id(self, obj: Any) -> tuple[Any, ...] | None:
+        if isinstance(obj, (TypedStorage, UntypedStorage)):
+            return self.table.reference(obj)
+        return None
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Tensor):
+            return self._reduce_tensor(obj)
+        if isinstance(obj, Size):
+            return Size, (tuple(obj),)
+        if isinstance(obj, layout):
+            return names._get_layout, (str(obj),)
+        if names.is_function_of_ops(obj):
+            return getattr, (names.FUNCTIONS, obj.__name__)
+        return NotImplemented
+
+    @staticmethod
+    def _reduce_tensor(tensor: Tensor) -> Any:
+        own = type(tensor).__reduce_ex__
+        if isinstance(tensor, Tensor) and _is_users(own):
+            return NotImplemented  # the class says itself how to pickle it
+        return reduce_tensor(tensor)
+
+
+def _is_users(method: Any) -> bool:
+    return not (getattr(method, "__module__", None) or "flambeau").startswith("flambeau")
+
+
+class NamingPickler(_Hooks, pickle._Pickler):
+    """Writes PyTorch's names. Python's own pickler cannot be told names, hence the one in Python."""
+
+    def __init__(self, file: Any, protocol: int, table: StorageTable) -> None:
+        super().__init__(file, protocol=protocol)
+        self.table = table
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, (dtype, StorageType)) or obj is names.FUNCTIONS:
+            return "named"  # save_global finds the name
+        return super().reducer_override(obj)
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        """A class, function or named constant, by reference."""
+        found = names.torch_name(obj)
+        if found is None:
+            pickle._Pickler.save_global(self, obj, name)
+            return
+        module, qualname = found
+        _check_resolves(obj, module, qualname)
+        if self.proto >= 4:
+            self.save(module)
+            self.save(qualname)
+            self.write(pickle.STACK_GLOBAL)
+        elif "." in qualname:
+            outer, _, last = qualname.rpartition(".")
+            self.save_reduce(getattr, (names.resolve(module, outer), last))
+        else:
+            self.write(pickle.GLOBAL + f"{module}\n{qualname}\n".encode())
+        self.memoize(obj)
+
+    dispatch = {**pickle._Pickler.dispatch, FunctionType: save_global}
+
+
+def _check_resolves(obj: Any, module: str, qualname: str) -> None:
+    try:
+        found = names.resolve(module, qualname)
+    except (ImportError, AttributeError) as error:
+        raise pickle.PicklingError(f"Can't pickle {obj!r}: {error}") from None
+    if found is not obj:
+        raise pickle.PicklingError(
+            f"Can't pickle {obj!r}: it's not the same object as {module}.{qualname}"
+        )
+
+
+def pickler_for(pickle_module: Any, file: Any, protocol: int, table: StorageTable) -> Any:
+    """A pickler that writes PyTorch's names, or one of a module such as dill, with flambeau's."""
+    if pickle_module is pickle:
+        return NamingPickler(file, protocol, table)
+    made = type("ForeignPickler", (_Hooks, pickle_module.Pickler), {})(file, protocol=protocol)
+    made.table = table
+    return made
+
+

@@ -1,0 +1,264 @@
+"""Rebuilding: from what a file says of a tensor to the tensor, and the way back for pickling.
+
+The functions carry the names under which files know them (`torch._utils._rebuild_tensor_v2`, ...)
+and trust nothing that they are given: a window must lie inside its storage.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau import ops
+from flambeau.tensor import Tensor
+from flambeau.tensor.dtypes import all_dtypes, dtype, uint8
+from flambeau.tensor.storage import TypedStorage, UntypedStorage, tensor_on
+
+from .location import MapLocation, place_of
+
+# The storage class that stands for each dtype in a file; other dtypes use UntypedStorage.
+STORAGE_NAMES = {
+    "float64": "DoubleStorage", "float32": "FloatStorage", "float16": "HalfStorage",
+    "bfloat16": "BFloat16Storage", "int64": "LongStorage", "int32": "IntStorage",
+    "int16": "ShortStorage", "int8": "CharStorage", "uint8": "ByteStorage",
+    "bool": "BoolStorage", "complex64": "ComplexFloatStorage",
+    "complex128": "ComplexDoubleStorage",
+}  # fmt: skip
+
+
+class StorageType:
+    """A storage class of a file, such as `torch.FloatStorage`: a dtype under a name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dtype: dtype = _DTYPE_OF_STORAGE[name]
+
+    def __repr__(self) -> str:
+        return f"StorageType(dtype={self.dtype})"
+
+
+_DTYPE_OF_STORAGE = {name: all_dtypes()[key] for key, name in STORAGE_NAMES.items()}
+STORAGE_TYPES = {name: StorageType(name) for name in _DTYPE_OF_STORAGE}
+
+
+class LoadState:
+    """What `load` was told, for tensors whose device is not their storage's."""
+
+    map_location: MapLocation = None
+
+
+# ------------------------------------------------------------------------------ loading
+
+
+def _lengths(what: str, values: Any) -> tuple[int, ...]:
+    ok = isinstance(values, (tuple, list)) and len(values) <= 64
+    if not ok or any(type(v) is not int or v < 0 for v in values):
+        raise RuntimeError(f"the {what} of a saved tensor must be up to 64 non-negative ints")
+    return tuple(values)
+
+
+def _untyped(storage: Any) -> Any:
+    return getattr(storage, "_untyped_storage", storage)
+
+
+def _window(storage: Any, kind: dtype, offset: Any, size: Any, stride: Any) -> Tensor:
+    size, stride = _lengths("size", size), _lengths("stride", stride)
+    (offset,) = _lengths("storage offset", (offset,))
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"a saved tensor has {len(size)} sizes and {len(stride)} strides: they must be as many"
+        )
+    untyped = _untyped(storage)
+    if untyped.device.type == "meta":
+        return ops.empty_strided(size, stride, dtype=kind, device="meta")
+    if not isinstance(untyped, UntypedStorage):
+        raise RuntimeError(f"cannot rebuild a tensor on a {type(untyped).__name__}")
+    if 0 not in size:
+        last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+        if (last + 1) * kind.itemsize > untyped.nbytes():
+            raise RuntimeError(
+                f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, "
+                f"and itemsize {kind.itemsize} requiring a storage size of "
+                f"{(last + 1) * kind.itemsize} are out of bounds for storage of size "
+                f"{untyped.nbytes()}"
+            )
+    return tensor_on(untyped, kind, offset, size, stride)
+
+
+def _with_metadata(tensor: Tensor, metadata: dict[str, bool] | None) -> Tensor:
+    """The lazy conjugate and negative of PyTorch, carried out: flambeau's tensors hold values."""
+    for name in metadata or ():
+        if name not in ("conj", "neg"):
+            raise RuntimeError(f"a saved tensor has the unknown property {name!r}")
+    if metadata and metadata.get("conj"):
+        tensor = tensor.conj()
+    if metadata and metadata.get("neg"):
+        tensor = tensor.neg()
+    return tensor
+
+
+def _requiring_grad(tensor: Tensor, requires_grad: Any) -> Tensor:
+    if requires_grad:
+        tensor.requires_grad = True
+    return tensor
+
+
+def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> Tensor:
+    kind = getattr(storage, "dtype", uint8)
+    return _window(storage, kind, storage_offset, size, stride)
+
+
+def _rebuild_tensor_v2(
+    storage: Any, storage_offset: int, size: Sequence[int], stride: Sequence[int],
+    requires_grad: bool, backward_hooks: Any, metadata: dict[str, bool] | None = None,
+) -> Tensor:  # fmt: skip
+    tensor = _rebuild_tensor(storage, storage_offset, size, stride)
+    return _requiring_grad(_with_metadata(tensor, metadata), requires_grad)
+
+
+def _rebuild_tensor_v3(
+    storage: Any, storage_offset: int, size: Sequence[int], stride: Sequence[int],
+    requires_grad: bool, backward_hooks: Any, dtype: dtype,
+    metadata: dict[str, bool] | None = None,
+) -> Tensor:  # fmt: skip
+    tensor = _window(storage, dtype, storage_offset, size, stride)
+    return _requiring_grad(_with_metadata(tensor, metadata), requires_grad)
+
+
+def _rebuild_meta_tensor_no_storage(
+    dtype: dtype, size: Sequence[int], stride: Sequence[int], requires_grad: bool
+) -> Tensor:
+    size, stride = _lengths("size", size), _lengths("stride", stride)
+    tensor = ops.empty_strided(size, stride, dtype=dtype, device="meta")
+    return _requiring_grad(tensor, requires_grad)
+
+
+def _as_tensor(value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise RuntimeError(f"a saved parameter's data is a {type(value).__name__}, not a Tensor")
+    return value
+
+
+def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:
+    return parameter_class()(_as_tensor(data), bool(requires_grad))
+
+
+def _rebuild_parameter_with_state(
+    data: Tensor, requires_grad: bool, backward_hooks: Any, state: Any
+) -> Tensor:
+    return set_state(_rebuild_parameter(data, requires_grad, backward_hooks), state)
+
+
+def _rebuild_device_tensor_from_cpu_tensor(
+    data: Tensor, dtype: dtype, device: Any, requires_grad: bool
+) -> Tensor:
+    data, place = _as_tensor(data), place_of(LoadState.map_location, device)
+    held = data.untyped_storage().nbytes() if data.device.type == "cpu" else 0
+    if data.dtype != dtype and data.numel() * data.element_size() > held:
+        # A broadcast of a few bytes could ask for any amount of memory here.
+        raise RuntimeError(f"a saved tensor of shape {tuple(data.shape)} exceeds its storage")
+    return _requiring_grad(data.to(dtype=dtype, device=place), requires_grad)
+
+
+def _rebuild_device_tensor_from_numpy(
+    data: Any, dtype: dtype, device: Any, requires_grad: bool
+) -> Tensor:
+    place = place_of(LoadState.map_location, device)
+    return _requiring_grad(ops.from_numpy(data).to(dtype=dtype, device=place), requires_grad)
+
+
+def _lacking(name: str, what: str) -> Callable[..., Any]:
+    def refuse(*args: Any) -> Any:
+        raise NotImplementedError(f"{name}: flambeau does not have {what} yet")
+
+    refuse.__name__ = refuse.__qualname__ = name
+    return refuse
+
+
+_rebuild_sparse_tensor = _lacking("_rebuild_sparse_tensor", "sparse tensors")
+_rebuild_nested_tensor = _lacking("_rebuild_nested_tensor", "nested tensors")
+_rebuild_qtensor = _lacking("_rebuild_qtensor", "quantized tensors")
+_rebuild_wrapper_subclass = _lacking("_rebuild_wrapper_subclass", "wrapper subclasses")
+
+
+def set_state(made: Any, state: Any) -> Any:
+    """Puts saved attributes back on a tensor; RuntimeError for names that are not a user's."""
+    parts = state if isinstance(state, tuple) else (state, None)
+    if len(parts) != 2:
+        raise RuntimeError(f"Invalid serialized state: {len(parts)} parts instead of 2")
+    for part in parts:
+        for name, value in (part or {}).items():
+            if not isinstance(name, str) or name.startswith("__"):
+                raise RuntimeError("a saved tensor has an attribute that no tensor can have")
+            setattr(made, name, value)
+    return made
+
+
+def _rebuild_from_type_v2(
+    func: Callable[..., Tensor], new_type: type, args: tuple[Any, ...], state: Any
+) -> Tensor:
+    if func not in REBUILDERS:
+        raise RuntimeError(f"{func!r} does not rebuild a tensor")
+    if not (isinstance(new_type, type) and issubclass(new_type, Tensor)):
+        raise RuntimeError(f"{new_type!r} is not a Tensor class")
+    made = func(*args)
+    if type(made) is not new_type:
+        made = made.as_subclass(new_type)
+    own = getattr(new_type, "__setstate__", None)
+    if own is not None and own is not getattr(Tensor, "__setstate__", None):
+        made.__setstate__(state)
+        return made
+    return set_state(made, state)
+
+
+REBUILDERS = (
+    _rebuild_tensor, _rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_parameter,
+    _rebuild_parameter_with_state, _rebuild_meta_tensor_no_storage,
+    _rebuild_device_tensor_from_cpu_tensor, _rebuild_device_tensor_from_numpy,
+    _rebuild_sparse_tensor, _rebuild_nested_tensor, _rebuild_qtensor, _rebuild_wrapper_subclass,
+)  # fmt: skip
+
+
+def parameter_class() -> Any:
+    """`nn.Parameter`, found late: a tensor can be loaded before any module exists."""
+    from flambeau.nn.parameter import Parameter
+
+    return Parameter
+
+
+# ------------------------------------------------------------------------------- saving
+
+
+def _state_of(tensor: Tensor) -> Any:
+    """A user's attributes on a tensor, or None."""
+    own = getattr(type(tensor), "__getstate__", None)
+    if own is not None and own is not getattr(Tensor, "__getstate__", None):
+        return tensor.__getstate__()
+    return dict(tensor.__dict__) or None
+
+
+def _reduce_values(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    hooks: OrderedDict[Any, Any] = OrderedDict()
+    kind, size, stride = tensor.dtype, tuple(tensor.shape), tuple(tensor.stride())
+    if tensor.device.type == "meta":
+        return _rebuild_meta_tensor_no_storage, (kind, size, stride, tensor.requires_grad)
+    storage, offset = tensor.untyped_storage(), tensor.storage_offset()
+    if kind.name in STORAGE_NAMES:
+        typed = TypedStorage(storage, kind)
+        return _rebuild_tensor_v2, (typed, offset, size, stride, tensor.requires_grad, hooks)
+    return _rebuild_tensor_v3, (storage, offset, size, stride, tensor.requires_grad, hooks, kind)
+
+
+def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    """How to pickle a tensor: a function to rebuild it and its arguments, storage first."""
+    state = _state_of(tensor)
+    if type(tensor).__name__ == "Parameter" and type(tensor) is parameter_class():
+        parts = (tensor.data, tensor.requires_grad, OrderedDict())
+        if state:
+            return _rebuild_parameter_with_state, (*parts, state)
+        return _rebuild_parameter, parts
+    if type(tensor) is Tensor and not state:
+        return _reduce_values(tensor)
+    func, args = _reduce_values(tensor)
+    return _rebuild_from_type_v2, (func, type(tensor), args, state)

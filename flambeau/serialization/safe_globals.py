@@ -1,0 +1,224 @@
+"""What `load(weights_only=True)` may build: a fixed list of names, and what the user adds to it."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+from flambeau.tensor import Size, Tensor
+from flambeau.tensor.devices import device
+
+from . import names, rebuild
+
+Global = Callable[..., Any] | tuple[Callable[..., Any], str]
+
+# Nothing of these can be allowed, not even by the user.
+BLOCKED_MODULES = frozenset(("sys", "os", "posix", "nt"))
+_KEY_BUDGET = 1000
+
+
+class _Added:
+    globals: frozenset[Global] = frozenset()
+
+
+def add_safe_globals(safe_globals: list[Global]) -> None:
+    """Lets `load(weights_only=True)` use these classes and functions too.
+
+    An entry is the object, or a tuple of it and the name by which files call it.
+    """
+    _Added.globals |= set(safe_globals)
+
+
+def get_safe_globals() -> list[Global]:
+    """What the user has added."""
+    return list(_Added.globals)
+
+
+def clear_safe_globals() -> None:
+    """Takes away what the user has added."""
+    _Added.globals = frozenset()
+
+
+class safe_globals:
+    """Allows classes and functions inside a `with` block."""
+
+    def __init__(self, safe_globals: list[Global]) -> None:
+        self.safe_globals = safe_globals
+
+    def __enter__(self) -> None:
+        add_safe_globals(self.safe_globals)
+
+    def __exit__(self, *exception: object) -> None:
+        _Added.globals -= set(self.safe_globals)
+
+
+def user_globals() -> dict[str, Any]:
+    """What the user has added, by full name; ValueError or TypeError for a malformed entry."""
+    found: dict[str, Any] = {}
+    for entry in _Added.globals:
+        if not isinstance(entry, tuple):
+            found[f"{entry.__module__}.{entry.__qualname__}"] = entry
+            known = names.torch_name(entry)
+            if known is not None:
+                found[".".join(known)] = entry
+            continue
+        if len(entry) != 2:
+            raise ValueError(
+                "Expected tuple of length 2 (global, str of callable full path), but got tuple "
+                f"of length: {len(entry)}"
+            )
+        if type(entry[1]) is not str:
+            raise TypeError(
+                "Expected second item in tuple to be str of callable full path, but got: "
+                f"{type(entry[1])}"
+            )
+        found[entry[1]] = entry[0]
+    return found
+
+
+def check_key(key: Any) -> Any:
+    """Lets through what can be a key cheaply. Hashing a deep tuple would overflow the C stack."""
+    pending, budget = [key], _KEY_BUDGET
+    while pending:
+        one = pending.pop()
+        budget -= 1
+        if budget < 0:
+            raise ValueError("a key or a member of a set is nested too deeply")
+        if isinstance(one, (tuple, frozenset)):
+            pending.extend(one)
+    return key
+
+
+def _check_keys(items: Iterable[Any]) -> list[Any]:
+    return [check_key(item) for item in items]
+
+
+def _encode(text: str, encoding: str = "latin1") -> bytes:
+    # How pickles of protocol 2 write bytes. Other codecs could run anything.
+    if not isinstance(text, str) or encoding not in ("latin1", "latin-1", "utf-8", "ascii"):
+        raise TypeError("only text can be encoded, in latin1, utf-8 or ascii")
+    return text.encode(encoding)
+
+
+def _bytearray(*args: Any) -> bytearray:
+    if not args:
+        return bytearray()
+    if len(args) == 2:
+        return bytearray(_encode(*args))
+    if len(args) != 1 or not isinstance(args[0], (bytes, bytearray)):
+        raise TypeError("a bytearray can be made of bytes only")  # a number would be a size
+    return bytearray(args[0])
+
+
+def _set(items: Iterable[Any] = ()) -> set[Any]:
+    return set(_check_keys(items))
+
+
+def _frozenset(items: Iterable[Any] = ()) -> frozenset[Any]:
+    return frozenset(_check_keys(items))
+
+
+def _ordered_dict(items: Iterable[Any] = ()) -> OrderedDict[Any, Any]:
+    if isinstance(items, dict):
+        return OrderedDict(items)
+    return OrderedDict((check_key(key), value) for key, value in items)
+
+
+def _counter(items: Any = ()) -> Counter[Any]:
+    return Counter(items if isinstance(items, dict) else _check_keys(items))
+
+
+def _parameter(data: Any = None, requires_grad: bool = True) -> Any:
+    if data is not None and not isinstance(data, Tensor):
+        raise TypeError(f"a Parameter's data is a {type(data).__name__}, not a Tensor")
+    return rebuild.parameter_class()(data, requires_grad)
+
+
+# A class as the file names it, and the function that stands in when the file calls it.
+CONSTRUCTORS: dict[Any, Callable[..., Any]] = {
+    OrderedDict: _ordered_dict,
+    Counter: _counter,
+    set: _set,
+    frozenset: _frozenset,
+    bytearray: _bytearray,
+    complex: complex,
+    Size: Size,
+    device: device,
+}
+
+
+@cache
+def default_globals() -> dict[str, Any]:
+    """What is always allowed, by full name."""
+    allowed = {
+        name: made
+        for name, made in names.SPECIAL.items()
+        if made is not names.FUNCTIONS and made is not names.Generator
+    }
+    allowed |= {
+        "collections.OrderedDict": OrderedDict,
+        "collections.Counter": Counter,
+        "torch.nn.parameter.Parameter": rebuild.parameter_class(),
+        "_codecs.encode": _encode,
+        "builtins.bytearray": bytearray,
+        "builtins.set": set,
+        "builtins.frozenset": frozenset,
+        "builtins.complex": complex,
+    }
+    return allowed
+
+
+def find(module: str, name: str, user: dict[str, Any]) -> Any:
+    """The object of that name if it is allowed; LookupError that says how to allow it if not."""
+    full = f"{module}.{name}"
+    if module.partition(".")[0] in BLOCKED_MODULES:
+        raise LookupError(
+            f"Trying to load unsupported GLOBAL {full} whose module {module} is blocked."
+        )
+    found = default_globals().get(full)
+    if found is None and module in ("torch", "torch.storage", "torch.cuda", "torch.tensor"):
+        found = names.special(full)
+    if found is None:
+        found = user.get(full)
+    if found is None:
+        shown = full.removeprefix("builtins.")
+        raise LookupError(
+            f"Unsupported global: GLOBAL {shown} was not an allowed global by default. Please use "
+            f"`torch.serialization.add_safe_globals([{shown}])` or the "
+            f"`torch.serialization.safe_globals([{shown}])` context manager to allowlist this "
+            "global if you trust this class/function."
+        )
+    return found
+
+
+@cache
+def _callables() -> dict[int, Callable[..., Any]]:
+    # By identity: not everything that a pickle puts in a function's place can be hashed.
+    functions = (
+        *rebuild.REBUILDERS, rebuild._rebuild_from_type_v2, names._get_layout, _encode,
+    )  # fmt: skip
+    table: dict[int, Callable[..., Any]] = {id(function): function for function in functions}
+    table |= {id(cls): stand_in for cls, stand_in in CONSTRUCTORS.items()}
+    table[id(rebuild.parameter_class())] = _parameter
+    return table
+
+
+def is_built_in(function: Any) -> bool:
+    """Whether it is on the fixed list of what a file may call."""
+    return id(function) in _callables()
+
+
+def call(function: Any, args: tuple[Any, ...], user: dict[str, Any]) -> Any:
+    """Calls an allowed function, or makes an object of an allowed class; TypeError for others.
+
+    Names such as `torch.Tensor` may stand in a file without being called: a file could ask
+    them for any amount of memory.
+    """
+    stand_in = _callables().get(id(function))
+    if stand_in is not None:
+        return stand_in(*args)
+    if any(function is allowed for allowed in user.values()):
+        return function(*args)
+    raise TypeError(f"{function!r} cannot be called by a file")

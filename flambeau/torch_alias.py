@@ -1,0 +1,146 @@
+"""`import torch` means flambeau: a finder that gives flambeau's modules under torch's names.
+
+Both names lead to the same module objects. It answers for the distribution `torch` too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+# The version of PyTorch whose behaviour flambeau has.
+TORCH_VERSION = "2.13.0"
+
+
+class _SameModule:
+    """A loader that hands out a module which exists already."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """flambeau's module."""
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Undoes what the import system did to the module: it keeps its own name."""
+        module.__spec__ = self._spec
+
+    def get_code(self, fullname: str) -> Any:
+        """The code of flambeau's module, which `python -m torch.x` runs."""
+        loader = self._spec.loader if self._spec is not None else None
+        return loader.get_code(self._module.__name__) if loader is not None else None
+
+
+def _lacking(name: str) -> ModuleNotFoundError:
+    return ModuleNotFoundError(
+        f"No module named '{name}': flambeau, which stands in for torch here, does not have it yet",
+        name=name,
+    )
+
+
+class TorchFinder:
+    """Finds `torch` and `torch.x.y` as `flambeau` and `flambeau.x.y`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: Any = None
+    ) -> ModuleSpec | None:
+        """The spec of flambeau's module; ModuleNotFoundError for one that flambeau lacks.
+
+        It never leaves a torch name to other finders: they would load flambeau's files twice,
+        or the real PyTorch.
+        """
+        if fullname != "torch" and not fullname.startswith("torch."):
+            return None
+        module = self._module(fullname)
+        spec = ModuleSpec(fullname, _SameModule(module), is_package=hasattr(module, "__path__"))
+        spec.origin = getattr(module, "__file__", None)
+        spec.submodule_search_locations = getattr(module, "__path__", None)
+        return spec
+
+    @staticmethod
+    def _module(fullname: str) -> ModuleType:
+        ours = "flambeau" + fullname[len("torch") :]
+        try:
+            module = importlib.import_module(ours)
+        except ModuleNotFoundError as error:
+            if error.name is None or not (ours == error.name or ours.startswith(error.name + ".")):
+                raise  # flambeau has it, and it needs something that is not installed
+            raise _lacking(fullname) from None
+        above, _, last = ours.rpartition(".")
+        if above and getattr(sys.modules[above], last, None) is not module:
+            # flambeau.tensor is a package of its own, torch.tensor a function: the import system
+            # would put the one in the other's place.
+            raise _lacking(fullname)
+        return module
+
+    def find_distributions(self, context: Any = None) -> Iterator[Any]:
+        """The distribution `torch`, in the version whose behaviour flambeau has."""
+        if getattr(context, "name", None) in ("torch", None):
+            yield _distribution()
+
+
+def _distribution() -> Any:
+    from importlib.metadata import Distribution
+
+    class TorchDistribution(Distribution):
+        def read_text(self, filename: str) -> str | None:
+            if filename != "METADATA":
+                return None
+            return f"Metadata-Version: 2.1\nName: torch\nVersion: {TORCH_VERSION}\n"
+
+        def locate_file(self, path: Any) -> Any:
+            return path
+
+    return TorchDistribution()
+
+
+class _InstallInChild:
+    """Pickled into what multiprocessing tells a new process: unpickling it installs the finder."""
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return install, ()
+
+
+def _reach_children() -> None:
+    """A process that multiprocessing spawns imports the script again, so it needs the finder."""
+    from multiprocessing import spawn
+
+    original = spawn.get_preparation_data
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        return {"torch_alias": _InstallInChild(), **original(name)}
+
+    spawn.get_preparation_data = get_preparation_data
+
+
+def installed() -> bool:
+    """Whether `import torch` means flambeau in this process."""
+    return any(isinstance(finder, TorchFinder) for finder in sys.meta_path)
+
+
+def install() -> None:
+    """Makes `import torch` mean flambeau, from now on and in processes that are spawned.
+
+    RuntimeError when the real PyTorch has been imported already.
+    """
+    if installed():
+        return
+    present = sys.modules.get("torch")
+    if present is not None and present is not sys.modules.get("flambeau"):
+        raise RuntimeError("torch is imported already: install the alias before")
+    sys.meta_path.insert(0, TorchFinder())
+    _reach_children()
+
+
+def uninstall() -> None:
+    """Makes `import torch` mean PyTorch again, where it is installed."""
+    sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, TorchFinder)]
+    flambeau = sys.modules.get("flambeau")
+    if sys.modules.get("torch") is flambeau:
+        for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
+            del sys.modules[name]

@@ -1,0 +1,169 @@
+"""Collation: a list of samples in, one batch of the same structure out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+import numpy as np
+
+from flambeau import ops
+from flambeau.tensor import Tensor
+from flambeau.tensor.dtypes import float64
+
+__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
+
+_TEXT_OR_OBJECT = frozenset("SaUO")
+
+
+def _holds_text(array: np.ndarray) -> bool:
+    """Arrays of strings and of Python objects, which no tensor can hold."""
+    return not _TEXT_OR_OBJECT.isdisjoint(array.dtype.str)
+
+
+def _like_mapping(example: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+    """`items` in a mapping of the example's type, with its other attributes; else in a dict."""
+    try:
+        if isinstance(example, MutableMapping):
+            made = copy.copy(example)
+            made.update(items)
+            return made
+        return type(example)(items)
+    except TypeError:  # no copy, no update, or a constructor of another signature
+        return items
+
+
+def _like_sequence(example: Sequence[Any], items: list[Any]) -> Any:
+    """`items` in a sequence of the example's type; else in a list, which plain tuples become."""
+    try:
+        if isinstance(example, MutableSequence):
+            made = copy.copy(example)
+            for i, item in enumerate(items):
+                made[i] = item
+            return made
+        return items if isinstance(example, tuple) else type(example)(items)
+    except TypeError:
+        return items
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays and scalars inside `data` become tensors; everything else stays as it is.
+
+    >>> default_convert([np.array([1, 2]), "text"])
+    [tensor([1, 2]), 'text']
+    """
+    cls = type(data)
+    if isinstance(data, Tensor):
+        return data
+    if cls.__module__ == "numpy" and cls.__name__ not in ("str_", "string_"):
+        if isinstance(data, np.ndarray) and _holds_text(data):
+            return data
+        return ops.as_tensor(data)
+    if isinstance(data, Mapping):
+        return _like_mapping(data, {key: default_convert(data[key]) for key in data})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return cls(*(default_convert(part) for part in data))
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return _like_sequence(data, [default_convert(part) for part in data])
+    return data
+
+
+CollateFunction = Callable[..., Any]
+CollateMap = dict[type | tuple[type, ...], CollateFunction]
+
+
+def _refuse(found: object) -> TypeError:
+    return TypeError(
+        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+        f"found {found}"
+    )
+
+
+def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Joins samples by the type of the first one, which `collate_fn_map` may say how to join.
+
+    Mappings, named tuples and sequences are joined part by part. Raises RuntimeError when
+    sequences differ in length and TypeError for what it cannot join.
+    """
+    example = batch[0]
+    cls = type(example)
+    if collate_fn_map is not None:
+        chosen = collate_fn_map.get(cls) or next(
+            (join for types, join in collate_fn_map.items() if isinstance(example, types)), None
+        )
+        if chosen is not None:
+            return chosen(batch, collate_fn_map=collate_fn_map)
+    if isinstance(example, Mapping):
+        joined = {
+            key: collate([sample[key] for sample in batch], collate_fn_map=collate_fn_map)
+            for key in example
+        }
+        return _like_mapping(example, joined)
+    if not isinstance(example, Sequence):
+        raise _refuse(cls)
+    named = isinstance(example, tuple) and hasattr(example, "_fields")
+    if not named and any(len(sample) != len(example) for sample in batch):
+        raise RuntimeError("each element in list of batch should be of equal size")
+    parts = _collate_parts(zip(*batch, strict=False), collate_fn_map)
+    return cls(*parts) if named else _like_sequence(example, parts)
+
+
+def _collate_parts(columns: Iterable[Any], collate_fn_map: CollateMap | None) -> list[Any]:
+    return [collate(column, collate_fn_map=collate_fn_map) for column in columns]
+
+
+def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
+    """Stacks tensors along a new first dimension."""
+    return ops.stack(batch, 0)
+
+
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Joins arrays as tensors; TypeError for arrays of text or objects."""
+    if _holds_text(batch[0]):
+        raise _refuse(batch[0].dtype)
+    return collate([ops.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
+
+
+def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
+    """A tensor of NumPy scalars, of their dtype."""
+    return ops.as_tensor(batch)
+
+
+def collate_float_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
+    """A float64 tensor of Python floats."""
+    return ops.tensor(batch, dtype=float64)
+
+
+def collate_int_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
+    """A tensor of Python ints (or bools)."""
+    return ops.tensor(batch)
+
+
+def collate_str_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
+    """Text stays a list."""
+    return batch
+
+
+default_collate_fn_map: CollateMap = {
+    Tensor: collate_tensor_fn,
+    np.ndarray: collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): collate_numpy_scalar_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}
+
+
+def default_collate(batch: Any) -> Any:
+    """Joins a list of samples into one batch with a new first dimension.
+
+    Tensors are stacked, arrays and numbers become tensors (floats float64), text stays a list,
+    and dicts, lists and (named) tuples are joined part by part; plain tuples become lists.
+    `default_collate_fn_map` may be extended with further types.
+
+    >>> default_collate([(0, "a"), (1, "b")])
+    [tensor([0, 1]), ('a', 'b')]
+    """
+    return collate(batch, collate_fn_map=default_collate_fn_map)

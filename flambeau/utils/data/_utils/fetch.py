@@ -1,0 +1,87 @@
+"""Fetchers: from indices to a collated batch, for datasets by index and datasets in a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flambeau import ops
+from flambeau.tensor import Tensor
+
+from ..dataset import Subset, TensorDataset
+from . import collate
+
+
+class _Fetcher:
+    """What a batch is taken from, and what is done with its samples."""
+
+    def __init__(
+        self, dataset: Any, auto_collation: bool, collate_fn: Callable[[Any], Any], drop_last: bool
+    ) -> None:
+        self.dataset = dataset
+        self.auto_collation = auto_collation
+        self.collate_fn = collate_fn
+        self.drop_last = drop_last
+
+
+class _IterableDatasetFetcher(_Fetcher):
+    """Takes the next samples of a stream; the indices only say how many."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.dataset_iter = iter(self.dataset)
+        self.ended = False
+
+    def fetch(self, possibly_batched_index: Any) -> Any:
+        """The next batch, or sample; StopIteration at the end of the stream."""
+        if self.ended:
+            raise StopIteration
+        if not self.auto_collation:
+            return self.collate_fn(next(self.dataset_iter))
+        samples = []
+        for _ in possibly_batched_index:
+            try:
+                samples.append(next(self.dataset_iter))
+            except StopIteration:
+                self.ended = True
+                break
+        if not samples or (self.drop_last and len(samples) < len(possibly_batched_index)):
+            raise StopIteration
+        return self.collate_fn(samples)
+
+
+class _MapDatasetFetcher(_Fetcher):
+    """Takes samples by index."""
+
+    def fetch(self, possibly_batched_index: Any) -> Any:
+        """The collated batch at a list of indices, or the converted sample at one."""
+        dataset, indices = self.dataset, possibly_batched_index
+        if not self.auto_collation:
+            return self.collate_fn(dataset[indices])
+        if self.collate_fn is collate.default_collate:
+            rows = _rows(dataset, indices)
+            if rows is not None:
+                return rows
+        if getattr(dataset, "__getitems__", None):
+            return self.collate_fn(dataset.__getitems__(indices))
+        return self.collate_fn([dataset[i] for i in indices])
+
+
+def _rows(dataset: Any, indices: Any) -> list[Tensor] | None:
+    """The batch of a plain TensorDataset in one gather per tensor; None where that is not the same.
+
+    Taking rows one by one and stacking them gives equal tensors, several times slower.
+    """
+    while type(dataset) is Subset:
+        chosen = dataset.indices
+        indices = [chosen[i] for i in indices]
+        dataset = dataset.dataset
+    if type(dataset) is not TensorDataset or set(map(type, indices)) != {int}:
+        return None
+    if collate.default_collate_fn_map.get(Tensor) is not collate.collate_tensor_fn:
+        return None
+    for tensor in dataset.tensors:
+        if type(tensor) is not Tensor or tensor.requires_grad or not tensor.is_contiguous():
+            return None
+    where = ops.tensor(indices)
+    return [tensor[where] for tensor in dataset.tensors]

@@ -1,0 +1,252 @@
+"""DataLoader: a dataset, an order and a way to make batches; iterating over it is one epoch."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from flambeau.tensor.generator import Generator
+
+from ._utils.collate import default_collate, default_convert
+from ._utils.worker import get_worker_info
+from .dataset import Dataset, IterableDataset
+from .iterator import (
+    _BaseDataLoaderIter,
+    _DatasetKind,
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+_T_co = TypeVar("_T_co", covariant=True)
+
+_FIXED = frozenset(
+    ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+)
+
+
+class _InfiniteConstantSampler(Sampler[None]):
+    """None for ever: the index sampler of a stream."""
+
+    def __iter__(self) -> Iterator[None]:
+        while True:
+            yield None
+
+
+class DataLoader(Generic[_T_co]):
+    """Batches of a dataset, by index or in a stream.
+
+    From the same seed it gives PyTorch's order and leaves the generator in PyTorch's state.
+    `num_workers > 0` runs that many workers inside this process: each has its own (shallow)
+    copy of the dataset and the random numbers that PyTorch's worker process would see, and
+    batches come in PyTorch's order, one at a time, when they are asked for. `pin_memory` has no
+    effect without an accelerator; `timeout`, `multiprocessing_context`, `pin_memory_device` and
+    `in_order` are checked, and have nothing to act on.
+
+    Raises ValueError for arguments that exclude each other, and for setting later what decides
+    the order (`batch_size`, `sampler`, ...).
+
+    >>> [batch.tolist() for batch in DataLoader(range(5), batch_size=2)]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    dataset: Dataset[_T_co]
+    batch_size: int | None
+    num_workers: int
+    pin_memory: bool
+    drop_last: bool
+    timeout: float
+    sampler: Sampler[Any] | Iterable[Any]
+    pin_memory_device: str
+    prefetch_factor: int | None
+    _iterator: _BaseDataLoaderIter | None
+    _initialized = False
+
+    def __init__(
+        self,
+        dataset: Dataset[_T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        iterable = isinstance(dataset, IterableDataset)
+        (_check_stream if iterable else _check_order)(shuffle, sampler, batch_sampler)
+        _check_batches(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self.generator = generator
+        self.persistent_workers = persistent_workers
+        self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
+        if sampler is None:
+            sampler = self._default_sampler(bool(shuffle))
+        if batch_sampler is not None:
+            batch_size = None
+        elif batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        default = default_collate if self._auto_collation else default_convert
+        self.collate_fn = default if collate_fn is None else collate_fn
+        self._announced_length: int | None = None
+        self._iterator = None
+        self._initialized = True
+
+    def _default_sampler(self, shuffle: bool) -> Sampler[Any]:
+        if self._dataset_kind == _DatasetKind.Iterable:
+            return _InfiniteConstantSampler()
+        if shuffle:
+            return RandomSampler(self.dataset, generator=self.generator)
+        return SequentialSampler(self.dataset)
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """The context given; workers run in this process, so nothing is started with it."""
+        return self._multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        if context is not None:
+            if self.num_workers == 0:
+                raise ValueError(
+                    "multiprocessing_context can only be used with multi-process loading "
+                    f"(num_workers > 0), but got num_workers={self.num_workers}"
+                )
+            context = _context_of(context)
+        self._multiprocessing_context = context
+
+    def __setattr__(self, attr: str, val: Any) -> None:
+        if attr in _FIXED and self._initialized:
+            raise ValueError(
+                f"{attr} attribute should not be set after {type(self).__name__} is initialized"
+            )
+        super().__setattr__(attr, val)
+
+    def _get_iterator(self) -> _BaseDataLoaderIter:
+        if self.num_workers == 0:
+            return _SingleProcessDataLoaderIter(self)
+        return _MultiProcessingDataLoaderIter(self)
+
+    def __iter__(self) -> _BaseDataLoaderIter:
+        if not (self.persistent_workers and self.num_workers > 0):
+            return self._get_iterator()
+        if self._iterator is None:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator._reset(self)
+        return self._iterator
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Any:
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def __len__(self) -> int:
+        if self._dataset_kind == _DatasetKind.Map:
+            return len(self._index_sampler)
+        length = self._announced_length = len(self.dataset)
+        if self.batch_size is None:
+            return length
+        return (math.floor if self.drop_last else math.ceil)(length / self.batch_size)
+
+    def check_worker_number_rationality(self) -> None:
+        """Nothing to warn of: workers are no processes here."""
+
+
+def _check_workers(
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
+) -> None:
+    if num_workers < 0:
+        raise ValueError(
+            "num_workers option should be non-negative; use num_workers=0 to disable "
+            f"multiprocessing. Got num_workers={num_workers}"
+        )
+    if timeout < 0:
+        raise ValueError(f"timeout option should be non-negative, got {timeout}")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing."
+            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+        )
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError(f"prefetch_factor option should be non-negative, got {prefetch_factor}")
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+
+
+def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+    given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but got "
+                f"{name}={value}"
+            )
+
+
+def _check_order(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+    if sampler is not None and shuffle:
+        raise ValueError("sampler option is mutually exclusive with shuffle")
+
+
+def _check_batches(
+    batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool
+) -> None:
+    if batch_sampler is not None:
+        if batch_size != 1 or shuffle or sampler is not None or drop_last:
+            raise ValueError(
+                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, "
+                "and drop_last"
+            )
+    elif batch_size is None and drop_last:
+        raise ValueError(
+            "batch_size=None option disables auto-batching and is mutually exclusive with "
+            "drop_last"
+        )
+
+
+def _context_of(context: Any) -> Any:
+    if isinstance(context, str):
+        methods = multiprocessing.get_all_start_methods()
+        if context not in methods:
+            raise ValueError(
+                f"multiprocessing_context option should specify a valid start method in "
+                f"{methods!r}, but got multiprocessing_context={context!r}"
+            )
+        return multiprocessing.get_context(context)
+    if not isinstance(context, multiprocessing.context.BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string "
+            f"specifying the start method, but got multiprocessing_context={context}"
+        )
+    return context

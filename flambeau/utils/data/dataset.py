@@ -1,0 +1,278 @@
+"""Datasets: things to take samples from by index (`Dataset`) or in a stream (`IterableDataset`),
+and the ones made of others: tensors side by side, stacked, concatenated, chained, subsets."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, Iterable, TypeVar  # noqa: UP035 (Generic needs typing's Iterable)
+
+from flambeau import ops
+from flambeau.tensor import Tensor
+from flambeau.tensor.generator import Generator, default_generator
+
+__all__ = [
+    "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",
+    "TensorDataset", "random_split",
+]  # fmt: skip
+
+_T_co = TypeVar("_T_co", covariant=True)
+_T = TypeVar("_T")
+
+
+class Dataset(Generic[_T_co]):
+    """Samples by index: subclasses define `__getitem__`, and `__len__` for the default samplers.
+
+    A subclass may define `__getitems__(indices)`, which returns the list of samples of a batch.
+    There is no default `__len__`, so that `len()` of a dataset without one raises TypeError.
+    """
+
+    def __getitem__(self, index: Any) -> _T_co:
+        raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
+
+    def __add__(self, other: Dataset[_T_co]) -> ConcatDataset[_T_co]:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
+    """Samples in a stream: subclasses define `__iter__`.
+
+    With several workers each has its own copy of the dataset; `get_worker_info()` says which
+    one is asking, so that the stream can be divided between them.
+    """
+
+    def __add__(self, other: Dataset[_T_co]) -> ChainDataset:
+        return ChainDataset([self, other])
+
+
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
+    """Tensors side by side: sample `i` is the tuple of their `i`-th rows.
+
+    Raises AssertionError when their first dimensions differ.
+    """
+
+    tensors: tuple[Tensor, ...]
+
+    def __init__(self, *tensors: Tensor) -> None:
+        if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
+            raise AssertionError(
+                f"Size mismatch between tensors: first dimensions {[t.size(0) for t in tensors]}"
+            )
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+    def __len__(self) -> int:
+        return self.tensors[0].size(0)
+
+
+def _batch_of(dataset: Any, indices: list[Any]) -> list[Any]:
+    """The samples at `indices`, in one call where the dataset knows how."""
+    if callable(getattr(dataset, "__getitems__", None)):
+        samples = dataset.__getitems__(indices)
+        if len(samples) != len(indices):
+            raise ValueError(
+                "Nested dataset's output size mismatch. "
+                f"Expected {len(indices)}, got {len(samples)} from {type(dataset).__name__}"
+            )
+        return samples
+    return [dataset[index] for index in indices]
+
+
+class StackDataset(Dataset[Any]):
+    """Datasets of one length side by side: positional ones give tuples, named ones dicts.
+
+    Raises ValueError when both kinds, none, or different lengths are given.
+    """
+
+    datasets: tuple[Any, ...] | dict[str, Any]
+
+    def __init__(self, *args: Dataset[_T_co], **kwargs: Dataset[_T_co]) -> None:
+        if args and kwargs:
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like "
+                "input/output, but both types are given."
+            )
+        if not args and not kwargs:
+            raise ValueError("At least one dataset should be passed")
+        lengths = [len(dataset) for dataset in args or kwargs.values()]
+        if any(length != lengths[0] for length in lengths):
+            raise ValueError(f"Size mismatch between datasets: lengths {lengths}")
+        self._length = lengths[0]
+        self.datasets = args or kwargs
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: dataset[index] for name, dataset in self.datasets.items()}
+        return tuple(dataset[index] for dataset in self.datasets)
+
+    def __getitems__(self, indices: list[Any]) -> list[Any]:
+        """The samples at `indices`; parts that have `__getitems__` are asked once."""
+        if isinstance(self.datasets, dict):
+            columns = [_batch_of(dataset, indices) for dataset in self.datasets.values()]
+            rows = zip(*columns, strict=True)
+            return [dict(zip(self.datasets, row, strict=True)) for row in rows]
+        return list(zip(*[_batch_of(d, indices) for d in self.datasets], strict=True))
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class ConcatDataset(Dataset[_T_co]):
+    """Datasets one after the other.
+
+    Raises AssertionError for an empty list and for an `IterableDataset` in it; an index below
+    `-len` raises ValueError.
+    """
+
+    datasets: list[Dataset[_T_co]]
+    cumulative_sizes: list[int]
+
+    @staticmethod
+    def cumsum(sequence: Iterable[Any]) -> list[int]:
+        """The running total of the lengths."""
+        return list(itertools.accumulate(len(part) for part in sequence))
+
+    def __init__(self, datasets: Iterable[Dataset[_T_co]]) -> None:
+        super().__init__()
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise AssertionError("datasets should not be an empty iterable")
+        if any(isinstance(part, IterableDataset) for part in self.datasets):
+            raise AssertionError("ConcatDataset does not support IterableDataset")
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, idx: int) -> _T_co:
+        if idx < 0:
+            if -idx > len(self):
+                raise ValueError(
+                    "absolute value of index should not exceed dataset length: "
+                    f"index {idx}, length {len(self)}"
+                )
+            idx += len(self)
+        part = bisect.bisect_right(self.cumulative_sizes, idx)
+        start = self.cumulative_sizes[part - 1] if part else 0
+        return self.datasets[part][idx - start]
+
+    @property
+    def cummulative_sizes(self) -> list[int]:
+        """The old spelling of `cumulative_sizes`."""
+        warnings.warn(
+            "`cummulative_sizes` attribute is renamed to `cumulative_sizes`",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.cumulative_sizes
+
+
+class ChainDataset(IterableDataset[Any]):
+    """Streams one after the other; AssertionError on meeting a dataset that is not iterable."""
+
+    def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
+        super().__init__()
+        self.datasets = datasets
+
+    def _streams(self) -> Iterator[Any]:
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise AssertionError("ChainDataset only supports IterableDataset")
+            yield dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        for dataset in self._streams():
+            yield from dataset
+
+    def __len__(self) -> int:
+        return sum(len(dataset) for dataset in self._streams())
+
+
+class Subset(Dataset[_T_co]):
+    """The samples of a dataset at given indices.
+
+    A subclass that overrides `__getitem__` must override `__getitems__` too, since batches are
+    taken through it; else NotImplementedError.
+    """
+
+    dataset: Dataset[_T_co]
+    indices: Sequence[int]
+
+    def __init__(self, dataset: Dataset[_T_co], indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = indices
+        cls = type(self)
+        if (
+            cls.__getitem__ is not Subset.__getitem__
+            and cls.__getitems__ is Subset.__getitems__
+        ):
+            raise NotImplementedError(
+                f"{cls.__name__} overrides __getitem__ but not __getitems__. DataLoader takes "
+                "batches through __getitems__, so define it too, for example:\n"
+                "def __getitems__(self, indices):\n"
+                "    return [self.__getitem__(idx) for idx in indices]"
+            )
+
+    def __getitem__(self, idx: Any) -> Any:
+        if isinstance(idx, list):
+            return self.dataset[[self.indices[i] for i in idx]]
+        return self.dataset[self.indices[idx]]
+
+    def __getitems__(self, indices: list[int]) -> list[_T_co]:
+        """The samples at `indices`, in one call where the dataset has `__getitems__`."""
+        chosen = [self.indices[i] for i in indices]
+        if callable(getattr(self.dataset, "__getitems__", None)):
+            return self.dataset.__getitems__(chosen)
+        return [self.dataset[i] for i in chosen]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def _lengths_from_fractions(total: int, fractions: Sequence[float]) -> list[int]:
+    for i, fraction in enumerate(fractions):
+        if fraction < 0 or fraction > 1:
+            raise ValueError(f"Fraction at index {i} is not between 0 and 1: {fraction}")
+    lengths = [math.floor(total * fraction) for fraction in fractions]
+    for i in range(total - sum(lengths)):
+        lengths[i % len(lengths)] += 1
+    for i, length in enumerate(lengths):
+        if length == 0:
+            warnings.warn(
+                f"Length of split at index {i} is 0. This might result in an empty dataset.",
+                stacklevel=3,
+            )
+    return lengths
+
+
+def random_split(
+    dataset: Dataset[_T],
+    lengths: Sequence[int | float],
+    generator: Generator | None = default_generator,
+) -> list[Subset[_T]]:
+    """Splits a dataset at random into parts of the given lengths, or fractions that sum to 1.
+
+    What rounding leaves over goes one by one to the first parts. Raises ValueError when the
+    lengths do not sum to the length of the dataset.
+
+    >>> [len(part) for part in random_split(range(10), [0.5, 0.25, 0.25])]
+    [5, 3, 2]
+    """
+    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
+        lengths = _lengths_from_fractions(len(dataset), lengths)
+    if sum(lengths) != len(dataset):
+        raise ValueError(
+            "Sum of input lengths does not equal the length of the input dataset! "
+            f"{sum(lengths)} and {len(dataset)}"
+        )
+    indices = ops.randperm(sum(lengths), generator=generator).tolist()
+    ends = itertools.accumulate(lengths)
+    return [
+        Subset(dataset, indices[end - length : end])
+        for end, length in zip(ends, lengths, strict=True)
+    ]

@@ -1,0 +1,204 @@
+"""Samplers: in which order a dataset is gone through. From the same seed they give the orders
+that PyTorch gives, and leave the generator as PyTorch leaves it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Generic, TypeVar
+
+from flambeau import ops
+from flambeau.tensor import Tensor
+from flambeau.tensor.dtypes import float64, int64
+from flambeau.tensor.generator import Generator
+
+__all__ = [
+    "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler",
+    "WeightedRandomSampler",
+]  # fmt: skip
+
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+def draw_seed(generator: Generator | None = None) -> int:
+    """One draw of a non-negative 63-bit number, PyTorch's way of seeding one generator by another."""
+    return ops.empty((), dtype=int64).random_(generator=generator).item()
+
+
+class Sampler(Generic[_T_co]):
+    """Base class: `__iter__` gives indices, or lists of them; `__len__` is optional."""
+
+    def __iter__(self) -> Iterator[_T_co]:
+        raise NotImplementedError(f"{type(self).__name__} should implement __iter__.")
+
+
+class SequentialSampler(Sampler[int]):
+    """0, 1, 2, ... up to the length of the data."""
+
+    data_source: Sized
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """Shuffled indices; with `replacement`, independent draws.
+
+    `num_samples` may be more than the data has: the shuffle starts again. Without a generator,
+    each epoch draws a seed for one of its own from the default generator. Raises TypeError for
+    a `replacement` that is not a bool and ValueError for no samples.
+    """
+
+    data_source: Sized
+    replacement: bool
+
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: Generator | None = None,
+    ) -> None:
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+        self.generator = generator
+        if not isinstance(replacement, bool):
+            raise TypeError(
+                f"replacement should be a boolean value, but got replacement={replacement}"
+            )
+        if not isinstance(self.num_samples, int) or self.num_samples <= 0:
+            raise ValueError(
+                "num_samples should be a positive integer value, but got "
+                f"num_samples={self.num_samples}"
+            )
+
+    @property
+    def num_samples(self) -> int:
+        """How many indices an epoch has; the length of the data now, unless given."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        n = len(self.data_source)
+        generator = self.generator
+        if generator is None:
+            seed = draw_seed()
+            generator = Generator()
+            generator.manual_seed(seed)
+        if self.replacement:
+            # PyTorch draws 32 at a time; the sizes decide what the generator gives.
+            sizes = [32] * (self.num_samples // 32) + [self.num_samples % 32]
+            for size in sizes:
+                drawn = ops.randint(high=n, size=(size,), dtype=int64, generator=generator)
+                yield from drawn.tolist()
+            return
+        whole, rest = divmod(self.num_samples, n)
+        for _ in range(whole):
+            yield from ops.randperm(n, generator=generator).tolist()
+        yield from ops.randperm(n, generator=generator).tolist()[:rest]
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """The given indices in random order, without replacement."""
+
+    indices: Sequence[int]
+
+    def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        for i in ops.randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[i]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Indices drawn with probabilities in proportion to `weights`, which need not sum to 1.
+
+    Raises ValueError for weights that are not one-dimensional and for other wrong arguments.
+    """
+
+    weights: Tensor
+    num_samples: int
+    replacement: bool
+
+    def __init__(
+        self,
+        weights: Sequence[float],
+        num_samples: int,
+        replacement: bool = True,
+        generator: Generator | None = None,
+    ) -> None:
+        _require_positive("num_samples", num_samples)
+        _require_bool("replacement", replacement)
+        weights_tensor = ops.as_tensor(weights, dtype=float64)
+        if weights_tensor.dim() != 1:
+            raise ValueError(
+                "weights should be a 1d sequence but given weights have shape "
+                f"{tuple(weights_tensor.shape)}"
+            )
+        self.weights = weights_tensor
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = ops.multinomial(
+            self.weights, self.num_samples, self.replacement, generator=self.generator
+        )
+        yield from drawn.tolist()
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """Groups another sampler's indices into lists of `batch_size`.
+
+    Raises ValueError for a batch size that is not a positive int and a `drop_last` not a bool.
+
+    >>> list(BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool
+    ) -> None:
+        _require_positive("batch_size", batch_size)
+        _require_bool("drop_last", drop_last)
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        indices = iter(self.sampler)
+        while batch := list(itertools.islice(indices, self.batch_size)):
+            if self.drop_last and len(batch) < self.batch_size:
+                return
+            yield batch
+
+    def __len__(self) -> int:
+        extra = 0 if self.drop_last else self.batch_size - 1
+        return (len(self.sampler) + extra) // self.batch_size
+
+
+def _require_positive(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ValueError(f"{name} should be a positive integer value, but got {name}={value}")
+
+
+def _require_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} should be a boolean value, but got {name}={value}")
