@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
+import math
+from collections import namedtuple
+
 import numpy as np
 
 from ..tensor import dtypes as types
-from ..tensor.dtypes import HALF, FROM_NUMPY
-from .axes import canonical_dims
+from ..tensor.dtypes import FROM_NUMPY, HALF
+from ..tensor.tensor import Tensor
+from .axes import canonical_dim, canonical_dims
+from .join import cat
 from .registry import Array, composite, opaque
 from .samples import reductions
 
@@ -66,9 +72,443 @@ def sum_to_size(input, *size):
     axes = list(range(new)) + [
         i + new for i, n in enumerate(size) if n == 1 and shape[i + new] != 1
     ]
-    if new < 0 or any(n not in (1, m) for n, m in zip(size, shape[new:], strict=True)):
+    if new < 0 or builtins.any(n not in (1, m) for n, m in zip(size, shape[new:], strict=True)):
         raise RuntimeError(
             f"size {{{list(size)}}} is not expandable to size {{{list(shape)}}}."
         )
     y = sum(input, axes, True) if axes else input
     return y.reshape(size) if new else y
+
+
+def _floating(input: Array, dtype, name: str) -> np.dtype:
+    """The dtype of a mean-like result; RuntimeError for integers that nobody asked to convert."""
+    if dtype is not None:
+        return dtype.numpy
+    kind = FROM_NUMPY[input.dtype]
+    if not (kind.is_floating_point or kind.is_complex):
+        raise RuntimeError(
+            f"{name}(): could not infer output dtype. Input dtype must be either a floating point "
+            f"or complex dtype. Got: {_legacy(kind)}"
+        )
+    return input.dtype
+
+
+def _legacy(kind) -> str:
+    from ..tensor.promote import legacy_name
+
+    return legacy_name(kind)
+
+
+def inside_dtype(kind: np.dtype) -> np.dtype:
+    """The dtype in which a reduction to `kind` is worked out."""
+    return types.float32.numpy if FROM_NUMPY[kind] in HALF else kind
+
+
+def rounded(y, kind: np.dtype) -> Array:
+    """A result in its own dtype."""
+    y = np.asarray(y)
+    return y if y.dtype == kind else y.astype(kind)
+
+
+def count_along(shape, dim) -> int:
+    """How many elements are reduced to one."""
+    n = 1
+    for i in canonical_dims(dim, len(shape)) if dim not in ((), []) else range(len(shape)):
+        n *= shape[i]
+    return n
+
+
+@opaque(ref=lambda x, dim=None, keepdim=False: np.mean(x, dim, keepdims=keepdim),
+        samples=reductions, node="MeanBackward0")  # fmt: skip
+def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
+    """Mean over the axes `dim`, all of them by default.
+
+    >>> torch.tensor([1., 2., 6.]).mean()
+    tensor(3.)
+    """
+    kind = _floating(input, dtype, "mean")
+    inside = inside_dtype(kind)
+    with np.errstate(all="ignore"):
+        y = np.add.reduce(input, axes_of(dim, input.ndim), inside, None, keepdim)
+        y = np.divide(y, inside.type(count_along(input.shape, dim)))
+    return rounded(y, kind)
+
+
+@mean.vjp
+def _(g, input_shape, dim, keepdim):
+    return spread(g / count_along(input_shape, dim), input_shape, dim, keepdim)
+
+
+@opaque(name="_nansum", expose=(), node="NansumBackward0", samples=reductions,
+        ref=lambda x, dim=None, keepdim=False: np.nansum(x, dim, keepdims=keepdim))  # fmt: skip
+def _nansum(input: Array, dim=None, keepdim=False, dtype=None) -> Array:
+    """Sum, NaN counting as zero."""
+    kind = summed_dtype(input, dtype)
+    y = np.add.reduce(np.where(np.isnan(input), input.dtype.type(0), input),
+                      axes_of(dim, input.ndim), inside_dtype(kind), None, keepdim)  # fmt: skip
+    return rounded(y, kind)
+
+
+@_nansum.vjp
+def _(g, input, dim, keepdim):
+    return spread(g, input.shape, dim, keepdim) * input.isnan().logical_not()
+
+
+@composite()
+def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
+    """Sum over the axes `dim`, NaN counting as zero."""
+    if input.dtype.is_complex:
+        raise RuntimeError("nansum does not support complex inputs")
+    if not input.dtype.is_floating_point:
+        return sum(input, dim, keepdim, dtype=dtype, out=out)
+    return _nansum(input, dim, keepdim, dtype, out=out)
+
+
+@composite()
+def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None):
+    """Mean over the axes `dim` of what is not NaN."""
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
+        raise RuntimeError(
+            "nanmean(): expected input to have floating point or complex dtype but got "
+            f"{_legacy(input.dtype)}"
+        )
+    count = input.isnan().logical_not().sum(dim, keepdim)
+    total = _nansum(input, dim, keepdim, dtype)
+    y = total / count
+    return y if out is None else out.copy_(y)
+
+
+# ----------------------------------------------------------------------------- extremes
+
+
+def _needs_elements(input: Array, dim, name: str) -> None:
+    axes = canonical_dims(dim, input.ndim)
+    for axis in axes:
+        if input.ndim and input.shape[axis] == 0:
+            raise IndexError(
+                f"{name}(): Expected reduction dim {axis} to have non-zero size."
+            )
+    if input.size == 0 and not axes:
+        raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() "
+                           "== 0. Specify the reduction dim with the 'dim' argument.")  # fmt: skip
+
+
+def _share_of_extremes(g, input, y, dim, keepdim):
+    """The cotangent, divided evenly among the elements that are equal to the extreme."""
+    shape = input.shape
+    at = input == spread(y, shape, dim, keepdim)
+    at = at | (input.isnan() if input.is_floating_point() else at)
+    share = at.to(g.dtype)
+    count = share.sum(None if dim in ((), []) else dim, True)
+    return spread(g, shape, dim, keepdim) * share / count
+
+
+def _extreme(name: str, ufunc: np.ufunc, doc: str):
+    def body(input: Array, dim=(), keepdim=False) -> Array:
+        _needs_elements(input, dim, name)
+        return np.asarray(ufunc.reduce(input, axes_of(dim, input.ndim), keepdims=keepdim))
+
+    body.__name__, body.__doc__ = name, doc
+    made = opaque(ref=lambda x, dim=(), keepdim=False: ufunc.reduce(
+        x, None if dim == () else dim, keepdims=keepdim), samples=reductions)(body)  # fmt: skip
+
+    @made.vjp
+    def _(g, input, y, dim, keepdim):
+        return _share_of_extremes(g, input, y, dim, keepdim)
+
+    return made
+
+
+amax = _extreme("amax", np.maximum, "Largest elements over the axes `dim`; ties share a gradient.")
+amin = _extreme("amin", np.minimum, "Smallest elements over the axes `dim`; ties share a gradient.")
+
+
+def _all_extreme(name: str, ufunc: np.ufunc):
+    def body(input: Array) -> Array:
+        if input.size == 0:
+            raise RuntimeError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
+                "the reduction dim with the 'dim' argument."
+            )
+        return np.asarray(ufunc.reduce(input, None))
+
+    body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."
+    made = opaque(name=f"_{name}_all", node=name.capitalize() + "Backward1", expose=(),
+                  ref=lambda x: ufunc.reduce(x, None),
+                  samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {})]))(body)  # fmt: skip
+
+    @made.vjp
+    def _(g, input, y):
+        return _share_of_extremes(g, input, y, None, False)
+
+    return made
+
+
+max_all, min_all = _all_extreme("max", np.maximum), _all_extreme("min", np.minimum)
+
+
+def _first(input: Array, dim, largest: bool) -> Array:
+    """The index of the first extreme along an axis; NaN counts as extreme."""
+    if input.dtype.kind == "c":
+        raise RuntimeError("argmax/argmin are not implemented for complex dtypes")
+    return (np.argmax if largest else np.argmin)(input, dim)
+
+
+def _extreme_along(name: str, largest: bool):
+    result = namedtuple(name, ["values", "indices"])
+    result.__module__ = "torch.return_types"
+
+    def body(input: Array, dim, keepdim=False) -> tuple[Array, Array]:
+        if not input.ndim:
+            canonical_dims(dim, 0)
+            return input.copy(), np.zeros((), np.int64)
+        _needs_elements(input, dim, name)
+        at = canonical_dim(dim, input.ndim)
+        where = np.expand_dims(_first(input, at, largest), at)
+        values = np.take_along_axis(input, where, at)
+        if keepdim:
+            return values, where
+        return values.squeeze(at), where.squeeze(at)
+
+    body.__name__, body.__doc__ = f"_{name}_dim", f"The {name} along an axis, and where it is."
+    made = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),
+                  result_type=result, constant_outputs=(1,),
+                  ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
+                  samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)  # fmt: skip
+
+    @made.vjp
+    def _(gs, ys, input_shape, dim, keepdim):
+        return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
+
+    return made
+
+
+def along_axis(g, where, shape, dim, keepdim):
+    """A cotangent put back at the indices that an operator chose along an axis."""
+    if not shape:
+        return g
+    if not keepdim:
+        g, where = g.unsqueeze(dim), where.unsqueeze(dim)
+    return g.new_zeros(shape).scatter(dim, where, g)
+
+
+max_along, min_along = _extreme_along("max", True), _extreme_along("min", False)
+
+
+def _overloaded(name: str, whole, along, elementwise: str, doc: str):
+    def function(input, dim=None, keepdim=False, *, other=None, out=None, **named):
+        if "axis" in named:
+            dim = named.pop("axis")
+        if "keepdims" in named:
+            keepdim = named.pop("keepdims")
+        if named:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+        if isinstance(dim, Tensor) or other is not None:
+            return getattr(input, elementwise)(dim if other is None else other) if out is None \
+                else out.copy_(getattr(input, elementwise)(dim if other is None else other))  # fmt: skip
+        if dim is None:
+            return whole(input) if out is None else out.copy_(whole(input))
+        return along(input, dim, keepdim, out=out)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return composite()(function)
+
+
+max = _overloaded("max", max_all, max_along, "maximum",
+                  "The largest element; along an axis with its indices; or of two tensors.")  # fmt: skip
+min = _overloaded("min", min_all, min_along, "minimum",
+                  "The smallest element; along an axis with its indices; or of two tensors.")  # fmt: skip
+
+
+def _arg(name: str, largest: bool):
+    def body(input: Array, dim=None, keepdim=False) -> Array:
+        if dim is None:
+            if not input.size:
+                raise IndexError(
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                    "Specify the reduction dim with the 'dim' argument."
+                )
+            y = np.asarray(_first(input, None, largest))
+            return y.reshape((1,) * input.ndim) if keepdim else y
+        _needs_elements(input, dim, name)
+        at = canonical_dim(dim, input.ndim)
+        if not input.ndim:
+            return np.zeros((), np.int64)
+        y = np.asarray(_first(input, at, largest))
+        return np.expand_dims(y, at) if keepdim else y
+
+    body.__name__ = name
+    body.__doc__ = f"The index of the {'largest' if largest else 'smallest'} element, the first."
+    return opaque(differentiable=False, ref=lambda x, dim=None: getattr(np, name)(x, dim),
+                  samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
+                                            ((rng.normal(size=(3, 4)), 1), {})]))(body)  # fmt: skip
+
+
+argmax, argmin = _arg("argmax", True), _arg("argmin", False)
+
+_aminmax = namedtuple("aminmax", ["min", "max"])
+_aminmax.__module__ = "torch.return_types"
+
+
+@composite()
+def aminmax(input, *, dim=None, keepdim=False, out=None):
+    """The smallest and the largest element, of all or along an axis."""
+    found = _aminmax(amin(input, () if dim is None else dim, keepdim),
+                     amax(input, () if dim is None else dim, keepdim))  # fmt: skip
+    if out is None:
+        return found
+    return _aminmax(*(o.copy_(y) for o, y in zip(out, found, strict=True)))
+
+
+# ------------------------------------------------------------------------------- logical
+
+
+def _logical(name: str, ufunc: np.ufunc):
+    def body(input: Array, dim=None, keepdim=False) -> Array:
+        kind = np.uint8 if input.dtype == np.uint8 else np.bool_
+        y = ufunc.reduce(input.astype(np.bool_), axes_of(dim, input.ndim), keepdims=keepdim)
+        return np.asarray(y).astype(kind)
+
+    body.__name__ = name
+    body.__doc__ = f"Whether {name} of the elements {'is' if name == 'any' else 'are'} true."
+    return opaque(differentiable=False, ref=lambda x, dim=None: getattr(np, name)(x, dim),
+                  samples=lambda rng: iter([((rng.integers(0, 2, (3, 4)) > 0,), {}),
+                                            ((rng.integers(0, 2, (3, 4)) > 0, 0), {})]))(body)  # fmt: skip
+
+
+any, all = _logical("any", np.logical_or), _logical("all", np.logical_and)
+
+
+@opaque(differentiable=False, ref=lambda x, dim=None: np.count_nonzero(x, dim), samples=reductions)
+def count_nonzero(input: Array, dim=None) -> Array:
+    """How many elements are not zero."""
+    return np.asarray(np.count_nonzero(input, axes_of(dim, input.ndim)), np.int64)
+
+
+# -------------------------------------------------------------------------------- products
+
+
+@opaque(ref=lambda x, dim=None, keepdim=False: np.prod(x, dim, keepdims=keepdim),
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
+                                  ((rng.normal(size=(3, 4)), 1), {})]))  # fmt: skip
+def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
+    """Product of the elements, of all or along an axis."""
+    kind = summed_dtype(input, dtype)
+    axis = None if dim is None else canonical_dim(dim, input.ndim) if input.ndim else None
+    with np.errstate(all="ignore"):
+        y = np.multiply.reduce(input, axis, inside_dtype(kind), None, keepdim)
+    return rounded(y, kind)
+
+
+@prod.vjp
+def _(g, input, dim, keepdim):
+    if dim is None:
+        return (g * others(input.reshape(-1), 0)).reshape(input.shape)
+    return spread(g, input.shape, dim, keepdim) * (
+        others(input, dim) if input.dim() else input.new_ones(())
+    )
+
+
+def others(x, dim):
+    """The product of the other elements along an axis, zeros or not."""
+    ones = x.narrow(dim, 0, 1) * 0 + 1
+    n = x.shape[dim]
+    before = cat([ones, x.narrow(dim, 0, n - 1)], dim).cumprod(dim) if n else x
+    after = cat([ones, x.flip(dim).narrow(dim, 0, n - 1)], dim).cumprod(dim).flip(dim) if n else x
+    return before * after
+
+
+# ------------------------------------------------------------------------------ variances
+
+
+def _correction(unbiased, correction) -> float:
+    if correction is not None:
+        return correction
+    return 1 if unbiased is None or unbiased else 0
+
+
+@opaque(name="_var", node="VarBackward0", expose=(),
+        ref=lambda x, dim, keepdim, correction: np.var(
+            x, None if dim is None else dim, keepdims=keepdim, ddof=correction),
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), None, False, 1), {}),
+                                  ((rng.normal(size=(3, 4)), 1, True, 0), {})]))  # fmt: skip
+def _var(input: Array, dim, keepdim, correction) -> Array:
+    """Variance with `correction` taken off the count."""
+    kind = _floating(input, None, "var")
+    axes = axes_of(dim, input.ndim)
+    inside = inside_dtype(kind)
+    x = input if input.dtype == inside else input.astype(inside)
+    n = count_along(input.shape, dim)
+    with np.errstate(all="ignore"):
+        d = x - np.add.reduce(x, axes, None, None, True) / inside.type(n)
+        square = (d * d.conj()).real if d.dtype.kind == "c" else np.multiply(d, d, out=d)
+        y = np.add.reduce(square, axes, None, None, keepdim)
+        y = y / y.dtype.type(builtins.max(n - correction, 0))
+    return rounded(y, kind if kind.kind != "c" else y.dtype)
+
+
+@_var.vjp
+def _(g, input, dim, keepdim, correction):
+    n = count_along(input.shape, dim)
+    axes = None if dim in ((), []) else dim
+    scale = 2 / (n - correction) if n > correction else math.nan
+    return spread(g, input.shape, dim, keepdim) * ((input - input.mean(axes, True)) * scale)
+
+
+def _var_arguments(name, dim, unbiased, correction):
+    if isinstance(dim, bool):
+        if unbiased is not None and not isinstance(unbiased, bool):
+            raise TypeError(f"{name}() received an invalid combination of arguments")
+        dim, unbiased = None, dim
+    return dim, _correction(unbiased, correction)
+
+
+@composite()
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, out=None):
+    """Variance over the axes `dim`; the count less `correction` (1) divides."""
+    dim, less = _var_arguments("var", dim if axis is None else axis, unbiased, correction)
+    return _var(input, dim, keepdim, less, out=out)
+
+
+@composite()
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, out=None):
+    """Standard deviation over the axes `dim`; the count less `correction` (1) divides."""
+    dim, less = _var_arguments("std", dim if axis is None else axis, unbiased, correction)
+    y = _std(input, dim, keepdim, less)
+    return y if out is None else out.copy_(y)
+
+
+@opaque(name="_std", node="StdBackward0", expose=(),
+        ref=lambda x, dim, keepdim, correction: np.std(
+            x, None if dim is None else dim, keepdims=keepdim, ddof=correction),
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), None, False, 1), {}),
+                                  ((rng.normal(size=(3, 4)), 1, True, 0), {})]))  # fmt: skip
+def _std(input: Array, dim, keepdim, correction) -> Array:
+    """Square root of the variance."""
+    y = _var.operator.body(input, dim, keepdim, correction)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.sqrt(y)).astype(y.dtype)
+
+
+@_std.vjp
+def _(g, input, y, dim, keepdim, correction):
+    n = count_along(input.shape, dim)
+    axes = None if dim in ((), []) else dim
+    scale = 1 / (n - correction) if n > correction else math.nan
+    share = (g / y).masked_fill(y == 0, 0)
+    return spread(share, input.shape, dim, keepdim) * ((input - input.mean(axes, True)) * scale)
+
+
+@composite(expose=("torch",))
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None):
+    """Variance and mean over the axes `dim`."""
+    dim, less = _var_arguments("var_mean", dim if axis is None else axis, unbiased, correction)
+    return _var(input, dim, keepdim, less), mean(input, dim, keepdim)
+
+
+@composite(expose=("torch",))
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None):
+    """Standard deviation and mean over the axes `dim`."""
+    dim, less = _var_arguments("std_mean", dim if axis is None else axis, unbiased, correction)
+    return _std(input, dim, keepdim, less), mean(input, dim, keepdim)
