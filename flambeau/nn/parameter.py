@@ -13,6 +13,7 @@ from typing import Any
 from .. import ops
 from ..tensor import Tensor
 from ..tensor.layout import preserve_format
+from ..tensor.print import prints_as_tensor
 
 __all__ = [
     "Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter",
@@ -35,6 +36,7 @@ def _marked(tensor: Tensor, mark: str) -> bool:
     return tensor.__dict__.get(mark, False)
 
 
+@prints_as_tensor
 class Parameter(Tensor, metaclass=_ParameterType):
     """A tensor that a Module lists among its parameters once it is assigned to an attribute.
 

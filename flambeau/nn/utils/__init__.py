@@ -1,6 +1,6 @@
 """Gradient clipping, sequences of different lengths, parametrizations, and fusing of layers."""
 
-from . import parametrizations, parametrize, prune, rnn, stateless
+from . import parametrizations, parametrize, rnn, stateless
 from .clip_grad import (
     _clip_grads_with_norm_ as clip_grads_with_norm_,
 )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ... import ops
-from ...tensor import Tensor
+from ...tensor import Tensor, dtypes
 from .. import functional as F
 
 __all__ = [
@@ -81,35 +81,35 @@ class PackedSequence(PackedSequence_):
 
     def double(self) -> PackedSequence:
         """Data cast to float64."""
-        return self.to(dtype=ops.float64)
+        return self.to(dtype=dtypes.float64)
 
     def float(self) -> PackedSequence:
         """Data cast to float32."""
-        return self.to(dtype=ops.float32)
+        return self.to(dtype=dtypes.float32)
 
     def half(self) -> PackedSequence:
         """Data cast to float16."""
-        return self.to(dtype=ops.float16)
+        return self.to(dtype=dtypes.float16)
 
     def long(self) -> PackedSequence:
         """Data cast to int64."""
-        return self.to(dtype=ops.int64)
+        return self.to(dtype=dtypes.int64)
 
     def int(self) -> PackedSequence:
         """Data cast to int32."""
-        return self.to(dtype=ops.int32)
+        return self.to(dtype=dtypes.int32)
 
     def short(self) -> PackedSequence:
         """Data cast to int16."""
-        return self.to(dtype=ops.int16)
+        return self.to(dtype=dtypes.int16)
 
     def char(self) -> PackedSequence:
         """Data cast to int8."""
-        return self.to(dtype=ops.int8)
+        return self.to(dtype=dtypes.int8)
 
     def byte(self) -> PackedSequence:
         """Data cast to uint8."""
-        return self.to(dtype=ops.uint8)
+        return self.to(dtype=dtypes.uint8)
 
     @property
     def is_cuda(self) -> bool:
@@ -183,14 +183,14 @@ def pack_padded_sequence(
     With `enforce_sorted` the lengths must fall; without it they are sorted here.
     """
     if isinstance(lengths, Tensor):
-        lengths = lengths.to(dtype=ops.int64)
+        lengths = lengths.to(dtype=dtypes.int64)
         if lengths.device.type != "cpu" or lengths.dim() != 1:
             raise RuntimeError(
                 "'lengths' argument should be a 1D CPU int64 tensor, but got "
                 f"{lengths.dim()}D {lengths.device} Long tensor"
             )
     else:
-        lengths = ops.as_tensor(lengths, dtype=ops.int64, device="cpu")
+        lengths = ops.as_tensor(lengths, dtype=dtypes.int64, device="cpu")
     order = None
     if not enforce_sorted:
         lengths, order = ops.sort(lengths, descending=True)

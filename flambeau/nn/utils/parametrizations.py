@@ -1,0 +1,274 @@
+"""The parametrizations that come with PyTorch: orthogonal, spectral_norm, weight_norm."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+from ... import ops
+from ...autograd import no_grad
+from ...tensor import Tensor, dtypes
+from .. import functional as F
+from ..module import Module
+from . import parametrize
+from .spectral_norm import axis_of_outputs
+from .weight_norm import norm_except_dim, normalised_weight
+
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
+
+
+class _OrthMaps(Enum):
+    """How an orthogonal matrix is made from any matrix."""
+
+    matrix_exp = auto()
+    cayley = auto()
+    householder = auto()
+
+
+def _is_orthogonal(q: Tensor) -> bool:
+    """Whether the columns are orthonormal, up to rounding."""
+    rows, columns = q.shape[-2:]
+    tolerance = 10.0 * rows * dtypes.finfo(q.dtype).eps
+    return ops.allclose(q.mH @ q, ops.eye(columns, dtype=q.dtype), atol=tolerance)
+
+
+def _make_orthogonal(a: Tensor) -> Tensor:
+    """The orthogonal factor of a matrix, with the signs that leave an orthogonal one alone."""
+    reflectors, tau = ops.geqrf(a)
+    q = ops.linalg.householder_product(reflectors, tau)
+    return q * reflectors.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+
+
+class _Orthogonal(Module):
+    """Any matrix to one with orthonormal columns (or rows, where it is wide).
+
+    With `base`, the map starts from that matrix, so that any value can be assigned.
+    """
+
+    def __init__(
+        self, weight: Tensor, orthogonal_map: _OrthMaps, *, use_trivialization: bool = True
+    ) -> None:
+        super().__init__()
+        if weight.is_complex() and orthogonal_map is _OrthMaps.householder:
+            raise ValueError(
+                "The householder parametrization does not support complex tensors."
+            )
+        self.shape = weight.shape
+        self.orthogonal_map = orthogonal_map
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.size(-2) < x.size(-1)
+        if wide:
+            x = x.mT
+        if self.orthogonal_map is _OrthMaps.householder:
+            q = self._by_reflections(x)
+        else:
+            q = self._by_skew_symmetric(x)
+        if hasattr(self, "base"):
+            q = self.base @ q
+        return q.mT if wide else q
+
+    def _by_reflections(self, x: Tensor) -> Tensor:
+        reflectors = x.tril(diagonal=-1)
+        tau = 2.0 / (1.0 + (reflectors * reflectors).sum(dim=-2))
+        q = ops.linalg.householder_product(reflectors, tau)
+        # The diagonal holds signs, as integers: no gradient.
+        return q * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+
+    def _by_skew_symmetric(self, x: Tensor) -> Tensor:
+        rows, columns = x.shape[-2:]
+        x = x.tril()
+        if rows != columns:  # filled up with zeros to a square
+            zeros = x.new_zeros(rows, rows - columns).expand(*x.shape[:-2], -1, -1)
+            x = ops.cat([x, zeros], dim=-1)
+        skew = x - x.mH
+        if self.orthogonal_map is _OrthMaps.matrix_exp:
+            q = ops.matrix_exp(skew)
+        else:
+            identity = ops.eye(rows, dtype=skew.dtype)
+            q = ops.linalg.solve(identity - 0.5 * skew, identity + 0.5 * skew)
+        return q if rows == columns else q[..., :columns]
+
+    def right_inverse(self, q: Tensor) -> Tensor:
+        """What to start from for the result `q`; raises ValueError for another shape."""
+        if q.shape != self.shape:
+            raise ValueError(
+                f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "
+                f"shape {q.shape}."
+            )
+        with no_grad():
+            if hasattr(self, "base"):
+                return self._rebased(q)
+            return self._reflectors(q)
+
+    def _reflectors(self, q: Tensor) -> Tensor:
+        if self.orthogonal_map is not _OrthMaps.householder:
+            raise NotImplementedError(
+                "It is not possible to assign to the matrix exponential or the Cayley "
+                "parametrizations when use_trivialization=False."
+            )
+        wide = q.size(-2) < q.size(-1)
+        a, tau = ops.geqrf(q.mT if wide else q)
+        diagonal = a.diagonal(dim1=-2, dim2=-1)
+        diagonal.sign_()
+        # tau = 0 is the identity, which 2 / (1 + |v|^2) cannot be: a sign makes up for it.
+        diagonal[tau == 0.0] *= -1
+        return a.mT if wide else a
+
+    def _rebased(self, q: Tensor) -> Tensor:
+        tall = q.mT if q.size(-2) < q.size(-1) else q
+        rows, columns = tall.shape[-2:]
+        if rows != columns:  # completed to a square at random
+            others = ops.randn(*tall.shape[:-2], rows, rows - columns, dtype=q.dtype)
+            base = _make_orthogonal(ops.cat([tall, others], dim=-1))
+        else:
+            base = tall.clone() if _is_orthogonal(tall) else _make_orthogonal(tall)
+        self.base = base
+        # The original at which every map gives the identity, up to householder's sign.
+        start = ops.zeros_like(q)
+        start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        return start
+
+
+def orthogonal(
+    module: Any,
+    name: str = "weight",
+    orthogonal_map: str | None = None,
+    *,
+    use_trivialization: bool = True,
+) -> Any:
+    """Makes a parameter's matrix orthogonal, and keeps it so in training.
+
+    `orthogonal_map` is "matrix_exp", "cayley" or "householder"; by default the first for square and
+    complex matrices, the last for others.
+    """
+    weight = _tensor_of(module, name)
+    if weight.ndim < 2:
+        raise ValueError(
+            "Expected a matrix or batch of matrices. Got a tensor of "
+            f"{weight.ndim} dimensions."
+        )
+    if orthogonal_map is None:
+        square = weight.size(-2) == weight.size(-1)
+        orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
+    chosen = getattr(_OrthMaps, orthogonal_map, None)
+    if chosen is None:
+        raise ValueError(
+            'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: '
+            f"{orthogonal_map}"
+        )
+    made = _Orthogonal(weight, chosen, use_trivialization=use_trivialization)
+    return parametrize.register_parametrization(module, name, made, unsafe=True)
+
+
+def _tensor_of(module: Any, name: str) -> Tensor:
+    tensor = getattr(module, name, None)
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    return tensor
+
+
+class _WeightNorm(Module):
+    """From norms and directions to a weight."""
+
+    def __init__(self, dim: int | None = 0) -> None:
+        super().__init__()
+        self.dim = -1 if dim is None else dim
+
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
+        return normalised_weight(weight_v, weight_g, self.dim)
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """The norms, and the weight as directions."""
+        return norm_except_dim(weight, 2, self.dim), weight
+
+
+def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+    """Splits a parameter into its norm over all axes but `dim` (original0) and its direction."""
+    parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+
+    def read_hook_version(state_dict: dict, prefix: str, *rest: Any) -> None:
+        """State written with the older `torch.nn.utils.weight_norm`."""
+        old = [f"{prefix}{name}_{part}" for part in "gv"]
+        if all(key in state_dict for key in old):
+            for i, key in enumerate(old):
+                state_dict[f"{prefix}parametrizations.{name}.original{i}"] = state_dict.pop(key)
+
+    module._register_load_state_dict_pre_hook(read_hook_version)
+    return module
+
+
+class _SpectralNorm(Module):
+    """A weight divided by its largest singular value, which power iteration estimates."""
+
+    def __init__(
+        self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+    ) -> None:
+        super().__init__()
+        ndim = weight.ndim
+        if not -ndim <= dim < ndim:
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got "
+                f"{dim})"
+            )
+        if n_power_iterations <= 0:
+            raise ValueError(
+                "Expected n_power_iterations to be positive, but got "
+                f"n_power_iterations={n_power_iterations}"
+            )
+        self.dim = dim % ndim
+        self.eps = eps
+        if ndim == 1:
+            return
+        self.n_power_iterations = n_power_iterations
+        matrix = self._reshape_weight_to_matrix(weight.detach())
+        for name, length in zip(("_u", "_v"), matrix.size(), strict=True):
+            drawn = matrix.new_empty(length).normal_(0, 1)
+            self.register_buffer(name, F.normalize(drawn, dim=0, eps=eps))
+        self._power_method(matrix, 15)
+
+    def _reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
+        """The weight as (axis `dim`, all others)."""
+        return (weight.movedim(self.dim, 0) if self.dim else weight).flatten(1)
+
+    def _power_method(self, weight_mat: Tensor, n_power_iterations: int) -> None:
+        """Improves the singular vectors in place."""
+        with no_grad():
+            for _ in range(n_power_iterations):
+                u = F.normalize(ops.mv(weight_mat, self._v), dim=0, eps=self.eps)
+                self._u.copy_(u)
+                v = F.normalize(ops.mv(weight_mat.mH, self._u), dim=0, eps=self.eps)
+                self._v.copy_(v)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        if weight.ndim == 1:
+            return F.normalize(weight, dim=0, eps=self.eps)
+        matrix = self._reshape_weight_to_matrix(weight)
+        if self.training:
+            self._power_method(matrix, self.n_power_iterations)
+        # The next forward writes to the vectors while backward may still need these.
+        u, v = self._u.clone(), self._v.clone()
+        return weight / ops.vdot(u, ops.mv(matrix, v))
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        """The value itself: divided by its norm it is a value of this parametrization."""
+        return value
+
+
+def spectral_norm(
+    module: Any,
+    name: str = "weight",
+    n_power_iterations: int = 1,
+    eps: float = 1e-12,
+    dim: int | None = None,
+) -> Any:
+    """Divides a parameter by its largest singular value (Miyato et al., 2018).
+
+    In training every access of the parameter takes `n_power_iterations` steps of the estimate.
+    """
+    weight = _tensor_of(module, name)
+    dim = axis_of_outputs(module) if dim is None else dim
+    made = _SpectralNorm(weight, n_power_iterations, dim, eps)
+    return parametrize.register_parametrization(module, name, made)

@@ -1,0 +1,385 @@
+"""Parametrizations: a parameter that is computed by modules from an unconstrained original.
+
+`module.weight` becomes a property of a class made for this one module; the originals and the
+modules that compute it are in `module.parametrizations.weight`.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
+
+from ...autograd import no_grad
+from ...tensor import Tensor
+from ..module import Module
+from ..modules.container import ModuleDict, ModuleList
+from ..parameter import Parameter
+
+__all__ = [
+    "ParametrizationList", "cached", "is_parametrized", "register_parametrization",
+    "remove_parametrizations", "transfer_parametrizations_and_params",
+    "type_before_parametrizations",
+]  # fmt: skip
+
+
+class _Cache:
+    """The tensors computed inside `cached()`, by module and name; `depth` counts the blocks."""
+
+    depth = 0
+    tensors: dict[tuple[int, str], Tensor] = {}
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """Inside, each parametrized tensor is computed once: for weights used many times."""
+    _Cache.depth += 1
+    try:
+        yield
+    finally:
+        _Cache.depth -= 1
+        if not _Cache.depth:
+            _Cache.tensors = {}
+
+
+def _register_parameter_or_buffer(module: Module, name: str, tensor: Tensor) -> None:
+    if isinstance(tensor, Parameter):
+        module.register_parameter(name, tensor)
+    else:
+        module.register_buffer(name, tensor)
+
+
+def _set(target: Tensor, source: Tensor) -> None:
+    """Makes `target` a tensor on the memory of `source`, the same object still."""
+    target.data = source.data
+
+
+def _check_same(before: Tensor, after: Tensor, operation: str, names: tuple[str, str]) -> None:
+    """Raises ValueError where dtype or shape changed."""
+    for what in ("dtype", "shape"):
+        was, is_now = getattr(before, what), getattr(after, what)
+        if was != is_now:
+            raise ValueError(
+                f"{operation.format(what)}, unless the `unsafe` flag is enabled.\n"
+                f"{names[0].format(what)}: {was}\n{names[1].format(what)}: {is_now}"
+            )
+
+
+def _not_a_tensor(i: int, x: Any) -> ValueError:
+    return ValueError(
+        "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got "
+        f"element {i} of the sequence with type {type(x).__name__}."
+    )
+
+
+class ParametrizationList(ModuleList):
+    """The modules that compute one tensor, and the originals that it is computed from.
+
+    One original is called `original`; several, where right_inverse gives a sequence, `original0`,
+    `original1`, ...
+    """
+
+    def __init__(
+        self, modules: Sequence[Module], original: Tensor, unsafe: bool = False
+    ) -> None:
+        if not modules:
+            raise ValueError("ParametrizationList requires one or more modules.")
+        super().__init__(modules)
+        self.unsafe = unsafe
+        # A stand-in with what to compare to: `original` itself may be set to something else below.
+        before = original.detach()
+        with no_grad():
+            new = self._inverted_where_possible(original)
+        if not isinstance(new, (Tensor, Sequence)):
+            raise ValueError(
+                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                f"Got {type(new).__name__}"
+            )
+        self.is_tensor = isinstance(new, Tensor)
+        self.ntensors = 1 if self.is_tensor else len(new)
+        if self.is_tensor:
+            self._keep_one(original, new)
+        else:
+            self._keep_several(original, new)
+        if not unsafe:
+            self._check_value(before)
+
+    def _inverted_where_possible(self, value: Any) -> Any:
+        for module in reversed(list(self)):
+            if hasattr(module, "right_inverse"):
+                try:
+                    value = module.right_inverse(value)
+                except NotImplementedError:  # then the value itself is the original
+                    pass
+        return value
+
+    def _keep_one(self, original: Tensor, new: Tensor) -> None:
+        for what in ("dtype", "device"):
+            was, is_now = getattr(original, what), getattr(new, what)
+            if was != is_now:
+                raise ValueError(
+                    f"When `right_inverse` outputs one tensor, it may not change the {what}.\n"
+                    f"original.{what}: {was}\nright_inverse(original).{what}: {is_now}"
+                )
+        _set(original, new)
+        _register_parameter_or_buffer(self, "original", original)
+
+    def _keep_several(self, original: Tensor, new: Sequence[Tensor]) -> None:
+        for i, one in enumerate(new):
+            if not isinstance(one, Tensor):
+                raise _not_a_tensor(i, one)
+            if isinstance(original, Parameter):
+                one = Parameter(one, original.requires_grad)
+            one.requires_grad_(original.requires_grad)
+            _register_parameter_or_buffer(self, f"original{i}", one)
+
+    def _check_value(self, before: Tensor) -> None:
+        value = self()
+        if not isinstance(value, Tensor):
+            raise ValueError(
+                f"A parametrization must return a tensor. Got {type(value).__name__}."
+            )
+        _check_same(
+            before, value,
+            "Registering a parametrization may not change the {} of the tensor",
+            ("unparametrized {}", "parametrized {}"),
+        )  # fmt: skip
+
+    def right_inverse(self, value: Tensor) -> None:
+        """Sets the originals so that the parametrized tensor becomes `value`."""
+        with no_grad():
+            for module in reversed(list(self)):
+                if not hasattr(module, "right_inverse"):
+                    raise RuntimeError(
+                        f"parametrization {type(module).__name__} does not implement "
+                        "right_inverse."
+                    )
+                value = module.right_inverse(value)
+            if self.is_tensor:
+                self._assign_one(value)
+            else:
+                self._assign_several(value)
+
+    def _assign_one(self, value: Any) -> None:
+        if not isinstance(value, Tensor):
+            raise ValueError(
+                f"`right_inverse` should return a tensor. Got {type(value).__name__}"
+            )
+        if value.dtype != self.original.dtype:
+            raise ValueError(
+                f"The tensor returned by `right_inverse` has dtype {value.dtype} while `original` "
+                f"has dtype {self.original.dtype}"
+            )
+        _set(self.original, value)
+
+    def _assign_several(self, value: Any) -> None:
+        if not isinstance(value, Sequence):
+            raise ValueError(
+                f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}."
+            )
+        if len(value) != self.ntensors:
+            raise ValueError(
+                "'right_inverse' must return a sequence of tensors of length "
+                f"{self.ntensors}. Got a sequence of length {len(value)}."
+            )
+        for i, tensor in enumerate(value):
+            original = getattr(self, f"original{i}")
+            if not isinstance(tensor, Tensor):
+                raise _not_a_tensor(i, tensor)
+            if original.dtype != tensor.dtype:
+                raise ValueError(
+                    f"Tensor {i} returned by `right_inverse` has dtype {tensor.dtype} while "
+                    f"`original{i}` has dtype {original.dtype}"
+                )
+            _set(original, tensor)
+
+    def forward(self) -> Tensor:
+        """The parametrized tensor."""
+        first, *others = self
+        if self.is_tensor:
+            value = first(self.original)
+        else:
+            value = first(*(getattr(self, f"original{i}") for i in range(self.ntensors)))
+        for module in others:
+            value = module(value)
+        return value
+
+
+def _inject_new_class(module: Module) -> None:
+    """Gives the module a class of its own, on which properties can be set."""
+    cls = type(module)
+
+    def copied(self: Any, memo: dict[int, Any]) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        replica = memo[id(self)] = self.__new__(type(self))
+        replica.__dict__ = deepcopy(self.__dict__, memo)
+        for slot in copyreg._slotnames(type(self)):
+            if hasattr(self, slot):
+                setattr(replica, slot, deepcopy(getattr(self, slot), memo))
+        return replica
+
+    def unpicklable(self: Any) -> Any:
+        raise RuntimeError(
+            "Serialization of parametrized modules is only supported through state_dict(). See:\n"
+            "https://pytorch.org/tutorials/beginner/saving_loading_models.html"
+            "#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training"
+        )
+
+    members: dict[str, Any] = {"__getstate__": unpicklable}
+    if not hasattr(cls, "__deepcopy__"):
+        members["__deepcopy__"] = copied
+    module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), members)
+
+
+def _inject_property(module: Module, tensor_name: str) -> None:
+    """Makes the name a property of the module's class."""
+
+    def get(self: Any) -> Tensor:
+        parametrization = self.parametrizations[tensor_name]
+        if not _Cache.depth:
+            return parametrization()
+        key = (id(self), tensor_name)
+        if key not in _Cache.tensors:
+            _Cache.tensors[key] = parametrization()
+        return _Cache.tensors[key]
+
+    def set_original(self: Any, value: Tensor) -> None:
+        self.parametrizations[tensor_name].right_inverse(value)
+
+    setattr(type(module), tensor_name, property(get, set_original))
+
+
+def register_parametrization(
+    module: Any, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Any:
+    """Makes `module.tensor_name` the result of `parametrization` on what is there now.
+
+    With a method `right_inverse` the tensor can be assigned, and keeps its value now. `unsafe`
+    allows a parametrization to change dtype and shape.
+
+    >>> class Symmetric(nn.Module):
+    ...     def forward(self, x):
+    ...         return x.triu() + x.triu(1).T
+    >>> layer = parametrize.register_parametrization(nn.Linear(3, 3), "weight", Symmetric())
+    >>> bool((layer.weight == layer.weight.T).all())
+    True
+    """
+    parametrization.train(module.training)
+    if is_parametrized(module, tensor_name):
+        if not unsafe:
+            _check_added(module, tensor_name, parametrization)
+        held = module.parametrizations[tensor_name]
+        held.append(parametrization)
+        held.unsafe |= unsafe
+    elif tensor_name in module._buffers or tensor_name in module._parameters:
+        original = getattr(module, tensor_name)
+        # Checked before anything is changed in the module.
+        made = ParametrizationList([parametrization], original, unsafe=unsafe)
+        delattr(module, tensor_name)
+        if not is_parametrized(module):
+            _inject_new_class(module)
+            module.parametrizations = ModuleDict()
+        _inject_property(module, tensor_name)
+        module.parametrizations[tensor_name] = made
+    else:
+        raise ValueError(
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element "
+            f"with name '{tensor_name}'"
+        )
+    return module
+
+
+def _check_added(module: Any, name: str, parametrization: Any) -> None:
+    """Raises ValueError where one more parametrization would change dtype or shape."""
+    before = getattr(module, name)
+    after = parametrization(before)
+    if not isinstance(after, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
+    mine = f"module.{name}.{{}}"
+    _check_same(
+        before, after, "Registering a parametrization may not change the {} of the tensor",
+        (mine, f"parametrization(module.{name}).{{}}"),
+    )  # fmt: skip
+    if not hasattr(parametrization, "right_inverse"):
+        return
+    try:
+        inverse = parametrization.right_inverse(after)
+    except NotImplementedError:
+        return
+    if not isinstance(inverse, Tensor):
+        raise ValueError(
+            f"parametrization.right_inverse must return a tensor. Got: {type(inverse).__name__}"
+        )
+    _check_same(
+        before, inverse,
+        "The tensor returned by parametrization.right_inverse must have the same {} as "
+        f"module.{name}",
+        (mine, "returned {}"),
+    )  # fmt: skip
+
+
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
+    """Whether the module has a parametrization, of this tensor if a name is given."""
+    held = getattr(module, "parametrizations", None)
+    if not isinstance(held, ModuleDict):
+        return False
+    return len(held) > 0 if tensor_name is None else tensor_name in held
+
+
+def remove_parametrizations(
+    module: Any, tensor_name: str, leave_parametrized: bool = True
+) -> Any:
+    """Makes the tensor an ordinary one again: the parametrized value, or else the original."""
+    if not is_parametrized(module, tensor_name):
+        raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
+    held = module.parametrizations[tensor_name]
+    if held.is_tensor:
+        original = held.original
+        if leave_parametrized:
+            with no_grad():
+                _set(original, getattr(module, tensor_name))
+    elif leave_parametrized:
+        value = getattr(module, tensor_name)
+        original = Parameter(value) if value.requires_grad else value
+    else:
+        raise ValueError(
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
+            "parametrized in terms of a sequence of tensors."
+        )
+    delattr(type(module), tensor_name)
+    del module.parametrizations[tensor_name]
+    _register_parameter_or_buffer(module, tensor_name, original)
+    if not is_parametrized(module):
+        del module.parametrizations
+        module.__class__ = type(module).__bases__[0]
+    return module
+
+
+def type_before_parametrizations(module: Module) -> type:
+    """The class that the module had, or has, without parametrizations."""
+    return type(module).__bases__[0] if is_parametrized(module) else type(module)
+
+
+def transfer_parametrizations_and_params(
+    from_module: Any, to_module: Any, tensor_name: str | None = None
+) -> Any:
+    """Gives the second module the parametrizations of the first, with their originals."""
+    if not is_parametrized(from_module):
+        return to_module
+    names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]
+    for name in names:
+        if not hasattr(to_module, name):
+            setattr(to_module, name, Parameter(getattr(from_module, name)))
+        source = from_module.parametrizations[name]
+        for parametrization in source:
+            register_parametrization(to_module, name, parametrization)
+        target = to_module.parametrizations[name]
+        originals = ["original"] if source.is_tensor else [
+            f"original{i}" for i in range(source.ntensors)
+        ]  # fmt: skip
+        for original in originals:
+            setattr(target, original, getattr(source, original))
+    return to_module
