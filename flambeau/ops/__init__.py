@@ -5,13 +5,30 @@ The families register themselves on import; `PUBLIC` then holds what users see, 
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
-from . import (  # noqa: F401
-    arithmetic, bitwise, compare, conversion, creation, index, join, logical, random, reduce,
-    selection, view,
-)  # fmt: skip
 from .registry import OPERATORS, PUBLIC
+
+# One family a line, in alphabetical order.
+FAMILIES = (
+    "arithmetic",
+    "bitwise",
+    "compare",
+    "conversion",
+    "creation",
+    "index",
+    "join",
+    "logical",
+    "matmul",
+    "random",
+    "reduce",
+    "selection",
+    "view",
+)
+
+for _name in FAMILIES:
+    importlib.import_module(f"{__name__}.{_name}")
 
 
 def __getattr__(name: str) -> Any:
