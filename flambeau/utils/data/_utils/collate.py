@@ -10,10 +10,11 @@ import numpy as np
 
 from flambeau import ops
 from flambeau.tensor import Tensor
-from flambeau.tensor.dtypes import float64
+from flambeau.tensor.dtypes import FROM_NUMPY, float64
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 
+_WIDEST = 1 << 63
 _TEXT_OR_OBJECT = frozenset("SaUO")
 
 
@@ -115,14 +116,33 @@ def _collate_parts(columns: Iterable[Any], collate_fn_map: CollateMap | None) ->
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """Stacks tensors along a new first dimension."""
+    if {*map(type, batch)} == {Tensor} and not any(tensor.requires_grad for tensor in batch):
+        arrays = [tensor._array for tensor in batch]
+        if _alike(arrays):  # the same as below, without autograd's questions to each of them
+            return ops.from_numpy(np.array(arrays))
     return ops.stack(batch, 0)
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
     """Joins arrays as tensors; TypeError for arrays of text or objects."""
-    if _holds_text(batch[0]):
-        raise _refuse(batch[0].dtype)
+    first = batch[0]
+    if _holds_text(first):
+        raise _refuse(first.dtype)
+    plain = collate_fn_map is not None and collate_fn_map.get(Tensor) is collate_tensor_fn
+    if plain and first.dtype in FROM_NUMPY and _alike(batch):
+        joined = np.empty((len(batch), *first.shape), first.dtype)
+        for i, array in enumerate(batch):
+            joined[i] = array
+        return ops.from_numpy(joined)
     return collate([ops.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
+
+
+def _alike(arrays: Any) -> bool:
+    """NumPy arrays, all of one dtype and shape."""
+    if type(arrays[0]) is not np.ndarray:
+        return False
+    kind, shape = arrays[0].dtype, arrays[0].shape
+    return all(type(a) is np.ndarray and a.dtype is kind and a.shape == shape for a in arrays)
 
 
 def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
@@ -132,11 +152,15 @@ def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: CollateMap | None = N
 
 def collate_float_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """A float64 tensor of Python floats."""
+    if set(map(type, batch)) == {float}:
+        return ops.from_numpy(np.array(batch, np.float64))  # the same, sooner
     return ops.tensor(batch, dtype=float64)
 
 
 def collate_int_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """A tensor of Python ints (or bools)."""
+    if set(map(type, batch)) == {int} and -_WIDEST <= min(batch) <= max(batch) < _WIDEST:
+        return ops.from_numpy(np.array(batch, np.int64))  # the same, sooner
     return ops.tensor(batch)
 
 

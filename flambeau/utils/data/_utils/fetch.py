@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from flambeau import ops
 from flambeau.tensor import Tensor
 
@@ -83,5 +85,5 @@ def _rows(dataset: Any, indices: Any) -> list[Tensor] | None:
     for tensor in dataset.tensors:
         if type(tensor) is not Tensor or tensor.requires_grad or not tensor.is_contiguous():
             return None
-    where = ops.tensor(indices)
+    where = ops.from_numpy(np.array(indices))
     return [tensor[where] for tensor in dataset.tensors]
