@@ -1,0 +1,27 @@
+"""torch.nn.functional: the operators of neural networks, by their public names.
+
+They are declared in flambeau.ops, each in its family's file; this module only shows them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import ops  # noqa: F401  (its families declare what is shown here)
+from ..ops.registry import PUBLIC
+
+_PUBLIC = PUBLIC.setdefault("nn.functional", {})
+globals().update(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _PUBLIC[name]
+    except KeyError:
+        raise AttributeError(
+            f"module 'torch.nn.functional' has no attribute '{name}'"
+        ) from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})
