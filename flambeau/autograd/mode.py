@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ..tensor.tensor import INFERENCE, creation
+
 
 class _Mode(threading.local):
     """This thread's modes. `grad` is read by every operator with an input that requires grad."""
@@ -153,13 +155,14 @@ class inference_mode(_Switch):
         return cls.__call__(made, mode)
 
     def __enter__(self) -> None:
-        self.previous, self.previous_inference = MODE.grad, MODE.inference
+        self.previous = MODE.grad, MODE.inference, creation.stamp
         MODE.inference = self.mode
+        creation.stamp = INFERENCE if self.mode else None
         if self.mode:
             MODE.grad = False
 
     def __exit__(self, *exception: object) -> None:
-        MODE.grad, MODE.inference = self.previous, self.previous_inference
+        MODE.grad, MODE.inference, creation.stamp = self.previous
 
     def clone(self) -> inference_mode:
         return type(self)(self.mode)

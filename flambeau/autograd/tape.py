@@ -181,9 +181,11 @@ class Node:
         return [order.index(i) for i in self.plan.inputs]
 
     def release(self) -> None:
-        """Frees what was saved."""
-        if self.saved:
-            self.saved = None
+        """Frees the tensors that were saved; a node that saved none can run again."""
+        for version in self.versions:
+            if version is not None:
+                self.saved = None
+                return
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_"):

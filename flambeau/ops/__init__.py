@@ -17,18 +17,25 @@ FAMILIES = (
     "compare",
     "conversion",
     "creation",
+    "fill",
+    "exponential",
     "index",
     "join",
     "logical",
     "matmul",
+    "power",
     "random",
     "reduce",
     "selection",
+    "trigonometric",
     "view",
 )
 
 for _name in FAMILIES:
     importlib.import_module(f"{__name__}.{_name}")
+for _name in FAMILIES:  # a family's name may be an operator's too, who then has it
+    if _name in PUBLIC["torch"]:
+        globals()[_name] = PUBLIC["torch"][_name]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from ..tensor.layout import (
     contiguous_format, dense_order, empty_strided_array, format_strides, preserve_format,
 )  # fmt: skip
 from ..tensor.meta import MetaArray, meta_array
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import Tensor, creation, wrap
 from .registry import publish
 
 _default = devices._Default
@@ -119,7 +119,8 @@ def _filled(make: Callable, name: str, doc: str) -> Callable:
         made = _new(Tensor)
         made._array = array
         made._requires_grad = made._tracked = False
-        made._node = made._grad = made._counter = made._base = made._stamp = None
+        made._node = made._grad = made._counter = made._base = None
+        made._stamp = creation.stamp
         return made.requires_grad_() if requires_grad else made
 
     function.__name__ = function.__qualname__ = name

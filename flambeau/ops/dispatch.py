@@ -17,7 +17,7 @@ import numpy as np
 from ..autograd.tape import record, record_binary, record_unary
 from ..tensor.dtypes import FLOAT32, FLOAT64
 from ..tensor.size import Size
-from ..tensor.tensor import Tensor, view_of, wrap
+from ..tensor.tensor import Tensor, creation, view_of, wrap
 from .explain import explained
 from .inplace import inplace_twin, write_out
 from .promotion import compute_pointwise
@@ -65,7 +65,7 @@ def as_array(y: Any) -> np.ndarray:
 
 
 def _unary(operator: Operator) -> Callable:
-    body = operator.body
+    body = operator.ufunc or operator.body
     fast = _FAST_FLOATS
     differentiable = operator.differentiable
 
@@ -78,7 +78,8 @@ def _unary(operator: Operator) -> Callable:
         made = _new(Tensor)
         made._array = y if y.__class__ is _ndarray else as_array(y)
         made._requires_grad = made._tracked = False
-        made._node = made._grad = made._counter = made._base = made._stamp = None
+        made._node = made._grad = made._counter = made._base = None
+        made._stamp = creation.stamp
         if input._tracked and differentiable:
             record_unary(operator, made, input)
         return made if out is None else write_out(operator, made, out)
@@ -92,7 +93,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
     `unknown`: what to do with an operand that is neither; operators of Python's own (`+`) answer
     NotImplemented.
     """
-    body = operator.body
+    body = operator.ufunc or operator.body
     fast = _FAST_FLOATS
     differentiable = operator.differentiable
     scalars = _scalars
@@ -120,7 +121,8 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
         made = _new(Tensor)
         made._array = y if y.__class__ is _ndarray else as_array(y)
         made._requires_grad = made._tracked = False
-        made._node = made._grad = made._counter = made._base = made._stamp = None
+        made._node = made._grad = made._counter = made._base = None
+        made._stamp = creation.stamp
         if differentiable:
             if other.__class__ is Tensor and input.__class__ is Tensor:
                 if input._tracked or other._tracked:
@@ -164,7 +166,7 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
 
 def reflected(operator: Operator) -> Callable:
     """`other op input`, for Python's __radd__ and its like: the operands arrive swapped."""
-    body = operator.body
+    body = operator.ufunc or operator.body
     fast = _FAST_FLOATS
     scalars = _scalars
     forward = _binary(operator, NotImplemented)
@@ -182,7 +184,8 @@ def reflected(operator: Operator) -> Callable:
         made = _new(Tensor)
         made._array = y if y.__class__ is _ndarray else as_array(y)
         made._requires_grad = made._tracked = False
-        made._node = made._grad = made._counter = made._base = made._stamp = None
+        made._node = made._grad = made._counter = made._base = None
+        made._stamp = creation.stamp
         if self._tracked and operator.differentiable:
             record(operator, made, (other, self))
         return made

@@ -12,14 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from .device import CPU, META, device
-from .dtype import FROM_NUMPY, dtype
+from .devices import CPU, META, device
+from .dtypes import FROM_NUMPY, dtype
 from .layout import contiguous_format, contiguous_strides, is_contiguous, layout, strided
 from .meta import MetaArray
 from .size import Size
 from .storage import TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of
 
 _new_tuple = tuple.__new__
+
+
+class _Creation:
+    """What new tensors carry in `_stamp` until they are views: INFERENCE inside inference mode."""
+
+    __slots__ = ("stamp",)
+
+
+INFERENCE = "made in inference mode"
+creation = _Creation()
+creation.stamp = None
 
 
 class _TensorType(type):
@@ -191,8 +202,9 @@ class Tensor(metaclass=_TensorType):
         return False
 
     def is_inference(self) -> bool:
-        """Whether it was made in inference mode; flambeau does not mark its tensors so."""
-        return False
+        """Whether it was made in inference mode."""
+        made = self if self._base is None else self._base
+        return made._stamp is INFERENCE
 
     def is_conj(self) -> bool:
         """Whether it is a lazy conjugate: never, flambeau conjugates at once."""
@@ -410,7 +422,8 @@ def wrap(array: np.ndarray) -> Tensor:
     made = _new_object(Tensor)
     made._array = array if isinstance(array, np.ndarray) else np.asarray(array)
     made._requires_grad = made._tracked = False
-    made._node = made._grad = made._counter = made._base = made._stamp = None
+    made._node = made._grad = made._counter = made._base = None
+    made._stamp = creation.stamp
     return made
 
 

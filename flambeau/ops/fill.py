@@ -1,0 +1,116 @@
+"""Filling and re-seating: fill_, zero_, set_, resize_: what changes a tensor's memory as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd.inplace import bump, check_writable
+from ..autograd.mode import MODE
+from ..tensor.layout import contiguous_strides
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.storage import TypedStorage, UntypedStorage, owner_of, window
+from ..tensor.tensor import Tensor, wrap
+from .creation import public, shape_of
+from .index import overwrite
+from .registry import composite
+
+
+@public(spaces=("torch", "Tensor"))
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Writes one value everywhere, in place.
+
+    >>> torch.zeros(2).fill_(3)
+    tensor([3., 3.])
+    """
+    array = input._array
+    if isinstance(value, Tensor):
+        if value._array.ndim:
+            raise RuntimeError(
+                "fill_ only supports 0-dimension value tensor but got tensor with "
+                f"{value._array.ndim} dimensions."
+            )
+        source = value
+    else:
+        if isinstance(value, complex) and array.dtype.kind != "c":
+            raise RuntimeError("value cannot be converted to type without overflow")
+        with np.errstate(all="ignore"):
+            source = wrap(np.asarray(value).astype(array.dtype))
+    if MODE.grad and (check_writable(input, "fill_") or source.requires_grad):
+        return overwrite(input, source, "fill_")
+    if array.__class__ is not MetaArray:
+        array[...] = source._array
+    bump(input)
+    return input
+
+
+@public(spaces=("torch", "Tensor"))
+def zero_(input: Tensor) -> Tensor:
+    """Writes zeros everywhere, in place."""
+    if input._tracked and MODE.grad and check_writable(input, "zero_"):
+        return fill_(input, 0)
+    if input._array.__class__ is not MetaArray:
+        input._array[...] = 0
+    bump(input)
+    return input
+
+
+@composite(expose=("torch", "Tensor"))
+def fill(input, value):
+    """A tensor of the shape and dtype of `input`, filled with one value."""
+    return fill_(input.clone(), value)
+
+
+@public(spaces=("Tensor",))
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Another shape in place: the first elements stay, new ones hold anything."""
+    shape = shape_of(sizes)
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    array = self._array
+    if array.__class__ is MetaArray:
+        self._array = meta_array(shape, array.dtype)
+        return self
+    memory = owner_of(array)
+    count = int(np.prod(shape, dtype=np.int64))
+    flat = memory.reshape(-1, order="A") if memory.dtype == array.dtype else array.reshape(-1)
+    if count > flat.size:
+        larger = np.empty(count, array.dtype)
+        larger[: flat.size] = flat
+        flat = larger
+    self._array = flat[:count].reshape(shape)
+    return self
+
+
+@public(spaces=("Tensor",))
+def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+    """The shape of another tensor, in place."""
+    return resize_(self, the_template._array.shape)
+
+
+@public(spaces=("Tensor",))
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None,
+    stride: Any = None,
+) -> Tensor:  # fmt: skip
+    """Makes this tensor a window on another tensor's or storage's memory."""
+    if source is None:
+        self._array = np.empty(0, self._array.dtype)
+    elif isinstance(source, Tensor):
+        if source.dtype is not self.dtype:
+            raise RuntimeError(
+                f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}"
+            )
+        self._array = source._array
+        if size is not None:
+            self.set_(source.untyped_storage(), storage_offset, size, stride)
+    elif isinstance(source, (UntypedStorage, TypedStorage)):
+        memory = source.untyped() if isinstance(source, TypedStorage) else source
+        kind = self._array.dtype
+        shape = (memory.nbytes() // kind.itemsize,) if size is None else tuple(size)
+        strides = contiguous_strides(shape) if stride is None else tuple(stride)
+        self._array = window(memory, kind, storage_offset, shape, strides)
+    else:
+        raise TypeError(f"set_(): expected a tensor or a storage, not {type(source).__name__}")
+    return self
