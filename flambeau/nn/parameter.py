@@ -203,6 +203,11 @@ class UninitializedTensorMixin:
         """An empty tensor of another dtype or device."""
         return self.data.to(*args, **kwargs)
 
+    def copy_(self, source: Tensor, non_blocking: bool = False) -> Any:
+        """Takes over from another without a shape, of which there is nothing to copy."""
+        self.data.copy_(source.data, non_blocking)
+        return self
+
     def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
         """Becomes an ordinary parameter or buffer of this shape, its values not set."""
         held = self.data
