@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 def inplace_twin(operator: Operator, function: Callable) -> Callable:
     """`name_`: the operator's result written into its first argument, which is returned."""
-    body = operator.body
-    direct = isinstance(body, np.ufunc) or operator.kernels.get("inplace")
+    body, direct = operator.body, operator.ufunc
 
     def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         recorded = MODE.grad and (
@@ -31,10 +30,10 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
         )  # fmt: skip
         if recorded and operator.differentiable:
             return _recorded(operator, function, self, args, kwargs)
-        if direct and not kwargs and _fits(self, args):
+        if direct is not None and not kwargs and _fits(self, args):
             array = self._array
             direct_args = [a._array if isinstance(a, Tensor) else a for a in args]
-            body(array, *direct_args, out=array)
+            direct(array, *direct_args, out=array)
         else:
             with_grad, MODE.grad = MODE.grad, False
             try:

@@ -56,6 +56,7 @@ class Operator:
         self.samples: Any = options.pop("samples", None)
         self.promotion: Promotion = options.pop("promotion", Promotion.COMMON)
         self.refuse: Callable | None = options.pop("refuse", None)
+        self.ufunc: np.ufunc | None = options.pop("ufunc", None)  # the body, on plain floats
         self.holomorphic: bool = options.pop("holomorphic", True)
         self.differentiable: bool = options.pop("differentiable", True)
         self.inplace: bool = options.pop("inplace", kind is Kind.POINTWISE)
@@ -73,7 +74,7 @@ class Operator:
         self.function: Callable = body
         self.kernels: dict[str, Callable] = {}
         if kind is not Kind.COMPOSITE:
-            self.node_type = type(node, (Node,), {"operator": self, "__slots__": ()})
+            self.node_type = type(node, (Node,), {"operator": self, "__slots__": (), "__module__": "builtins"})
             self._read_signature(body)
 
     def _read_signature(self, body: Callable) -> None:

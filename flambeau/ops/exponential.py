@@ -1,0 +1,183 @@
+"""Exponentials and logarithms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .registry import Array, Promotion, pointwise
+from .samples import positive, positive_pairs, real_line
+
+_LN2 = math.log(2.0)
+_LN10 = math.log(10.0)
+
+
+@pointwise(ref=lambda x: np.e**x, samples=real_line, promotion=Promotion.FLOATING, ufunc=np.exp)
+def exp(input: Array) -> Array:
+    """Exponential, e**input.
+
+    >>> torch.exp(torch.tensor([0., 1.]))
+    tensor([1.0000, 2.7183])
+    """
+    return np.exp(input)
+
+
+@exp.vjp
+def _(g, y):
+    return g * y
+
+
+@pointwise(ref=lambda x: 2.0**x, samples=real_line, promotion=Promotion.FLOATING,
+           aliases=("special.exp2",))  # fmt: skip
+def exp2(input: Array) -> Array:
+    """Power of two, 2**input.
+
+    >>> torch.exp2(torch.tensor([0., 3.]))
+    tensor([1., 8.])
+    """
+    return np.exp2(input) if input.dtype.kind != "c" else np.exp(input * _LN2)
+
+
+@exp2.vjp
+def _(g, y):
+    return g * y * _LN2
+
+
+@pointwise(ref=lambda x: np.exp(x) - 1, samples=real_line, promotion=Promotion.FLOATING,
+           ufunc=np.expm1, aliases=("special.expm1",))  # fmt: skip
+def expm1(input: Array) -> Array:
+    """e**input - 1, exact near 0 too.
+
+    >>> torch.expm1(torch.tensor([0., 1.]))
+    tensor([0.0000, 1.7183])
+    """
+    return np.expm1(input)
+
+
+@expm1.vjp
+def _(g, y):
+    return g * (y + 1)
+
+
+@pointwise(ref=lambda x: np.log2(x) / np.log2(np.e), samples=positive,
+           promotion=Promotion.FLOATING, ufunc=np.log)  # fmt: skip
+def log(input: Array) -> Array:
+    """Natural logarithm; -inf at 0 and NaN below.
+
+    >>> torch.log(torch.tensor([1., 10.]))
+    tensor([0.0000, 2.3026])
+    """
+    return np.log(input)
+
+
+@log.vjp
+def _(g, input):
+    return g / input
+
+
+@pointwise(ref=lambda x: np.log(x) / np.log(2), samples=positive, promotion=Promotion.FLOATING,
+           ufunc=np.log2)  # fmt: skip
+def log2(input: Array) -> Array:
+    """Logarithm to base 2.
+
+    >>> torch.log2(torch.tensor([1., 8.]))
+    tensor([0., 3.])
+    """
+    return np.log2(input)
+
+
+@log2.vjp
+def _(g, input):
+    return g / (input * _LN2)
+
+
+@pointwise(ref=lambda x: np.log(x) / np.log(10), samples=positive, promotion=Promotion.FLOATING,
+           ufunc=np.log10)  # fmt: skip
+def log10(input: Array) -> Array:
+    """Logarithm to base 10.
+
+    >>> torch.log10(torch.tensor([1., 1000.]))
+    tensor([0., 3.])
+    """
+    return np.log10(input)
+
+
+@log10.vjp
+def _(g, input):
+    return g / (input * _LN10)
+
+
+@pointwise(ref=lambda x: np.log(1 + x), samples=positive, promotion=Promotion.FLOATING,
+           ufunc=np.log1p, aliases=("special.log1p",))  # fmt: skip
+def log1p(input: Array) -> Array:
+    """log(1 + input), exact near 0 too.
+
+    >>> torch.log1p(torch.tensor([0., 1.]))
+    tensor([0.0000, 0.6931])
+    """
+    return np.log1p(input)
+
+
+@log1p.vjp
+def _(g, input):
+    return g / (input + 1)
+
+
+# ------------------------------------------------------------------------------- of two operands
+
+
+def _log_sum(input: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """log(e**a + e**b) = max + log1p(exp(-|a - b|)); infinities of one sign meet as themselves."""
+    larger, gap = np.maximum(input, other), np.subtract(input, other)
+    gap = np.exp(np.negative(np.abs(gap)))
+    y = larger + np.log1p(gap)
+    return np.where(input == other, larger + input.dtype.type(_LN2), y)
+
+
+def _complex_log_sum(input: np.ndarray, other: np.ndarray) -> np.ndarray:
+    swap = input.real < other.real
+    larger, smaller = np.where(swap, other, input), np.where(swap, input, other)
+    return np.where(larger == -np.inf, larger, larger + np.log1p(np.exp(smaller - larger)))
+
+
+@pointwise(ref=lambda x, y: np.log(np.exp(x) + np.exp(y)), samples=positive_pairs, inplace=False,
+           promotion=Promotion.FLOATING)  # fmt: skip
+def logaddexp(input: Array, other: Array) -> Array:
+    """log(e**input + e**other), without overflow.
+
+    >>> torch.logaddexp(torch.tensor([100.]), torch.tensor([100.]))
+    tensor([100.6931])
+    """
+    return _complex_log_sum(input, other) if input.dtype.kind == "c" else _log_sum(input, other)
+
+
+@logaddexp.vjp("input")
+def _(g, input, y):
+    return g * exp(input - y)
+
+
+@logaddexp.vjp("other")
+def _(g, other, y):
+    return g * exp(other - y)
+
+
+@pointwise(ref=lambda x, y: np.log2(2**x + 2**y), samples=positive_pairs, inplace=False,
+           promotion=Promotion.FLOATING)  # fmt: skip
+def logaddexp2(input: Array, other: Array) -> Array:
+    """log2(2**input + 2**other), without overflow.
+
+    >>> torch.logaddexp2(torch.tensor([100.]), torch.tensor([100.]))
+    tensor([101.])
+    """
+    return np.logaddexp2(input, other)
+
+
+@logaddexp2.vjp("input")
+def _(g, input, y):
+    return g * exp2(input - y)
+
+
+@logaddexp2.vjp("other")
+def _(g, other, y):
+    return g * exp2(other - y)

@@ -1,0 +1,290 @@
+"""Powers and roots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor import dtypes as types
+from ..tensor.promote import check_cast, result_dtype
+from ..tensor.tensor import Tensor
+from .inplace import assign
+from .registry import Array, Promotion, composite, pointwise
+from .samples import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
+from .selection import select
+
+
+def _away_from_zero(rng: Rng) -> Iterator[Sample]:
+    for (x, _), _ in pairs_nonzero(rng):
+        yield (x,), {}
+
+
+@pointwise(ref=lambda x: np.exp(np.log(x) / 2), samples=positive, promotion=Promotion.FLOATING,
+           ufunc=np.sqrt)  # fmt: skip
+def sqrt(input: Array) -> Array:
+    """Square root; NaN below 0.
+
+    >>> torch.sqrt(torch.tensor([4., 2.]))
+    tensor([2.0000, 1.4142])
+    """
+    return np.sqrt(input)
+
+
+@sqrt.vjp
+def _(g, y):
+    return g / (y + y)
+
+
+@pointwise(ref=lambda x: x**-0.5, samples=positive, promotion=Promotion.FLOATING)
+def rsqrt(input: Array) -> Array:
+    """Reciprocal of the square root, 1 / sqrt(input).
+
+    >>> torch.rsqrt(torch.tensor([4., 0.25]))
+    tensor([0.5000, 2.0000])
+    """
+    return np.reciprocal(np.sqrt(input))
+
+
+@rsqrt.vjp
+def _(g, y):
+    return g * y * y * y * -0.5
+
+
+@pointwise(ref=lambda x: x**2, samples=real_line, node="PowBackward0")
+def square(input: Array) -> Array:
+    """Square, input * input; bools become int64.
+
+    >>> torch.square(torch.tensor([-3., 2.]))
+    tensor([9., 4.])
+    """
+    return np.square(input if input.dtype != np.bool_ else input.astype(np.int64))
+
+
+@square.vjp
+def _(g, input):
+    return g * (input + input)
+
+
+@pointwise(ref=lambda x: x**-1, samples=lambda rng: _away_from_zero(rng),
+           promotion=Promotion.FLOATING)  # fmt: skip
+def reciprocal(input: Array) -> Array:
+    """One over input.
+
+    >>> torch.reciprocal(torch.tensor([4., -0.5]))
+    tensor([ 0.2500, -2.0000])
+    """
+    return np.reciprocal(input)
+
+
+@reciprocal.vjp
+def _(g, y):
+    return -g * y * y
+
+
+# ------------------------------------------------------------------------------- pow
+
+
+def _power(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    if input.dtype.kind in "iu":
+        return _integer_power(input, exponent)
+    if input.dtype.kind == "b":
+        return np.logical_or(input, np.logical_not(exponent))
+    return np.power(input, exponent)
+
+
+def _integer_power(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """Integers to negative powers are 0, except for 1 and -1."""
+    negative = exponent < 0
+    if not negative.any():
+        return np.power(input, exponent)
+    y = np.power(input, np.where(negative, 0, exponent))
+    odd = np.where(exponent & 1, input, np.ones_like(input))
+    return np.where(negative, np.where(input == 1, 1, np.where(input == -1, odd, 0)), y).astype(
+        input.dtype
+    )
+
+
+@pointwise(name="_pow", node="PowBackward1", ref=np.power, samples=positive_pairs, expose=())
+def power(input: Array, exponent: Array) -> Array:
+    """input**exponent, element by element."""
+    return _power(input, exponent)
+
+
+@power.vjp("input")
+def _(g, input, exponent):
+    # Where the exponent is 0 the power is 1 for whatever input, 0 included.
+    return select(exponent == 0, 0, g * exponent * power(input, exponent - 1))
+
+
+@power.vjp("exponent")
+def _(g, y, input, exponent):
+    constant = (input == 0) & _not_negative(exponent)  # 0**e is 0 around every e > 0
+    return select(constant, 0, g * y * input.log())
+
+
+def _not_negative(exponent: Tensor) -> Tensor:
+    return exponent.real >= 0 if exponent.is_complex() else exponent >= 0
+
+
+def _scalar_power(input: np.ndarray, exponent: float) -> np.ndarray:
+    """input**exponent for a number; the usual exponents need no logarithm."""
+    if exponent == 2:
+        return np.square(input) if input.dtype != np.bool_ else input.copy()
+    if exponent == 1:
+        return input.copy()
+    if exponent == 0:
+        return np.ones_like(input)
+    if input.dtype.kind in "fc":
+        if exponent == 3:
+            return np.square(input) * input
+        if exponent == 0.5:
+            return np.sqrt(input)
+        if exponent == -1:
+            return np.reciprocal(input)
+        if exponent == -0.5:
+            return np.reciprocal(np.sqrt(input))
+        return np.power(input, exponent)
+    return _power(input, np.asarray(exponent, input.dtype if exponent >= 0 else np.int64))
+
+
+@pointwise(name="_pow_number", node="PowBackward0", ref=np.power, expose=(), inplace=False,
+           samples=lambda rng: ((x, k) for (x,), _ in positive(rng) for k in (2, 3, -1.5, 0.5)))  # fmt: skip
+def power_number(input: Array, exponent) -> Array:
+    """input**exponent for a number as the exponent."""
+    return _scalar_power(input, exponent)
+
+
+@power_number.vjp
+def _(g, input, exponent):
+    if exponent == 0:
+        return g * 0
+    if exponent == 2:
+        return g * (input * exponent)
+    return g * (exponent * power_number(input, exponent - 1))
+
+
+def _raise_to(input: Any, exponent: Any) -> Tensor:
+    """input**exponent, either of which may be a number."""
+    if isinstance(exponent, Tensor):
+        if not isinstance(input, Tensor) and input == 1 and not exponent._tracked:
+            return exponent.new_ones(exponent.shape, dtype=result_dtype((input, exponent)))
+        return power(input, exponent)
+    if not isinstance(input, Tensor):
+        raise TypeError(f"pow(): argument 'input' must be Tensor, not {type(input).__name__}")
+    if exponent.__class__ is not float and exponent.__class__ is not int:
+        exponent = _number(exponent)
+    kind = input._array.dtype
+    if kind.kind in "biu":
+        _check_integer_exponent(exponent)
+        common = result_dtype((input, exponent))
+        if common.numpy != kind:
+            return power_number(input.to(common), exponent)
+    elif exponent.__class__ is complex and kind.kind != "c":
+        return power_number(input.to(input.dtype.to_complex()), exponent)
+    return power_number(input, exponent)
+
+
+def _number(exponent: Any) -> Any:
+    if isinstance(exponent, (bool, int, float, complex)):
+        return exponent
+    if isinstance(exponent, np.generic):
+        return exponent.item()
+    raise TypeError(
+        "pow() received an invalid combination of arguments: the exponent must be a Tensor or a "
+        f"Number, not {type(exponent).__name__}"
+    )
+
+
+def _check_integer_exponent(exponent: Any) -> None:
+    if isinstance(exponent, int) and exponent < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+
+
+@composite()
+def pow(input, exponent, *, out=None):
+    """input**exponent; either may be a number.
+
+    >>> torch.pow(torch.tensor([1., 2., 3.]), 2)
+    tensor([1., 4., 9.])
+    >>> torch.pow(2, torch.tensor([1, 2, 3]))
+    tensor([2, 4, 8])
+    """
+    y = _raise_to(input, exponent)
+    return y if out is None else _into(y, out)
+
+
+def _into(y: Tensor, out: Tensor) -> Tensor:
+    from .inplace import write_out
+
+    return write_out(power.operator, y, out)
+
+
+@composite(expose=("Tensor",))
+def pow_(self, exponent):
+    """Raises to a power in place."""
+    y = _raise_to(self, exponent)
+    check_cast(y.dtype, self.dtype)
+    return assign(self, y, "pow_")
+
+
+_KNOWN = (Tensor, bool, int, float, complex, np.generic)
+
+
+def _operator(self: Tensor, exponent: Any) -> Any:
+    if exponent.__class__ is int or exponent.__class__ is float:
+        if self._array.dtype.kind == "f":
+            return power_number(self, exponent)
+    elif not isinstance(exponent, _KNOWN):
+        return NotImplemented
+    return _raise_to(self, exponent)
+
+
+def _reflected(self: Tensor, base: Any) -> Any:
+    return _raise_to(base, self) if isinstance(base, _KNOWN) else NotImplemented
+
+
+Tensor.__pow__, Tensor.__rpow__, Tensor.__ipow__ = _operator, _reflected, pow_
+
+
+@composite(aliases=())
+def float_power(input, exponent, *, out=None):
+    """input**exponent computed in float64 (complex128 for complex numbers).
+
+    >>> torch.float_power(torch.tensor([2, 3]), 2)
+    tensor([4., 9.], dtype=torch.float64)
+    """
+    kind = _wide((input, exponent))
+    left, right = (x.to(kind) if isinstance(x, Tensor) else x for x in (input, exponent))
+    y = _raise_to(left, right)
+    if out is None:
+        return y
+    if out.dtype is not kind:
+        raise RuntimeError(
+            f"the output given to float_power has dtype {out.dtype} but the operation's result "
+            f"requires dtype {kind}"
+        )
+    return _into(y, out)
+
+
+def _wide(operands: tuple) -> types.dtype:
+    if not any(isinstance(x, Tensor) for x in operands):
+        raise TypeError("float_power() received an invalid combination of arguments: one of input "
+                        "and exponent must be a Tensor")  # fmt: skip
+    kinds = [x.dtype if isinstance(x, Tensor) else types.of_scalar(x) for x in operands]
+    return types.complex128 if any(k.is_complex for k in kinds) else types.float64
+
+
+@composite(expose=("Tensor",))
+def float_power_(self, exponent):
+    """Raises to a power in place; the tensor must be float64 (complex128)."""
+    kind = _wide((self, exponent))
+    if self.dtype is not kind:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {self.dtype} but the operation's result "
+            f"requires dtype {kind}"
+        )
+    return assign(self, _raise_to(self, exponent), "float_power_")
+
+
