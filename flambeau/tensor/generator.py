@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .device import device as Device
+from . import machine
+from .devices import device as Device
 
 DEFAULT_SEED = 67280421310721
 BLOCK = 624  # words in the twister's state, and drawn at each refill
@@ -107,17 +108,24 @@ class Generator:
         words = np.empty(count, np.uint32)
         words[:spare] = self._block[start:]
         if whole:
-            words[spare : spare + whole] = (
-                self._bits.random_raw(whole)
-                if whole <= _LARGEST_RAW
-                else self._legacy.randint(0, 1 << 32, whole, dtype=np.uint32)
-            )
+            self._whole_blocks(words[spare : spare + whole])
         if rest:
             self._block = self._bits.random_raw(BLOCK).astype(np.uint32)
             words[count - rest :] = self._block[:rest]
         self._position = rest or BLOCK
         self._fresh = False
         return words
+
+    def _whole_blocks(self, words: np.ndarray) -> None:
+        twist = machine.kernel("twist", words.size)
+        if twist is not None:
+            # NumPy's state is the 624 words of the key, then the position in it.
+            key = self._bits.ctypes.state_address
+            twist(key, words.ctypes.data, words.size // BLOCK)
+        elif words.size <= _LARGEST_RAW:
+            words[...] = self._bits.random_raw(words.size)
+        else:
+            words[...] = self._legacy.randint(0, 1 << 32, words.size, dtype=np.uint32)
 
     def spare_words(self) -> int:
         """How many words are left in the present block."""

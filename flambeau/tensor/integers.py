@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 
-import ml_dtypes
 import numpy as np
 
+from . import machine
 from .generator import Generator, default_generator
 from .sampling import (
     BFLOAT16,
     FLOATS,
+    LARGEST,
     NAMES,
     WIDE_UNSIGNED,
     fill_exponential,
@@ -46,8 +47,8 @@ def fill_random(
         return _fill_whole(array, generator)
     if high is None and low == _INT64.min:
         return _fill_all_64_bits(array, generator)
-    name = "random_(from={}, to={})".format(low, high)
-    if dtype.kind == "c" or dtype.itemsize == 1 and dtype.kind == "V":
+    name = f"random_(from={low}, to={high})"
+    if dtype.kind == "c" or (dtype.itemsize == 1 and dtype.kind == "V"):
         raise RuntimeError(
             f"check_random_bounds handles only integral, floating-point and boolean types, "
             f"not {dtype.name}"
@@ -97,7 +98,7 @@ def _rounded(number: int, dtype: np.dtype) -> int:
 
 def _check_bounds(dtype: np.dtype, low: int, last: int, name: str) -> None:
     if dtype in FLOATS:
-        limit: float = float(ml_dtypes.finfo(dtype).max)
+        limit: float = LARGEST[dtype]
         smallest: float = -limit
     elif dtype.kind == "b":
         smallest, limit = 0, 1
@@ -116,9 +117,7 @@ def _check_bounds(dtype: np.dtype, low: int, last: int, name: str) -> None:
             )
 
 
-def _fill_span(
-    array: np.ndarray, generator: Generator | None, low: int, span: int
-) -> np.ndarray:
+def _fill_span(array: np.ndarray, generator: Generator | None, low: int, span: int) -> np.ndarray:
     dtype = array.dtype
     base = np.int64(low)
     if span >= _WIDE_RANGE:
@@ -146,7 +145,7 @@ def _as_dtype(integers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def _fill_whole(array: np.ndarray, generator: Generator | None) -> np.ndarray:
     dtype = array.dtype
-    require(dtype, dtype.kind in "biuf" and dtype not in WIDE_UNSIGNED or dtype == BFLOAT16,
+    require(dtype, (dtype.kind in "biuf" and dtype not in WIDE_UNSIGNED) or dtype == BFLOAT16,
             "random_kernel_cpu")  # fmt: skip
     if dtype in FLOATS:
         span = (1 << _DIGITS[dtype]) + 1
@@ -180,7 +179,7 @@ def randperm(
     dtype = np.dtype(dtype)
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
-    require(dtype, dtype.kind in "iuf" and dtype not in WIDE_UNSIGNED or dtype == BFLOAT16,
+    require(dtype, (dtype.kind in "iuf" and dtype not in WIDE_UNSIGNED) or dtype == BFLOAT16,
             "randperm")  # fmt: skip
     if dtype.kind in "iu" and n - 1 > np.iinfo(dtype).max:
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow: "
@@ -193,8 +192,14 @@ def randperm(
         return _shuffle_inside_out(n, source).astype(dtype, copy=False)
     if n < 2:
         return np.zeros(n, dtype)
+    words = source.words(n - 1)
+    shuffle = machine.kernel("shuffle", n)
+    if shuffle is not None:
+        order = np.arange(n, dtype=np.int64)
+        shuffle(order.ctypes.data, words.ctypes.data, n)
+        return _as_dtype(order, dtype).astype(dtype, copy=False)
     steps = np.arange(n - 1, dtype=np.int64)
-    partners = (source.words(n - 1) % np.arange(n, 1, -1, dtype=np.uint32)) + steps
+    partners = (words % np.arange(n, 1, -1, dtype=np.uint32)) + steps
     shuffled = _shuffle_by_loop(partners) if n < _VECTOR_PERMUTATION else _shuffle(partners)
     return _as_dtype(shuffled, dtype).astype(dtype, copy=False)
 
@@ -292,14 +297,10 @@ def _check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
             f"probability tensor contains either `inf`, `nan` or element < 0: {about}"
         )
     if weights.shape[0] and np.any(np.sum(weights.astype(np.float64), axis=-1) == 0):
-        raise RuntimeError(
-            f"invalid multinomial distribution (sum of probabilities <= 0): {about}"
-        )
+        raise RuntimeError(f"invalid multinomial distribution (sum of probabilities <= 0): {about}")
 
 
-def _draw_with_replacement(
-    rows: np.ndarray, count: int, generator: Generator | None
-) -> np.ndarray:
+def _draw_with_replacement(rows: np.ndarray, count: int, generator: Generator | None) -> np.ndarray:
     # Sums and quotients in the weights' own precision, 16-bit ones in float32.
     precision = np.float64 if rows.dtype == np.float64 else np.float32
     cumulative = np.cumsum(rows, axis=-1, dtype=precision)

@@ -6,9 +6,12 @@ NumPy has vector kernels of its own for log, sin and the like, which may differ 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
+
+from . import machine
 
 _SPLITTER = 134217729.0  # 2**27 + 1, Dekker's constant for 53 bits
 
@@ -22,6 +25,11 @@ def like_c(
         return ufunc
 
     def each(x: np.ndarray) -> np.ndarray:
+        run = machine.kernel(scalar.__name__, x.size)
+        if run is not None:
+            made = np.array(x, order="C")
+            run(made.ctypes.data, made.size)
+            return made
         return np.fromiter(map(scalar, x.ravel().tolist()), np.float64, x.size).reshape(x.shape)
 
     return each
@@ -43,9 +51,7 @@ def fma32_arrays(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
 def fma(x: np.ndarray, y: float, z: float) -> np.ndarray:
     """x * y + z in float64 with one rounding, for finite x and scalars y, z (Dekker, Knuth)."""
     product = x * y
-    if z == 0.0:
-        return product
-    if np.frexp(abs(y))[0] == 0.5:  # a power of two: the product is exact
+    if z == 0.0 or math.frexp(y)[0] in (0.5, -0.5):  # or a power of two: the product is exact
         return product + z
     x_high = x * _SPLITTER
     x_high -= x_high - x

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from . import libm
+from . import libm, machine
 from .generator import Generator, default_generator
 from .sampling import FLOATS, memory_order, narrow, parts, require, unit32, unit64
 
@@ -25,17 +25,11 @@ def _single(*values: float) -> tuple[float, ...]:
     return tuple(float(np.float32(value)) for value in values)
 
 
-# The single-precision polynomials of Moshier's Cephes library.
-_LOG = _single(
-    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
-    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
-)  # fmt: skip
-_LN2_LOW, _LN2_HIGH = np.float32(-2.12194440e-4), np.float32(0.693359375)
-_SQRT_HALF = np.float32(0.707106781186547524)
-_SIN = _single(-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
-_COS = _single(2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
-_QUARTER_PI = _single(-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
-_FOUR_OVER_PI = np.float32(1.27323954473516)
+_LOG, _SIN, _COS = _single(*machine.LOG), _single(*machine.SIN), _single(*machine.COS)
+_QUARTER_PI = _single(*machine.QUARTER_PI)
+_LN2_LOW, _LN2_HIGH = np.float32(machine.LN2_LOW), np.float32(machine.LN2_HIGH)
+_SQRT_HALF = np.float32(machine.SQRT_HALF)
+_FOUR_OVER_PI = np.float32(machine.FOUR_OVER_PI)
 _TWO_PI = np.float32(2 * math.pi)
 _HALF, _ONE = np.float32(0.5), np.float32(1)
 
@@ -100,8 +94,6 @@ def _one_by_one(
         made = np.concatenate([np.array([kept]), made[:new]])
     elif new % 2:
         made = made[:new]
-    if mean == 0.0 and std == 1.0:
-        return made
     return libm.fma(made, std, mean)
 
 
@@ -131,7 +123,13 @@ def _fill_blocks64(flat: np.ndarray, source: Generator, mean: float, std: float)
     whole = flat.size // _BLOCK * _BLOCK
     for start in range(0, whole, _CHUNK):
         part = flat[start : min(start + _CHUNK, whole)]
-        part[...] = _box_muller64(unit64(source.words(2 * part.size)), mean, std)
+        uniforms = unit64(source.words(2 * part.size))
+        run = machine.kernel("normal64", part.size)
+        if run is None:
+            part[...] = _box_muller64(uniforms, mean, std)
+        else:
+            run(uniforms.ctypes.data, uniforms.size // _BLOCK, mean, std)
+            part[...] = uniforms
     if whole < flat.size:
         source.words(2 * (flat.size - whole))  # drawn, then overwritten
         flat[-_BLOCK:] = _box_muller64(unit64(source.words(2 * _BLOCK)), mean, std)
@@ -146,9 +144,7 @@ def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     radius = np.sqrt(-2.0 * log(1.0 - blocks[:, 0]))
     angle = 2.0 * math.pi * blocks[:, 1]
     made = np.stack([radius * cos(angle), radius * sin(angle)], axis=1)
-    if mean != 0.0 or std != 1.0:
-        made = libm.fma(made, std, mean)
-    return made.reshape(-1)
+    return libm.fma(made, std, mean).reshape(-1)
 
 
 def _fill_blocks32(flat: np.ndarray, source: Generator, mean: float, std: float) -> None:
@@ -156,7 +152,13 @@ def _fill_blocks32(flat: np.ndarray, source: Generator, mean: float, std: float)
     centre, width = np.float32(mean), np.float32(std)
     for start in range(0, whole, _CHUNK):
         part = flat[start : min(start + _CHUNK, whole)]
-        part[...] = _box_muller32(unit32(source.words(part.size)), centre, width)
+        uniforms = unit32(source.words(part.size))
+        run = machine.kernel("normal32", part.size)
+        if run is None:
+            part[...] = _box_muller32(uniforms, centre, width)
+        else:
+            run(uniforms.ctypes.data, uniforms.size // _BLOCK, centre, width)
+            part[...] = uniforms
     if whole < flat.size:
         if flat.dtype.itemsize == 4:
             source.words(flat.size - whole)  # drawn, then overwritten; not for 16-bit floats
@@ -170,9 +172,7 @@ def _box_muller32(uniforms: np.ndarray, mean: np.float32, std: np.float32) -> np
     made = np.empty_like(blocks)
     np.multiply(radius, cosine, out=made[:, 0])
     np.multiply(radius, sine, out=made[:, 1])
-    if mean != 0.0 or std != 1.0:
-        made = libm.fma32(made, std, mean)
-    return made.reshape(-1)
+    return libm.fma32(made, std, mean).reshape(-1)
 
 
 def _log(x: np.ndarray) -> np.ndarray:

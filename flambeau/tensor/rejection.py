@@ -111,9 +111,10 @@ def _poisson_by_rejection(rate: float, draws: _Draws) -> int:
         if k < 0 or (us < 0.013 and v > us):
             continue
         density = -rate + k * log_rate - math.lgamma(k + 1)
-        if v == 0.0 or math.log(v) + math.log(inverse_alpha) - math.log(
-            a / (us * us) + b
-        ) <= density:
+        if (
+            v == 0.0
+            or math.log(v) + math.log(inverse_alpha) - math.log(a / (us * us) + b) <= density
+        ):
             return k
 
 
@@ -143,9 +144,7 @@ def _to_single(x: float) -> float:
     return float(np.float32(x))
 
 
-def _binomial(
-    count: float, p: float, rounded: Callable[[float], float], draws: _Draws
-) -> float:
+def _binomial(count: float, p: float, rounded: Callable[[float], float], draws: _Draws) -> float:
     if count <= 0 or p <= 0:
         return 0.0
     if p >= 1:

@@ -17,6 +17,7 @@ from .generator import Generator, default_generator
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = {np.dtype(t) for t in (np.float16, np.float32, np.float64)} | {BFLOAT16}
+LARGEST = {dtype: float(ml_dtypes.finfo(dtype).max) for dtype in FLOATS}
 NAMES = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
     "int64": "Long", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half",
@@ -115,26 +116,25 @@ def fill_uniform(
     if low == 0.0 and high == 1.0 and dtype.itemsize >= 4:
         return fill_words(array, generator, *((2, unit64) if dtype.itemsize == 8 else (1, unit32)))
     _check_bounds(dtype, low, high)
-    if dtype.itemsize == 8:
-        span, start = np.float64(high) - np.float64(low), np.float64(low)
-    else:
-        span, start = np.float32(high) - np.float32(low), np.float32(low)
-    bottom, top = np.array([low, high]).astype(dtype)
+    wide = dtype.itemsize == 8
+    precise = np.float64 if wide else np.float32
+    span, start = precise(high) - precise(low), precise(low)
+    bottom, top = dtype.type(low), dtype.type(high)
 
     def compute(words: np.ndarray) -> np.ndarray:
-        if dtype.itemsize == 8:
+        if wide:
             values = libm.fma(unit64(words), span, start)
         else:
-            values = libm.fma32(unit32(words), span, start).astype(dtype)
+            values = libm.fma32(unit32(words), span, start).astype(dtype, copy=False)
         # Rounding may have reached `high`, which is excluded.
         values[values == top] = bottom
         return values
 
-    return fill_words(array, generator, 2 if dtype.itemsize == 8 else 1, compute)
+    return fill_words(array, generator, 2 if wide else 1, compute)
 
 
 def _check_bounds(dtype: np.dtype, low: float, high: float) -> None:
-    limit = float(ml_dtypes.finfo(dtype).max)
+    limit = LARGEST[dtype]
     for name, bound in (("from", low), ("to", high)):
         if not -limit <= bound <= limit:
             raise RuntimeError(f"{name} is out of bounds for {dtype.name}: uniform_ got {bound}")
@@ -248,7 +248,7 @@ def fill_geometric(array: np.ndarray, p: float, generator: Generator | None = No
     dtype = array.dtype
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
-    require(dtype, dtype.kind in "iuf" and dtype not in WIDE_UNSIGNED or dtype == BFLOAT16,
+    require(dtype, (dtype.kind in "iuf" and dtype not in WIDE_UNSIGNED) or dtype == BFLOAT16,
             "geometric_cpu")  # fmt: skip
     bottom = math.log1p(-p)
 
