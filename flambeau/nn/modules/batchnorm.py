@@ -8,7 +8,7 @@ from typing import Any
 from ... import ops
 from ...autograd import no_grad
 from ...tensor import Tensor
-from ...tensor.dtype import int64
+from ...tensor.dtypes import int64
 from .. import functional as F
 from .. import init
 from ..module import Module

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ...tensor.dtype import bfloat16, dtype, float16, float32, float64
+from ...tensor.dtypes import bfloat16, dtype, float16, float32, float64
 
 __all__ = ["LinearCrossEntropyOptions"]
 

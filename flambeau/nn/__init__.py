@@ -1,0 +1,33 @@
+"""torch.nn: layers, containers and losses as classes, and what they are made of.
+
+`functional` has the same computations as functions, `init` the first values of weights, `utils`
+clipping, packing of sequences and parametrizations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import functional, init, modules, parameter, utils
+from .modules import *  # noqa: F403
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+
+_FACTORY = frozenset({"device", "dtype", "memory_format"})
+
+
+def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """The arguments in `kwargs` that `torch.empty` and its like take, as one dictionary.
+
+    They may also stand in a dictionary of their own under the key `factory_kwargs`, for where a
+    name means something else. Raises TypeError for any other key, or one that is given twice.
+
+    >>> torch.nn.factory_kwargs({"dtype": torch.float64})
+    {'dtype': torch.float64}
+    """
+    given = dict(kwargs or {})
+    result = dict(given.pop("factory_kwargs", {}))
+    if not given.keys() <= _FACTORY:
+        raise TypeError(f"unexpected kwargs {given.keys() - _FACTORY}")
+    for name in given.keys() & result.keys():
+        raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
+    return result | given
