@@ -129,7 +129,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         settings = self.extra_repr()
         lines = settings.split("\n") if settings else []
         children = [
-            f"({name}): {_indented(repr(module))}" for name, module in self._modules.items()
+            f"({name}): {_addindent(repr(module), 2)}" for name, module in self._modules.items()
         ]
         if len(lines) == 1 and not children:
             return f"{self._get_name()}({lines[0]})"
@@ -137,7 +137,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         return f"{self._get_name()}({body}\n)" if body else f"{self._get_name()}()"
 
 
-def _indented(text: str) -> str:
-    """The text with its lines after the first moved in by two, but for blank ones."""
+def _addindent(text: str, spaces: int) -> str:
+    """The text with its lines after the first moved in, but for blank ones."""
     first, *rest = text.split("\n")
-    return "\n".join([first, *(f"  {line}" if line.strip() else "" for line in rest)])
+    return "\n".join([first, *(" " * spaces + line if line.strip() else "" for line in rest)])

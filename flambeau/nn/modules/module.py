@@ -1,6 +1,7 @@
-"""Module and the hooks on all modules, where PyTorch's programs import them from."""
+"""Names of `torch.nn.modules.module`: Module, and the registration of hooks common to all modules.
 
-from __future__ import annotations
+Module itself is in flambeau/nn/module.py.
+"""
 
 from ..global_hooks import (
     register_module_backward_hook,
@@ -12,7 +13,9 @@ from ..global_hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from ..module import Module
+from ..hooks import _WrappedHook
+from ..module import Module, _addindent
+from ..state_dict import _EXTRA_STATE_KEY_SUFFIX, _IncompatibleKeys
 
 __all__ = [
     "Module",
