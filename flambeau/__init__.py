@@ -74,6 +74,15 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'torch' has no attribute '{name}'")
 
 
+def _reduce_tensor(self: Tensor, protocol: int) -> Any:
+    from .serialization.rebuild import reduce_tensor
+
+    return reduce_tensor(self)
+
+
+Tensor.__reduce_ex__ = _reduce_tensor
+
+
 def is_storage(obj: Any) -> bool:
     """Whether `obj` is a storage."""
     return isinstance(obj, (TypedStorage, UntypedStorage))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .mode import MODE
 
 _next_sequence = itertools.count(1).__next__
@@ -329,6 +329,8 @@ def record_unary(operator: Any, y: Tensor, x: Tensor) -> None:
         if plan.sources[0][0] == INPUT:
             counter = x._counter
             saved, versions = (x,), (0 if counter is None else counter.value,)
+            if x._stamp is INFERENCE:
+                raise_inference()
         elif plan.sources[0][0] == OUTPUT:
             saved, versions = (SavedOutput(y),), (0,)
         if len(plan.sources) > 1 or plan.sources[0][0] > OUTPUT:
@@ -378,6 +380,8 @@ def _save_binary(plan: Plan, x: Tensor, other: Tensor, y: Tensor) -> tuple[tuple
         if kind == INPUT:
             value = other if position else x
             counter = value._counter
+            if value._stamp is INFERENCE:
+                raise_inference()
             saved += (value,)
             versions += (0 if counter is None else counter.value,)
         elif kind == OUTPUT:
@@ -396,7 +400,7 @@ def record(operator: Any, result: Any, args: tuple) -> None:
     for position in operator.tensor_positions:
         value = args[position]
         if value.__class__ in (tuple, list):
-            found = [v is not None and v._tracked and requires(v) for v in value]
+            found = [isinstance(v, Tensor) and v._tracked and requires(v) for v in value]
             if any(found):
                 mask |= 1 << position
                 edges += [(v._node or v) if f else None for v, f in zip(value, found, strict=True)]
@@ -474,8 +478,22 @@ def _keep(value: Any) -> tuple[Any, Any]:
         return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
     if MODE.saved_hooks:
         return _pack(value), 0
+    if not isinstance(value, Tensor):
+        return value, None  # a Python number
+    if value._stamp is INFERENCE:
+        raise_inference()
     counter = value._counter
     return value, (0 if counter is None else counter.value)
+
+
+def raise_inference() -> None:
+    """What PyTorch says when a tensor made in inference mode meets autograd."""
+    raise RuntimeError(
+        "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+        "inference mode in computation tracked by autograd. To work around this, you can make a "
+        "clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
+        "`torch.inference_mode()`."
+    )
 
 
 def _keep_output(result: Any) -> tuple[Any, Any]:

@@ -306,7 +306,7 @@ def squeeze(input, dim=None):
 def unsqueeze(input: Array, dim) -> Array:
     """A new axis of length 1 at `dim`."""
     at = canonical_dim(dim, input.ndim + 1)
-    return input[(slice(None),) * at + (None,)]
+    return input.reshape((*input.shape[:at], 1, *input.shape[at:]))
 
 
 @unsqueeze.vjp
@@ -367,8 +367,9 @@ def _expanded_meta(input: Any, size: tuple, new: int) -> Any:
 
 def _strided(array: np.ndarray, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
     """A window that starts where `array` does, strides in bytes."""
-    made = np.lib.stride_tricks.as_strided(array, shape, strides)
-    return made
+    if array.flags.c_contiguous and array.dtype.kind != "V":  # a tenth of as_strided's time
+        return np.ndarray(shape, array.dtype, array, 0, strides)
+    return np.lib.stride_tricks.as_strided(array, shape, strides)
 
 
 @expand.vjp

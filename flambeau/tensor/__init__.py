@@ -1,7 +1,8 @@
 """Tensors: dtypes, devices, storages, promotion, printing and random numbers."""
 
-from .device import device
-from .dtype import dtype, get_default_dtype, set_default_dtype
+from . import copying  # noqa: F401  (attaches copy.deepcopy)
+from .devices import device
+from .dtypes import dtype, get_default_dtype, set_default_dtype
 from .size import Size
 from .tensor import Tensor, view_of, wrap
 

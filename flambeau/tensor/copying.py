@@ -1,0 +1,72 @@
+"""copy.deepcopy of tensors: memory that several tensors share is copied once and shared again."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from .meta import MetaArray
+from .storage import UntypedStorage, offset_of, owner_of, window
+from .tensor import Tensor, wrap
+
+
+def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A leaf with memory of its own; RuntimeError for a tensor that an operator made."""
+    if id(self) in memo:
+        return memo[id(self)]
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+            "protocol at the moment.  If you were attempting to deepcopy a module, this may be "
+            "because of a torch.nn.utils.weight_norm usage, see "
+            "https://github.com/pytorch/pytorch/pull/103001"
+        )
+    made = wrap(_copied(self._array, memo))
+    if type(self) is not Tensor:
+        made = made._alias(type(self))
+    memo[id(self)] = made
+    if self._requires_grad:
+        made._requires_grad = made._tracked = True
+    if self._grad is not None:
+        made._grad = copy.deepcopy(self._grad, memo)
+    kept = {k: v for k, v in self.__dict__.items() if k not in _OF_THE_TAPE}
+    if kept:
+        made.__dict__.update(copy.deepcopy(kept, memo))
+    return made
+
+
+_OF_THE_TAPE = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained")
+
+
+def _copied(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
+    if array.__class__ is MetaArray or array.size == 0:
+        return array.copy()
+    owner = owner_of(array)
+    if owner is array and array.flags.c_contiguous and id(owner) not in memo:
+        memo[id(owner)] = made = array.copy()
+        memo.setdefault(id(memo), []).append(owner)  # keeps the id from being used again
+        return made
+    if id(owner) not in memo:
+        memo[id(owner)] = owner.copy("K")
+        memo.setdefault(id(memo), []).append(owner)
+    twin = memo[id(owner)]
+    flat = (twin if twin.flags.c_contiguous else twin.T).reshape(-1).view(np.uint8)
+    strides = [s // array.itemsize for s in array.strides]
+    if flat.size == 0 or not (twin.flags.c_contiguous or twin.flags.f_contiguous):
+        return array.copy("K")
+    return window(flat, array.dtype, offset_of(array), array.shape, strides)
+
+
+def storage_from_bytes(data: bytes) -> UntypedStorage:
+    """A storage with a copy of `data`: what pickling gives back."""
+    return UntypedStorage(np.frombuffer(bytearray(data), np.uint8))
+
+
+def _reduce_storage(self: UntypedStorage) -> tuple[Any, tuple[bytes]]:
+    return storage_from_bytes, (self._bytes.tobytes(),)
+
+
+Tensor.__deepcopy__ = deepcopy
+UntypedStorage.__reduce__ = _reduce_storage
