@@ -270,8 +270,9 @@ def multinomial(
     with np.errstate(divide="ignore", invalid="ignore"):
         scores = weights / q
     if count == 1:
-        return np.argmax(scores, axis=-1)[..., None]
-    return np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")[..., :count]
+        return np.expand_dims(np.argmax(scores, axis=-1), -1)
+    best: np.ndarray = np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")
+    return best[..., :count]
 
 
 def _check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
@@ -303,8 +304,8 @@ def _check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
 def _draw_with_replacement(rows: np.ndarray, count: int, generator: Generator | None) -> np.ndarray:
     # Sums and quotients in the weights' own precision, 16-bit ones in float32.
     precision = np.float64 if rows.dtype == np.float64 else np.float32
-    cumulative = np.cumsum(rows, axis=-1, dtype=precision)
-    cumulative /= cumulative[:, -1:].copy()
+    cumulative: np.ndarray = np.cumsum(rows, axis=-1, dtype=precision)
+    cumulative = cumulative / cumulative[:, -1:]
     cumulative[:, -1] = 1
     source = default_generator if generator is None else generator
     drawn = unit64(source.words(2 * count * len(rows))).reshape(len(rows), count)

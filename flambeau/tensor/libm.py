@@ -30,12 +30,17 @@ def like_c(
             made = np.array(x, order="C")
             run(made.ctypes.data, made.size)
             return made
-        return np.fromiter(map(scalar, x.ravel().tolist()), np.float64, x.size).reshape(x.shape)
+        values = x.ravel().tolist()
+        try:
+            return np.fromiter(map(scalar, values), np.float64, x.size).reshape(x.shape)
+        except OverflowError:  # where C's exp gives infinity
+            made = np.asarray(ufunc(x))
+            return made
 
     return each
 
 
-def fma32(x: np.ndarray, y: np.float32, z: np.float32) -> np.ndarray:
+def fma32(x: np.ndarray, y: float | np.floating, z: float | np.floating) -> np.ndarray:
     """x * y + z in float32 with one rounding (the product of two float32 is exact in float64)."""
     return (x.astype(np.float64) * np.float64(y) + np.float64(z)).astype(np.float32)
 
@@ -50,8 +55,9 @@ def fma32_arrays(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 def fma(x: np.ndarray, y: float, z: float) -> np.ndarray:
     """x * y + z in float64 with one rounding, for finite x and scalars y, z (Dekker, Knuth)."""
+    # Enough where the product is exact, and where y * 2**27 may overflow.
     product = x * y
-    if z == 0.0 or math.frexp(y)[0] in (0.5, -0.5):  # or a power of two: the product is exact
+    if abs(y) > 1e290 or z == 0.0 or math.frexp(y)[0] in (0.5, -0.5):
         return product + z
     x_high = x * _SPLITTER
     x_high -= x_high - x

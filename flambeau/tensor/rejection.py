@@ -259,4 +259,5 @@ def dirichlet(concentrations: np.ndarray, generator: Generator | None = None) ->
     gammas = standard_gamma(concentrations.astype(np.float64), generator)
     shares = (gammas / gammas.sum(axis=-1, keepdims=True)).astype(dtype)
     below_one = np.nextafter(dtype.type(1), dtype.type(0))
-    return np.minimum(below_one, np.maximum(np.finfo(dtype).tiny, shares))
+    bounded: np.ndarray = np.minimum(below_one, np.maximum(np.finfo(dtype).tiny, shares))
+    return bounded

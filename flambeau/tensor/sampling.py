@@ -17,7 +17,10 @@ from .generator import Generator, default_generator
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = {np.dtype(t) for t in (np.float16, np.float32, np.float64)} | {BFLOAT16}
-LARGEST = {dtype: float(ml_dtypes.finfo(dtype).max) for dtype in FLOATS}
+LARGEST = {
+    dtype: float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+    for dtype in FLOATS
+}
 NAMES = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
     "int64": "Long", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64", "float16": "Half",
@@ -95,7 +98,10 @@ def unit64(words: np.ndarray) -> np.ndarray:
 
 def narrow(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """float64 to `dtype`; to 16 bits by way of float32, which rounds twice, as PyTorch does."""
-    return values.astype(np.float32) if dtype.itemsize == 2 else values
+    if dtype.itemsize == 8:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(np.float32).astype(dtype, copy=False)
 
 
 def require(dtype: np.dtype, allowed: bool, kernel: str) -> None:
@@ -123,7 +129,7 @@ def fill_uniform(
 
     def compute(words: np.ndarray) -> np.ndarray:
         if wide:
-            values = libm.fma(unit64(words), span, start)
+            values = libm.fma(unit64(words), float(span), float(start))
         else:
             values = libm.fma32(unit32(words), span, start).astype(dtype, copy=False)
         # Rounding may have reached `high`, which is excluded.
@@ -253,8 +259,10 @@ def fill_geometric(array: np.ndarray, p: float, generator: Generator | None = No
     bottom = math.log1p(-p)
 
     def compute(words: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore"):
-            trials = np.ceil(np.log(unit64(words)) / bottom)
-        return narrow(trials, dtype) if dtype in FLOATS else trials.astype(np.int64).astype(dtype)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            trials: np.ndarray = np.ceil(np.log(unit64(words)) / bottom)
+            if dtype in FLOATS:
+                return narrow(trials, dtype)
+            return trials.astype(np.int64).astype(dtype)
 
     return fill_words(array, generator, 2, compute)
