@@ -36,6 +36,8 @@ class _Storages:
     def __call__(self, reference: tuple[Any, ...]) -> Any:
         if reference[0] in ("module", b"module"):
             return reference[1]
+        if len(reference) != 6:
+            raise pickle.UnpicklingError("a reference to a storage is malformed")
         storage_type, key, location, count, view = reference[1:]
         kind = storage_type.dtype if isinstance(storage_type, StorageType) else uint8
         ok = type(key) is str and type(count) is int and type(location) in (str, bytes)
@@ -49,6 +51,8 @@ class _Storages:
         whole = self.found[key][0]
         if view is None:
             return whole
+        if type(view) is not tuple or [type(part) for part in view[1:]] != [int, int]:
+            raise pickle.UnpicklingError("a view of a storage is malformed")
         _, offset, size = view
         start, end = offset * kind.itemsize, (offset + size) * kind.itemsize
         if not 0 <= start <= end <= whole.nbytes():
@@ -72,11 +76,16 @@ def load(
     if version != PROTOCOL_VERSION:
         raise RuntimeError(f"Invalid protocol version: {version}")
     system = unpickle(file, storages, module, options)
+    if type(system) is not dict:
+        raise RuntimeError("the description of the system is missing; corrupt file?")
     order = "little" if system.get("little_endian", True) else "big"
     made = unpickle(file, storages, module, options)
-    for key in unpickle(file, storages, module, options):
-        if key not in storages.found:
-            raise RuntimeError(f"storage key {key!r} not found in deserialized_objects")
+    keys = unpickle(file, storages, module, options)
+    if type(keys) is not list:
+        raise RuntimeError("the list of storages is missing; corrupt file?")
+    for key in keys:
+        if type(key) is not str or key not in storages.found:
+            raise RuntimeError("a storage key was not found in deserialized_objects")
         _fill(file, *storages.found[key], map_location, order)
     return made
 

@@ -74,6 +74,8 @@ class StorageSource:
 
 
 def _read_reference(parts: tuple[Any, ...]) -> tuple[dtype, str, str, int]:
+    if len(parts) != 4:
+        raise pickle.UnpicklingError("a reference to a storage is malformed")
     storage_type, key, location, count = parts
     if isinstance(location, bytes):
         location = location.decode("ascii")

@@ -39,6 +39,8 @@ FUNCTIONS = FunctionTable()
 
 def _get_layout(name: str) -> layout:
     """The layout called 'torch.strided', ...; KeyError when there is none."""
+    if type(name) is not str:  # a file may put anything here, even what cannot be hashed
+        raise TypeError(f"a layout's name is a str, not {type(name).__name__}")
     return _LAYOUTS[name]
 
 

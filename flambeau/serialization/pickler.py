@@ -14,7 +14,7 @@ from flambeau.tensor.storage import TypedStorage, UntypedStorage
 
 from . import names
 from .location import location_tag
-from .rebuild import STORAGE_NAMES, STORAGE_TYPES, StorageType, reduce_tensor
+from .rebuild import STORAGE_NAMES, STORAGE_TYPES, StorageType, parameter_class, reduce_tensor
 
 
 class StorageTable:
@@ -76,13 +76,9 @@ class _Hooks:
     @staticmethod
     def _reduce_tensor(tensor: Tensor) -> Any:
         own = type(tensor).__reduce_ex__
-        if isinstance(tensor, Tensor) and _is_users(own):
-            return NotImplemented  # the class says itself how to pickle it
+        if own not in (Tensor.__reduce_ex__, parameter_class().__reduce_ex__):
+            return NotImplemented  # its class says itself how to pickle it
         return reduce_tensor(tensor)
-
-
-def _is_users(method: Any) -> bool:
-    return not (getattr(method, "__module__", None) or "flambeau").startswith("flambeau")
 
 
 class NamingPickler(_Hooks, pickle._Pickler):

@@ -204,7 +204,7 @@ def _rebuild_from_type_v2(
         raise RuntimeError(f"{new_type!r} is not a Tensor class")
     made = func(*args)
     if type(made) is not new_type:
-        made = made.as_subclass(new_type)
+        made = made._alias(new_type).requires_grad_(made.requires_grad)
     own = getattr(new_type, "__setstate__", None)
     if own is not None and own is not getattr(Tensor, "__setstate__", None):
         made.__setstate__(state)
@@ -230,12 +230,19 @@ def parameter_class() -> Any:
 # ------------------------------------------------------------------------------- saving
 
 
+# What autograd keeps among a tensor's attributes: it belongs to the running program.
+_OF_THE_TAPE = frozenset((
+    "_accumulator", "_backward_hooks", "_one_of_many", "_post_accumulate_grad_hooks", "_retained",
+))  # fmt: skip
+
+
 def _state_of(tensor: Tensor) -> Any:
     """A user's attributes on a tensor, or None."""
     own = getattr(type(tensor), "__getstate__", None)
     if own is not None and own is not getattr(Tensor, "__getstate__", None):
         return tensor.__getstate__()
-    return dict(tensor.__dict__) or None
+    state = {k: v for k, v in tensor.__dict__.items() if k not in _OF_THE_TAPE}
+    return state or None
 
 
 def _reduce_values(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:

@@ -31,6 +31,10 @@ class _Stop(Exception):
     """The end of the pickle, with its value."""
 
 
+class _StorageFailed(Exception):
+    """What went wrong with a storage: not the pickle's fault, so it is raised as it is."""
+
+
 def _opcode(*codes: bytes) -> Callable[[Operation], Operation]:
     def declare(operation: Operation) -> Operation:
         for code in codes:
@@ -68,6 +72,8 @@ class WeightsUnpickler:
             self._run()
         except _Stop as stop:
             return stop.args[0]
+        except _StorageFailed as failure:
+            raise failure.args[0] from None
         except (UnpicklingError, EOFError, NotImplementedError, MemoryError):
             raise
         except Exception as error:  # damage shows itself as almost any exception
@@ -463,7 +469,10 @@ def _persistent(u: WeightsUnpickler) -> None:
         raise UnpicklingError(
             f"Only persistent_load of storage is allowed, but got {type(reference[0])}"
         )
-    u.stack.append(u.persistent_load(reference))
+    try:
+        u.stack.append(u.persistent_load(reference))
+    except Exception as error:
+        raise _StorageFailed(error) from error
 
 
 @_opcode(pickle.PROTO)
