@@ -1,0 +1,108 @@
+"""Softplus and the logarithm of the logistic function."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import refusal
+from .registry import Array, composite, pointwise
+from .samples import pairs_nonzero, real_line
+
+
+def _log1p_exp(x: np.ndarray) -> np.ndarray:
+    """log(1 + exp(x)), without overflow."""
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _parameters(rng):
+    for (x,), _ in real_line(rng):
+        yield (x,), {}
+        yield (x,), {"beta": 0.7, "threshold": 1.5}
+
+
+def _softplus_ref(x, beta=1, threshold=20):
+    return np.where(x * beta > threshold, x, np.log1p(np.exp(beta * x)) / beta)
+
+
+@pointwise(ref=_softplus_ref, samples=_parameters, expose=("nn.functional",), inplace=False,
+           refuse=refusal.integers)  # fmt: skip
+def softplus(input: Array, beta=1, threshold=20) -> Array:
+    """log(1 + exp(beta * input)) / beta; the input itself where beta * input > threshold.
+
+    >>> torch.nn.functional.softplus(torch.tensor([0., 30.]))
+    tensor([ 0.6931, 30.0000])
+    """
+    scaled = input if beta == 1 else input * beta
+    y = _log1p_exp(scaled)
+    if beta != 1:
+        y = y / beta
+    # Past 20 float32 cannot tell the formula from its input, float64 past 37.
+    if threshold == 20 and input.dtype.itemsize <= 4:
+        return y
+    return np.where(scaled > threshold, input, y)
+
+
+@softplus.vjp
+def _(g, input, beta, threshold):
+    return softplus_backward(g, input, beta, threshold)
+
+
+def _softplus_slope_ref(g, x, beta, threshold):
+    return np.where(x * beta > threshold, g, g / (1 + np.exp(-beta * x)))
+
+
+@pointwise(ref=_softplus_slope_ref, expose=(), inplace=False,
+           samples=lambda rng: ((a, {"beta": 0.7, "threshold": 0.5}) for a, _ in pairs_nonzero(rng)))  # fmt: skip
+def softplus_backward(grad: Array, input: Array, beta, threshold) -> Array:
+    """The cotangent of softplus's input."""
+    scaled = input if beta == 1 else input * beta
+    y = grad / (1 + np.exp(-scaled))
+    return np.where(scaled > threshold, grad, y)
+
+
+@softplus_backward.vjp("grad")
+def _(g, input, beta, threshold):
+    return softplus_backward(g, input, beta, threshold)
+
+
+@softplus_backward.vjp("input")
+def _(g, grad, input, beta, threshold):
+    s = (input * beta).sigmoid()
+    return g * grad * beta * s * (1 - s) * (input * beta <= threshold)
+
+
+@pointwise(name="log_sigmoid", node="LogSigmoidBackward0", samples=real_line, inplace=False,
+           ref=lambda x: np.log(1 / (1 + np.exp(-x))), expose=("nn.functional",),
+           aliases=("logsigmoid",), refuse=refusal.integers)  # fmt: skip
+def log_sigmoid(input: Array) -> Array:
+    """log(sigmoid(input)), without overflow.
+
+    >>> torch.nn.functional.logsigmoid(torch.tensor([0., -100.]))
+    tensor([  -0.6931, -100.0000])
+    """
+    return np.minimum(input, 0) - np.log1p(np.exp(-np.abs(input)))
+
+
+@log_sigmoid.vjp
+def _(g, input):
+    return g * (-input).sigmoid()
+
+
+@composite(expose=("nn.functional",))
+def softsign(input):
+    """input / (1 + |input|).
+
+    >>> torch.nn.functional.softsign(torch.tensor([1., -3.]))
+    tensor([ 0.5000, -0.7500])
+    """
+    return input / (input.abs() + 1)
+
+
+@composite(expose=("nn.functional",))
+def tanhshrink(input):
+    """input - tanh(input).
+
+    >>> torch.nn.functional.tanhshrink(torch.tensor([0., 1.]))
+    tensor([0.0000, 0.2384])
+    """
+    return input - input.tanh()
