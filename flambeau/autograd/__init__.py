@@ -1,12 +1,21 @@
-"""Automatic differentiation: the tape, the engine, grad modes and hooks. Knows no operator."""
+"""Automatic differentiation: the tape, the engine, grad modes, hooks, Function and its checks.
 
+It knows no operator: operators record themselves here from above.
+"""
+
+from . import graph
+from .anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from .backward import backward, grad
+from .function import Function
+from .gradcheck import gradcheck, gradgradcheck
 from .mode import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
     set_grad_enabled,
 )  # fmt: skip
+from .variable import Variable
 
 __all__ = [
-    "backward", "enable_grad", "grad", "inference_mode", "is_grad_enabled",
-    "is_inference_mode_enabled", "no_grad", "set_grad_enabled",
+    "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck",
+    "gradgradcheck", "graph", "inference_mode", "is_anomaly_enabled", "is_grad_enabled",
+    "is_inference_mode_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip

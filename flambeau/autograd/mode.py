@@ -21,6 +21,7 @@ class _Mode(threading.local):
     grad = True
     inference = False
     saved_hooks: tuple = ()
+    saved_hooks_disabled: str | None = None
     anomaly = False
     check_nan = True
 

@@ -477,7 +477,7 @@ def _keep(value: Any) -> tuple[Any, Any]:
         pairs = [_keep(v) for v in value]
         return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
     if MODE.saved_hooks:
-        return _pack(value), 0
+        return pack(value), 0
     if not isinstance(value, Tensor):
         return value, None  # a Python number
     if value._stamp is INFERENCE:
@@ -499,12 +499,12 @@ def raise_inference() -> None:
 def _keep_output(result: Any) -> tuple[Any, Any]:
     if result.__class__ is Tensor:
         if MODE.saved_hooks:
-            return _pack(result._alias()), 0
+            return pack(result._alias()), 0
         return SavedOutput(result), 0
     return tuple(SavedOutput(y, i) for i, y in enumerate(result)), (0,) * len(result)
 
 
-def _pack(value: Tensor) -> PackedTensor:
+def pack(value: Tensor) -> PackedTensor:
     pack, unpack = MODE.saved_hooks[-1]
     with_grad, MODE.grad = MODE.grad, False
     try:

@@ -1,0 +1,43 @@
+"""Anomaly mode: backward says where the failing operator was called, and refuses NaN."""
+
+from __future__ import annotations
+
+import warnings
+
+from .mode import MODE
+
+
+class set_detect_anomaly:
+    """Sets anomaly mode at once; as a context manager it goes back on leaving."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.previous = MODE.anomaly, MODE.check_nan
+        MODE.anomaly, MODE.check_nan = mode, check_nan
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exception: object) -> None:
+        MODE.anomaly, MODE.check_nan = self.previous
+
+
+class detect_anomaly(set_detect_anomaly):
+    """A context in which backward names the operator that failed or made NaN."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should "
+            "only be enabled for debugging.",
+            UserWarning,
+            stacklevel=2,
+        )
+        self.previous = MODE.anomaly, MODE.check_nan
+        self.nan = check_nan
+
+    def __enter__(self) -> None:
+        MODE.anomaly, MODE.check_nan = True, self.nan
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether anomaly mode is on."""
+    return MODE.anomaly

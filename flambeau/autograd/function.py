@@ -1,0 +1,309 @@
+"""Function: an operator of the user's own, with its forward and its backward.
+
+`MyFunction.apply(*args)` runs `forward` unrecorded and hangs a node on the results whose backward
+calls the user's `backward`, itself recorded when gradients of gradients are asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from .inplace import rebase
+from .mode import MODE
+from .tape import (
+    Node, Output, Plan, SavedOutput, new_node, pack, raise_freed, requires, restored, unpacked,
+)  # fmt: skip
+
+
+class FunctionCtx:
+    """What `forward` and `backward` share: saved tensors and any attributes."""
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors (inputs or outputs) for backward, with version checks."""
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Keeps tensors for forward-mode differentiation."""
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *args: Tensor) -> None:
+        """Says which inputs were written in place."""
+        self.dirty_tensors = args
+
+    def mark_non_differentiable(self, *args: Tensor) -> None:
+        """Says which outputs have no gradient."""
+        self.non_differentiable = args
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether missing gradients arrive as zeros (the default) or as None."""
+        self.materialize_grads = value
+
+
+class BackwardFunction(Node, FunctionCtx):
+    """The node of a user's Function, and the ctx that its methods see."""
+
+    operator = None
+    _function: type[Function]
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """What `save_for_backward` kept, checked to be unchanged."""
+        if self.saved is None:
+            raise_freed(self)
+        return tuple(
+            v if n is None else unpacked(self, v, n)
+            for v, n in zip(self.saved, self.versions, strict=True)
+        )
+
+    saved_variables = saved_tensors
+
+    def apply(self, g: Any) -> Sequence[Any]:
+        grads = g if isinstance(g, tuple) else (g,)
+        if self.__dict__.get("materialize_grads", True):
+            grads = tuple(
+                _zeros(meta) if one is None else one
+                for one, meta in zip(grads, self._outputs, strict=True)
+            )
+        backward = self._function.backward
+        if backward is Function.backward:
+            backward = self._function.vjp
+        found = backward(self, *grads)
+        every = found if isinstance(found, tuple) else (found,)
+        return self._of_edges(every)
+
+    def _of_edges(self, every: tuple) -> list[Any]:
+        wanted = len(self._inputs)
+        if len(every) > wanted and all(y is None for y in every[wanted:]):
+            every = every[:wanted]
+        if len(every) != wanted:
+            raise RuntimeError(
+                f"function {type(self).__name__} returned an incorrect number of gradients "
+                f"(expected {wanted}, got {len(every)})"
+            )
+        return [
+            _checked(y, self._inputs[i], type(self).__name__, i)
+            for i, y in enumerate(every) if self.needs_input_grad[i]
+        ]  # fmt: skip
+
+    def _all_edges(self) -> list[Any]:
+        edges = iter(self.edges)
+        return [
+            next(edges) if needed else None
+            for needed, kind in zip(self.needs_input_grad, self._inputs, strict=True)
+            if kind is not None
+        ]
+
+    def release(self) -> None:
+        if self.saved:
+            self.saved = None
+
+
+def _zeros(like: Any) -> Tensor:
+    shape, dtype = like
+    return wrap(np.zeros(shape, dtype))
+
+
+def _checked(y: Any, meta: Any, name: str, index: int) -> Any:
+    """A user's gradient in the shape and dtype of its input; RuntimeError when it cannot be."""
+    if y is None or meta is None:
+        return None
+    if not isinstance(y, Tensor):
+        raise TypeError(
+            f"expected Variable or None (got {type(y).__name__}) from the backward of {name}"
+        )
+    shape, dtype = meta
+    if y._array.shape != shape:
+        try:
+            y = y.sum_to_size(shape)
+        except RuntimeError:
+            raise RuntimeError(
+                f"Function {name} returned an invalid gradient at index {index} - got "
+                f"{list(y.shape)} but expected shape compatible with {list(shape)}"
+            ) from None
+    if y._array.dtype != dtype:
+        y = restored(y, shape, dtype)
+    return y
+
+
+class _FunctionMeta(type):
+    def __init__(cls, name: str, bases: tuple, attributes: dict[str, Any]) -> None:
+        super().__init__(name, bases, attributes)
+        cls._backward_cls = type(
+            name + "Backward", (BackwardFunction,), {"_function": cls, "__module__": cls.__module__}
+        )
+        cls._plan = Plan(cls._backward_cls, (), (), (), False)
+
+
+class Function(metaclass=_FunctionMeta):
+    """Subclass it with static methods forward(ctx, ...) and backward(ctx, *grads); call `apply`.
+
+    >>> class Double(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         return g * 2
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> Double.apply(x).backward(); x.grad
+    tensor([2.])
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all "
+            "static, so you should invoke them on the class itself. Instantiating an autograd "
+            "function will raise an error in a future version of PyTorch."
+        )
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """The result, from ctx and the arguments (or the arguments alone, with setup_context)."""
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Saves what backward needs, when `forward` takes no ctx."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The gradients of the inputs, from those of the outputs."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
+        )
+
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """The tangents of the outputs, for forward mode."""
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward mode AD."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Runs the function on the arguments and records it."""
+        needs = tuple(isinstance(a, Tensor) and a._tracked and requires(a) for a in args)
+        recorded = MODE.grad and any(needs)
+        edges = tuple(a._node or a for a, n in zip(args, needs, strict=True) if n) if recorded else ()
+        node = new_node(cls._plan, edges, (), (), None)
+        node.needs_input_grad = needs
+        with_grad, MODE.grad = MODE.grad, False
+        try:
+            result = cls._run(node, args)
+        finally:
+            MODE.grad = with_grad
+        several = isinstance(result, (tuple, list))
+        outputs = tuple(result) if several else (result,)
+        if recorded:
+            node._inputs = tuple(
+                (a._array.shape, a._array.dtype) if isinstance(a, Tensor) else None for a in args
+            )
+            outputs = _hang(node, args, outputs)
+        return (outputs if not isinstance(result, list) else list(outputs)) if several \
+            else outputs[0]  # fmt: skip
+
+    @classmethod
+    def _run(cls, node: Any, args: tuple) -> Any:
+        if cls.setup_context is Function.setup_context:
+            return cls.forward(node, *args)
+        result = cls.forward(*args)
+        cls.setup_context(node, args, result)
+        return result
+
+
+def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
+    """Hangs the node on the outputs and saves what was asked for."""
+    attributes = node.__dict__
+    constant = {id(t) for t in attributes.get("non_differentiable", ())}
+    dirty = {id(t) for t in attributes.get("dirty_tensors", ())}
+    given = {id(a) for a in args if isinstance(a, Tensor)}
+    made, meta = [], []
+    several = len(outputs) > 1
+    node.outputs = len(outputs)
+    for i, y in enumerate(outputs):
+        meta.append((y._array.shape, y._array.dtype) if isinstance(y, Tensor) else None)
+        made.append(_output(node, y, i if several else None, constant, dirty, given))
+    node._outputs = tuple(meta)
+    saved, versions = [], []
+    fresh = {id(y): (m, i) for i, (y, m) in enumerate(zip(outputs, made, strict=True))}
+    for t in attributes.pop("to_save", ()):
+        value, version = _saved(t, fresh, several)
+        saved.append(value)
+        versions.append(version)
+    node.saved, node.versions = tuple(saved), tuple(versions)
+    return tuple(made)
+
+
+def _saved(t: Any, fresh: dict[int, tuple[Any, int]], several: bool) -> tuple[Any, Any]:
+    if not isinstance(t, Tensor):
+        return t, None
+    if id(t) in fresh and fresh[id(t)][0]._node is not None:
+        y, index = fresh[id(t)]
+        return SavedOutput(y, index if several else None), 0
+    if MODE.saved_hooks:
+        return pack(t), 0
+    return t, t._version
+
+
+def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, given: set) -> Any:
+    if not isinstance(y, Tensor) or id(y) in constant or y._array.dtype.kind not in "fcV":
+        return y
+    target = node if index is None else Output(node, index)
+    if id(y) in dirty:
+        rebase(y, target)
+        return y
+    if id(y) in given:  # an input handed back: a tensor of its own on the same memory
+        y = y._alias()
+    y._node = target
+    y._requires_grad = y._tracked = True
+    return y
+
+
+def once_differentiable(function: Callable) -> Callable:
+    """Marks a `backward` that may not itself be differentiated."""
+
+    @functools.wraps(function)
+    def wrapper(ctx: Any, *args: Any) -> Any:
+        with_grad, MODE.grad = MODE.grad, False
+        try:
+            outputs = function(ctx, *args)
+        finally:
+            MODE.grad = with_grad
+        if not MODE.grad or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return outputs
+        every = outputs if isinstance(outputs, tuple) else (outputs,)
+        found = tuple(
+            _Once.apply(y, *[a for a in args if isinstance(a, Tensor)])
+            if isinstance(y, Tensor) else y for y in every
+        )  # fmt: skip
+        return found if isinstance(outputs, tuple) else found[0]
+
+    return wrapper
+
+
+class _Once(Function):
+    """A value whose derivative is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, *args: Tensor) -> Tensor:
+        return y.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )

@@ -1,0 +1,167 @@
+"""gradcheck: gradients by the tape compared with differences of the function itself."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from .backward import grad
+from .mode import enable_grad, no_grad
+
+
+class GradcheckError(RuntimeError):
+    """The two gradients differ."""
+
+
+def _tensors(x: Any) -> tuple[Tensor, ...]:
+    every = x if isinstance(x, (tuple, list)) else (x,)
+    return tuple(t for t in every if isinstance(t, Tensor))
+
+
+def _differentiable(outputs: Any) -> list[Tensor]:
+    return [y for y in _tensors(outputs) if y.requires_grad]
+
+
+def _flat_parts(array: np.ndarray) -> list[tuple[tuple[int, ...], complex]]:
+    """Every element that can be moved, and the directions it can be moved in."""
+    directions = (1, 1j) if array.dtype.kind == "c" else (1,)
+    return [(index, d) for index in np.ndindex(array.shape) for d in directions]
+
+
+def _numerical(
+    fn: Callable, inputs: Sequence[Any], x: Tensor, cotangents: list[np.ndarray], eps: float
+) -> np.ndarray:
+    """The gradient of sum(cotangent * output) by central differences."""
+    made = np.zeros(x._array.shape, x._array.dtype)
+
+    def value() -> float:
+        with no_grad():
+            outputs = [y for y in _tensors(fn(*inputs)) if y._array.dtype.kind in "fc"]
+        total = 0.0
+        for y, c in zip(outputs, cotangents, strict=True):
+            total += float(np.sum((y._array * c.conj()).real))
+        return total
+
+    for index, direction in _flat_parts(x._array):
+        kept = x._array[index]
+        x._array[index] = kept + eps * direction
+        up = value()
+        x._array[index] = kept - eps * direction
+        down = value()
+        x._array[index] = kept
+        made[index] += (up - down) / (2 * eps) * direction
+    return made
+
+
+def gradcheck(
+    func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
+    raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False, check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False, check_forward_ad: bool = False,
+    check_backward_ad: bool = True, fast_mode: bool = False, masked: bool | None = None,
+) -> bool:  # fmt: skip
+    """Whether the tape's gradients of `func` agree with central differences.
+
+    Inputs that are checked must be float64 or complex128 and require grad. Raises GradcheckError
+    naming the input, or returns False when `raise_exception` is False.
+    """
+    given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    try:
+        _check(func, given, eps, atol, rtol, nondet_tol)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def _check(
+    func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float
+) -> None:
+    checked = [t for t in _tensors(inputs) if t.requires_grad]
+    if not checked:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the "
+            "them have requires_grad=True."
+        )
+    for t in checked:
+        if t.dtype.name not in ("float64", "complex128"):
+            warnings.warn(
+                "The input requires gradient and is not a double precision floating point or "
+                "complex. This check will likely fail if all the inputs are not of double "
+                "precision floating point or complex.",
+                UserWarning,
+                stacklevel=3,
+            )
+    outputs = _tensors(func(*inputs))
+    live = [y for y in outputs if y._array.dtype.kind in "fc"]
+    recorded = [y for y in live if y.requires_grad]
+    rng = np.random.RandomState(0)
+    cotangents = [_cotangent(rng, y._array) for y in live]
+    if recorded:
+        chosen = [c for y, c in zip(live, cotangents, strict=True) if y.requires_grad]
+        analytic = grad(recorded, checked, [wrap(c) for c in chosen], True, allow_unused=True)
+        again = grad(recorded, checked, [wrap(c) for c in chosen], True, allow_unused=True)
+        _same_twice(analytic, again, nondet_tol)
+    else:
+        analytic = (None,) * len(checked)
+    for i, (x, g) in enumerate(zip(checked, analytic, strict=True)):
+        found = np.zeros(x._array.shape, x._array.dtype) if g is None else g._array
+        wanted = _numerical(func, inputs, x, cotangents, eps)
+        if not np.allclose(found, wanted, rtol, atol, equal_nan=True):
+            raise GradcheckError(
+                f"Jacobian mismatch for output 0 with respect to input {i},\n"
+                f"numerical:{wanted}\nanalytical:{found}\n"
+            )
+
+
+def _same_twice(first: Sequence, second: Sequence, tolerance: float) -> None:
+    for i, (a, b) in enumerate(zip(first, second, strict=True)):
+        if a is not None and not np.allclose(a._array, b._array, 0, tolerance, equal_nan=True):
+            raise GradcheckError(
+                f"Backward is not reentrant, i.e., running backward with same input and "
+                f"grad_output multiple times gives different values, for input {i}, although "
+                f"analytical gradient matches numerical gradient. The tolerance for "
+                f"nondeterminism was {tolerance}."
+            )
+
+
+def _cotangent(rng: np.random.RandomState, y: np.ndarray) -> np.ndarray:
+    c = rng.uniform(0.5, 1.5, y.shape)
+    return (c + 1j * rng.uniform(0.5, 1.5, y.shape) if y.dtype.kind == "c" else c).astype(y.dtype)
+
+
+def gradgradcheck(
+    func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6,
+    atol: float = 1e-5, rtol: float = 1e-3, gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False, check_batched_grad: bool = False, check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True, fast_mode: bool = False, masked: bool = False,
+) -> bool:  # fmt: skip
+    """Whether the gradients of `func`'s gradients agree with central differences."""
+    given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    outputs = _differentiable(func(*given))
+    if grad_outputs is None:
+        rng = np.random.RandomState(1)
+        seeds = [wrap(_cotangent(rng, y._array)).requires_grad_() for y in outputs]
+    else:
+        seeds = list(_tensors(grad_outputs))
+    count = len(seeds)
+
+    def first_gradients(*args: Any) -> tuple[Tensor, ...]:
+        xs, gs = args[:-count], args[-count:]
+        live = [t for t in xs if isinstance(t, Tensor) and t.requires_grad]
+        with enable_grad():
+            ys = _differentiable(func(*xs))
+            found = grad(ys, live, gs, create_graph=True, allow_unused=True)
+        return tuple(g for g in found if g is not None)
+
+    return gradcheck(
+        first_gradients, (*given, *seeds), eps=eps, atol=atol, rtol=rtol,
+        raise_exception=raise_exception, nondet_tol=nondet_tol,
+    )  # fmt: skip
+

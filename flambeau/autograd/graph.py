@@ -1,0 +1,117 @@
+"""torch.autograd.graph: hooks on what is saved, and the graph's own objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..tensor.tensor import Tensor
+from .handle import RemovableHandle
+from .hooks import accumulator_of
+from .mode import MODE
+from .tape import Node
+
+__all__ = [
+    "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
+    "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
+]  # fmt: skip
+
+
+class saved_tensors_hooks:
+    """Inside, every tensor saved for backward goes through pack, and comes back through unpack."""
+
+    def __init__(self, pack_hook: Callable, unpack_hook: Callable) -> None:
+        self.pair = (pack_hook, unpack_hook)
+
+    def __enter__(self) -> None:
+        if MODE.saved_hooks_disabled is not None:
+            raise RuntimeError(MODE.saved_hooks_disabled)
+        MODE.saved_hooks = (*MODE.saved_hooks, self.pair)
+
+    def __exit__(self, *exception: object) -> None:
+        MODE.saved_hooks = MODE.saved_hooks[:-1]
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Saved tensors are kept in main memory, where they are already."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        super().__init__(lambda x: x, lambda x: x)
+
+
+class disable_saved_tensors_hooks:
+    """Inside, saved-tensor hooks raise RuntimeError with the message given."""
+
+    def __init__(self, error_message: str) -> None:
+        self.message = error_message
+
+    def __enter__(self) -> None:
+        if MODE.saved_hooks:
+            raise RuntimeError(self.message)
+        self.previous = MODE.saved_hooks_disabled
+        MODE.saved_hooks_disabled = self.message
+
+    def __exit__(self, *exception: object) -> None:
+        MODE.saved_hooks_disabled = self.previous
+
+
+class GradientEdge(tuple):
+    """(node, output number): a place in the graph that gradients pass."""
+
+    node = property(lambda self: self[0])
+    output_nr = property(lambda self: self[1])
+
+
+def get_gradient_edge(tensor: Tensor) -> GradientEdge:
+    """Where the tensor's gradient arrives."""
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does "
+                           "not require gradients")  # fmt: skip
+    node = tensor._history()
+    if node is None:
+        return GradientEdge((accumulator_of(tensor), 0))
+    return GradientEdge((node.shown(), node.output_number()))
+
+
+def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
+    """Counts a write to the tensor's memory."""
+    for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        t._bump()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Tensor], fn: Callable, *, mode: str = "all"
+) -> RemovableHandle:
+    """Calls fn with the gradients of all the tensors when they are all known, or with the first."""
+    if mode not in ("all", "any"):
+        raise ValueError(f"mode must be one of ('all', 'any'), got {mode}")
+    found: dict[int, Any] = {}
+
+    def hook_of(i: int) -> Callable:
+        def hook(g: Tensor) -> None:
+            if mode == "any":
+                if not found:
+                    found[i] = g
+                    fn(g)
+                return
+            found[i] = g
+            if len(found) == len(tensors):
+                grads = [found[k] for k in range(len(tensors))]
+                found.clear()
+                fn(grads)
+
+        return hook
+
+    handles = [t.register_hook(hook_of(i)) for i, t in enumerate(tensors)]
+
+    class Handle(RemovableHandle):
+        def __init__(self) -> None:
+            self.handles = handles
+
+        def remove(self) -> None:
+            for handle in self.handles:
+                handle.remove()
+
+    return Handle()
+
+

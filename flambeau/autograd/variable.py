@@ -1,0 +1,23 @@
+"""Variable: the old name for a tensor that may require grad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor.tensor import Tensor
+
+
+class _VariableType(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
+
+    def __call__(cls, data: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
+        if not isinstance(data, Tensor):
+            raise TypeError(
+                f"Variable data has to be a tensor, but got {type(data).__name__}"
+            )
+        return data.detach().requires_grad_(requires_grad)
+
+
+class Variable(metaclass=_VariableType):
+    """`Variable(tensor, requires_grad=True)` is a Tensor."""
