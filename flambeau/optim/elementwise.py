@@ -14,10 +14,10 @@ import numpy as np
 from .. import ops
 from ..autograd import enable_grad, set_grad_enabled
 from ..tensor import Tensor
-from .kernel import kernel_for
+from .kernel import Table, kernel_for
 from .optimizer import Optimizer, counter_dtype, number
 
-WARM = 6  # steps an optimiser takes before it has a kernel compiled, which takes some 50 ms
+WARM = 6  # how often a kernel is asked for before it is compiled, which takes some 50 ms
 _compiled: set[Any] = set()  # what other optimisers had compiled serves from the first step
 
 Row = tuple[Tensor, Tensor, dict[str, Any]]  # a parameter, its gradient and its state
@@ -100,9 +100,8 @@ class Elementwise(Optimizer):
 
     def _prepare(self) -> None:
         super()._prepare()
-        self._steps = 0
-        self._kernels: dict[Any, Any] = {}
-        self._known: dict[Tensor, tuple] = {}  # arrays found fit for the kernel, by parameter
+        self._kernels: dict[Any, Any] = {}  # or how often one was asked for, by flags and dtype
+        self._tables: dict[Tensor, Table] = {}  # by the first parameter in them
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Updates every parameter that has a gradient; returns what `closure` gave."""
@@ -113,7 +112,6 @@ class Elementwise(Optimizer):
         with set_grad_enabled(bool(self.defaults["differentiable"])):
             for group in self.param_groups:
                 self._step_group(group)
-        self._steps += 1
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
@@ -162,59 +160,42 @@ class Elementwise(Optimizer):
         dtype = rows[0][0]._array.dtype
         kernel = self._kernel(flags, dtype, len(names))
         if kernel is None:
-            return rows
-        cells: list[int] = []
-        left: list[Row] = []
-        held = []  # arrays whose addresses are in the table must outlive the call
+            others = [row for row in rows if row[0]._array.dtype is not dtype]
+            if not others:
+                return rows
+            same = [row for row in rows if row[0]._array.dtype is dtype]
+            return same + self._run_compiled(flags, scalars, others, names)
         written: list[Tensor] = []
-        for row in rows:
-            param, grad, state = row
-            tensors = [param, *[state[n] for n in names]]
-            addresses = [id(t._array) for t in tensors]
-            known = self._known.get(param)
-            if known is None or known[0] != addresses:
-                known = self._known[param] = _examined(addresses, tensors)
-            size = known[2]
-            array = _fit_gradient(grad._array, dtype, size)
-            if array is None or known[1][0].dtype is not dtype:
-                left.append(row)
-                continue
-            held.append(array)
-            cells += (0, size, addresses[0], id(array), *addresses[1:])
-            written += tensors
-        if held:
-            table = np.array(cells, np.int64)
-            kernel.call(table.ctypes.data, len(held), *scalars)
-            for tensor in written:
-                tensor._bump()
-        return left
+        for param, _, state in rows:
+            written.append(param)
+            for name in names:
+                written.append(state[name])
+        addresses = [id(t._array) for t in written]
+        table = self._tables.get(rows[0][0])
+        if table is None or table.addresses != addresses:
+            table = self._tables[rows[0][0]] = Table(addresses, written, len(names) + 1)
+        if table.unfit:
+            unfit = [row for row, fit in zip(rows, table.fit, strict=True) if not fit]
+            rows = [row for row, fit in zip(rows, table.fit, strict=True) if fit]
+            return unfit + (self._run_compiled(flags, scalars, rows, names) if rows else [])
+        grads = table.fit_gradients([grad._array for _, grad, _ in rows])
+        if grads is None:
+            return rows
+        table.pack(*map(id, grads))
+        kernel.call(table.pointer, table.grads_pointer, len(rows), *scalars)
+        for tensor in written:
+            tensor._bump()
+        return []
 
     def _kernel(self, flags: Any, dtype: np.dtype, states: int) -> Any:
-        try:
-            return self._kernels[flags, dtype]
-        except KeyError:
-            asked = (type(self).formula, flags, self.Scalars, states, dtype)
-            if self._steps < WARM and asked not in _compiled:
-                return None
-            _compiled.add(asked)
-            kernel = self._kernels[flags, dtype] = kernel_for(*asked)
-            return kernel
-
-
-def _examined(addresses: list[int], tensors: list[Tensor]) -> tuple:
-    """The addresses, their arrays, and how many elements a kernel may update; -1 for unfit."""
-    arrays = [t._array for t in tensors]
-    first = arrays[0]
-    fit = all(
-        a.__class__ is np.ndarray and a.dtype is first.dtype and a.shape == first.shape
-        and a.flags.c_contiguous and a.flags.writeable and a.flags.aligned
-        for a in arrays
-    )  # fmt: skip
-    return addresses, arrays, first.size if fit else -1
-
-
-def _fit_gradient(array: Any, dtype: np.dtype, size: int) -> np.ndarray | None:
-    """The gradient as the kernel takes it, copied when its elements do not lie in order."""
-    if array.dtype is not dtype or array.size != size or array.__class__ is not np.ndarray:
-        return None
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+        """The kernel for these flags; None at first, and where there cannot be one."""
+        known = self._kernels.get((flags, dtype), 0)
+        if known.__class__ is not int:
+            return known
+        asked = (type(self).formula, flags, self.Scalars, states, dtype)
+        if known < WARM and asked not in _compiled:
+            self._kernels[flags, dtype] = known + 1
+            return None
+        _compiled.add(asked)
+        kernel = self._kernels[flags, dtype] = kernel_for(*asked)
+        return kernel

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -17,22 +17,61 @@ import numpy as np
 from .symbol import Code, Symbol
 
 ELEMENTS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
-START, STOP = 0, 1  # the first columns of a row: which elements; then its arrays, by address
 _keep: list[Any] = []  # engines own the machine code, which lives as long as the process
 
 
 class Kernel:
-    """Machine code for one formula; `kernel(table, *scalars)` runs it over the table's rows.
-
-    A row is the first element and the one after the last, then the addresses of the array objects
-    of the parameter, its gradient and its states, all contiguous and of the kernel's type.
-    """
+    """Machine code for one formula: `call(table.pointer, table.grads_pointer, rows, *scalars)`."""
 
     def __init__(self, text: str, scalars: int) -> None:
         self.text = text  # the IR, for whoever wants to look
         address = _compile(text)
-        kinds = [ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_double] * scalars]
+        kinds = [ctypes.c_void_p] * 2 + [ctypes.c_int64] + [ctypes.c_double] * scalars
         self.call = ctypes.CFUNCTYPE(None, *kinds)(address)
+
+
+class Table:
+    """What a kernel works on: a row for each parameter, and a cell for each gradient.
+
+    A row is the number of elements and the addresses of the array objects of the parameter and of
+    its states. Those of the gradients, new at each step, are packed by `pack`.
+    """
+
+    def __init__(self, addresses: list[int], tensors: list[Any], columns: int) -> None:
+        self.addresses = addresses
+        self.arrays = [t._array for t in tensors]  # kept alive: their addresses stand for them
+        firsts = range(0, len(tensors), columns)
+        self.dtype = self.arrays[0].dtype
+        self.fit = [self._fits(self.arrays[k : k + columns]) for k in firsts]
+        self.unfit = not all(self.fit)
+        if self.unfit:
+            return
+        self.sizes = [self.arrays[k].size for k in firsts]
+        cells = [[self.arrays[k].size, *addresses[k : k + columns]] for k in firsts]
+        self.cells = np.array(cells, np.int64)
+        self.pointer = self.cells.ctypes.data
+        grads = np.zeros(len(cells), np.int64)
+        self.grads_pointer = grads.ctypes.data
+        self.pack = functools.partial(struct.Struct(f"{len(cells)}q").pack_into, grads, 0)
+
+    def _fits(self, arrays: list[Any]) -> bool:
+        """Whether a kernel may run over these: of one type and shape, in order, writable."""
+        shape = arrays[0].shape
+        return all(
+            a.__class__ is np.ndarray and a.dtype is self.dtype and a.shape == shape
+            and a.flags.c_contiguous and a.flags.writeable and a.flags.aligned
+            for a in arrays
+        )  # fmt: skip
+
+    def fit_gradients(self, grads: list[Any]) -> list[np.ndarray] | None:
+        """The gradients in order, copied where they are not; None when one is of another kind."""
+        dtype = self.dtype
+        for k, (grad, size) in enumerate(zip(grads, self.sizes, strict=True)):
+            if grad.dtype is not dtype or grad.size != size or grad.__class__ is not np.ndarray:
+                return None
+            if not grad.flags.c_contiguous:
+                grads[k] = np.ascontiguousarray(grad)
+        return grads
 
 
 @functools.cache
@@ -65,78 +104,56 @@ def _written(formula: Callable, flags: Any, scalars: type, states: int, element:
     numbers = scalars(*[Symbol(code, f"%s{k}") for k in range(len(scalars._fields))])
     arrays = range(2 + states)
     symbols = [Symbol(code, f"%x{k}") for k in arrays]
-    grad = symbols[1].value
-    formula(flags, numbers, symbols[0], symbols[1], *symbols[2:])
-    if symbols[1].value != grad:
+    formula(flags, numbers, *symbols)
+    if symbols[1].value != "%x1":
         raise ValueError(f"{formula.__qualname__} writes to the gradient")
     given = "".join(f", {element} %s{k}" for k in range(len(numbers)))
-    body = [
+    changed = [k for k in arrays if symbols[k].value != f"%x{k}"]
+    return "\n".join([
+        *sorted(code.intrinsics),
+        f"define internal void @row(i64 %size"
+        f"{''.join(f', ptr noalias %a{k}' for k in arrays)}{given}) {{",
+        "entry:",
+        "  %empty = icmp eq i64 %size, 0",
+        "  br i1 %empty, label %exit, label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
         *(f"  %p{k} = getelementptr inbounds {element}, ptr %a{k}, i64 %i" for k in arrays),
         *(f"  %x{k} = load {element}, ptr %p{k}" for k in arrays),
         *code.lines,
-        *(
-            f"  store {element} {s.value}, ptr %p{k}"
-            for k, s in enumerate(symbols)
-            if s.value != f"%x{k}"
-        ),
-    ]
-    return "\n".join([
-        *sorted(code.intrinsics),
-        f"define internal void @row(i64 %start, i64 %stop"
-        f"{''.join(f', ptr noalias %a{k}' for k in arrays)}{given}) {{",
-        "entry:",
-        "  %empty = icmp sge i64 %start, %stop",
-        "  br i1 %empty, label %exit, label %loop",
-        "loop:",
-        "  %i = phi i64 [ %start, %entry ], [ %next, %loop ]",
-        *body,
-        "  %next = add nsw i64 %i, 1",
-        "  %done = icmp eq i64 %next, %stop",
+        *(f"  store {element} {symbols[k].value}, ptr %p{k}" for k in changed),
+        "  %next = add nuw nsw i64 %i, 1",
+        "  %done = icmp eq i64 %next, %size",
         "  br i1 %done, label %exit, label %loop",
         "exit:",
         "  ret void",
         "}",
-        _driver(len(arrays), len(numbers), element),
+        _driver(states, len(numbers), element),
     ])  # fmt: skip
 
 
-def _driver(arrays: int, scalars: int, element: str) -> str:
-    """The function `update(table, rows, scalars...)` that calls `row` for each row."""
-    columns = 2 + arrays
-    cell = itertools.count()
-
-    def load(column: int, into: str) -> list[str]:
-        k = next(cell)
-        return [
-            f"  %c{k} = getelementptr i64, ptr %table, i64 %first",
-            f"  %d{k} = getelementptr i64, ptr %c{k}, i64 {column}",
-            f"  {into} = load i64, ptr %d{k}",
-        ]
-
-    def memory(k: int) -> list[str]:
-        return [
-            *load(2 + k, f"%o{k}"),
-            f"  %q{k} = add i64 %o{k}, {object.__basicsize__}",
-            f"  %w{k} = inttoptr i64 %q{k} to ptr",
-            f"  %a{k} = load ptr, ptr %w{k}",
-        ]
-
+def _driver(states: int, scalars: int, element: str) -> str:
+    """The function `update(table, grads, rows, scalars...)` that calls `row` for each row."""
     numbers = range(scalars)
+    columns = 2 + states  # the size, the parameter, the states
+    given = "".join(f", double %z{k}" for k in numbers)
     narrow = "fptrunc double %z{0} to float" if element == "float" else "fadd double %z{0}, -0.0"
     passed = "".join(f", {element} %s{k}" for k in numbers)
+    cells = [("%param", 1), *((f"%state{k}", 2 + k) for k in range(states))]
+    memory = ["%param.data", "%grad.data", *(f"%state{k}.data" for k in range(states))]
     return "\n".join([
-        f"define void @update(ptr %table, i64 %rows{''.join(f', double %z{k}' for k in numbers)}) {{",
+        f"define void @update(ptr %table, ptr %grads, i64 %rows{given}) {{",
         "entry:",
         *(f"  %s{k} = {narrow.format(k)}" for k in numbers),
         "  br label %row",
         "row:",
         "  %r = phi i64 [ 0, %entry ], [ %after, %row ]",
         f"  %first = mul i64 %r, {columns}",
-        *load(START, "%start"),
-        *load(STOP, "%stop"),
-        *(line for k in range(arrays) for line in memory(k)),
-        f"  call void @row(i64 %start, i64 %stop"
-        f"{''.join(f', ptr %a{k}' for k in range(arrays))}{passed})",
+        "  %cells = getelementptr i64, ptr %table, i64 %first",
+        "  %size = load i64, ptr %cells",
+        *(line for name, column in cells for line in _data(name, "%cells", str(column))),
+        *_data("%grad", "%grads", "%r"),
+        f"  call void @row(i64 %size{''.join(f', ptr {m}' for m in memory)}{passed})",
         "  %after = add i64 %r, 1",
         "  %done = icmp eq i64 %after, %rows",
         "  br i1 %done, label %exit, label %row",
@@ -144,6 +161,17 @@ def _driver(arrays: int, scalars: int, element: str) -> str:
         "  ret void",
         "}",
     ])  # fmt: skip
+
+
+def _data(name: str, cells: str, index: str) -> list[str]:
+    """Lines that load into `name.data` the memory of the array object that a cell points to."""
+    return [
+        f"  {name}.cell = getelementptr i64, ptr {cells}, i64 {index}",
+        f"  {name}.object = load i64, ptr {name}.cell",
+        f"  {name}.field = add i64 {name}.object, {object.__basicsize__}",
+        f"  {name}.at = inttoptr i64 {name}.field to ptr",
+        f"  {name}.data = load ptr, ptr {name}.at",
+    ]
 
 
 def _compile(text: str) -> int:
