@@ -1,0 +1,603 @@
+"""Gathering and scattering along an axis: gather, scatter and its reductions, index_select and
+its family, take and put."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd.inplace import check_writable
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.tensor import Tensor, wrap
+from .axes import canonical_dim
+from .creation import public
+from .inplace import assign
+from .registry import Array, composite, opaque
+
+
+def _indices(index: Array, name: str) -> Array:
+    if index.dtype.kind not in "iu" or index.dtype.itemsize < 4:
+        raise RuntimeError(
+            f"{name}(): Expected dtype int32/int64 for index, got {FROM_NUMPY[index.dtype]}"
+        )
+    return index
+
+
+def _within(index: Array, size: int, dim: int, negative: bool = False) -> None:
+    if index.size and (index.max() >= size or index.min() < (-size if negative else 0)):
+        wrong = index[(index >= size) | (index < (-size if negative else 0))].reshape(-1)[0]
+        raise RuntimeError(
+            f"index {wrong} is out of bounds for dimension {dim} with size {size}"
+        )
+
+
+def _grid(index: Array, dim: int) -> tuple:
+    """NumPy's index for `index` along an axis, every other axis at its own place."""
+    found = [
+        np.arange(n).reshape([n if k == i else 1 for k in range(index.ndim)])
+        for i, n in enumerate(index.shape)
+    ]
+    found[dim] = index
+    return tuple(found)
+
+
+def _same_rank(name: str, a: Array, b: Array) -> None:
+    if builtin_max(a.ndim, 1) != builtin_max(b.ndim, 1):
+        raise RuntimeError(
+            "Index tensor must have the same number of dimensions as input tensor "
+            f"({name}: {a.ndim} and {b.ndim})"
+        )
+
+
+builtin_max = max
+
+
+def _fits(name: str, index: Array, shape: tuple, dim: int, skip: bool, what: str) -> None:
+    for axis, (n, m) in enumerate(zip(index.shape, shape, strict=True)):
+        if n > m and not (skip and axis == dim):
+            raise RuntimeError(
+                f"Size does not match at dimension {axis} expected index {list(index.shape)} to "
+                f"be no larger than {what} {list(shape)} apart from dimension {dim} ({name})"
+            )
+
+
+def _rows(rng):
+    yield (rng.normal(size=(3, 4)), 1, rng.integers(0, 4, (3, 2))), {}
+    yield (rng.normal(size=(3, 4)), 0, rng.integers(0, 3, (2, 4))), {}
+
+
+@opaque(ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows)
+def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
+    """input[index[i][j]][j] for dim 0, input[i][index[i][j]] for dim 1, and so on."""
+    _indices(index, "gather")
+    _same_rank("gather", input, index)
+    at = canonical_dim(dim, input.ndim)
+    if not input.ndim:
+        _within(index, 1, 0)
+        return np.full(index.shape, input)
+    _fits("gather", index, input.shape, at, True, "self")
+    _within(index, input.shape[at], at)
+    if index.ndim == 0:
+        return input[index]
+    return input[_grid(index, at)]
+
+
+@gather.vjp("input")
+def _(g, input_shape, dim, index):
+    return _scattered(g, dim, index, input_shape)
+
+
+@opaque(name="_scattered", expose=(), ref=None, samples=None)
+def _scattered(g: Array, dim, index: Array, shape) -> Array:
+    """Zeros of a shape, with `g` added up at the indices along an axis."""
+    made = np.zeros(shape, g.dtype)
+    if not shape:
+        made += g.sum()
+    elif index.ndim == 0:
+        made[index] += g
+    elif index.size:
+        np.add.at(made, _grid(index, dim % len(shape)), g)
+    return made
+
+
+@_scattered.vjp("g")
+def _(g, dim, index):
+    return gather(g, dim, index)
+
+
+# ---------------------------------------------------------------------------------- scatter
+
+_REDUCE = {
+    "add": np.add, "sum": np.add, "multiply": np.multiply, "prod": np.multiply,
+    "amax": np.maximum, "amin": np.minimum,
+}  # fmt: skip
+
+
+def _placed_source(index: Array, src: Array) -> Array:
+    return src[tuple(slice(0, n) for n in index.shape)]
+
+
+def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) -> int:
+    _indices(index, name)
+    at = canonical_dim(dim, input.ndim)
+    if index.size == 0:
+        return at
+    _same_rank(name, input, index)
+    if input.ndim and index.ndim:
+        _fits(name, index, input.shape, at, True, "self")
+    if isinstance(src, np.ndarray):
+        _same_rank(name, src, index)
+        if src.ndim and index.ndim:
+            _fits(name, index, src.shape, at, False, "src")
+        if src.dtype != input.dtype:
+            raise RuntimeError(
+                f"{name}(): Expected self.dtype to be equal to src.dtype "
+                f"({FROM_NUMPY[input.dtype]} and {FROM_NUMPY[src.dtype]})"
+            )
+    _within(index, input.shape[at] if input.ndim else 1, at)
+    return at
+
+
+def _write_at(made: Array, at: int, index: Array, value: Array, ufunc: Any) -> None:
+    if index.size == 0:
+        return
+    if not made.ndim or not index.ndim:
+        made, index, value = made.reshape(-1), index.reshape(-1), np.asarray(value).reshape(-1)
+    where = _grid(index, at)
+    if ufunc is None:
+        made[where] = value
+    else:
+        ufunc.at(made, where, value)
+
+
+def _scatters(rng):
+    index = np.array([[0, 2], [1, 0], [2, 1]])
+    yield (rng.normal(size=(3, 4)), 1, index, rng.normal(size=(3, 2))), {}
+
+
+def _scatter_ref(x, dim, index, src):
+    y = x.copy()
+    np.put_along_axis(y, index, src, dim)
+    return y
+
+
+@opaque(name="_scatter", node="ScatterBackward0", expose=(), ref=_scatter_ref, samples=_scatters)
+def _scatter(input: Array, dim, index: Array, src: Array) -> Array:
+    """A copy with `src` written at the indices along an axis."""
+    at = _check_scatter("scatter", input, dim, index, src if src.ndim or not index.ndim else None)
+    made = input.copy()
+    _write_at(made, at, index, _placed_source(index, src) if src.ndim == index.ndim else src, None)
+    return made
+
+
+@_scatter.vjp("input")
+def _(g, dim, index):
+    return _scatter(g, dim, index, wrap(np.zeros((), g._array.dtype)))
+
+
+@_scatter.vjp("src")
+def _(g, dim, index, src_shape):
+    found = gather(g, dim, index)
+    if src_shape == found._array.shape:
+        return found
+    if not src_shape:
+        return found.sum()
+    return _embedded(found, src_shape)
+
+
+def _embedded(g, shape):
+    """A cotangent of the first places of a larger source."""
+    from .view import _placed
+
+    return _placed(g, shape, tuple(slice(0, n) for n in g._array.shape))
+
+
+@opaque(name="_scatter_add", node="ScatterAddBackward0", expose=(), ref=None, samples=_scatters)
+def _scatter_add(input: Array, dim, index: Array, src: Array) -> Array:
+    """A copy with `src` added up at the indices along an axis."""
+    at = _check_scatter("scatter_add", input, dim, index, src)
+    made = input.copy()
+    if index.size:
+        _write_at(made, at, index, _placed_source(index, src), np.add)
+    return made
+
+
+@_scatter_add.vjp("input")
+def _(g):
+    return g
+
+
+@_scatter_add.vjp("src")
+def _(g, dim, index, src_shape):
+    found = gather(g, dim, index)
+    return found if found._array.shape == src_shape else _embedded(found, src_shape)
+
+
+@composite()
+def scatter_add(input, dim, index, src, *, out=None):
+    """A copy with `src` added up at the indices along an axis."""
+    y = _scatter_add(input, dim, index, src)
+    return y if out is None else out.copy_(y)
+
+
+def _scalar_source(input: Tensor, index: Tensor, value: Any) -> Tensor:
+    return wrap(np.asarray(value).astype(input._array.dtype))
+
+
+@composite()
+def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
+    """A copy with `src` (a tensor or a number) written, or combined, at the indices of an axis."""
+    given = src if src is not None else value
+    if not isinstance(given, Tensor):
+        given = _scalar_source(input, index, given)
+        if reduce is not None:
+            given = given.expand(*index._array.shape)
+    if reduce is None:
+        y = _scatter(input, dim, index, given)
+    elif reduce in ("add", "multiply"):
+        y = _scatter_add(input, dim, index, given) if reduce == "add" else _scatter_reduce(
+            input, dim, index, given, "prod", True)  # fmt: skip
+    else:
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    return y if out is None else out.copy_(y)
+
+
+@opaque(name="_scatter_reduce", node="ScatterReduceBackward0", expose=(), ref=None, samples=None)
+def _scatter_reduce(input: Array, dim, index: Array, src: Array, reduce, include_self) -> Array:
+    """A copy with `src` combined at the indices along an axis."""
+    at = _check_scatter("scatter_reduce", input, dim, index, src)
+    made = input.copy()
+    if not index.size:
+        return made
+    value = _placed_source(index, src)
+    if reduce == "mean":
+        return _scatter_mean(made, at, index, value, include_self)
+    if not include_self:
+        start = {"sum": 0, "prod": 1}.get(reduce)
+        if start is None:
+            start = _lowest(made.dtype) if reduce == "amax" else _highest(made.dtype)
+        _write_at(made, at, index, np.full(index.shape, start, made.dtype), None)
+    with np.errstate(all="ignore"):
+        _write_at(made, at, index, value, _REDUCE[reduce])
+    return made
+
+
+def _lowest(kind: np.dtype) -> Any:
+    return -np.inf if kind.kind in "fV" else False if kind.kind == "b" else np.iinfo(kind).min
+
+
+def _highest(kind: np.dtype) -> Any:
+    return np.inf if kind.kind in "fV" else True if kind.kind == "b" else np.iinfo(kind).max
+
+
+def _scatter_mean(made: Array, at: int, index: Array, value: Array, include_self: bool) -> Array:
+    counts = np.ones(made.shape, np.int64) if include_self else np.zeros(made.shape, np.int64)
+    if not include_self:
+        _write_at(made, at, index, np.zeros(index.shape, made.dtype), None)
+    _write_at(made, at, index, value, np.add)
+    _write_at(counts, at, index, np.ones(index.shape, np.int64), np.add)
+    counts = np.maximum(counts, 1)
+    if made.dtype.kind in "iu":
+        return made // counts.astype(made.dtype)
+    return (made / counts.astype(made.dtype)).astype(made.dtype)
+
+
+@_scatter_reduce.vjp
+def _(g, input, index, src, ys, dim, reduce, include_self, needs):
+    y = ys
+    if reduce == "sum":
+        return (_kept(g, dim, index, include_self), None, gather(g, dim, index))
+    if reduce == "mean":
+        ones = src.new_ones(src.shape)
+        count = _scatter_add(input.new_ones(input.shape) if include_self
+                             else _kept(input.new_ones(input.shape), dim, index, False), dim, index,
+                             ones)  # fmt: skip
+        count = count.masked_fill(count == 0, 1)
+        share = g / count
+        return (_kept(share, dim, index, include_self), None, gather(share, dim, index))
+    if reduce == "prod":
+        return _product_gradients(g, input, dim, index, src, include_self)
+    chosen = gather(y, dim, index)
+    from_src, from_self = (src == chosen).to(g.dtype), (input == y).to(g.dtype)
+    ties = _scatter_add(from_self, dim, index, from_src)
+    if not include_self:
+        ties = _scatter_add(_kept(from_self, dim, index, False), dim, index, from_src)
+    share = g / ties.masked_fill(ties == 0, 1)
+    return (_kept(share * from_self, dim, index, include_self), None,
+            gather(share, dim, index) * from_src)  # fmt: skip
+
+
+def _kept(g, dim, index, include_self):
+    """The part of a cotangent that goes to `input`: not where it was replaced."""
+    if include_self:
+        return g
+    return _scatter(g, dim, index, wrap(np.zeros((), g._array.dtype)))
+
+
+def _product_gradients(g, input, dim, index, src, include_self):
+    kept = input if include_self else _scatter(input, dim, index, wrap(
+        np.ones((), input._array.dtype)))  # fmt: skip
+    zero = src == 0
+    zeros = _scatter_add((kept == 0).to(g.dtype), dim, index, zero.to(g.dtype))
+    no_zero = _scatter_reduce(kept.masked_fill(kept == 0, 1), dim, index,
+                              src.masked_fill(zero, 1), "prod", True)  # fmt: skip
+    whole = no_zero.masked_fill(zeros > 0, 0)
+    of_self = whole / kept.masked_fill(kept == 0, 1)
+    lone = no_zero.masked_fill(zeros != 1, 0)
+    of_self = of_self.masked_fill(kept == 0, 0) + lone.masked_fill(kept != 0, 0)
+    many = gather(whole, dim, index) / src.masked_fill(zero, 1)
+    alone = gather(lone, dim, index).masked_fill(zero.logical_not(), 0)
+    of_src = many.masked_fill(zero, 0) + alone
+    return (_kept(g * of_self, dim, index, include_self), None, gather(g, dim, index) * of_src)
+
+
+@composite()
+def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=None):
+    """A copy with `src` combined by 'sum', 'prod', 'mean', 'amax' or 'amin' at indices."""
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
+        )
+    y = _scatter_reduce(input, dim, index, src, reduce, include_self)
+    return y if out is None else out.copy_(y)
+
+
+def _in_place(name: str, function: Any) -> None:
+    """`name_`: the function's value written into its first argument."""
+
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_writable(self, f"{name}_")
+        return assign(self, function(self, *args, **kwargs), f"{name}_")
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"{name} in place."
+    public(f"{name}_", spaces=("Tensor",))(method)
+
+
+# ------------------------------------------------------------------------------ whole slices
+
+
+def _selected(rng):
+    yield (rng.normal(size=(3, 4)), 1, np.array([3, 0, 0])), {}
+    yield (rng.normal(size=(3, 4)), 0, np.array([2])), {}
+
+
+def _vector(index: Array, name: str) -> Array:
+    if index.ndim > 1:
+        raise IndexError(f"{name}(): Index is supposed to be a vector")
+    return _indices(index, name).reshape(-1)
+
+
+@opaque(ref=lambda x, dim, index: np.take(x, index, dim), samples=_selected)
+def index_select(input: Array, dim, index: Array) -> Array:
+    """The slices at some indices of an axis."""
+    index = _vector(index, "index_select")
+    at = canonical_dim(dim, input.ndim)
+    if not input.ndim:
+        return input.copy()
+    if index.size and (index.max() >= input.shape[at] or index.min() < 0):
+        raise IndexError("index out of range in self")
+    return np.take(input, index, at)
+
+
+@index_select.vjp("input")
+def _(g, input_shape, dim, index):
+    return g.new_zeros(input_shape).index_add(dim, index, g)
+
+
+def _along(at: int, index: Array) -> tuple:
+    return (*[slice(None)] * at, index)
+
+
+def _check_source(name: str, input: Array, at: int, index: Array, source: Array) -> None:
+    if source.dtype != input.dtype:
+        raise RuntimeError(
+            f"{name}(): self ({FROM_NUMPY[input.dtype]}) and source ({FROM_NUMPY[source.dtype]}) "
+            "must have the same scalar type"
+        )
+    if source.ndim and input.ndim and source.shape[at] != index.size:
+        raise RuntimeError(
+            f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): "
+            f"({source.shape[at]}), for dim: {at}"
+        )
+    if input.ndim and (index.size and (index.max() >= input.shape[at] or index.min() < 0)):
+        raise IndexError(f"{name}(): index out of range in self")
+
+
+@opaque(name="_index_add", node="IndexAddBackward0", expose=(), ref=None,
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1, np.array([3, 0, 0]),
+                                    rng.normal(size=(3, 3)), 2.0), {})]))  # fmt: skip
+def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
+    """A copy with alpha * source added to slices."""
+    at = canonical_dim(dim, input.ndim)
+    index = _vector(index, "index_add")
+    _check_source("index_add", input, at, index, source)
+    made = input.copy()
+    if alpha.__class__ is not int or alpha != 1:
+        source = (source * alpha).astype(input.dtype)
+    target = made if made.ndim else made.reshape(1)
+    source = source.reshape(1) if not source.ndim else source
+    if at == 0 and target.ndim == 2:
+        from .index import add_rows
+
+        add_rows(target, (index,), source)
+    else:
+        np.add.at(target, _along(at, index), source)
+    return made
+
+
+@_index_add.vjp("input")
+def _(g):
+    return g
+
+
+@_index_add.vjp("source")
+def _(g, dim, index, source_shape, alpha):
+    return (g.index_select(dim, index) * alpha).reshape(source_shape)
+
+
+@composite()
+def index_add(input, dim, index, source, *, alpha=1, out=None):
+    """A copy with alpha * source added to the slices at some indices of an axis."""
+    y = _index_add(input, dim, index, source, alpha)
+    return y if out is None else out.copy_(y)
+
+
+@opaque(node="IndexCopyBackward0", ref=None, samples=lambda rng: iter(
+    [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))  # fmt: skip
+def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
+    """A copy with the slices at some indices of an axis replaced."""
+    at = canonical_dim(dim, input.ndim)
+    index = _vector(index, "index_copy")
+    _check_source("index_copy", input, at, index, source)
+    made = input.copy()
+    (made if made.ndim else made.reshape(1))[_along(at, index)] = source
+    return made
+
+
+@index_copy.vjp("input")
+def _(g, dim, index):
+    return g.index_fill(dim, index, 0)
+
+
+@index_copy.vjp("source")
+def _(g, dim, index, source_shape):
+    return g.index_select(dim, index).reshape(source_shape)
+
+
+@opaque(name="_index_fill", node="IndexFillBackward0", expose=(), ref=None, samples=lambda rng: iter(
+    [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=())), {})]))  # fmt: skip
+def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:
+    """A copy with a value in the slices at some indices of an axis."""
+    at = canonical_dim(dim, input.ndim)
+    index = _vector(index, "index_fill")
+    made = input.copy()
+    if index.size and input.ndim and (index.max() >= input.shape[at]
+                                      or index.min() < -input.shape[at]):  # fmt: skip
+        raise IndexError("index_fill(): index out of range in self")
+    (made if made.ndim else made.reshape(1))[_along(at, index)] = value
+    return made
+
+
+@_index_fill.vjp("input")
+def _(g, dim, index):
+    return _index_fill(g, dim, index, wrap(np.zeros((), g._array.dtype)))
+
+
+@_index_fill.vjp("value")
+def _(g, dim, index):
+    return g.index_select(dim, index).sum()
+
+
+@composite()
+def index_fill(input, dim, index, value):
+    """A copy with one value in the slices at some indices of an axis."""
+    from .mask import _fill_value
+
+    return _index_fill(input, dim, index, _fill_value(input, value, "index_fill"))
+
+
+@composite()
+def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=None):
+    """A copy with slices combined by 'prod', 'mean', 'amax' or 'amin' at indices of an axis."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            f"reduce argument must be either prod, mean, amax or amin, got {reduce}."
+        )
+    at = canonical_dim(dim, input._array.ndim)
+    if not input._array.ndim:
+        y = _scatter_reduce(input, 0, index.reshape(()), source.reshape(()), reduce, include_self)
+    else:
+        shape = [-1 if i == at else 1 for i in range(input._array.ndim)]
+        places = index.reshape(shape).expand(*source._array.shape)
+        y = _scatter_reduce(input, at, places, source, reduce, include_self)
+    return y if out is None else out.copy_(y)
+
+
+# ---------------------------------------------------------------------------- flat positions
+
+
+@opaque(ref=lambda x, index: x.reshape(-1)[index],
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), np.array([[0, 11], [5, 5]])), {})]))  # fmt: skip
+def take(input: Array, index: Array) -> Array:
+    """The elements at flat positions, in the shape of `index`."""
+    if index.dtype != np.int64:
+        raise RuntimeError(
+            "take(): Expected a long tensor for index, but got " f"{FROM_NUMPY[index.dtype]}"
+        )
+    if index.size and not input.size:
+        raise IndexError("take(): tried to take from an empty tensor")
+    if index.size and (index.max() >= input.size or index.min() < -input.size):
+        raise IndexError(f"out of range: tried to access index {index.max()} on a tensor of "
+                         f"{input.size} elements.")  # fmt: skip
+    return input.reshape(-1)[index]
+
+
+@take.vjp("input")
+def _(g, input_shape, index):
+    return g.new_zeros(input_shape).put(index, g, True)
+
+
+@opaque(node="PutBackward0", ref=None, samples=None)
+def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:
+    """A copy with `source` written, or added, at flat positions."""
+    if index.size != source.size:
+        raise RuntimeError(
+            "put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source.size}, index.numel() = {index.size}"
+        )
+    if source.dtype != input.dtype:
+        raise RuntimeError(
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{FROM_NUMPY[input.dtype]} and source.dtype = {FROM_NUMPY[source.dtype]}"
+        )
+    if index.size and (index.max() >= input.size or index.min() < -input.size):
+        raise IndexError("out of range: put_() of a tensor of " f"{input.size} elements")
+    made = input.copy("C")
+    flat = made.reshape(-1)
+    if accumulate:
+        np.add.at(flat, index.reshape(-1), source.reshape(-1))
+    else:
+        flat[index.reshape(-1)] = source.reshape(-1)
+    return made
+
+
+@put.vjp("input")
+def _(g, index, accumulate):
+    return g if accumulate else g.put(index, g.new_zeros(index.shape))
+
+
+@put.vjp("source")
+def _(g, index, source_shape):
+    return g.take(index).reshape(source_shape)
+
+
+@composite()
+def take_along_dim(input, indices, dim=None, *, out=None):
+    """The elements at the indices along an axis, other axes broadcast."""
+    if dim is None:
+        y = gather(input.reshape(-1), 0, indices.reshape(-1))
+    else:
+        at = canonical_dim(dim, input._array.ndim)
+        if input._array.ndim != indices._array.ndim:
+            raise RuntimeError(
+                "torch.take_along_dim(): input and indices should have the same number of "
+                f"dimensions, but got {input._array.ndim} dimensions for input, and "
+                f"{indices._array.ndim} dimensions for indices"
+            )
+        shapes = [list(x._array.shape) for x in (input, indices)]
+        for shape in shapes:
+            shape[at] = 1
+        common = np.broadcast_shapes(*map(tuple, shapes))
+        wide = [[*common[:at], x._array.shape[at], *common[at + 1 :]] for x in (input, indices)]
+        y = gather(input.expand(*wide[0]), at, indices.expand(*wide[1]))
+    return y if out is None else out.copy_(y)
+
+
+for _name, _function in (
+    ("scatter", scatter), ("scatter_add", scatter_add), ("scatter_reduce", scatter_reduce),
+    ("index_add", index_add), ("index_copy", index_copy), ("index_fill", index_fill),
+    ("index_reduce", index_reduce), ("put", put),
+):  # fmt: skip
+    _in_place(_name, _function)

@@ -1,0 +1,187 @@
+"""Masks: masked_fill, masked_select, masked_scatter, nonzero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd.inplace import check_writable
+from ..tensor.dtypes import of_scalar
+from ..tensor.tensor import Tensor, wrap
+from .creation import public
+from .inplace import assign
+from .join import cat
+from .registry import Array, Promotion, composite, opaque, pointwise
+from .selection import select
+
+
+def _mask_of(mask: Any, name: str) -> Tensor:
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
+    if mask._array.dtype == np.bool_:
+        return mask
+    if mask._array.dtype == np.uint8:
+        return mask.bool()
+    raise RuntimeError(f"{name} only supports boolean masks, but got mask with dtype {mask.dtype}")
+
+
+def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
+    if isinstance(value, Tensor):
+        if value._array.ndim:
+            raise RuntimeError(
+                f"{name}_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value._array.ndim} dimension(s)."
+            )
+        kind = value.dtype
+    else:
+        kind = of_scalar(value)
+    if kind.category > input.dtype.category:
+        raise RuntimeError(
+            f"value cannot be converted to type {input.dtype.name} without overflow"
+        )
+    with np.errstate(all="ignore"):
+        return value.to(input.dtype) if isinstance(value, Tensor) else wrap(
+            np.asarray(value).astype(input._array.dtype))  # fmt: skip
+
+
+@pointwise(name="_masked_fill", node="MaskedFillBackward0", promotion=Promotion.NONE, expose=(),
+           inplace=False, ref=lambda x, m, v: np.where(m, v, x),
+           samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=4) > 0,
+                                       rng.normal(size=())), {})]))  # fmt: skip
+def _masked_fill(input: Array, mask: Array, value: Array) -> Array:
+    """value where the mask holds, else input."""
+    return np.where(mask, value, input)
+
+
+@_masked_fill.vjp("input")
+def _(g, mask):
+    return _masked_fill(g, mask, wrap(np.zeros((), g._array.dtype)))
+
+
+@_masked_fill.vjp("value")
+def _(g, mask):
+    return select(mask, g, 0)
+
+
+@composite()
+def masked_fill(input, mask, value):
+    """The tensor with `value` where the mask holds."""
+    return _masked_fill(input, _mask_of(mask, "masked_fill"),
+                        _fill_value(input, value, "masked_fill"))  # fmt: skip
+
+
+@public(spaces=("Tensor",))
+def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Writes `value` where the mask holds, in place."""
+    check_writable(self, "masked_fill_")
+    return assign(self, masked_fill(self, mask, value), "masked_fill_")
+
+
+@opaque(name="_masked_select", node="MaskedSelectBackward0", expose=(),
+        ref=lambda x, m: x[m], samples=lambda rng: iter(
+            [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)) > 0), {})]))  # fmt: skip
+def _masked_select(input: Array, mask: Array) -> Array:
+    """The elements where the mask holds."""
+    return input[mask]
+
+
+@_masked_select.vjp("input")
+def _(g, mask, input_shape):
+    return _masked_spread(g, mask, input_shape)
+
+
+@opaque(name="_masked_spread", expose=(), ref=None, samples=None)
+def _masked_spread(g: Array, mask: Array, shape) -> Array:
+    """Zeros with `g` where the mask holds."""
+    made = np.zeros(shape, g.dtype)
+    made[mask] = g
+    return made
+
+
+@_masked_spread.vjp("g")
+def _(g, mask):
+    return _masked_select(g, mask)
+
+
+@composite()
+def masked_select(input, mask, *, out=None):
+    """The elements where the mask holds, in one axis."""
+    mask = _mask_of(mask, "masked_select")
+    shape = np.broadcast_shapes(input._array.shape, mask._array.shape)
+    y = _masked_select(input.expand(*shape), mask.expand(*shape))
+    return y if out is None else out.resize_(y.shape).copy_(y)
+
+
+@opaque(name="_masked_scatter", node="MaskedScatterBackward0", expose=(), ref=None, samples=None)
+def _masked_scatter(input: Array, mask: Array, source: Array) -> Array:
+    """The tensor with the first elements of `source` where the mask holds."""
+    made = input.copy()
+    count = int(mask.sum())
+    if source.size < count:
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have enough elements: the mask has "
+            f"{count}, source {source.size}"
+        )
+    made[mask] = source.reshape(-1)[:count]
+    return made
+
+
+@_masked_scatter.vjp("input")
+def _(g, mask):
+    return _masked_fill(g, mask, wrap(np.zeros((), g._array.dtype)))
+
+
+@_masked_scatter.vjp("source")
+def _(g, mask, source_shape):
+    found = _masked_select(g, mask)
+    count = int(np.prod(source_shape, dtype=np.int64))
+    rest = count - found._array.size
+    if rest:
+        found = cat([found, found.new_zeros(rest)])
+    return found.reshape(source_shape)
+
+
+@composite()
+def masked_scatter(input, mask, source):
+    """The tensor with elements of `source`, in order, where the mask holds."""
+    if input.dtype is not source.dtype:
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes but got {input.dtype} "
+            f"and {source.dtype}"
+        )
+    mask = _mask_of(mask, "masked_scatter")
+    shape = np.broadcast_shapes(input._array.shape, mask._array.shape)
+    return _masked_scatter(input.expand(*shape), mask.expand(*shape), source)
+
+
+@public(spaces=("Tensor",))
+def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Writes elements of `source`, in order, where the mask holds, in place."""
+    check_writable(self, "masked_scatter_")
+    return assign(self, masked_scatter(self, mask, source), "masked_scatter_")
+
+
+@public(spaces=("torch", "Tensor"))
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
+    """The indices of the elements that are not zero: a matrix, or a vector for each axis."""
+    array = input._array
+    if as_tuple:
+        return tuple(wrap(a) for a in np.nonzero(array if array.ndim else array.reshape(1)))
+    y = wrap(np.argwhere(array).astype(np.int64, copy=False))
+    return y if out is None else out.resize_(y.shape).copy_(y)
+
+
+@public(spaces=("torch", "Tensor"))
+def argwhere(input: Tensor) -> Tensor:
+    """The indices of the elements that are not zero, a row for each."""
+    return nonzero(input)
+
+
+@public(spaces=("torch", "Tensor"))
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first `size` indices of elements that are not zero, filled up."""
+    found = np.argwhere(input._array)[:size]
+    made = np.full((size, found.shape[1]), fill_value, np.int64)
+    made[: len(found)] = found
+    return wrap(made)
