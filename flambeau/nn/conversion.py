@@ -67,7 +67,13 @@ class Conversion:
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
         """Moves to a device without copying values: all are unset afterwards."""
-        return self._apply(lambda t: ops.empty_like(t, device=device), recurse=recurse)
+
+        def empty(tensor: Tensor) -> Tensor:
+            if device is None or not tensor.is_meta:  # keeps the order of the axes
+                return ops.empty_like(tensor, device=device)
+            return ops.empty(tensor.shape, dtype=tensor.dtype, device=device)
+
+        return self._apply(empty, recurse=recurse)
 
     def type(self, dst_type: dtype | str) -> Any:
         """Casts all parameters and buffers."""

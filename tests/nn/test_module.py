@@ -106,7 +106,7 @@ def test_uninitialized_parameter(torch, nn):
     assert lazy.dtype == torch.float64
     with pytest.raises(RuntimeError, match="Can't access the shape of an uninitialized parameter"):
         _ = lazy.shape
-    with pytest.raises(ValueError, match="Attempted to use an uninitialized parameter"):
+    with pytest.raises((ValueError, RuntimeError), match="an uninitialized parameter"):
         lazy.view(-1)
     lazy.materialize((2, 3))
     assert type(lazy) is nn.Parameter

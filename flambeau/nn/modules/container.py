@@ -9,7 +9,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from itertools import chain
 from typing import Any
 
-from ..module import Module
+from .module import Module
 from .parametercontainer import ParameterDict, ParameterList, _index_key, _pairs
 
 __all__ = [

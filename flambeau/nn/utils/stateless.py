@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...tensor import Tensor
@@ -79,15 +80,22 @@ def _functional_call_over_dicts(
     """
     given = parameter_and_buffer_dicts
     if not isinstance(given, dict):
-        if not isinstance(given, (list, tuple)) or not all(isinstance(d, dict) for d in given):
+        if not isinstance(given, Sequence):
             raise ValueError(
                 "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, "
                 f"but got {type(given)}"
             )
-        keys = [key for one in given for key in one]
-        repeated = sorted({key for key in keys if keys.count(key) > 1})
+        if not all(isinstance(one, dict) for one in given):
+            raise ValueError(
+                "Expected all elements of parameter_and_buffer_dicts to be dictionaries"
+            )
+        counts = Counter(key for one in given for key in one)
+        repeated = [key for key, count in counts.items() if count > 1]
         if repeated:
-            raise ValueError(f"{repeated[0]} appears in multiple dictionaries")
+            raise ValueError(
+                f"{repeated} appeared in multiple dictionaries; behavior of functional call is "
+                "ambiguous"
+            )
         given = {key: value for one in given for key, value in one.items()}
     return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
 

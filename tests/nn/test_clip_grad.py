@@ -1,0 +1,200 @@
+"""Clipping of gradients; parameters as a vector; fusing; skip_init; functional_call."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+
+
+@pytest.fixture
+def weights(torch):
+    """Two tensors with gradients (3, 0) and (4,), and one without: norm 5."""
+    made = [torch.ones(n, requires_grad=True) for n in (2, 1, 3)]
+    made[0].grad, made[1].grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
+    return made
+
+
+@pytest.mark.parametrize(("order", "norm"), [(2.0, 5.0), (1, 7.0), (math.inf, 4.0), (0.0, 2.0)])
+def test_norm(nn, weights, order, norm):
+    assert nn.utils.clip_grad_norm_(weights, 1e9, norm_type=order).item() == pytest.approx(norm)
+    assert weights[0].grad.tolist() == [3.0, 0.0]
+
+
+def test_clipping(nn, weights):
+    assert nn.utils.clip_grad_norm_(weights, 1.0).item() == 5.0
+    assert weights[0].grad.tolist() == pytest.approx([0.6, 0.0])
+    assert weights[1].grad.tolist() == pytest.approx([0.8])
+    assert weights[2].grad is None
+
+
+def test_one_tensor_and_generators(torch, nn, weights):
+    assert nn.utils.clip_grad_norm_(weights[1], 1.0).item() == 4.0
+    assert nn.utils.clip_grad_norm_((w for w in weights), 10.0).item() > 3
+    assert nn.utils.clip_grad_norm_([weights[2]], 1.0).item() == 0.0
+    with pytest.warns(UserWarning, match="`parameters` is an empty generator"):
+        nn.utils.clip_grad_norm_((w for w in ()), 1.0)
+
+
+def test_total_norm_and_clipping_apart(torch, nn, weights):
+    total = nn.utils.get_total_norm([w.grad for w in weights[:2]])
+    assert total.item() == 5.0
+    nn.utils.clip_grads_with_norm_(weights, 2.5, total)
+    assert weights[1].grad.tolist() == pytest.approx([2.0])
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_non_finite_norms(nn, weights, bad):
+    weights[0].grad[0] = bad
+    with pytest.raises(RuntimeError, match=r"total norm of order 2.0 .* is non-finite"):
+        nn.utils.clip_grad_norm_(weights, 1.0, error_if_nonfinite=True)
+    nn.utils.clip_grad_norm_(weights, 1.0)
+    assert math.isnan(weights[0].grad[0].item())
+
+
+def test_clip_value(nn, weights):
+    nn.utils.clip_grad_value_(weights, 3.5)
+    assert weights[1].grad.tolist() == [3.5]
+    weights[0].grad.mul_(-1)
+    nn.utils.clip_grad_value_(weights[0], 1)
+    assert weights[0].grad.tolist() == [-1.0, 0.0]
+
+
+def test_old_name_warns(nn, weights):
+    with pytest.warns(FutureWarning, match=r"`torch.nn.utils.clip_grad_norm` is now deprecated"):
+        nn.utils.clip_grad_norm(weights, 1.0)
+
+
+def test_parameters_to_vector_and_back(torch, nn):
+    layer = nn.Linear(3, 2)
+    vector = nn.utils.parameters_to_vector(layer.parameters())
+    assert vector.tolist() == [*layer.weight.reshape(-1).tolist(), *layer.bias.tolist()]
+    vector.sum().backward()
+    assert layer.bias.grad.tolist() == [1.0, 1.0]
+    nn.utils.vector_to_parameters(torch.arange(8.0), layer.parameters())
+    assert layer.weight.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert layer.bias.tolist() == [6.0, 7.0]
+    with pytest.raises(TypeError, match=r"expected torch.Tensor, but got: list"):
+        nn.utils.vector_to_parameters([], layer.parameters())
+
+
+def test_fused_batch_norm(torch, nn):
+    bn = nn.BatchNorm2d(3)
+    bn(torch.randn(8, 3, 4, 4) * 2 + 1)
+    with torch.no_grad():
+        bn.weight.uniform_(0.5, 2.0)
+        bn.bias.normal_()
+    x = torch.randn(2, 2, 5, 5)
+    for conv, transpose in ((nn.Conv2d(2, 3, 3, bias=False), False),
+                            (nn.ConvTranspose2d(2, 3, 3), True)):  # fmt: skip
+        model = nn.Sequential(conv, bn).eval()
+        fused = nn.utils.fuse_conv_bn_eval(conv, bn, transpose)
+        assert torch.allclose(fused(x), model(x), atol=1e-5)
+    with pytest.raises(AssertionError, match="Fusion only for eval"):
+        nn.utils.fuse_conv_bn_eval(nn.Conv2d(2, 3, 3), bn)
+
+
+def test_fused_linear(torch, nn):
+    linear, bn = nn.Linear(4, 3).eval(), nn.BatchNorm1d(3)
+    bn(torch.randn(8, 3) * 2 + 1)
+    bn.eval()
+    x = torch.randn(5, 4)
+    fused = nn.utils.fuse_linear_bn_eval(linear, bn)
+    assert torch.allclose(fused(x), bn(linear(x)), atol=1e-5)
+    assert isinstance(fused.bias, nn.Parameter)
+
+
+def test_skip_init(torch, nn):
+    state = torch.get_rng_state()
+    layer = nn.utils.skip_init(nn.Linear, 3, 2, dtype=torch.float64)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert layer.weight.shape == (2, 3)
+    assert layer.weight.dtype == torch.float64
+    assert not layer.weight.is_meta
+    with pytest.raises(RuntimeError, match="Expected a Module"):
+        nn.utils.skip_init(dict)
+    with pytest.raises(RuntimeError, match="must support a 'device' arg"):
+        nn.utils.skip_init(nn.ReLU)
+
+
+# ---------------------------------------------------------------- functional_call
+
+
+@pytest.fixture
+def call(nn):
+    """`functional_call`, under the name that does not warn."""
+    return nn.utils.stateless._functional_call
+
+
+@pytest.fixture
+def scale(torch, nn):
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.tensor([2.0]))
+            self.tied = self.weight
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x, plus=0):
+            self.count = self.count + 1
+            return x * self.weight + self.tied + plus
+
+    return Scale()
+
+
+def test_functional_call(torch, call, scale):
+    weight = torch.tensor([10.0], requires_grad=True)
+    given = {"weight": weight, "count": torch.tensor([5.0])}
+    result = call(scale, given, torch.tensor([1.0]), {"plus": 3})
+    assert result.tolist() == [23.0]
+    result.sum().backward()
+    assert weight.grad.tolist() == [2.0]
+    assert scale.weight.grad is None
+    assert given["count"].tolist() == [6.0]
+    assert scale.count.tolist() == [0.0]
+    assert scale(torch.tensor([1.0])).tolist() == [4.0]
+
+
+def test_functional_call_undoes_after_an_error(torch, call, scale):
+    before = scale.weight
+    with pytest.raises(TypeError):
+        call(scale, {"weight": torch.ones(1)}, ("a", "b", "c"))
+    assert scale.weight is before
+
+
+def test_functional_call_of_tied_weights(torch, call, scale):
+    x, one = torch.tensor([1.0]), torch.tensor([1.0])
+    assert call(scale, {"weight": one}, x).tolist() == [2.0]
+    assert call(scale, {"weight": one}, x, tie_weights=False).tolist() == [3.0]
+    with pytest.raises(ValueError, match="got multiple values for keys .'tied', 'weight'."):
+        call(scale, {"weight": one, "tied": torch.ones(1)}, x)
+
+
+def test_functional_call_strict(torch, call, scale):
+    with pytest.raises(RuntimeError) as caught:
+        call(scale, {"weight": torch.ones(1), "w": torch.ones(1)}, 1, strict=True)
+    assert str(caught.value) == (
+        "Error(s) in reparametrizing for Scale:\n\tUnexpected key(s): 'w'.\n\t"
+        "Missing key(s): 'count'."
+    )
+
+
+def test_functional_call_of_submodules(torch, nn, call):
+    model = nn.Sequential(nn.Linear(2, 1, bias=False))
+    assert call(model, {"0.weight": torch.ones(1, 2)}, torch.tensor([3.0, 4.0])).tolist() == [7.0]
+    with pytest.warns(FutureWarning, match=r"`torch.func.functional_call` instead"):
+        nn.utils.stateless.functional_call(model, {}, torch.ones(2))
+
+
+def test_functional_call_over_dictionaries(torch, nn):
+    call = torch.func.functional_call
+    layer = nn.Linear(2, 1)
+    given = ({"weight": torch.ones(1, 2)}, {"bias": torch.ones(1)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert call(layer, given, torch.tensor([3.0, 4.0])).tolist() == [8.0]
+    with pytest.raises(ValueError, match=r"\['weight'\] appeared in multiple dictionaries"):
+        call(layer, (given[0], given[0]), torch.ones(2))
+    with pytest.raises(ValueError, match="Expected parameter_and_buffer_dicts to be a dict"):
+        call(layer, 3, torch.ones(2))

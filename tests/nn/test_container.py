@@ -1,0 +1,230 @@
+"""Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import pytest
+
+
+@pytest.fixture
+def layers(nn):
+    """Makes layers that differ in how they print and add a number."""
+
+    class Add(nn.Module):
+        def __init__(self, n):
+            super().__init__()
+            self.n = n
+
+        def forward(self, x):
+            return x + self.n
+
+        def extra_repr(self):
+            return str(self.n)
+
+    return lambda *numbers: [Add(n) for n in numbers]
+
+
+def numbers(container):
+    return [layer.n for layer in container]
+
+
+# ---------------------------------------------------------------- Sequential
+
+
+def test_sequential_calls_in_order(nn, layers):
+    assert nn.Sequential(*layers(1, 10))(0) == 11
+    assert nn.Sequential()(5) == 5
+
+
+def test_sequential_by_name(nn, layers):
+    a, b = layers(1, 2)
+    model = nn.Sequential(OrderedDict([("a", a), ("b", b)]))
+    assert model.a is model[0] is a
+    assert [name for name, _ in model.named_children()] == ["a", "b"]
+    assert [name for name, _ in model[1:].named_children()] == ["b"]
+
+
+def test_sequential_of_functions_is_refused(nn):
+    with pytest.raises(TypeError, match="len is not a Module subclass"):
+        nn.Sequential(len)
+
+
+def test_sequential_indexing(nn, layers):
+    model = nn.Sequential(*layers(1, 2, 3, 4))
+    assert model[-1].n == 4
+    assert numbers(model[1:3]) == [2, 3]
+    assert type(model[1:3]) is nn.Sequential
+    model[1] = layers(7)[0]
+    assert numbers(model) == [1, 7, 3, 4]
+    del model[0]
+    assert numbers(model) == [7, 3, 4]
+    assert list(model._modules) == ["0", "1", "2"]
+    del model[1:]
+    assert numbers(model) == [7]
+    with pytest.raises(IndexError, match="index 1 is out of range"):
+        model[1]
+
+
+def test_sequential_as_a_list(nn, layers):
+    model = nn.Sequential(*layers(1, 2))
+    assert model.append(layers(3)[0]) is model
+    assert model.extend(layers(4, 5)) is model
+    assert model.insert(0, layers(0)[0]) is model
+    assert numbers(model) == [0, 1, 2, 3, 4, 5]
+    assert model.insert(-1, layers(9)[0])[-2].n == 9
+    assert model.pop(-2).n == 9
+    assert model.pop(0).n == 0
+    assert len(model) == 5
+    with pytest.raises(IndexError, match="Index out of range: 8"):
+        model.insert(8, layers(1)[0])
+    with pytest.raises(AssertionError, match="module should be of type"):
+        model.insert(0, len)
+
+
+def test_sequential_arithmetic(nn, layers):
+    one, two = nn.Sequential(*layers(1)), nn.Sequential(*layers(2, 3))
+    assert numbers(one + two) == [1, 2, 3]
+    assert numbers(two * 2) == numbers(2 * two) == [2, 3, 2, 3]
+    two *= 2
+    one += two
+    assert numbers(one) == [1, 2, 3, 2, 3]
+    assert one[1] is one[3]
+    with pytest.raises(ValueError, match="add operator supports only objects of Sequential class"):
+        one + [1]
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \*"):
+        one * "2"
+    with pytest.raises(ValueError, match="Non-positive multiplication factor 0"):
+        one * 0
+
+
+# ---------------------------------------------------------------- ModuleList, ModuleDict
+
+
+def test_module_list(nn, layers):
+    held = nn.ModuleList(layers(1, 2))
+    held += layers(3)
+    held.append(layers(4)[0])
+    held.insert(1, layers(9)[0])
+    assert numbers(held) == [1, 9, 2, 3, 4]
+    assert numbers(held[::2]) == [1, 2, 4]
+    assert held.pop(1).n == 9
+    assert numbers(held + layers(5)) == [1, 2, 3, 4, 5]
+    del held[-1]
+    held[0] = layers(8)[0]
+    assert numbers(held) == [8, 2, 3]
+    assert list(held._modules) == ["0", "1", "2"]
+    del held[:2]
+    assert numbers(held) == [3]
+    with pytest.raises(IndexError, match="index 1 is out of range"):
+        held[1]
+    with pytest.raises(TypeError, match=r"ModuleList.extend should be called with an iterable"):
+        held.extend(3)
+    with pytest.raises(NotImplementedError, match=r"Module \[ModuleList\] is missing"):
+        held(1)
+
+
+def test_module_list_prints_runs_once(nn, layers):
+    assert repr(nn.ModuleList()) == "ModuleList()"
+    held = nn.ModuleList([*layers(1, 1, 1, 2), nn.Sequential(*layers(3)), nn.Sequential(*layers(3))])
+    assert repr(held) == (
+        "ModuleList(\n"
+        "  (0-2): 3 x Add(1)\n"
+        "  (3): Add(2)\n"
+        "  (4-5): 2 x Sequential(\n"
+        "    (0): Add(3)\n"
+        "  )\n"
+        ")"
+    )
+
+
+def test_module_dict(nn, layers):
+    a, b, c = layers(1, 2, 3)
+    held = nn.ModuleDict({"a": a})
+    held["b"] = b
+    held.update([["c", c]])
+    assert list(held) == list(held.keys()) == ["a", "b", "c"]
+    assert "b" in held
+    assert held.pop("b") is b
+    assert dict(held.items()) == {"a": a, "c": c}
+    del held["a"]
+    assert list(held.values()) == [c]
+    assert repr(held) == "ModuleDict(\n  (c): Add(3)\n)"
+    held.clear()
+    assert len(held) == 0
+    with pytest.raises(KeyError):
+        held["a"]
+    with pytest.raises(TypeError, match="should be called with an iterable of key/value pairs"):
+        held.update(3)
+    with pytest.raises(ValueError, match="#0 has length 1; 2 is required"):
+        held.update([["c"]])
+    with pytest.raises(KeyError, match="attribute 'keys' already exists"):
+        held["keys"] = a
+
+
+# ---------------------------------------------------------------- ParameterList, ParameterDict
+
+
+def test_parameter_list(torch, nn):
+    held = nn.ParameterList([torch.ones(2), nn.Parameter(torch.zeros(3)), "text"])
+    assert type(held[0]) is nn.Parameter
+    assert [name for name, _ in held.named_parameters()] == ["0", "1"]
+    held.append(torch.ones(1))
+    held += [torch.ones(4)]
+    held[2] = torch.ones(5)
+    assert [len(p) for p in held] == [2, 3, 5, 1, 4]
+    assert [len(p) for p in held[1:3]] == [3, 5]
+    assert held[-1] is held[4]
+    with pytest.raises(IndexError, match="index 5 is out of range"):
+        held[5]
+    with pytest.raises(TypeError, match=r"ParameterList.extend should be called with an iterable"):
+        held.extend(torch.ones(1))
+    with pytest.raises(RuntimeError, match="ParameterList should not be called"):
+        held(1)
+
+
+def test_parameter_list_prints(torch, nn):
+    held = nn.ParameterList([torch.ones(2, 3, dtype=torch.float64), 5])
+    assert repr(held) == (
+        "ParameterList(\n"
+        "    (0): Parameter containing: [torch.float64 of size 2x3]\n"
+        "    (1): Object of type: int\n"
+        ")"
+    )
+
+
+def test_parameter_dict(torch, nn):
+    held = nn.ParameterDict({"b": torch.ones(2), "a": torch.zeros(1)})
+    assert list(held) == ["a", "b"]
+    assert type(held["b"]) is nn.Parameter
+    held["c"] = 5
+    assert held.get("d") is None
+    assert held.setdefault("d", torch.ones(4)).shape == (4,)
+    assert list(reversed(held)) == ["d", "c", "b", "a"]
+    assert held.popitem()[0] == "d"
+    assert held.pop("c") == 5
+    other = held | {"e": torch.ones(1)}
+    assert list(other.keys()) == ["a", "b", "e"]
+    assert other["a"] is held["a"]
+    held |= nn.ParameterDict({"z": torch.ones(1)})
+    assert "z" in held
+    del held["z"]
+    assert list(held.copy().fromkeys(["x"], 3).items()) == [("x", 3)]
+    assert [v.shape for v in held.values()] == [(1,), (2,)]
+    held.clear()
+    assert len(held) == 0
+    assert not list(held.parameters())
+    with pytest.raises(TypeError, match="cannot be used as a key as it is not a string"):
+        held[3]
+    with pytest.raises(RuntimeError, match="ParameterDict should not be called"):
+        held(1)
+
+
+def test_parameter_dict_prints(torch, nn):
+    held = nn.ParameterDict({"w": torch.ones(2, 3), "n": 5})
+    assert repr(held) == (
+        "ParameterDict(\n"
+        "    (n): Object of type: int\n"
+        "    (w): Parameter containing: [torch.FloatTensor of size 2x3]\n"
+        ")"
+    )
