@@ -57,7 +57,7 @@ def fma(x: np.ndarray, y: float, z: float) -> np.ndarray:
     """x * y + z in float64 with one rounding, for finite x and scalars y, z (Dekker, Knuth)."""
     # Enough where the product is exact, and where y * 2**27 may overflow.
     product = x * y
-    if abs(y) > 1e290 or z == 0.0 or math.frexp(y)[0] in (0.5, -0.5):
+    if y == 1.0 or abs(y) > 1e290 or z == 0.0 or math.frexp(y)[0] in (0.5, -0.5):
         return product + z
     x_high = x * _SPLITTER
     x_high -= x_high - x

@@ -30,13 +30,13 @@ _QUARTER_PI = _single(*machine.QUARTER_PI)
 _LN2_LOW, _LN2_HIGH = np.float32(machine.LN2_LOW), np.float32(machine.LN2_HIGH)
 _SQRT_HALF = np.float32(machine.SQRT_HALF)
 _FOUR_OVER_PI = np.float32(machine.FOUR_OVER_PI)
-_TWO_PI = np.float32(2 * math.pi)
+_TWO_PI, _TWO_PI64 = np.float32(2 * math.pi), 2 * math.pi
 # A huge deviation overflows to infinity without a word.
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
+_TAME = 1000.0
 _HALF, _ONE = np.float32(0.5), np.float32(1)
 
 
-@_QUIETLY
 def fill_normal(
     array: np.ndarray, generator: Generator | None = None, mean: float = 0.0, std: float = 1.0
 ) -> np.ndarray:
@@ -52,17 +52,26 @@ def fill_normal(
         return array
     require(dtype, dtype in FLOATS, "normal_kernel_cpu")
     source = default_generator if generator is None else generator
+    # Small deviations cannot overflow, and entering an errstate costs a microsecond.
+    fill = _fill_normal if std < _TAME and -_TAME < mean < _TAME else _QUIETLY(_fill_normal)
+    fill(array, source, mean, std)
+    return array
+
+
+def _fill_normal(array: np.ndarray, source: Generator, mean: float, std: float) -> None:
+    dtype = array.dtype
     if array.size < _BLOCK or not array.flags.c_contiguous:
         target = memory_order(array)
         values = _one_by_one(array.size, source, mean, std, dtype)
-        target[...] = narrow(values, dtype).reshape(target.shape)
-        return array
+        if dtype.itemsize == 2:
+            values = values.astype(np.float32)  # two roundings, as in PyTorch
+        target[...] = values.reshape(target.shape)
+        return
     with source.lock:
         if dtype.itemsize == 8:
             _fill_blocks64(array.reshape(-1), source, mean, std)
         else:
             _fill_blocks32(array.reshape(-1), source, mean, std)
-    return array
 
 
 @_QUIETLY
@@ -91,8 +100,8 @@ def _one_by_one(
     with source.lock:
         kept = source.next_normal
         new = count if kept is None else count - 1
-        make = _pairs_by_loop if new <= _FEW else _pairs_at_once
-        made = make(unit64(source.words(4 * ((new + 1) // 2))), dtype)
+        words = source.words(4 * ((new + 1) // 2))
+        made = _pairs_by_loop(words) if new <= _FEW else _pairs_at_once(words, dtype)
         source.next_normal = float(made[-1]) if new % 2 else None
     if kept is not None:
         made = np.concatenate([np.array([kept]), made[:new]])
@@ -101,25 +110,28 @@ def _one_by_one(
     return libm.fma(made, std, mean)
 
 
-def _pairs_by_loop(uniforms: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _pairs_by_loop(words: np.ndarray) -> np.ndarray:
     made: list[float] = []
-    values = iter(uniforms.tolist())
-    for first, second in zip(values, values, strict=True):
+    each = iter(words.tolist())
+    for top, bottom, second_top, second_bottom in zip(each, each, each, each, strict=True):
+        # 53 bits of each two words; the second number gives the radius.
+        second = ((second_top & 0x1FFFFF) << 32 | second_bottom) * 2.0**-53
         radius = math.sqrt(-2.0 * math.log1p(-second))
-        angle = 2.0 * math.pi * first
+        angle = _TWO_PI64 * (((top & 0x1FFFFF) << 32 | bottom) * 2.0**-53)
         made += (radius * math.cos(angle), radius * math.sin(angle))
     return np.array(made)
 
 
-def _pairs_at_once(uniforms: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    uniforms = unit64(words)
     log1p = libm.like_c(math.log1p, np.log1p, dtype)
     cos, sin = libm.like_c(math.cos, np.cos, dtype), libm.like_c(math.sin, np.sin, dtype)
     radius = np.sqrt(-2.0 * log1p(-uniforms[1::2]))
-    angle = 2.0 * math.pi * uniforms[::2]
+    angle = _TWO_PI64 * uniforms[::2]
     made = np.empty_like(uniforms)
     np.multiply(radius, cos(angle), out=made[::2])
     np.multiply(radius, sin(angle), out=made[1::2])
-    made[-2:] = _pairs_by_loop(uniforms[-2:], dtype)  # what may be kept must be exact
+    made[-2:] = _pairs_by_loop(words[-4:])  # what may be kept must be exact
     return made
 
 
@@ -146,7 +158,7 @@ def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     )
     blocks = uniforms.reshape(-1, 2, _BLOCK // 2)  # (block, radius or angle, 8)
     radius = np.sqrt(-2.0 * log(1.0 - blocks[:, 0]))
-    angle = 2.0 * math.pi * blocks[:, 1]
+    angle = _TWO_PI64 * blocks[:, 1]
     made = np.stack([radius * cos(angle), radius * sin(angle)], axis=1)
     return libm.fma(made, std, mean).reshape(-1)
 
