@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import ops
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.tensor import Tensor
+
 from .elementwise import Elementwise, add_scaled_, new_counter, scalar, tick
 from .optimizer import ParamsT, check_learning_rate
 from .refresh import counters_to_tensors, set_missing
@@ -68,14 +69,14 @@ class Adadelta(Elementwise):
         check_learning_rate(lr)
         if not 0.0 <= rho <= 1.0:
             raise ValueError(f"Invalid rho value: {rho}")
-        if not 0.0 <= eps:
+        if not eps >= 0.0:
             raise ValueError(f"Invalid epsilon value: {eps}")
-        if not 0.0 <= weight_decay:
+        if not weight_decay >= 0.0:
             raise ValueError(f"Invalid weight_decay value: {weight_decay}")
-        super().__init__(params, dict(
-            lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
-            capturable=capturable, foreach=foreach, differentiable=differentiable,
-        ))  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+            "capturable": capturable, "foreach": foreach, "differentiable": differentiable,
+        })  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -95,6 +96,4 @@ class Adadelta(Elementwise):
     def _plan(self, group: dict[str, Any], key: None) -> tuple[Flags, Scalars]:
         decay, rho = group["weight_decay"], group["rho"]
         lr = scalar(group["lr"], group["differentiable"])
-        return Flags(group["maximize"], decay != 0), Scalars(
-            decay, rho, 1 - rho, group["eps"], -lr
-        )
+        return Flags(group["maximize"], decay != 0), Scalars(decay, rho, 1 - rho, group["eps"], -lr)

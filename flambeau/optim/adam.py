@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import ops
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.tensor import Tensor
+
 from .elementwise import (
-    Elementwise, add_product_, add_quotient_, add_scaled, new_counter, scalar, tick,
+    Elementwise,
+    add_product_,
+    add_quotient_,
+    add_scaled,
+    new_counter,
+    scalar,
+    tick,
 )  # fmt: skip
 from .optimizer import ParamsT, check_single
 from .refresh import counters_to_tensors, set_missing
@@ -99,12 +106,12 @@ class Adam(Elementwise):
         check_ranges(lr, betas, eps, weight_decay)
         _check_betas(betas, capturable, foreach)
         betas = tuple(b.squeeze() if isinstance(b, Tensor) and b.dim() else b for b in betas)
-        super().__init__(params, dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
-            maximize=maximize, foreach=foreach, capturable=capturable,
-            differentiable=differentiable, fused=fused,
-            decoupled_weight_decay=decoupled_weight_decay,
-        ))  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+            "maximize": maximize, "foreach": foreach, "capturable": capturable,
+            "differentiable": differentiable, "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        })  # fmt: skip
         check_fused(fused, differentiable, foreach)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -147,14 +154,14 @@ class Adam(Elementwise):
 
 def check_ranges(lr: Any, betas: Any, eps: float, weight_decay: Any) -> None:
     """ValueError when an option of the Adam family is out of range."""
-    if not 0.0 <= lr:
+    if not lr >= 0.0:
         raise ValueError(f"Invalid learning rate: {lr}")
-    if not 0.0 <= eps:
+    if not eps >= 0.0:
         raise ValueError(f"Invalid epsilon value: {eps}")
     for index in (0, 1):
         if not 0.0 <= betas[index] < 1.0:
             raise ValueError(f"Invalid beta parameter at index {index}: {betas[index]}")
-    if not 0.0 <= weight_decay:
+    if not weight_decay >= 0.0:
         raise ValueError(f"Invalid weight_decay value: {weight_decay}")
 
 
@@ -166,8 +173,7 @@ def _check_betas(betas: Any, capturable: bool, foreach: bool | None) -> None:
     for index in (0, 1) if all(tensors) else ():
         if foreach and not capturable:
             raise ValueError(
-                f"betas[{index}] as a Tensor is not supported for capturable=False and "
-                "foreach=True"
+                f"betas[{index}] as a Tensor is not supported for capturable=False and foreach=True"
             )
         if betas[index].numel() != 1:
             raise ValueError(f"Tensor betas[{index}] must be 1-element")

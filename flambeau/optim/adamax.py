@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import ops
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.tensor import Tensor
+
 from .adam import check_ranges
 from .elementwise import Elementwise, add_quotient_, new_counter, scalar, tick
 from .optimizer import ParamsT, check_single
@@ -64,10 +65,10 @@ class Adamax(Elementwise):
     ) -> None:
         check_single(lr)
         check_ranges(lr, betas, eps, weight_decay)
-        super().__init__(params, dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, foreach=foreach,
-            maximize=maximize, differentiable=differentiable, capturable=capturable,
-        ))  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
+        })  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
+from flambeau.tensor import Tensor
+
 from .adam import Adam
 from .optimizer import ParamsT
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import ops
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.tensor import Tensor
+
 from .elementwise import Elementwise, new_counter, tick
 from .optimizer import ParamsT, check_learning_rate, number
 from .refresh import counters_to_tensors, set_missing
@@ -65,12 +66,13 @@ class ASGD(Elementwise):
         capturable: bool = False,
     ) -> None:
         check_learning_rate(lr)
-        if not 0.0 <= weight_decay:
+        if not weight_decay >= 0.0:
             raise ValueError(f"Invalid weight_decay value: {weight_decay}")
-        super().__init__(params, dict(
-            lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, foreach=foreach,
-            maximize=maximize, differentiable=differentiable, capturable=capturable,
-        ))  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay,
+            "foreach": foreach, "maximize": maximize, "differentiable": differentiable,
+            "capturable": capturable,
+        })  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import ops
-from ..autograd import enable_grad, set_grad_enabled
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.autograd import enable_grad, set_grad_enabled
+from flambeau.tensor import Tensor
+
 from .kernel import Table, kernel_for
 from .optimizer import Optimizer, counter_dtype, number
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import ops
-from ..autograd import enable_grad, no_grad
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.autograd import enable_grad, no_grad
+from flambeau.tensor import Tensor
+
 from .line_search import Point, strong_wolfe
 from .optimizer import Optimizer, ParamsT, check_learning_rate, number
 
@@ -34,11 +35,11 @@ class LBFGS(Optimizer):
         check_learning_rate(lr)
         if max_eval is None:
             max_eval = max_iter * 5 // 4
-        super().__init__(params, dict(
-            lr=lr, max_iter=max_iter, max_eval=max_eval, tolerance_grad=tolerance_grad,
-            tolerance_change=tolerance_change, history_size=history_size,
-            line_search_fn=line_search_fn,
-        ))  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "max_iter": max_iter, "max_eval": max_eval, "tolerance_grad": tolerance_grad,
+            "tolerance_change": tolerance_change, "history_size": history_size,
+            "line_search_fn": line_search_fn,
+        })  # fmt: skip
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .. import ops
-from ..autograd import enable_grad, no_grad
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.autograd import enable_grad, no_grad
+from flambeau.tensor import Tensor
+
 from .optimizer import Optimizer, ParamsT, check_single, number
 
 
@@ -56,9 +57,7 @@ def update(group: dict[str, Any], param: Tensor, grad: Tensor, buffer: Tensor) -
     lr, momentum = number(group["lr"]), group["momentum"]
     buffer.lerp_(grad, 1 - momentum)
     direction = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
-    direction = orthogonalized(
-        direction, group["ns_coefficients"], group["ns_steps"], group["eps"]
-    )
+    direction = orthogonalized(direction, group["ns_coefficients"], group["ns_steps"], group["eps"])
     param.mul_(1 - lr * group["weight_decay"])
     param.add_(direction, alpha=-adjusted(lr, group["adjust_lr_fn"], param.shape))
 
@@ -84,19 +83,19 @@ class Muon(Optimizer):
         adjust_lr_fn: str | None = None,
     ) -> None:
         check_single(lr)
-        if not 0.0 <= lr:
+        if not lr >= 0.0:
             raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
-        if not 0.0 <= momentum:
+        if not momentum >= 0.0:
             raise ValueError(f"momentum should be >= 0 but is: {momentum}")
-        if not 0.0 <= weight_decay:
+        if not weight_decay >= 0.0:
             raise ValueError(f"weight decay should be >= 0 but is: {weight_decay}")
         if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
-        super().__init__(params, dict(
-            lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov,
-            ns_coefficients=ns_coefficients, eps=eps, ns_steps=ns_steps,
-            adjust_lr_fn=adjust_lr_fn,
-        ))  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "weight_decay": weight_decay, "momentum": momentum, "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients, "eps": eps, "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        })  # fmt: skip
         for group in self.param_groups:
             for p in group["params"]:
                 if p.ndim != 2:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import ops
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.tensor import Tensor
+
 from .adam import check_ranges
 from .elementwise import Elementwise, add_quotient_, new_counter, scalar, tick
 from .optimizer import ParamsT, check_single
@@ -34,9 +35,7 @@ class Scalars(NamedTuple):
     mean_step: Any  # -lr * mu_(t+1) / (1 - product of mu up to t+1)
 
 
-def update(
-    flags: Flags, s: Scalars, param: Any, grad: Any, exp_avg: Any, exp_avg_sq: Any
-) -> None:
+def update(flags: Flags, s: Scalars, param: Any, grad: Any, exp_avg: Any, exp_avg_sq: Any) -> None:
     """One step of NAdam, in place."""
     if flags.maximize:
         grad = -grad
@@ -79,14 +78,14 @@ class NAdam(Elementwise):
     ) -> None:
         check_single(lr)
         check_ranges(lr, betas, eps, weight_decay)
-        if not 0.0 <= momentum_decay:
+        if not momentum_decay >= 0.0:
             raise ValueError(f"Invalid momentum_decay value: {momentum_decay}")
-        super().__init__(params, dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
-            momentum_decay=momentum_decay, decoupled_weight_decay=decoupled_weight_decay,
-            maximize=maximize, foreach=foreach, capturable=capturable,
-            differentiable=differentiable,
-        ))  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize, "foreach": foreach, "capturable": capturable,
+            "differentiable": differentiable,
+        })  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

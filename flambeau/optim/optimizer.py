@@ -13,9 +13,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeAlias
 
-from ..autograd.handle import RemovableHandle
-from ..tensor import Tensor, get_default_dtype
-from ..tensor.dtypes import float32, float64
+from flambeau.autograd.handle import RemovableHandle
+from flambeau.tensor import Tensor, get_default_dtype
+from flambeau.tensor.dtypes import float32, float64
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
 
@@ -67,7 +67,7 @@ def number(value: Any) -> Any:
 def check_learning_rate(lr: float | Tensor) -> None:
     """ValueError unless the rate is at least 0 and, as a tensor, has one element."""
     check_single(lr)
-    if not 0.0 <= lr:
+    if not lr >= 0.0:
         raise ValueError(f"Invalid learning rate: {lr}")
 
 

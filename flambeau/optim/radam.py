@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import ops
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.tensor import Tensor
+
 from .adam import check_ranges
 from .elementwise import Elementwise, add_scaled_, new_counter, scalar, tick
 from .optimizer import ParamsT, check_single
@@ -35,9 +36,7 @@ class Scalars(NamedTuple):
     lr: Any
 
 
-def update(
-    flags: Flags, s: Scalars, param: Any, grad: Any, exp_avg: Any, exp_avg_sq: Any
-) -> None:
+def update(flags: Flags, s: Scalars, param: Any, grad: Any, exp_avg: Any, exp_avg_sq: Any) -> None:
     """One step of RAdam, in place."""
     if flags.maximize:
         grad = -grad
@@ -78,11 +77,11 @@ class RAdam(Elementwise):
     ) -> None:
         check_single(lr)
         check_ranges(lr, betas, eps, weight_decay)
-        super().__init__(params, dict(
-            lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize,
-            foreach=foreach, capturable=capturable,
-            decoupled_weight_decay=decoupled_weight_decay, differentiable=differentiable,
-        ))  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
+            "maximize": maximize, "foreach": foreach, "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay, "differentiable": differentiable,
+        })  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

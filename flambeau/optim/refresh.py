@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.tensor import Tensor
+
 from .optimizer import Optimizer, counter_dtype
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import ops
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.tensor import Tensor
+
 from .elementwise import Elementwise, add_quotient_, add_scaled_, new_counter, scalar, tick
 from .optimizer import ParamsT, check_learning_rate
 from .refresh import counters_to_tensors, set_missing
@@ -32,9 +33,7 @@ class Scalars(NamedTuple):
     step: Any  # -lr
 
 
-def update(
-    flags: Flags, s: Scalars, param: Any, grad: Any, square_avg: Any, *others: Any
-) -> None:
+def update(flags: Flags, s: Scalars, param: Any, grad: Any, square_avg: Any, *others: Any) -> None:
     """One step of RMSprop, in place; `others` are the momentum buffer and the mean gradient."""
     if flags.maximize:
         grad = -grad
@@ -79,19 +78,19 @@ class RMSprop(Elementwise):
         differentiable: bool = False,
     ) -> None:
         check_learning_rate(lr)
-        if not 0.0 <= eps:
+        if not eps >= 0.0:
             raise ValueError(f"Invalid epsilon value: {eps}")
-        if not 0.0 <= momentum:
+        if not momentum >= 0.0:
             raise ValueError(f"Invalid momentum value: {momentum}")
-        if not 0.0 <= weight_decay:
+        if not weight_decay >= 0.0:
             raise ValueError(f"Invalid weight_decay value: {weight_decay}")
-        if not 0.0 <= alpha:
+        if not alpha >= 0.0:
             raise ValueError(f"Invalid alpha value: {alpha}")
-        super().__init__(params, dict(
-            lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered,
-            weight_decay=weight_decay, capturable=capturable, foreach=foreach,
-            maximize=maximize, differentiable=differentiable,
-        ))  # fmt: skip
+        super().__init__(params, {
+            "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
+            "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable,
+        })  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..autograd import enable_grad, no_grad
-from ..tensor import Tensor
+from flambeau.autograd import enable_grad, no_grad
+from flambeau.tensor import Tensor
+
 from .optimizer import Optimizer, ParamsT, check_single
 
 
@@ -24,14 +25,14 @@ class SparseAdam(Optimizer):
         maximize: bool = False,
     ) -> None:
         check_single(lr)
-        if not 0.0 < lr:
+        if not lr > 0.0:
             raise ValueError(f"Invalid learning rate: {lr}")
-        if not 0.0 < eps:
+        if not eps > 0.0:
             raise ValueError(f"Invalid epsilon value: {eps}")
         for index in (0, 1):
             if not 0.0 <= betas[index] < 1.0:
                 raise ValueError(f"Invalid beta parameter at index {index}: {betas[index]}")
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, maximize=maximize))
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
         places = [
             (index, place, p)
             for index, group in enumerate(self.param_groups)
@@ -62,8 +63,7 @@ class SparseAdam(Optimizer):
                     continue
                 if not p.grad.is_sparse:
                     raise RuntimeError(
-                        "SparseAdam does not support dense gradients, please consider Adam "
-                        "instead"
+                        "SparseAdam does not support dense gradients, please consider Adam instead"
                     )
                 raise NotImplementedError("SparseAdam.step: sparse gradients")
         return loss

@@ -1,4 +1,4 @@
-"""swap_in_optimizer_params_and_state: an optimiser run for a while on other parameters and state."""
+"""swap_in_optimizer_params_and_state: an optimiser run for a while on other parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from ..tensor import Tensor
+from flambeau.tensor import Tensor
+
 from .optimizer import Optimizer
 
 _NAME = "swap_in_optimizer_params_and_state"

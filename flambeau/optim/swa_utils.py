@@ -8,16 +8,22 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-from .. import ops
-from ..autograd import no_grad
-from ..nn.module import Module
-from ..tensor import Tensor
+from flambeau import ops
+from flambeau.autograd import no_grad
+from flambeau.nn.module import Module
+from flambeau.tensor import Tensor
+
 from .lr_scheduler.scheduler import LRScheduler, for_each_group, warn_outside_step
 from .optimizer import Optimizer
 
 __all__ = [
-    "AveragedModel", "SWALR", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn",
-    "get_swa_multi_avg_fn", "update_bn",
+    "SWALR",
+    "AveragedModel",
+    "get_ema_avg_fn",
+    "get_ema_multi_avg_fn",
+    "get_swa_avg_fn",
+    "get_swa_multi_avg_fn",
+    "update_bn",
 ]  # fmt: skip
 
 
@@ -122,8 +128,7 @@ class AveragedModel(Module):
         """Takes the parameters of `model` into the averages; the first ones as they are."""
         means = self._averaged(self.module)
         news = [
-            new.to(mean.device)
-            for mean, new in zip(means, self._averaged(model), strict=False)
+            new.to(mean.device) for mean, new in zip(means, self._averaged(model), strict=False)
         ]
         if self.n_averaged == 0:
             for mean, new in zip(means, news, strict=True):
@@ -156,7 +161,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
     A batch that is a list or tuple gives its first item to the model.
     """
-    from ..nn.modules.batchnorm import _BatchNorm
+    from flambeau.nn.modules.batchnorm import _BatchNorm
 
     momenta = {m: m.momentum for m in model.modules() if isinstance(m, _BatchNorm)}
     if not momenta:
@@ -198,9 +203,7 @@ class SWALR(LRScheduler):
                 f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
-            raise ValueError(
-                f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}"
-            )
+            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
         self._anneal_strategy = anneal_strategy
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)

@@ -52,9 +52,7 @@ class Code:
         """An LLVM intrinsic of the element type."""
         kind = self.element
         function = f"@llvm.{name}.{'f32' if kind == 'float' else 'f64'}"
-        self.intrinsics.add(
-            f"declare {kind} {function}({', '.join(kind for _ in operands)})"
-        )
+        self.intrinsics.add(f"declare {kind} {function}({', '.join(kind for _ in operands)})")
         listed = ", ".join(f"{kind} {self.operand(x)}" for x in operands)
         return self.emit(f"call {kind} {function}({listed})")
 

@@ -4,8 +4,9 @@ import copy
 import math
 import warnings
 
-import flambeau as torch
 import pytest
+
+import flambeau as torch
 from flambeau.optim import lr_scheduler as schedulers
 
 EPOCHS = 20
@@ -228,10 +229,10 @@ def test_plateau():
 def test_plateau_errors():
     optimizer = make()
     for options, message in (
-        (dict(factor=1.0), "Factor should be < 1.0"),
-        (dict(mode="best"), "mode best is unknown!"),
-        (dict(threshold_mode="none"), "threshold mode none is unknown!"),
-        (dict(min_lr=[0.1, 0.1]), "expected 1 min_lrs, got 2"),
+        ({"factor": 1.0}, "Factor should be < 1.0"),
+        ({"mode": "best"}, "mode best is unknown!"),
+        ({"threshold_mode": "none"}, "threshold mode none is unknown!"),
+        ({"min_lr": [0.1, 0.1]}, "expected 1 min_lrs, got 2"),
     ):
         with pytest.raises(ValueError, match=message):
             schedulers.ReduceLROnPlateau(optimizer, **options)
@@ -303,7 +304,8 @@ def test_resuming_needs_the_initial_rate():
         schedulers.StepLR(optimizer, 2, last_epoch=3)
     optimizer.param_groups[0]["initial_lr"] = 0.8
     scheduler = schedulers.CosineAnnealingLR(optimizer, T_max=10, last_epoch=4)
-    assert scheduler.last_epoch == 5 and scheduler.base_lrs == [0.8]
+    assert scheduler.last_epoch == 5
+    assert scheduler.base_lrs == [0.8]
 
 
 # -------------------------------------------------------------------- order, groups, saving
@@ -358,7 +360,8 @@ def test_callable_objects_are_saved_by_their_attributes():
     assert state["lr_lambdas"] == [{"factor": 0.5}]
     other = schedulers.LambdaLR(make(), Halving(0.1))
     other.load_state_dict(state)
-    assert other.lr_lambdas[0].factor == 0.5 and state["lr_lambdas"] == [{"factor": 0.5}]
+    assert other.lr_lambdas[0].factor == 0.5
+    assert state["lr_lambdas"] == [{"factor": 0.5}]
     assert schedulers.LambdaLR(make(), lambda e: 1).state_dict()["lr_lambdas"] == [None]
     cyclic = schedulers.CyclicLR(make(), 0.1, 1.0, scale_fn=Halving(0.5))
     assert cyclic.state_dict()["_scale_fn_custom"] == {"factor": 0.5}

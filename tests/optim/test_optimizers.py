@@ -4,9 +4,10 @@ import copy
 import pickle
 import warnings
 
-import flambeau as torch
 import numpy as np
 import pytest
+
+import flambeau as torch
 
 STEPS = 12  # beyond the steps after which the compiled path takes over
 
@@ -224,30 +225,30 @@ class Adafactor:
 
 CASES = [
     ("Adam", Adam, {}),
-    ("Adam", Adam, dict(lr=0.1, betas=(0.7, 0.9), eps=1e-3, weight_decay=0.2)),
-    ("Adam", Adam, dict(lr=0.05, amsgrad=True, weight_decay=0.1)),
+    ("Adam", Adam, {"lr": 0.1, "betas": (0.7, 0.9), "eps": 1e-3, "weight_decay": 0.2}),
+    ("Adam", Adam, {"lr": 0.05, "amsgrad": True, "weight_decay": 0.1}),
     ("AdamW", AdamW, {}),
-    ("AdamW", AdamW, dict(lr=0.1, weight_decay=0.3, amsgrad=True)),
-    ("SGD", SGD, dict(lr=0.1)),
-    ("SGD", SGD, dict(lr=0.1, weight_decay=0.2)),
-    ("SGD", SGD, dict(lr=0.1, momentum=0.9, dampening=0.3, weight_decay=0.1)),
-    ("SGD", SGD, dict(lr=0.1, momentum=0.8, nesterov=True)),
+    ("AdamW", AdamW, {"lr": 0.1, "weight_decay": 0.3, "amsgrad": True}),
+    ("SGD", SGD, {"lr": 0.1}),
+    ("SGD", SGD, {"lr": 0.1, "weight_decay": 0.2}),
+    ("SGD", SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.1}),
+    ("SGD", SGD, {"lr": 0.1, "momentum": 0.8, "nesterov": True}),
     ("RMSprop", RMSprop, {}),
-    ("RMSprop", RMSprop, dict(lr=0.05, alpha=0.8, weight_decay=0.1, momentum=0.7)),
-    ("RMSprop", RMSprop, dict(centered=True, momentum=0.5, eps=1e-3)),
+    ("RMSprop", RMSprop, {"lr": 0.05, "alpha": 0.8, "weight_decay": 0.1, "momentum": 0.7}),
+    ("RMSprop", RMSprop, {"centered": True, "momentum": 0.5, "eps": 1e-3}),
     ("Adagrad", Adagrad, {}),
-    ("Adagrad", Adagrad, dict(
-        lr=0.1, lr_decay=0.3, weight_decay=0.1, initial_accumulator_value=0.5
-    )),
-    ("Adadelta", Adadelta, dict(lr=0.7, rho=0.8, weight_decay=0.1)),
-    ("Adamax", Adamax, dict(lr=0.1, betas=(0.8, 0.95), weight_decay=0.1)),
-    ("NAdam", NAdam, dict(lr=0.05, weight_decay=0.1, momentum_decay=0.01)),
-    ("NAdam", NAdam, dict(weight_decay=0.1, decoupled_weight_decay=True)),
-    ("RAdam", RAdam, dict(lr=0.05, weight_decay=0.1)),
-    ("RAdam", RAdam, dict(lr=0.05, weight_decay=0.1, decoupled_weight_decay=True)),
-    ("ASGD", ASGD, dict(lr=0.1, lambd=0.1, alpha=0.6, weight_decay=0.1)),
-    ("Rprop", Rprop, dict(lr=0.05, etas=(0.4, 1.3), step_sizes=(0.01, 0.07))),
-    ("Adafactor", Adafactor, dict(lr=0.1, weight_decay=0.1)),
+    ("Adagrad", Adagrad, {
+        "lr": 0.1, "lr_decay": 0.3, "weight_decay": 0.1, "initial_accumulator_value": 0.5
+    }),
+    ("Adadelta", Adadelta, {"lr": 0.7, "rho": 0.8, "weight_decay": 0.1}),
+    ("Adamax", Adamax, {"lr": 0.1, "betas": (0.8, 0.95), "weight_decay": 0.1}),
+    ("NAdam", NAdam, {"lr": 0.05, "weight_decay": 0.1, "momentum_decay": 0.01}),
+    ("NAdam", NAdam, {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("RAdam", RAdam, {"lr": 0.05, "weight_decay": 0.1}),
+    ("RAdam", RAdam, {"lr": 0.05, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("ASGD", ASGD, {"lr": 0.1, "lambd": 0.1, "alpha": 0.6, "weight_decay": 0.1}),
+    ("Rprop", Rprop, {"lr": 0.05, "etas": (0.4, 1.3), "step_sizes": (0.01, 0.07)}),
+    ("Adafactor", Adafactor, {"lr": 0.1, "weight_decay": 0.1}),
 ]  # fmt: skip
 
 
@@ -268,7 +269,7 @@ def leaf(value):
 
 def run(optimizer, leaves, steps=STEPS, first=0):
     for step in range(first, first + steps):
-        for p, g in zip(leaves, gradients(step, [p.detach().numpy() for p in leaves])):
+        for p, g in zip(leaves, gradients(step, [p.detach().numpy() for p in leaves]), strict=True):
             p.grad = torch.from_numpy(g)
         optimizer.step()
 
@@ -280,7 +281,7 @@ def test_formula(name, reference, options, maximize):
     leaves = [leaf(v) for v in values]
     optimizer = getattr(torch.optim, name)(leaves, maximize=maximize, **options)
     run(optimizer, leaves)
-    for k, (value, p) in enumerate(zip(values, leaves)):
+    for k, (value, p) in enumerate(zip(values, leaves, strict=True)):
         update = reference(**options)
         for step in range(STEPS):
             g = gradients(step, values)[k]
@@ -306,7 +307,7 @@ def test_compiled_equals_formula_in_float32(name, reference, options, monkeypatc
         if name != "Adafactor":
             assert any(isinstance(k, Kernel) for k in kernels) == (not warm)
         ends.append([p.detach().numpy() for p in leaves])
-    for compiled, formula in zip(*ends):
+    for compiled, formula in zip(*ends, strict=True):
         np.testing.assert_allclose(compiled, formula, rtol=2e-6, atol=1e-7)
 
 
@@ -329,7 +330,8 @@ def test_muon_steps_are_nearly_orthogonal():
     w.grad = torch.from_numpy(np.random.default_rng(0).standard_normal((6, 4)).astype("f"))
     optimizer.step()
     singular = np.linalg.svd(w.detach().numpy(), compute_uv=False) / (0.2 * np.sqrt(6))
-    assert singular.min() > 0.6 and singular.max() < 1.3
+    assert singular.min() > 0.6
+    assert singular.max() < 1.3
 
 
 def test_lbfgs_minimises_rosenbrock():
@@ -357,7 +359,7 @@ def test_lbfgs_minimises_rosenbrock():
 def test_lbfgs_refuses_other_searches_and_groups():
     x = torch.ones(2, requires_grad=True)
     with pytest.raises(RuntimeError, match="only 'strong_wolfe' is supported"):
-        torch.optim.LBFGS([x], line_search_fn="armijo").step(lambda: (x * x).sum())
+        torch.optim.LBFGS([x], line_search_fn="armijo").step(x.sum)
     y = torch.ones(2, requires_grad=True)
     with pytest.raises(ValueError, match="doesn't support per-parameter options"):
         torch.optim.LBFGS([{"params": [x]}, {"params": [y]}])
@@ -366,31 +368,31 @@ def test_lbfgs_refuses_other_searches_and_groups():
 # -------------------------------------------------------------------- arguments
 
 OUT_OF_RANGE = [
-    ("SGD", dict(lr=-0.5), "Invalid learning rate: -0.5"),
-    ("SGD", dict(momentum=-0.5), "Invalid momentum value: -0.5"),
-    ("SGD", dict(weight_decay=-0.5), "Invalid weight_decay value: -0.5"),
-    ("SGD", dict(nesterov=True), "Nesterov momentum requires a momentum and zero dampening"),
-    ("Adam", dict(lr=-1), "Invalid learning rate: -1"),
-    ("Adam", dict(betas=(1.0, 0.0)), "Invalid beta parameter at index 0: 1.0"),
-    ("Adam", dict(betas=(0.5, 1.5)), "Invalid beta parameter at index 1: 1.5"),
-    ("Adam", dict(betas=(0, 0.5)), "betas must be either both floats or both Tensors"),
-    ("Adam", dict(eps=-1.0), "Invalid epsilon value: -1.0"),
-    ("AdamW", dict(weight_decay=-1.0), "Invalid weight_decay value: -1.0"),
-    ("RMSprop", dict(momentum=-1.0), "Invalid momentum value: -1.0"),
-    ("RMSprop", dict(alpha=-1.0), "Invalid alpha value: -1.0"),
-    ("Adagrad", dict(lr_decay=-0.5), "Invalid lr_decay value: -0.5"),
-    ("Adagrad", dict(initial_accumulator_value=-1), "Invalid initial_accumulator_value value"),
-    ("Adadelta", dict(rho=1.1), "Invalid rho value: 1.1"),
-    ("Adamax", dict(betas=(0.0, 1.0)), "Invalid beta parameter at index 1: 1.0"),
-    ("NAdam", dict(momentum_decay=-0.2), "Invalid momentum_decay value: -0.2"),
-    ("RAdam", dict(weight_decay=-1), "Invalid weight_decay value: -1"),
-    ("ASGD", dict(weight_decay=-0.5), "Invalid weight_decay value: -0.5"),
-    ("Rprop", dict(etas=(1.0, 0.5)), "Invalid eta values: 1.0, 0.5"),
-    ("Adafactor", dict(d=0.5), "Clipping threshold d should be >= 1 but is: 0.5"),
-    ("Adafactor", dict(beta2_decay=0.8), "beta2_decay should be <= 0 but is: 0.8"),
-    ("Muon", dict(momentum=-1), "momentum should be >= 0 but is: -1"),
-    ("Muon", dict(adjust_lr_fn="none"), "Adjust learning rate function none is not supported"),
-    ("SparseAdam", dict(lr=0.0), "Invalid learning rate: 0.0"),
+    ("SGD", {"lr": -0.5}, "Invalid learning rate: -0.5"),
+    ("SGD", {"momentum": -0.5}, "Invalid momentum value: -0.5"),
+    ("SGD", {"weight_decay": -0.5}, "Invalid weight_decay value: -0.5"),
+    ("SGD", {"nesterov": True}, "Nesterov momentum requires a momentum and zero dampening"),
+    ("Adam", {"lr": -1}, "Invalid learning rate: -1"),
+    ("Adam", {"betas": (1.0, 0.0)}, "Invalid beta parameter at index 0: 1.0"),
+    ("Adam", {"betas": (0.5, 1.5)}, "Invalid beta parameter at index 1: 1.5"),
+    ("Adam", {"betas": (0, 0.5)}, "betas must be either both floats or both Tensors"),
+    ("Adam", {"eps": -1.0}, "Invalid epsilon value: -1.0"),
+    ("AdamW", {"weight_decay": -1.0}, "Invalid weight_decay value: -1.0"),
+    ("RMSprop", {"momentum": -1.0}, "Invalid momentum value: -1.0"),
+    ("RMSprop", {"alpha": -1.0}, "Invalid alpha value: -1.0"),
+    ("Adagrad", {"lr_decay": -0.5}, "Invalid lr_decay value: -0.5"),
+    ("Adagrad", {"initial_accumulator_value": -1}, "Invalid initial_accumulator_value value"),
+    ("Adadelta", {"rho": 1.1}, "Invalid rho value: 1.1"),
+    ("Adamax", {"betas": (0.0, 1.0)}, "Invalid beta parameter at index 1: 1.0"),
+    ("NAdam", {"momentum_decay": -0.2}, "Invalid momentum_decay value: -0.2"),
+    ("RAdam", {"weight_decay": -1}, "Invalid weight_decay value: -1"),
+    ("ASGD", {"weight_decay": -0.5}, "Invalid weight_decay value: -0.5"),
+    ("Rprop", {"etas": (1.0, 0.5)}, "Invalid eta values: 1.0, 0.5"),
+    ("Adafactor", {"d": 0.5}, "Clipping threshold d should be >= 1 but is: 0.5"),
+    ("Adafactor", {"beta2_decay": 0.8}, "beta2_decay should be <= 0 but is: 0.8"),
+    ("Muon", {"momentum": -1}, "momentum should be >= 0 but is: -1"),
+    ("Muon", {"adjust_lr_fn": "none"}, "Adjust learning rate function none is not supported"),
+    ("SparseAdam", {"lr": 0.0}, "Invalid learning rate: 0.0"),
 ]
 
 
@@ -453,7 +455,8 @@ def test_groups_have_options_of_their_own():
     optimizer = torch.optim.SGD([{"params": [a]}, {"params": b, "lr": 0.5}], lr=0.1, momentum=0.9)
     a.grad, b.grad = torch.ones(2), torch.ones(2)
     optimizer.step()
-    assert a.tolist() == pytest.approx([0.9, 0.9]) and b.tolist() == [0.5, 0.5]
+    assert a.tolist() == pytest.approx([0.9, 0.9])
+    assert b.tolist() == [0.5, 0.5]
     c = torch.ones(2, requires_grad=True)
     optimizer.add_param_group({"params": [c], "momentum": 0})
     assert [g["momentum"] for g in optimizer.param_groups] == [0.9, 0.9, 0]
@@ -480,7 +483,8 @@ def test_zero_grad():
     w.grad = torch.ones(2)
     kept = w.grad
     optimizer.zero_grad(set_to_none=False)
-    assert w.grad is kept and kept.tolist() == [0, 0]
+    assert w.grad is kept
+    assert kept.tolist() == [0, 0]
     optimizer.zero_grad()
     assert w.grad is None
 
@@ -488,10 +492,11 @@ def test_zero_grad():
 @pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop"])
 def test_frozen_parameters(name):
     w = torch.ones(2, requires_grad=True)
-    options = dict(momentum=0.9) if name == "SGD" else {}
+    options = {"momentum": 0.9} if name == "SGD" else {}
     optimizer = getattr(torch.optim, name)([w], lr=0.1, weight_decay=0.1, **options)
     optimizer.step()
-    assert w.tolist() == [1, 1] and not optimizer.state  # no gradient: unmoved, no state
+    assert w.tolist() == [1, 1]
+    assert not optimizer.state
     w.grad = torch.zeros(2)
     optimizer.step()
     assert w[0].item() < 1  # a gradient of zero: weight decay moves it
@@ -501,7 +506,7 @@ def test_momentum_drifts_on_zero_gradients():
     w = torch.ones(1, requires_grad=True)
     optimizer = torch.optim.SGD([w], lr=0.1, momentum=0.9, weight_decay=0.1)
     expected, velocity = 1.0, 0.0
-    for step in range(10):
+    for _ in range(10):
         w.grad = torch.zeros(1)
         optimizer.step()
         velocity = 0.9 * velocity + 0.1 * expected
@@ -531,7 +536,7 @@ def test_step_counts_as_a_write():
         before = w._version
         optimizer.step()
         assert w._version > before
-        with pytest.raises(RuntimeError, match="modified by an in-?place operation"):
+        with pytest.raises(RuntimeError, match=r"modified by an in-?place operation"):
             y.sum().backward()
 
 
@@ -600,7 +605,8 @@ def test_differentiable_step():
     w.grad = torch.tensor([2.0, 3.0])
     optimizer.step()
     w.sum().backward()
-    assert lr.grad.item() == -5 and leaf_w.grad.tolist() == [1, 1]
+    assert lr.grad.item() == -5
+    assert leaf_w.grad.tolist() == [1, 1]
 
 
 def test_differentiable_adam():
@@ -634,7 +640,8 @@ def test_closure():
 
 def test_step_hooks():
     from flambeau.optim.optimizer import (
-        register_optimizer_step_post_hook, register_optimizer_step_pre_hook,
+        register_optimizer_step_post_hook,
+        register_optimizer_step_pre_hook,
     )  # fmt: skip
 
     optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)])
@@ -700,7 +707,7 @@ def test_round_trip(name, reference, options, how):
         after = pickle.loads(pickle.dumps(before)) if how == "pickle" else copy.deepcopy(before)
         resumed = after.param_groups[0]["params"]
     run(after, resumed, STEPS - 5, 5)
-    for a, b in zip(straight, resumed):
+    for a, b in zip(straight, resumed, strict=True):
         np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
 
 
@@ -725,7 +732,8 @@ def test_load_state_dict_casts_and_checks():
     other = torch.optim.Adam([double])
     other.load_state_dict(optimizer.state_dict())
     state = other.state[double]
-    assert state["exp_avg"].dtype is torch.float64 and state["step"].dtype is torch.float32
+    assert state["exp_avg"].dtype is torch.float64
+    assert state["step"].dtype is torch.float32
     more = torch.optim.Adam([double, torch.ones(1, requires_grad=True)])
     with pytest.raises(ValueError, match="doesn't match the size of optimizer's group"):
         more.load_state_dict(optimizer.state_dict())
@@ -774,12 +782,13 @@ def test_swapped_in_parameters_and_state():
     guest.grad = torch.zeros(1, dtype=torch.float64)
     with torch.optim.swap_in_optimizer_params_and_state(optimizer, {"w": guest}, packed):
         optimizer.step()
-    assert guest.item() == -2 and w.item() == 0.5
+    assert guest.item() == -2
+    assert w.item() == 0.5
     assert optimizer.state[w]["momentum_buffer"].item() == 1
     fresh = torch.optim.SGD([w])
-    with pytest.raises(RuntimeError, match="requires initialized optimizer state"):
-        with torch.optim.swap_in_optimizer_params_and_state(fresh, {}, packed):
-            pass
+    swap = torch.optim.swap_in_optimizer_params_and_state(fresh, {}, packed)
+    with pytest.raises(RuntimeError, match="requires initialized optimizer state"), swap:
+        pass
 
 
 def test_no_warnings_in_ordinary_use():

@@ -2,9 +2,10 @@
 
 import warnings
 
-import flambeau
 import numpy as np
 import pytest
+
+import flambeau
 
 pytestmark = pytest.mark.parity
 
@@ -71,9 +72,9 @@ def test_optimizer(name, options, dtype):
         for lib in (flambeau, torch)
     ]
     (ours, got), (theirs, want) = ends
-    for a, b in zip(got, want):
+    for a, b in zip(got, want, strict=True):
         close(a, b, dtype)
-    for a, b in zip(got, want):
+    for a, b in zip(got, want, strict=True):
         assert list(ours.state[a]) == list(theirs.state[b])
         for key, value in ours.state[a].items():
             close(value, theirs.state[b][key], dtype)
@@ -86,7 +87,7 @@ def test_complex_parameters(name):
     torch = pytest.importorskip("torch")
     _, got = train(flambeau, getattr(flambeau.optim, name), np.complex128)
     _, want = train(torch, getattr(torch.optim, name), np.complex128)
-    for a, b in zip(got, want):
+    for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9, atol=1e-12)
 
 
@@ -214,9 +215,9 @@ def test_state_dicts_cross_over():
     here = [flambeau.from_numpy(p.detach().numpy().copy()).requires_grad_() for p in there]
     ours = flambeau.optim.Adam(here)
     ours.load_state_dict(packed)
-    for p, q in zip(here, there):
+    for p, q in zip(here, there, strict=True):
         p.grad, q.grad = flambeau.ones_like(p), torch.ones_like(q)
     ours.step()
     theirs.step()
-    for p, q in zip(here, there):
+    for p, q in zip(here, there, strict=True):
         close(p, q, np.float32)

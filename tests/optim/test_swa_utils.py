@@ -2,8 +2,9 @@
 
 import math
 
-import flambeau as torch
 import pytest
+
+import flambeau as torch
 from flambeau import nn
 from flambeau.optim import swa_utils
 
@@ -41,7 +42,7 @@ def test_exponential_moving_average(kind):
     make = getattr(swa_utils, f"get_ema_{kind}")
     averaged = swa_utils.AveragedModel(model_with(9.0), **{kind: make(0.75)})
     assert averages(averaged, [4, 8, 1]) == pytest.approx([4, 5, 4])
-    with pytest.raises(ValueError, match="Invalid decay value 1.5"):
+    with pytest.raises(ValueError, match=r"Invalid decay value 1\.5"):
         make(1.5)
 
 
@@ -62,7 +63,8 @@ def test_buffers(use_buffers):
         model.running_mean.fill_(value)
         averaged.update_parameters(model)
     assert averaged.module.running_mean.item() == (2 if use_buffers else 3)
-    assert "n_averaged" in averaged.state_dict() and "module.weight" in averaged.state_dict()
+    assert "n_averaged" in averaged.state_dict()
+    assert "module.weight" in averaged.state_dict()
 
 
 @pytest.mark.parametrize("strategy", ["cos", "linear"])
@@ -92,5 +94,6 @@ def test_update_bn():
     first, second = torch.zeros(4, 2), torch.full((4, 2), 2.0)
     swa_utils.update_bn([(first, "label"), second], model)
     assert model[0].running_mean.tolist() == [1, 1]
-    assert model[0].momentum == 0.3 and not model.training
+    assert model[0].momentum == 0.3
+    assert not model.training
     swa_utils.update_bn([], nn.Linear(1, 1))

@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from ..optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer
+
 from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler, set_value
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-from ...tensor import Tensor
-from ..optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer
+from flambeau.tensor import Tensor
+
 from .momentum import MomentumCycle
 from .scheduler import check_optimizer, for_each_group, set_value, warn_outside_step
 

@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 
-from ...tensor import Tensor
-from ..optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer
+from flambeau.tensor import Tensor
+
 from .scheduler import LRScheduler, warn_outside_step
 
 

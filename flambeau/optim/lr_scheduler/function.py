@@ -6,8 +6,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ...tensor import Tensor
-from ..optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer
+from flambeau.tensor import Tensor
+
 from .scheduler import LRScheduler, warn_outside_step
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer
+
 from .scheduler import LRScheduler, for_each_group
 
 

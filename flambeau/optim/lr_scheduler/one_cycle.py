@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from ...tensor import Tensor
-from ..optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer
+from flambeau.tensor import Tensor
+
 from .momentum import MomentumCycle
 from .scheduler import check_optimizer, for_each_group, warn_outside_step
 
@@ -74,8 +75,7 @@ class OneCycleLR(MomentumCycle):
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(
-                "anneal_strategy must be one of 'cos' or 'linear', instead got "
-                f"{anneal_strategy}"
+                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
         self._schedule_phases = _phases(self.total_steps, pct_start, three_phase)
         self._anneal_func_type = anneal_strategy

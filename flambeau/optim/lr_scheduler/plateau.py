@@ -6,9 +6,14 @@ import math
 import warnings
 from typing import Any, Literal, SupportsFloat
 
-from ..optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer
+
 from .scheduler import (
-    EPOCH_DEPRECATION_WARNING, LRScheduler, check_optimizer, set_value, values_of,
+    EPOCH_DEPRECATION_WARNING,
+    LRScheduler,
+    check_optimizer,
+    set_value,
+    values_of,
 )  # fmt: skip
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ...tensor import Tensor
-from ..optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer
+from flambeau.tensor import Tensor
+
 from .scheduler import LRScheduler, warn_outside_step
 
 

@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...tensor import Tensor
-from ..optimizer import Optimizer
+from flambeau.optim.optimizer import Optimizer
+from flambeau.tensor import Tensor
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
