@@ -1,0 +1,164 @@
+"""Linear layers: input @ weight.T + bias, and the bilinear form of two inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
+from ..tensor.promote import legacy_name
+from .matmul import product
+from .registry import Array, composite, opaque
+from .samples import Rng
+
+_BLAS = (FLOAT32, FLOAT64)
+
+
+def _samples(rng: Rng):
+    for left, right in (((3, 4), (5, 4)), ((4,), (5, 4)), ((2, 3, 4), (5, 4)), ((3, 4), (4,))):
+        yield (rng.normal(size=left), rng.normal(size=right)), {}
+    yield (rng.normal(size=(3, 4)), rng.normal(size=(2, 4)), rng.normal(size=2)), {}
+    yield (rng.normal(size=(2, 2, 3)), rng.normal(size=(2, 3)), rng.normal(size=2)), {}
+
+
+def _reference(input, weight, bias=None):
+    y = np.einsum("...i,ji->...j" if weight.ndim == 2 else "...i,i->...", input, weight)
+    return y if bias is None else y + bias
+
+
+@opaque(expose=("nn.functional",), node="AddmmBackward0", ref=_reference, samples=_samples)
+def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
+    """input @ weight.T + bias.
+
+    input (..., in), weight (out, in) or (in,), bias (out,): result (..., out).
+
+    >>> torch.nn.functional.linear(torch.ones(1, 2), torch.tensor([[1., 2.]]))
+    tensor([[3.]])
+    """
+    try:
+        if input.dtype is weight.dtype and input.dtype in _BLAS and (
+            bias is None or bias.dtype is input.dtype
+        ):
+            if input.ndim > 2:
+                y = np.dot(input.reshape(-1, input.shape[-1]), weight.T)
+                y = y.reshape(input.shape[:-1] + y.shape[1:])
+            else:
+                y = np.dot(input, weight.T)
+            if bias is not None:
+                y += bias
+            return y
+    except ValueError:
+        pass
+    _check(input, weight, bias)
+    y = product(input, weight.T)
+    return y if bias is None else (y + bias).astype(y.dtype, copy=False)
+
+
+def _check(input: Array, weight: Array, bias: Array | None) -> None:
+    if weight.ndim not in (1, 2):
+        raise RuntimeError(f"linear(): weight must be 1D or 2D, got {weight.ndim}D: "
+                           f"{list(weight.shape)}")  # fmt: skip
+    if not input.ndim:
+        raise RuntimeError(
+            "both arguments to linear need to be at least 1D, but they are 0D and "
+            f"{weight.ndim}D"
+        )
+    for other, what in ((weight, "mat2"), (bias, "bias")):
+        if other is not None and other.dtype != input.dtype:
+            kinds = [legacy_name(FROM_NUMPY[x.dtype]).removesuffix("Tensor").split(".")[-1]
+                     for x in (input, other)]  # fmt: skip
+            raise RuntimeError(f"mat1 and {what} must have the same dtype, but got {kinds[0]} and "
+                               f"{kinds[1]}")  # fmt: skip
+    if input.shape[-1] != weight.shape[-1]:
+        rows = input.size // max(input.shape[-1], 1)
+        given = f"{rows}x{input.shape[-1]}"
+        if weight.ndim == 1:
+            raise RuntimeError(f"size mismatch, got input ({rows}), mat ({given}), vec "
+                               f"({weight.shape[0]})")  # fmt: skip
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({given} and {weight.shape[1]}x"
+            f"{weight.shape[0]}): Linear expects {weight.shape[1]} features, got "
+            f"{tuple(input.shape)}"
+        )
+    out = input.shape[:-1] + weight.shape[:-1]
+    if bias is not None and (bias.ndim > len(out) or any(
+        n not in (1, m) for n, m in zip(bias.shape[::-1], out[::-1], strict=False)
+    )):  # fmt: skip
+        raise RuntimeError(
+            f"linear(): bias of shape {list(bias.shape)} does not fit the output {list(out)}: the "
+            f"expanded size of the tensor ({out[-1] if out else 1}) must match the existing size"
+        )
+
+
+@linear.vjp("input")
+def _(g, weight):
+    return g @ weight if weight._array.ndim == 2 else g.unsqueeze(-1) * weight
+
+
+@linear.vjp("weight")
+def _(g, input, weight_shape):
+    if len(weight_shape) == 1:
+        return (g.unsqueeze(-1) * input).sum_to_size(weight_shape)
+    return rows_product(g, input)
+
+
+@linear.vjp("bias")
+def _(g, bias_shape):
+    if len(bias_shape) == 1 and g._array.ndim == 2 and g._array.shape[1] == bias_shape[0]:
+        return g.sum(0)
+    return g.sum_to_size(bias_shape)
+
+
+@opaque(name="_rows_product", expose=(), node="MmBackward0",
+        ref=lambda a, b: np.einsum("ni,nj->ij", a.reshape(-1, a.shape[-1]),
+                                   b.reshape(-1, b.shape[-1])),
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 2))), {}),
+                                  ((rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 2))), {}),
+                                  ((rng.normal(size=4), rng.normal(size=2)), {})]))  # fmt: skip
+def rows_product(input: Array, other: Array) -> Array:
+    """input.T @ other, both seen as matrices of rows: the gradient of a weight."""
+    if input.ndim != 2:
+        input = input.reshape(-1, input.shape[-1])
+        other = other.reshape(-1, other.shape[-1])
+    if input.dtype in _BLAS:
+        return np.dot(input.T, other)
+    return product(input.T, other)
+
+
+@rows_product.vjp("input")
+def _(g, other):
+    return linear(other, g)
+
+
+@rows_product.vjp("other")
+def _(g, input):
+    return input @ g
+
+
+@composite(expose=("torch", "nn.functional"))
+def bilinear(input1, input2, weight, bias=None):
+    """input1 @ weight[k] @ input2 for each k, plus bias[k].
+
+    input1 (..., n), input2 (..., m), weight (out, n, m), bias (out,): result (..., out).
+    """
+    left, right, shape = input1._array.shape, input2._array.shape, weight._array.shape
+    if left[:-1] != right[:-1]:
+        raise RuntimeError(
+            "bilinear(): input dimensions do not match: got "
+            f"{list(left)} and {list(right)}: all but the last must be equal"
+        )
+    for number, given, n in ((1, left, shape[1]), (2, right, shape[2])):
+        if not given or given[-1] != n:
+            raise RuntimeError(
+                f"bilinear(): input{number} size does not match weight size: got "
+                f"{list(given)[-1:]} but expected {n} (weight {list(shape)})"
+            )
+    if bias is not None and bias._array.shape != shape[:1]:
+        raise RuntimeError(
+            "bilinear(): bias size does not match weight size: got "
+            f"{list(bias.shape)} but expected {shape[0]}"
+        )
+    out, n, m = shape
+    flat = weight.permute(1, 0, 2).reshape(n, out * m)
+    y = (input1.reshape(-1, n) @ flat).reshape(-1, out, m)
+    y = (y @ input2.reshape(-1, m, 1)).reshape(*left[:-1], out)
+    return y if bias is None else y + bias
