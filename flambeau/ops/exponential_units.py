@@ -1,0 +1,123 @@
+"""Activations that are straight above zero and exponential below: elu, selu, celu."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import refusal
+from .blocks import choose
+from .registry import Array, composite, pointwise, publish
+from .samples import pairs_nonzero, real_line
+
+# Klambauer et al. 2017: the constants that keep activations at mean 0 and variance 1.
+_SELU_ALPHA = 1.6732632423543772
+_SELU_SCALE = 1.0507009873554805
+
+
+def _parameters(rng):
+    for (x,), _ in real_line(rng):
+        yield (x,), {}
+        yield (x,), {"alpha": 1.5, "scale": 2.0, "input_scale": 0.7}
+
+
+def _elu_ref(x, alpha=1.0, scale=1.0, input_scale=1.0):
+    return scale * np.where(x > 0, x, alpha * (np.exp(np.minimum(x, 0) * input_scale) - 1))
+
+
+@pointwise(name="_elu", node="EluBackward0", ref=_elu_ref, samples=_parameters, expose=(),
+           refuse=refusal.integers)  # fmt: skip
+def elu_of(input: Array, alpha=1.0, scale=1.0, input_scale=1.0) -> Array:
+    """scale * input above 0, scale * alpha * (exp(input_scale * input) - 1) below."""
+    below = np.minimum(input, 0)
+    below = np.expm1(below if input_scale == 1 else below * input_scale)
+    if alpha * scale != 1:
+        below = below * (alpha * scale)
+    above = np.maximum(input, 0)
+    return above + below if scale == 1 else above * scale + below
+
+
+@elu_of.vjp
+def _(g, input, alpha, scale, input_scale):
+    return elu_backward(g, input, scale * alpha * input_scale, scale, input_scale)
+
+
+def _slope_ref(g, x, below, above, rate):
+    return g * np.where(x > 0, above, below * np.exp(np.minimum(x, 0) * rate))
+
+
+@pointwise(ref=_slope_ref, expose=(), inplace=False, samples=lambda rng: (
+    (a, {"below": 1.5, "above": 2.0, "rate": 0.7}) for a, _ in pairs_nonzero(rng)))  # fmt: skip
+def elu_backward(grad: Array, input: Array, below, above, rate) -> Array:
+    """grad times a slope: `above` where input > 0, else below * exp(rate * input)."""
+    slope = np.exp(np.minimum(input, 0) if rate == 1 else np.minimum(input, 0) * rate)
+    if below == above == 1:
+        return grad * slope
+    return grad * choose(input > 0, np.asarray(above, input.dtype), slope * below)
+
+
+@elu_backward.vjp("grad")
+def _(g, input, below, above, rate):
+    return elu_backward(g, input, below, above, rate)
+
+
+@elu_backward.vjp("input")
+def _(g, grad, input, below, rate):
+    return elu_backward(g * grad, input, below * rate, 0.0, rate)
+
+
+def _apply(input, inplace, *parameters):
+    return (elu_of.operator.twin if inplace else elu_of)(input, *parameters)
+
+
+@composite(expose=("nn.functional",))
+def elu(input, alpha=1.0, inplace=False):
+    """input above 0, alpha * (exp(input) - 1) below (Clevert 2016).
+
+    >>> torch.nn.functional.elu(torch.tensor([-1., 2.]))
+    tensor([-0.6321,  2.0000])
+    """
+    return _apply(input, inplace, alpha)
+
+
+@composite(expose=("nn.functional",))
+def elu_(input, alpha=1.0):
+    """`elu` in place."""
+    return _apply(input, True, alpha)
+
+
+@composite(expose=("nn.functional",))
+def selu(input, inplace=False):
+    """Self-normalising exponential linear unit: elu with constants that keep mean and variance.
+
+    >>> torch.nn.functional.selu(torch.tensor([-1., 2.]))
+    tensor([-1.1113,  2.1014])
+    """
+    return _apply(input, inplace, _SELU_ALPHA, _SELU_SCALE)
+
+
+@composite(expose=("torch", "nn.functional"))
+def selu_(input):
+    """`selu` in place."""
+    return _apply(input, True, _SELU_ALPHA, _SELU_SCALE)
+
+
+@composite(expose=("nn.functional",))
+def celu(input, alpha=1.0, inplace=False):
+    """input above 0, alpha * (exp(input / alpha) - 1) below (Barron 2017); alpha must not be 0.
+
+    >>> torch.nn.functional.celu(torch.tensor([-1., 2.]), 2.)
+    tensor([-0.7869,  2.0000])
+    """
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return _apply(input, inplace, alpha, 1.0, 1 / alpha)
+
+
+@composite(expose=("torch", "nn.functional"))
+def celu_(input, alpha=1.0):
+    """`celu` in place."""
+    return celu(input, alpha, True)
+
+
+publish(selu, ("selu",), ("torch",))
+publish(celu, ("celu",), ("torch",))

@@ -1,0 +1,131 @@
+"""Activations with weights, gates or chance: prelu, glu, rrelu."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from . import refusal
+from .blocks import choose
+from .inplace import assign
+from .registry import Array, composite, pointwise, publish
+from .rectifiers import leaky_relu
+from .samples import pairs_nonzero
+
+
+@pointwise(name="_prelu_kernel", node="PreluKernelBackward0", expose=(), inplace=False,
+           ref=lambda x, w: np.maximum(x, 0) + w * np.minimum(x, 0), samples=pairs_nonzero,
+           refuse=refusal.integers)  # fmt: skip
+def leaky_by(input: Array, weight: Array) -> Array:
+    """input where positive, else weight * input."""
+    return choose(input > 0, input, weight * input)
+
+
+@leaky_by.vjp("input")
+def _(g, input, weight):
+    return _below(g, input, g * weight)
+
+
+@leaky_by.vjp("weight")
+def _(g, input):
+    return g * input * (input <= 0)
+
+
+def _below(above: Tensor, input: Tensor, below: Tensor) -> Tensor:
+    from .selection import select
+
+    return select(input > 0, above, below)
+
+
+@composite(expose=("torch", "Tensor", "nn.functional"))
+def prelu(input, weight):
+    """input where positive, else weight * input; one weight for all, or one for each channel.
+
+    >>> torch.nn.functional.prelu(torch.tensor([-1., 2.]), torch.tensor([0.25]))
+    tensor([-0.2500,  2.0000])
+    """
+    if input.dtype is not weight.dtype:
+        raise RuntimeError("prelu: Type promoting not supported. Got "
+                           f"{input.dtype} and {weight.dtype}")  # fmt: skip
+    if weight.ndim > 1:
+        raise RuntimeError("prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
+                           f"{weight.ndim}")  # fmt: skip
+    if weight.numel() != 1:
+        if input.ndim == 0:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if channels != weight.numel():
+            raise RuntimeError(
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{weight.numel()} and channel size = {channels}."
+            )
+    if input.ndim < 2:
+        weight = weight.reshape((1,) * input.ndim)
+    else:
+        weight = weight.reshape((1, weight.numel()) + (1,) * (input.ndim - 2))  # (1, c, 1, ...)
+    return leaky_by(input, weight)
+
+
+@composite(expose=("nn.functional",))
+def glu(input, dim=-1):
+    """Gated linear unit: the first half along `dim` times the sigmoid of the second.
+
+    >>> torch.nn.functional.glu(torch.tensor([1., 2., 0., 0.]))
+    tensor([0.5000, 1.0000])
+    """
+    if input.ndim == 0:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    length = input.shape[dim] if -input.ndim <= dim < input.ndim else input.size(dim)
+    if length % 2:
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {dim % input.ndim} is size {length}"
+        )
+    half = length // 2
+    return input.narrow(dim, 0, half) * input.narrow(dim, half, half).sigmoid()
+
+
+def _noise(input: Tensor, lower: float, upper: float, generator) -> Tensor:
+    """Slopes drawn for the elements that are not positive, in order; 1 for the others."""
+    from .creation import empty
+    from ..tensor.dtypes import float64
+
+    array = input._array
+    below = array <= 0
+    drawn = empty(int(below.sum()), dtype=float64).uniform_(lower, upper, generator=generator)
+    noise = np.ones(array.shape, array.dtype)
+    noise[below] = drawn._array
+    return wrap(noise)
+
+
+def _rrelu(input, lower, upper, training, generator=None):
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2)
+    return input * _noise(input, lower, upper, generator)
+
+
+@composite(expose=("nn.functional",))
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """Leaky relu whose slope below 0 is drawn from [lower, upper] in training, their mean else.
+
+    >>> torch.nn.functional.rrelu(torch.tensor([-1., 2.]), 0.1, 0.3)
+    tensor([-0.2000,  2.0000])
+    """
+    y = _rrelu(input, lower, upper, training)
+    return assign(input, y, "rrelu_") if inplace else y
+
+
+@composite(expose=("nn.functional", "torch"))
+def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
+    """`rrelu` in place."""
+    return assign(input, _rrelu(input, lower, upper, training, generator), "rrelu_")
+
+
+@composite(name="torch.rrelu", expose=())
+def _rrelu_of_torch(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
+    """Leaky relu whose slope below 0 is drawn from [lower, upper] in training, their mean else."""
+    return _rrelu(input, lower, upper, training, generator)
+
+
+publish(_rrelu_of_torch, ("rrelu",), ("torch",))

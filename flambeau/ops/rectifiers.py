@@ -1,0 +1,342 @@
+"""Activations made of straight pieces: relu and its relatives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY
+from ..tensor.promote import legacy_name
+from . import refusal
+from .blocks import choose
+from .registry import Array, composite, pointwise, publish
+from .samples import pairs_nonzero, real_line
+
+
+def _with(**options):
+    def samples(rng):
+        for args, _ in real_line(rng):
+            yield args, {}
+            yield args, options
+
+    return samples
+
+
+def _near_zero(rng):
+    for shape in ((), (5,), (3, 4)):
+        yield (rng.normal(size=shape), rng.uniform(-1, 1, shape)), {}
+
+
+def _refuse_relu(operator, operands, common) -> None:
+    if common.category == BOOL:
+        raise RuntimeError("Boolean inputs not supported for relu")
+    if common.category == COMPLEX:
+        raise NotImplementedError("relu is not supported for complex types")
+
+
+def _rectified(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    return np.maximum(x, 0, out)
+
+
+@pointwise(name="relu_only", node="ReluBackward0", ref=lambda x: x * (x > 0), samples=real_line,
+           ufunc=_rectified, refuse=_refuse_relu, expose=())  # fmt: skip
+def rectify(input: Array) -> Array:
+    """max(input, 0)."""
+    return np.maximum(input, 0)
+
+
+@rectify.vjp
+def _(g, y):
+    return masked(g, y, 0)
+
+
+@pointwise(name="threshold_backward", ref=lambda g, x, t: g * (x > t), expose=(), inplace=False,
+           samples=lambda rng: ((a, {"threshold": 0.1}) for a, _ in pairs_nonzero(rng)))  # fmt: skip
+def masked(grad: Array, input: Array, threshold) -> Array:
+    """grad where input > threshold, else 0."""
+    return choose(np.greater(input, threshold), grad, 0)
+
+
+@masked.vjp("grad")
+def _(g, input, threshold):
+    return masked(g, input, threshold)
+
+
+@masked.vjp("input")
+def _(g):
+    return g * 0
+
+
+@composite(expose=("nn.functional",))
+def relu(input, inplace=False):
+    """Rectified linear unit, max(input, 0).
+
+    >>> torch.nn.functional.relu(torch.tensor([-1., 2.]))
+    tensor([0., 2.])
+    """
+    return rectify.operator.twin(input) if inplace else rectify(input)
+
+
+publish(rectify, ("relu",), ("torch", "Tensor"))
+publish(rectify.operator.twin, ("relu_",), ("torch", "Tensor", "nn.functional"))
+
+
+# ------------------------------------------------------------------------------- clipped
+
+
+def _refuse_hardtanh(operator, operands, common) -> None:
+    if common.category == BOOL:
+        raise RuntimeError("Bool inputs not supported for hardtanh")
+    if common.category == COMPLEX:
+        raise NotImplementedError("hardtanh is not supported for complex types")
+
+
+@pointwise(name="_hardtanh", node="HardtanhBackward0", refuse=_refuse_hardtanh, expose=(),
+           ref=lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
+           samples=_with(min_val=-0.5, max_val=2.0))  # fmt: skip
+def hardtanh_of(input: Array, min_val=-1.0, max_val=1.0) -> Array:
+    """min(max(input, min_val), max_val)."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    if input.dtype.kind == "u" and (min_val < 0 or max_val < 0):
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    low, high = np.asarray(min_val).astype(input.dtype), np.asarray(max_val).astype(input.dtype)
+    return np.minimum(np.maximum(input, low), high)
+
+
+@hardtanh_of.vjp
+def _(g, input, min_val, max_val):
+    return within(g, input, min_val, max_val)
+
+
+@pointwise(ref=lambda g, x, low, high: g * ((x > low) & (x < high)), expose=(), inplace=False,
+           samples=lambda rng: ((a, {"low": -1, "high": 0.9}) for a, _ in pairs_nonzero(rng)))  # fmt: skip
+def within(grad: Array, input: Array, low, high) -> Array:
+    """grad where low < input < high, else 0."""
+    return choose(np.greater(input, low) & np.less(input, high), grad, 0)
+
+
+@within.vjp("grad")
+def _(g, input, low, high):
+    return within(g, input, low, high)
+
+
+@within.vjp("input")
+def _(g):
+    return g * 0
+
+
+@composite(expose=("nn.functional",))
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    """Input clipped to [min_val, max_val]; ValueError when min_val > max_val.
+
+    >>> torch.nn.functional.hardtanh(torch.tensor([-2., 0.5, 3.]))
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    call = hardtanh_of.operator.twin if inplace else hardtanh_of
+    return call(input, min_val, max_val)
+
+
+publish(hardtanh_of.operator.twin, ("hardtanh_",), ("nn.functional",))
+
+
+@composite(expose=("nn.functional",))
+def relu6(input, inplace=False):
+    """min(max(input, 0), 6).
+
+    >>> torch.nn.functional.relu6(torch.tensor([-1., 7.]))
+    tensor([0., 6.])
+    """
+    return hardtanh(input, 0, 6, inplace)
+
+
+@pointwise(name="_hardsigmoid", node="HardsigmoidBackward0", refuse=refusal.integers, expose=(),
+           ref=lambda x: np.clip(x / 6 + 0.5, 0, 1), samples=real_line)  # fmt: skip
+def hardsigmoid_of(input: Array) -> Array:
+    """min(max(input + 3, 0), 6) / 6."""
+    return np.minimum(np.maximum(input + 3, 0), 6) / 6
+
+
+@hardsigmoid_of.vjp
+def _(g, input):
+    return within(g, input, -3, 3) / 6
+
+
+@composite(expose=("nn.functional",))
+def hardsigmoid(input, inplace=False):
+    """min(max(input + 3, 0), 6) / 6, a sigmoid of straight pieces.
+
+    >>> torch.nn.functional.hardsigmoid(torch.tensor([-4., 0., 4.]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    return hardsigmoid_of.operator.twin(input) if inplace else hardsigmoid_of(input)
+
+
+@pointwise(name="_hardswish", node="HardswishBackward0", refuse=refusal.integers, expose=(),
+           ref=lambda x: x * np.clip(x / 6 + 0.5, 0, 1), samples=real_line)  # fmt: skip
+def hardswish_of(input: Array) -> Array:
+    """input * min(max(input + 3, 0), 6) / 6."""
+    return input * np.minimum(np.maximum(input + 3, 0), 6) / 6
+
+
+@hardswish_of.vjp
+def _(g, input):
+    return hardswish_backward(g, input)
+
+
+@pointwise(ref=lambda g, x: g * np.clip(x / 3 + 0.5, 0, 1) * (x > -3), samples=_near_zero,
+           expose=(), inplace=False)  # fmt: skip
+def hardswish_backward(grad: Array, input: Array) -> Array:
+    """The cotangent of hardswish's input: slope 0 up to -3, 1 from 3 on, straight between."""
+    slope = choose(input < 3, input / 3 + 0.5, np.ones((), input.dtype))
+    return grad * choose(input > -3, slope, 0)
+
+
+@hardswish_backward.vjp("grad")
+def _(g, input):
+    return hardswish_backward(g, input)
+
+
+@hardswish_backward.vjp("input")
+def _(g, grad, input):
+    return within(g * grad, input, -3, 3) / 3
+
+
+@composite(expose=("nn.functional",))
+def hardswish(input, inplace=False):
+    """input * hardsigmoid(input) (Howard 2019).
+
+    >>> torch.nn.functional.hardswish(torch.tensor([-4., 1., 4.]))
+    tensor([-0.0000,  0.6667,  4.0000])
+    """
+    return hardswish_of.operator.twin(input) if inplace else hardswish_of(input)
+
+
+# ------------------------------------------------------------------------------- leaky
+
+
+def _leaky(x: np.ndarray, negative_slope: float) -> np.ndarray:
+    if 0 <= negative_slope <= 1:
+        return np.maximum(x, x * negative_slope)
+    return choose(x > 0, x, x * negative_slope)
+
+
+@pointwise(name="_leaky_relu", node="LeakyReluBackward0", expose=(), refuse=refusal.integers,
+           ref=lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
+           samples=_with(negative_slope=-0.3))  # fmt: skip
+def leaky_relu_of(input: Array, negative_slope=0.01) -> Array:
+    """input where positive, else negative_slope * input."""
+    return _leaky(input, negative_slope)
+
+
+@leaky_relu_of.vjp
+def _(g, input, negative_slope):
+    return leaky_relu_backward(g, input, negative_slope)
+
+
+@pointwise(ref=lambda g, x, negative_slope: np.where(x > 0, g, g * negative_slope), expose=(),
+           samples=lambda rng: ((a, {"negative_slope": 0.2}) for a, _ in pairs_nonzero(rng)),
+           inplace=False)  # fmt: skip
+def leaky_relu_backward(grad: Array, input: Array, negative_slope) -> Array:
+    """grad where input > 0, else negative_slope * grad."""
+    return choose(input > 0, grad, grad * negative_slope)
+
+
+@leaky_relu_backward.vjp("grad")
+def _(g, input, negative_slope):
+    return leaky_relu_backward(g, input, negative_slope)
+
+
+@leaky_relu_backward.vjp("input")
+def _(g):
+    return g * 0
+
+
+@composite(expose=("nn.functional",))
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    """input where positive, else negative_slope * input.
+
+    >>> torch.nn.functional.leaky_relu(torch.tensor([-1., 2.]), 0.1)
+    tensor([-0.1000,  2.0000])
+    """
+    call = leaky_relu_of.operator.twin if inplace else leaky_relu_of
+    return call(input, negative_slope)
+
+
+publish(leaky_relu_of.operator.twin, ("leaky_relu_",), ("nn.functional",))
+
+
+# ------------------------------------------------------------------------------- thresholds
+
+
+@pointwise(name="_threshold", node="ThresholdBackward0", expose=(), refuse=refusal.complex_and_bool,
+           ref=lambda x, threshold, value: np.where(x > threshold, x, value),
+           samples=lambda rng: ((a, {"threshold": 0.3, "value": 2.0}) for a, _ in real_line(rng)))  # fmt: skip
+def threshold_of(input: Array, threshold, value) -> Array:
+    """input where above the threshold, else value."""
+    # NaN stays itself, as it does in comparisons the other way round.
+    return choose(np.less_equal(input, threshold), np.asarray(value).astype(input.dtype), input)
+
+
+@threshold_of.vjp
+def _(g, input, threshold):
+    return masked(g, input, threshold)
+
+
+@composite(expose=("nn.functional",))
+def threshold(input, threshold, value, inplace=False):
+    """input where it exceeds `threshold`, else `value`.
+
+    >>> torch.nn.functional.threshold(torch.tensor([0.5, 2.]), 1, 0)
+    tensor([0., 2.])
+    """
+    call = threshold_of.operator.twin if inplace else threshold_of
+    return call(input, threshold, value)
+
+
+publish(threshold_of, ("threshold",), ("torch",))
+publish(threshold_of.operator.twin, ("threshold_",), ("torch", "nn.functional"))
+
+
+@pointwise(ref=lambda x, lambd=0.5: x * (np.abs(x) > lambd), samples=_with(lambd=1.0),
+           expose=("torch", "Tensor", "nn.functional"), inplace=False, refuse=refusal.integers)  # fmt: skip
+def hardshrink(input: Array, lambd=0.5) -> Array:
+    """input where |input| > lambd, else 0.
+
+    >>> torch.nn.functional.hardshrink(torch.tensor([-1., 0.3, 2.]))
+    tensor([-1.,  0.,  2.])
+    """
+    return choose(~(np.abs(input) <= lambd), input, 0)
+
+
+@hardshrink.vjp
+def _(g, input, lambd):
+    return g - within(g, input, *_closed(lambd))
+
+
+def _closed(lambd: float) -> tuple[float, float]:
+    edge = float(np.nextafter(lambd, np.inf))
+    return -edge, edge
+
+
+@pointwise(ref=lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
+           samples=_with(lambd=1.0), expose=("nn.functional",), inplace=False,
+           refuse=refusal.integers)  # fmt: skip
+def softshrink(input: Array, lambd=0.5) -> Array:
+    """input moved towards 0 by lambd, and no further than 0; RuntimeError for negative lambd.
+
+    >>> torch.nn.functional.softshrink(torch.tensor([-1., 0.3, 2.]))
+    tensor([-0.5000,  0.0000,  1.5000])
+    """
+    if not 0 <= lambd <= float(np.finfo(np.float32).max):
+        kind = legacy_name(FROM_NUMPY[input.dtype])
+        raise RuntimeError(
+            f"lambda must be in range [0, 3.40282e+38] for input dtype {kind}, but found {lambd}"
+        )
+    return input - np.minimum(np.maximum(input, -lambd), lambd)
+
+
+@softshrink.vjp
+def _(g, input, lambd):
+    return g - within(g, input, *_closed(lambd))
