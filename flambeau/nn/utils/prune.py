@@ -1,0 +1,425 @@
+"""Pruning: parts of a parameter held at zero by a mask that a forward pre-hook applies.
+
+`<name>` becomes `<name>_orig` (parameter) times `<name>_mask` (buffer).
+"""
+
+from __future__ import annotations
+
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ... import ops
+from ...tensor import Tensor
+from ..module import Module
+from .convert_parameters import parameters_to_vector
+
+
+class BasePruningMethod(ABC):
+    """A way to choose what to prune: a subclass gives PRUNING_TYPE and compute_mask."""
+
+    _tensor_name: str
+    PRUNING_TYPE: str
+
+    def __call__(self, module: Module, inputs: Any) -> None:
+        setattr(module, self._tensor_name, self.apply_mask(module))
+
+    @abstractmethod
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """A mask for scores t: 0 where to prune, and wherever default_mask is 0."""
+
+    def apply_mask(self, module: Module) -> Tensor:
+        """The pruned tensor."""
+        mask = getattr(module, f"{self._tensor_name}_mask")
+        original = getattr(module, f"{self._tensor_name}_orig")
+        return mask.to(dtype=original.dtype) * original
+
+    @classmethod
+    def apply(
+        cls,
+        module: Module,
+        name: str,
+        *args: Any,
+        importance_scores: Tensor | None = None,
+        **kwargs: Any,
+    ) -> BasePruningMethod:
+        """Prunes a parameter; one that is pruned already, further."""
+        method = _joined(module, name, cls(*args, **kwargs))
+        again = isinstance(method, PruningContainer)
+        original = getattr(module, name)
+        scores = original if importance_scores is None else importance_scores
+        if scores.shape != original.shape:
+            raise AssertionError(
+                f"importance_scores should have the same shape as parameter {name} of {module}, "
+                f"got {scores.shape} vs {original.shape}"
+            )
+        if again:
+            default = getattr(module, f"{name}_mask").detach().clone()
+        else:
+            default = ops.ones_like(original)
+        # Computed before the module is touched: an error leaves it as it was.
+        mask = method.compute_mask(scores, default_mask=default)
+        if not again:
+            module.register_parameter(f"{name}_orig", original)
+            del module._parameters[name]
+        module.register_buffer(f"{name}_mask", mask)
+        setattr(module, name, method.apply_mask(module))
+        module.register_forward_pre_hook(method)
+        return method
+
+    def prune(
+        self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None
+    ) -> Tensor:
+        """A pruned version of a tensor; no module is touched."""
+        scores = t if importance_scores is None else importance_scores
+        if scores.shape != t.shape:
+            raise AssertionError(
+                "importance_scores should have the same shape as tensor t, got "
+                f"{scores.shape} vs {t.shape}"
+            )
+        default = ops.ones_like(t) if default_mask is None else default_mask
+        return t * self.compute_mask(scores, default_mask=default)
+
+    def remove(self, module: Module) -> None:
+        """Makes the pruned values the parameter's own."""
+        name = self._tensor_name
+        pruned = self.apply_mask(module)
+        if hasattr(module, name):
+            delattr(module, name)
+        original = module._parameters.pop(f"{name}_orig")
+        original.data = pruned.data
+        del module._buffers[f"{name}_mask"]
+        setattr(module, name, original)
+
+
+def _hooks_on(module: Module, name: str | None = None) -> dict[int, BasePruningMethod]:
+    """The pruning hooks of a module, by key; those on one parameter if a name is given."""
+    return {
+        key: hook
+        for key, hook in module.__dict__.get("_forward_pre_hooks", {}).items()
+        if isinstance(hook, BasePruningMethod) and name in (None, hook._tensor_name)
+    }
+
+
+def _joined(module: Module, name: str, method: BasePruningMethod) -> BasePruningMethod:
+    """The method, after the one that prunes the parameter already, whose hook is taken off."""
+    method._tensor_name = name
+    held = _hooks_on(module, name)
+    if len(held) > 1:
+        raise AssertionError(
+            f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. "
+            "Use a PruningContainer."
+        )
+    for key, old in held.items():
+        del module._forward_pre_hooks[key]
+        container = old if isinstance(old, PruningContainer) else PruningContainer(old)
+        container.add_pruning_method(method)
+        return container
+    return method
+
+
+class PruningContainer(BasePruningMethod):
+    """Methods applied one after another; the mask is what all of them leave."""
+
+    def __init__(self, *args: BasePruningMethod) -> None:
+        self._pruning_methods: tuple[BasePruningMethod, ...] = ()
+        if len(args) == 1:
+            self._tensor_name = args[0]._tensor_name
+        for method in args:
+            self.add_pruning_method(method)
+
+    def add_pruning_method(self, method: BasePruningMethod | None) -> None:
+        """Adds a method for the same parameter."""
+        if method is not None and not isinstance(method, BasePruningMethod):
+            raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
+        if method is not None and self._tensor_name != method._tensor_name:
+            raise ValueError(
+                "Can only add pruning methods acting on the parameter named "
+                f"'{self._tensor_name}' to PruningContainer {self}. Found '{method._tensor_name}'"
+            )
+        self._pruning_methods += (method,)
+
+    def __len__(self) -> int:
+        return len(self._pruning_methods)
+
+    def __iter__(self) -> Iterator[BasePruningMethod]:
+        return iter(self._pruning_methods)
+
+    def __getitem__(self, idx: Any) -> Any:
+        return self._pruning_methods[idx]
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """The last method's mask on what is not pruned yet, and the earlier masks."""
+        method = self._pruning_methods[-1]
+        mask = default_mask.to(dtype=t.dtype)
+        if method.PRUNING_TYPE == "unstructured":
+            part = default_mask == 1
+        elif method.PRUNING_TYPE == "structured":
+            part = _kept_channels(method, default_mask)
+        elif method.PRUNING_TYPE == "global":
+            part = (slice(None),) * t.dim()
+        else:
+            raise ValueError(f"Unrecognized PRUNING_TYPE {method.PRUNING_TYPE}")
+        mask[part] = method.compute_mask(t[part], default_mask=default_mask[part]).to(mask.dtype)
+        return mask
+
+
+def _kept_channels(method: Any, mask: Tensor) -> tuple:
+    """An index of the channels along the method's axis of which something is left."""
+    if not hasattr(method, "dim"):
+        raise AttributeError(
+            'Pruning methods of PRUNING_TYPE "structured" need to have the attribute `dim` defined.'
+        )
+    n = mask.dim()
+    if method.dim < -n:
+        raise IndexError(f"Index is out of bounds for tensor with dimensions {n}")
+    axis = method.dim % n
+    others = [i for i in range(n) if i != axis]
+    return (slice(None),) * axis + (mask.sum(dim=others) != 0,)
+
+
+# -------------------------------------------------------------------------- the methods
+
+
+class Identity(BasePruningMethod):
+    """Prunes nothing."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """default_mask."""
+        return default_mask
+
+
+class _Amount(BasePruningMethod):
+    """A method that prunes a fraction (float) or a number (int) of elements or channels."""
+
+    def __init__(self, amount: float) -> None:
+        _validate_pruning_amount_init(amount)
+        self.amount = amount
+
+    def count(self, size: int) -> int:
+        """How many of `size` to prune."""
+        count = _compute_nparams_toprune(self.amount, size)
+        _validate_pruning_amount(count, size)
+        return count
+
+
+class RandomUnstructured(_Amount):
+    """Prunes elements at random."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """default_mask with `amount` random elements set to 0."""
+        count = self.count(t.numel())
+        mask = default_mask.clone()
+        if count:
+            mask.view(-1)[ops.rand_like(t).view(-1).topk(count).indices] = 0
+        return mask
+
+
+class L1Unstructured(_Amount):
+    """Prunes the elements nearest to zero."""
+
+    PRUNING_TYPE = "unstructured"
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """default_mask with the `amount` smallest elements set to 0."""
+        count = self.count(t.numel())
+        mask = default_mask.clone()
+        if count:
+            mask.view(-1)[t.abs().reshape(-1).topk(count, largest=False).indices] = 0
+        return mask
+
+
+class _Structured(_Amount):
+    """A method that prunes whole channels along an axis."""
+
+    PRUNING_TYPE = "structured"
+
+    def __init__(self, amount: float, dim: int = -1) -> None:
+        super().__init__(amount)
+        self.dim = dim
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """default_mask with the channels that are not kept set to 0."""
+        if t.dim() <= 1:
+            raise ValueError(
+                "Structured pruning can only be applied to multidimensional tensors. Found tensor "
+                f"of shape {t.shape} with {t.dim()} dims"
+            )
+        if self.dim >= t.dim():
+            raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
+        count = self.count(t.shape[self.dim])
+        if not count:
+            return default_mask
+        mask = ops.zeros_like(t)
+        mask[(slice(None),) * (self.dim % t.dim()) + (self.kept(t, count),)] = 1
+        return mask * default_mask.to(dtype=mask.dtype)
+
+    def kept(self, t: Tensor, count: int) -> Tensor:
+        """An index of the channels that stay when `count` go."""
+        raise NotImplementedError(f"{type(self).__name__}.kept")
+
+
+class RandomStructured(_Structured):
+    """Prunes channels at random."""
+
+    def kept(self, t: Tensor, count: int) -> Tensor:
+        """A random choice."""
+        chance = ops.rand(t.shape[self.dim])
+        return chance > chance.sort().values[count - 1]
+
+
+class LnStructured(_Structured):
+    """Prunes the channels of the smallest L_n norm."""
+
+    def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
+        super().__init__(amount, dim)
+        self.n = n
+
+    def kept(self, t: Tensor, count: int) -> Tensor:
+        """The channels of the largest norm."""
+        axis = self.dim % t.dim()
+        norms = t.norm(self.n, [i for i in range(t.dim()) if i != axis])
+        return norms.topk(norms.numel() - count).indices
+
+
+class CustomFromMask(BasePruningMethod):
+    """Prunes where a given mask is 0."""
+
+    PRUNING_TYPE = "global"
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """Both masks."""
+        if default_mask.shape != self.mask.shape:
+            raise AssertionError(
+                f"default_mask shape {default_mask.shape} must match self.mask shape "
+                f"{self.mask.shape}"
+            )
+        return default_mask * self.mask.to(dtype=default_mask.dtype)
+
+
+# -------------------------------------------------------------------------- as functions
+
+
+def identity(module: Any, name: str) -> Any:
+    """Prunes nothing, but makes `_orig`, `_mask` and the hook."""
+    Identity.apply(module, name)
+    return module
+
+
+def random_unstructured(module: Any, name: str, amount: float) -> Any:
+    """Prunes a fraction or number of elements at random."""
+    RandomUnstructured.apply(module, name, amount)
+    return module
+
+
+def l1_unstructured(
+    module: Any, name: str, amount: float, importance_scores: Tensor | None = None
+) -> Any:
+    """Prunes a fraction or number of elements, those of the smallest magnitude."""
+    L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
+    return module
+
+
+def random_structured(module: Any, name: str, amount: float, dim: int) -> Any:
+    """Prunes a fraction or number of channels at random."""
+    RandomStructured.apply(module, name, amount, dim)
+    return module
+
+
+def ln_structured(
+    module: Any,
+    name: str,
+    amount: float,
+    n: Any,
+    dim: int,
+    importance_scores: Tensor | None = None,
+) -> Any:
+    """Prunes a fraction or number of channels, those of the smallest L_n norm."""
+    LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
+    return module
+
+
+def custom_from_mask(module: Any, name: str, mask: Tensor) -> Any:
+    """Prunes where the mask is 0."""
+    CustomFromMask.apply(module, name, mask)
+    return module
+
+
+def global_unstructured(
+    parameters: Iterable[tuple[Module, str]],
+    pruning_method: type[BasePruningMethod],
+    importance_scores: dict[tuple[Module, str], Tensor] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Prunes elements of several parameters, compared with each other."""
+    if not isinstance(parameters, Iterable):
+        raise TypeError("global_unstructured(): parameters is not an Iterable")
+    scores = {} if importance_scores is None else importance_scores
+    if not isinstance(scores, dict):
+        raise TypeError("global_unstructured(): importance_scores must be of type dict")
+    method = pruning_method(**kwargs)
+    if method.PRUNING_TYPE != "unstructured":
+        raise TypeError(
+            'Only "unstructured" PRUNING_TYPE supported for the `pruning_method`. Found method '
+            f"{pruning_method} of type {method.PRUNING_TYPE}"
+        )
+    method._tensor_name = "temp"
+    places = [(module, name, getattr(module, name)) for module, name in parameters]
+    values = parameters_to_vector(scores.get((module, name), t) for module, name, t in places)
+    masks = parameters_to_vector(
+        getattr(module, f"{name}_mask", ops.ones_like(t)) for module, name, t in places
+    )
+    found = PruningContainer(method).compute_mask(values, masks)
+    for module, name, t in places:
+        custom_from_mask(module, name, mask=found[: t.numel()].view_as(t))
+        found = found[t.numel() :]
+
+
+def remove(module: Any, name: str) -> Any:
+    """Takes the hook off and makes the pruned values the parameter's own."""
+    for key, hook in _hooks_on(module, name).items():
+        hook.remove(module)
+        del module._forward_pre_hooks[key]
+        return module
+    raise ValueError(
+        f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed"
+    )
+
+
+def is_pruned(module: Module) -> bool:
+    """Whether the module or a descendant has a pruned parameter."""
+    return any(_hooks_on(child) for child in module.modules())
+
+
+# -------------------------------------------------------------------------- amounts
+
+
+def _validate_pruning_amount_init(amount: Any) -> None:
+    if not isinstance(amount, numbers.Real):
+        raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
+    highest = float("inf") if isinstance(amount, numbers.Integral) else 1
+    if not 0 <= amount <= highest:
+        raise ValueError(
+            f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
+            "integer"
+        )
+
+
+def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
+    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+        raise ValueError(
+            f"amount={amount} should be smaller than the number of parameters to "
+            f"prune={tensor_size}"
+        )
+
+
+def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
+    return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
