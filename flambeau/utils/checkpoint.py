@@ -1,0 +1,357 @@
+"""Activation checkpointing: what a function saves for backward is not kept but computed again.
+
+Non-reentrant (`use_reentrant=False`): the function is recorded as usual, but in place of every
+tensor it saves stands a ticket; the first ticket that backward shows makes the function run again
+until every ticket has its tensor. Reentrant: one node that runs the function, and its backward,
+inside backward.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NoReturn
+
+from flambeau.autograd import Function, backward, enable_grad, is_grad_enabled, no_grad
+from flambeau.autograd.graph import saved_tensors_hooks
+from flambeau.tensor import Tensor
+from flambeau.tensor.generator import default_generator
+
+__all__ = [
+    "CheckpointError", "CheckpointFunction", "DefaultDeviceType", "check_backward_validity",
+    "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts",
+    "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop", "set_device_states",
+]  # fmt: skip
+
+Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
+
+
+class CheckpointError(RuntimeError):
+    """The function did not save the same tensors when it ran again."""
+
+
+class _Enough(Exception):
+    """Every ticket has its tensor: the rest of the function need not run."""
+
+
+class _Settings:
+    early_stop: bool | None = None
+
+
+def noop_context_fn() -> Contexts:
+    """Nothing around the function, nor around its second run."""
+    return nullcontext(), nullcontext()
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Inside, the second run stops when nothing more is needed, or (False) goes to the end."""
+    before, _Settings.early_stop = _Settings.early_stop, enable
+    try:
+        yield
+    finally:
+        _Settings.early_stop = before
+
+
+@contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Accepted: errors say already at which saved tensor the two runs parted."""
+    yield
+
+
+@contextmanager
+def _random_state(state: Any) -> Iterator[None]:
+    """Inside, random numbers go on from `state` (None: as they are); afterwards as before."""
+    if state is None:
+        yield
+        return
+    before = default_generator.get_state()
+    default_generator.set_state(state)
+    try:
+        yield
+    finally:
+        default_generator.set_state(before)
+
+
+# --------------------------------------------------------------------------- non-reentrant
+
+
+class _Ticket:
+    """Stands for a saved tensor."""
+
+    __slots__ = ("__weakref__",)
+
+
+def _description(x: Tensor) -> dict[str, Any]:
+    return {"shape": tuple(x.shape), "dtype": x.dtype, "device": x.device}
+
+
+class _Region:
+    """One call of a checkpointed function: how to run it again, and the tickets it gave out."""
+
+    def __init__(self, run: Callable[[], Any], check: bool, early_stop: bool) -> None:
+        self.run, self.check, self.early_stop = run, check, early_stop
+        self.tickets: list[weakref.ref[_Ticket]] = []
+        self.descriptions: list[dict[str, Any]] = []
+        self.tensors: weakref.WeakKeyDictionary[_Ticket, Tensor] = weakref.WeakKeyDictionary()
+        self.count = 0
+        self.recorded = False
+
+    def pack(self, x: Tensor) -> _Ticket:
+        """First run: a ticket in the tensor's place."""
+        ticket = _Ticket()
+        self.tickets.append(weakref.ref(ticket))
+        if self.check:
+            self.descriptions.append(_description(x))
+        return ticket
+
+    def unpack(self, ticket: _Ticket) -> Tensor:
+        """Backward: the tensor again. It is given out once, so that it can be freed."""
+        if ticket not in self.tensors:
+            self.recorded = is_grad_enabled()
+            self.recompute()
+        return self.tensors.pop(ticket)
+
+    def recompute(self) -> None:
+        """Runs the function again and keeps what its first run gave tickets for."""
+        self.count = 0
+        try:
+            with saved_tensors_hooks(self.keep, lambda x: x), enable_grad():
+                self.run()
+        except _Enough:
+            pass
+        if self.count != len(self.tickets):
+            raise CheckpointError(
+                "torch.utils.checkpoint: A different number of tensors was saved during the "
+                "original forward and recomputation.\n"
+                f"Number of tensors saved during forward: {len(self.tickets)}\n"
+                f"Number of tensors saved during recomputation: {self.count}."
+            )
+
+    def keep(self, x: Tensor) -> Tensor:
+        """Second run: the tensor for the ticket of the same number."""
+        number, self.count = self.count, self.count + 1
+        if number >= len(self.tickets):
+            raise CheckpointError(
+                "torch.utils.checkpoint: trying to save more tensors during recomputation than "
+                f"during the original forward pass, which saved {len(self.tickets)}."
+            )
+        if self.check and self.descriptions[number] != _description(x):
+            raise CheckpointError(
+                "torch.utils.checkpoint: Recomputed values for the following tensors have "
+                f"different metadata than during the forward pass.\n"
+                f"tensor at position {number}:\nsaved metadata: {self.descriptions[number]}\n"
+                f"recomputed metadata: {_description(x)}"
+            )
+        ticket = self.tickets[number]()
+        # With its history only if backward is recorded itself: else it would keep the graph.
+        kept = x if self.recorded or not x.requires_grad else x.detach()
+        if ticket is not None:
+            self.tensors[ticket] = kept
+        if self.early_stop and self.count == len(self.tickets):
+            raise _Enough
+        return kept
+
+def _call(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], preserve: bool,
+    context_fn: Callable[[], Contexts], check: bool, early_stop: bool,
+) -> Any:  # fmt: skip
+    outer, inner = context_fn()
+    state = default_generator.get_state() if preserve else None
+
+    def again() -> None:
+        with _random_state(state), inner:
+            function(*args, **kwargs)
+
+    if not is_grad_enabled():
+        with outer:
+            return function(*args, **kwargs)
+    region = _Region(again, check, early_stop)
+    with saved_tensors_hooks(region.pack, region.unpack), outer:
+        return function(*args, **kwargs)
+
+
+# ------------------------------------------------------------------------------- reentrant
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs as leaves: tensors cut off from their history, still requiring grad or not."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            "Only tuple of tensors is supported. Got Unsupported input type: "
+            f"{type(inputs).__name__}"
+        )
+    cut = []
+    for x in inputs:
+        if isinstance(x, Tensor):
+            leaf = x.detach()
+            leaf.requires_grad = x.requires_grad
+            cut.append(leaf)
+        else:
+            cut.append(x)
+    return tuple(cut)
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warns when no input requires grad: no gradient will reach the parameters either."""
+    if not any(x.requires_grad for x in inputs if isinstance(x, Tensor)):
+        warnings.warn(
+            "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3
+        )
+
+
+class CheckpointFunction(Function):
+    """The reentrant form: forward without recording; backward records, and goes backward inside."""
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
+        """Runs the function, keeping its tensors as inputs only."""
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.state = default_generator.get_state() if preserve_rng_state else None
+        ctx.others = [None if isinstance(x, Tensor) else x for x in args]
+        ctx.places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
+        ctx.save_for_backward(*[args[i] for i in ctx.places])
+        with no_grad():
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Runs it again, recorded, and sends the gradients through."""
+        inputs = list(ctx.others)
+        for place, x in zip(ctx.places, ctx.saved_tensors, strict=True):
+            inputs[place] = x
+        leaves = detach_variable(tuple(inputs))
+        with enable_grad(), _random_state(ctx.state):
+            outputs = ctx.run_function(*leaves)
+        outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
+        pairs = [
+            (y, g)
+            for y, g in zip(outputs, grads, strict=False)
+            if isinstance(y, Tensor) and y.requires_grad
+        ]
+        if not pairs:
+            raise RuntimeError(
+                "none of output has requires_grad=True, this checkpoint() is not necessary"
+            )
+        backward([y for y, _ in pairs], [g for _, g in pairs])
+        return (None, None, *[x.grad if isinstance(x, Tensor) else None for x in leaves])
+
+
+# --------------------------------------------------------------------------------- public
+
+
+def _decide_reentrant(use_reentrant: bool | None, name: str) -> bool:
+    if use_reentrant is None:
+        warnings.warn(
+            f"{name}: the use_reentrant parameter should be passed explicitly. "
+            "use_reentrant=False is recommended, but if you need to preserve the current default "
+            "behavior, you can pass use_reentrant=True.",
+            stacklevel=3,
+        )
+        return True
+    return use_reentrant
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], Contexts] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """`function(*args, **kwargs)`, whose intermediate tensors are computed again in backward.
+
+    `preserve_rng_state=True` (a keyword) gives the second run the random numbers of the first.
+    `determinism_check="none"` does not compare shapes and dtypes of the two runs. With
+    `use_reentrant=True` the function takes no keywords and some argument must require grad.
+
+    Raises CheckpointError in backward when the second run saves other tensors than the first.
+    """
+    use_reentrant = _decide_reentrant(use_reentrant, "torch.utils.checkpoint")
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if not use_reentrant:
+        if determinism_check not in ("default", "none"):
+            raise ValueError(
+                "determinism_check should be one of ['default', 'none'], but got "
+                f"{determinism_check}"
+            )
+        stop = early_stop if _Settings.early_stop is None else _Settings.early_stop
+        check = determinism_check == "default"
+        return _call(function, args, kwargs, preserve, context_fn, check, stop)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if context_fn is not noop_context_fn or debug is not False:
+        raise ValueError(
+            "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
+        )
+    return CheckpointFunction.apply(function, preserve, *args)
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """Runs a Sequential, or a list of functions, in `segments` parts, all but the last of them
+    checkpointed."""
+    use_reentrant = _decide_reentrant(use_reentrant, "torch.utils.checkpoint.checkpoint_sequential")
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    steps = list(functions.children() if hasattr(functions, "children") else functions)
+    size = len(steps) // segments
+
+    def part(start: int, end: int) -> Callable[[Any], Any]:
+        def forward(x: Any) -> Any:
+            for step in steps[start:end]:
+                x = step(x)
+            return x
+
+        return forward
+
+    done = size * (segments - 1)
+    for start in range(0, done, size or 1):
+        input = checkpoint(
+            part(start, start + size), input, use_reentrant=use_reentrant,
+            preserve_rng_state=preserve,
+        )  # fmt: skip
+    return part(done, len(steps))(input)
+
+
+class DefaultDeviceType:
+    """The kind of device whose random state is kept beside the CPU's."""
+
+    _default_device_type = "cuda"
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """Sets it."""
+        DefaultDeviceType._default_device_type = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """The kind set."""
+        return DefaultDeviceType._default_device_type
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The random states of the devices of the arguments, the CPU apart: none."""
+    return [], []
+
+
+def set_device_states(devices: list[int], states: list[Tensor], *, device_type: Any = None) -> None:
+    """Puts back what `get_device_states` gave."""
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False
+) -> NoReturn:
+    """Raises NotImplementedError: which operators to recompute cannot be chosen yet."""
+    raise NotImplementedError(
+        "torch.utils.checkpoint.create_selective_checkpoint_contexts: flambeau does not have it yet"
+    )

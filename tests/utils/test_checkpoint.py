@@ -1,0 +1,159 @@
+"""Checkpointing: the same gradients, less kept, the function run again with its random numbers."""
+
+from __future__ import annotations
+
+import weakref
+
+import pytest
+
+import flambeau as torch
+from flambeau.utils.checkpoint import (
+    CheckpointError,
+    checkpoint,
+    checkpoint_sequential,
+    set_checkpoint_early_stop,
+)
+
+BOTH = pytest.mark.parametrize("use_reentrant", [True, False])
+
+
+def leaves():
+    x = torch.arange(6.0).reshape(2, 3).requires_grad_()
+    w = torch.full((3, 3), 0.5).requires_grad_()
+    return x, w
+
+
+@BOTH
+def test_gradients_are_the_same(use_reentrant):
+    def block(x, w):
+        return (x @ w) * (x * x)
+
+    x, w = leaves()
+    block(x, w).sum().backward()
+    a, b = leaves()
+    y = checkpoint(block, a, b, use_reentrant=use_reentrant)
+    y.sum().backward()
+    assert a.grad.tolist() == x.grad.tolist()
+    assert b.grad.tolist() == w.grad.tolist()
+
+
+@BOTH
+def test_random_numbers_come_again(use_reentrant):
+    kept = []
+
+    def noisy(x):
+        noise = torch.rand(3)
+        kept.append(noise.tolist())
+        return (x * noise) * x
+
+    x = torch.ones(3, requires_grad=True)
+    torch.manual_seed(1)
+    y = checkpoint(noisy, x, use_reentrant=use_reentrant)
+    after = torch.rand(1).item()
+    y.sum().backward()
+    torch.manual_seed(1)
+    torch.rand(3)
+    assert torch.rand(1).item() == after
+    assert kept[0] == kept[1]
+    assert x.grad.tolist() == pytest.approx([2 * n for n in kept[0]])
+
+
+def test_intermediate_tensors_are_not_kept():
+    seen = []
+
+    def block(x):
+        middle = x * x
+        seen.append(weakref.ref(middle))
+        return middle * middle
+
+    x = torch.ones(3, requires_grad=True)
+    y = checkpoint(block, x, use_reentrant=False)
+    assert seen[0]() is None
+    y.sum().backward()
+    assert x.grad.tolist() == [4, 4, 4]
+    assert all(ref() is None for ref in seen)
+
+
+def test_gradients_of_gradients():
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    y = checkpoint(lambda x: x * x * x, x, use_reentrant=False)
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (gg,) = torch.autograd.grad(g.sum(), x)
+    assert g.tolist() == [12, 27]
+    assert gg.tolist() == [12, 18]
+
+
+def test_retained_graph_and_nesting():
+    x = torch.tensor([2.0], requires_grad=True)
+
+    def inner(x):
+        return x * x * x
+
+    def outer(x):
+        return checkpoint(inner, x * x, use_reentrant=False) * x
+
+    y = checkpoint(outer, x, use_reentrant=False)
+    y.backward(retain_graph=True)
+    assert x.grad.item() == 7 * 2.0**6
+    y.backward()
+    assert x.grad.item() == 2 * 7 * 2.0**6
+
+
+def test_early_stop_leaves_out_what_is_not_needed():
+    runs = []
+
+    def block(x):
+        y = x * x
+        runs.append("end")
+        return y
+
+    x = torch.ones(2, requires_grad=True)
+    checkpoint(block, x, use_reentrant=False).sum().backward()
+    assert runs == ["end"]
+    with set_checkpoint_early_stop(False):
+        checkpoint(block, x, use_reentrant=False).sum().backward()
+    assert runs == ["end"] * 3
+
+
+def test_another_second_run_is_noticed():
+    turns = []
+
+    def changing(x):
+        turns.append(0)
+        return x * x if len(turns) == 1 else x + x
+
+    def growing(x):
+        turns.append(0)
+        return x * torch.ones(len(turns), 2)
+
+    x = torch.ones(2, requires_grad=True)
+    y = checkpoint(changing, x, use_reentrant=False)
+    with pytest.raises(CheckpointError, match="A different number of tensors"):
+        y.sum().backward()
+    turns.clear()
+    y = checkpoint(growing, x, use_reentrant=False)
+    with pytest.raises(CheckpointError, match="different metadata"):
+        y.sum().backward()
+
+
+def test_keywords_contexts_and_no_grad():
+    x = torch.ones(2, requires_grad=True)
+    y = checkpoint(lambda x, scale: x * x * scale, x, scale=3, use_reentrant=False)
+    y.sum().backward()
+    assert x.grad.tolist() == [6, 6]
+    with torch.no_grad():
+        assert not checkpoint(lambda x: x * x, x, use_reentrant=False).requires_grad
+    with pytest.raises(ValueError, match="Unexpected keyword arguments: scale"):
+        checkpoint(lambda x: x, x, scale=3, use_reentrant=True)
+    with pytest.warns(UserWarning, match="use_reentrant parameter should be passed explicitly"):
+        checkpoint(lambda x: x * x, x)
+
+
+@BOTH
+def test_sequential(use_reentrant):
+    steps = [lambda x: x * x, lambda x: x + 1, lambda x: x * 3, lambda x: x * x, lambda x: -x]
+    x = torch.tensor([2.0], requires_grad=True)
+    y = checkpoint_sequential(steps, 2, x, use_reentrant=use_reentrant)
+    y.sum().backward()
+    assert y.item() == -225
+    assert x.grad.item() == -2 * 15 * 3 * 4
