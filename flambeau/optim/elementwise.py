@@ -102,7 +102,7 @@ class Elementwise(Optimizer):
     def _prepare(self) -> None:
         super()._prepare()
         self._kernels: dict[Any, Any] = {}  # or how often one was asked for, by flags and dtype
-        self._tables: dict[Tensor, Table] = {}  # by the first parameter in them
+        self._tables: dict[tuple[Tensor, int], Table] = {}  # by first parameter and length
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Updates every parameter that has a gradient; returns what `closure` gave."""
@@ -161,10 +161,10 @@ class Elementwise(Optimizer):
         dtype = rows[0][0]._array.dtype
         kernel = self._kernel(flags, dtype, len(names))
         if kernel is None:
-            others = [row for row in rows if row[0]._array.dtype is not dtype]
+            others = [row for row in rows if row[0]._array.dtype != dtype]
             if not others:
                 return rows
-            same = [row for row in rows if row[0]._array.dtype is dtype]
+            same = [row for row in rows if row[0]._array.dtype == dtype]
             return same + self._run_compiled(flags, scalars, others, names)
         written: list[Tensor] = []
         for param, _, state in rows:
@@ -172,9 +172,10 @@ class Elementwise(Optimizer):
             for name in names:
                 written.append(state[name])
         addresses = [id(t._array) for t in written]
-        table = self._tables.get(rows[0][0])
+        place = rows[0][0], len(rows)
+        table = self._tables.get(place)
         if table is None or table.addresses != addresses:
-            table = self._tables[rows[0][0]] = Table(addresses, written, len(names) + 1)
+            table = self._tables[place] = Table(addresses, written, len(names) + 1)
         if table.unfit:
             unfit = [row for row, fit in zip(rows, table.fit, strict=True) if not fit]
             rows = [row for row, fit in zip(rows, table.fit, strict=True) if fit]

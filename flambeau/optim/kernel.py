@@ -58,7 +58,7 @@ class Table:
         """Whether a kernel may run over these: of one type and shape, in order, writable."""
         shape = arrays[0].shape
         return all(
-            a.__class__ is np.ndarray and a.dtype is self.dtype and a.shape == shape
+            a.__class__ is np.ndarray and a.dtype == self.dtype and a.shape == shape
             and a.flags.c_contiguous and a.flags.writeable and a.flags.aligned
             for a in arrays
         )  # fmt: skip
@@ -67,7 +67,10 @@ class Table:
         """The gradients in order, copied where they are not; None when one is of another kind."""
         dtype = self.dtype
         for k, (grad, size) in enumerate(zip(grads, self.sizes, strict=True)):
-            if grad.dtype is not dtype or grad.size != size or grad.__class__ is not np.ndarray:
+            # An unpickled array has a dtype object of its own.
+            if grad.dtype is not dtype and grad.dtype != dtype:
+                return None
+            if grad.size != size or grad.__class__ is not np.ndarray:
                 return None
             if not grad.flags.c_contiguous:
                 grads[k] = np.ascontiguousarray(grad)
