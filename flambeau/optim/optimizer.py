@@ -394,6 +394,6 @@ def _cast(param: Tensor, value: Any, group: dict[str, Any], key: Hashable = None
         return value.to(device=param.device)
     if isinstance(value, dict):
         return {k: _cast(param, v, group, k) for k, v in value.items()}
-    if isinstance(value, Iterable):
+    if isinstance(value, Iterable) and not isinstance(value, str):
         return type(value)(_cast(param, v, group) for v in value)
     return value
