@@ -17,7 +17,7 @@ from .registry import Array, composite, opaque
 
 
 def _indices(index: Array, name: str) -> Array:
-    if index.dtype.kind not in "iu" or index.dtype.itemsize < 4:
+    if index.size and (index.dtype.kind not in "iu" or index.dtype.itemsize < 4):
         raise RuntimeError(
             f"{name}(): Expected dtype int32/int64 for index, got {FROM_NUMPY[index.dtype]}"
         )
@@ -43,14 +43,11 @@ def _grid(index: Array, dim: int) -> tuple:
 
 
 def _same_rank(name: str, a: Array, b: Array) -> None:
-    if builtin_max(a.ndim, 1) != builtin_max(b.ndim, 1):
+    if b.size and max(a.ndim, 1) != max(b.ndim, 1):
         raise RuntimeError(
             "Index tensor must have the same number of dimensions as input tensor "
             f"({name}: {a.ndim} and {b.ndim})"
         )
-
-
-builtin_max = max
 
 
 def _fits(name: str, index: Array, shape: tuple, dim: int, skip: bool, what: str) -> None:
@@ -76,6 +73,8 @@ def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
     if not input.ndim:
         _within(index, 1, 0)
         return np.full(index.shape, input)
+    if not index.size:
+        return np.empty(index.shape, input.dtype)
     _fits("gather", index, input.shape, at, True, "self")
     _within(index, input.shape[at], at)
     if index.ndim == 0:
@@ -487,7 +486,9 @@ def _(g, dim, index):
 
 @_index_fill.vjp("value")
 def _(g, dim, index):
-    return g.index_select(dim, index).sum()
+    once = wrap(np.unique(index._array % max(g._array.shape[dim], 1) if g._array.ndim else
+                          index._array))  # fmt: skip
+    return g.index_select(dim, once).sum()
 
 
 @composite()
@@ -591,7 +592,9 @@ def take_along_dim(input, indices, dim=None, *, out=None):
             shape[at] = 1
         common = np.broadcast_shapes(*map(tuple, shapes))
         wide = [[*common[:at], x._array.shape[at], *common[at + 1 :]] for x in (input, indices)]
-        y = gather(input.expand(*wide[0]), at, indices.expand(*wide[1]))
+        n = input._array.shape[at]
+        wrapped = wrap(np.where(indices._array < 0, indices._array + n, indices._array))
+        y = gather(input.expand(*wide[0]), at, wrapped.expand(*wide[1]))
     return y if out is None else out.copy_(y)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
 from ..tensor.promote import result_dtype
-from .axes import canonical_dim
+from ..tensor.size import Size
+from ..tensor.tensor import wrap
+from .axes import canonical_dim, canonical_dims
 from .registry import Array, composite, opaque
 
 
@@ -88,3 +91,304 @@ def stack(tensors: Sequence[Array], dim=0) -> Array:
 @stack.vjp("tensors")
 def _(g, dim):
     return g.unbind(dim)
+
+
+# ------------------------------------------------------------------------- other ways to join
+
+
+def _at_least(x, rank: int):
+    return x.reshape((1,) * (rank - x._array.ndim) + x._array.shape) if x._array.ndim < rank else x
+
+
+def _each(function, tensors: tuple):
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        return tuple(function(x) for x in tensors[0])
+    if len(tensors) == 1:
+        return function(tensors[0])
+    return tuple(function(x) for x in tensors)
+
+
+@composite(expose=("torch",))
+def atleast_1d(*tensors):
+    """0-dim tensors with one axis; others as they are."""
+    return _each(lambda x: _at_least(x, 1), tensors)
+
+
+@composite(expose=("torch",))
+def atleast_2d(*tensors):
+    """Tensors with at least two axes, new ones in front."""
+    return _each(lambda x: _at_least(x, 2), tensors)
+
+
+def _volume(x):
+    n = x._array.ndim
+    return x.unsqueeze(-1) if n == 2 else x.reshape(1, -1, 1) if n < 2 else x
+
+
+@composite(expose=("torch",))
+def atleast_3d(*tensors):
+    """Tensors with at least three axes, as NumPy puts them."""
+    return _each(_volume, tensors)
+
+
+def _stacked(name: str, doc: str, prepare, dim_of):
+    def function(tensors, *, out=None):
+        if not len(tensors):
+            raise RuntimeError(f"{name} expects a non-empty TensorList")
+        parts = [prepare(x) for x in tensors]
+        y = cat(parts, dim_of(parts[0]._array.ndim))
+        return y if out is None else out.resize_(y.shape).copy_(y)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return composite(expose=("torch",))(function)
+
+
+hstack = _stacked("hstack", "Tensors side by side: along the second axis, or the first of vectors.",
+                  lambda x: _at_least(x, 1), lambda n: 0 if n == 1 else 1)  # fmt: skip
+vstack = _stacked("vstack", "Tensors on top of each other.", lambda x: _at_least(x, 2), lambda n: 0)
+row_stack = _stacked("row_stack", "Tensors on top of each other.", lambda x: _at_least(x, 2),
+                     lambda n: 0)  # fmt: skip
+dstack = _stacked("dstack", "Tensors behind each other.", _volume, lambda n: 2)
+column_stack = _stacked(
+    "column_stack", "Vectors as columns, matrices side by side.",
+    lambda x: x.reshape(-1, 1) if x._array.ndim < 2 else x, lambda n: 1,
+)  # fmt: skip
+
+
+@composite(expose=("torch",))
+def block_diag(*tensors):
+    """Matrices along a diagonal of zeros."""
+    blocks = [_at_least(x, 2) for x in tensors]
+    for i, b in enumerate(blocks):
+        if b._array.ndim != 2:
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "
+                f"{b._array.ndim} dimensions"
+            )
+    width = sum(b._array.shape[1] for b in blocks)
+    rows, left = [], 0
+    for b in blocks:
+        n, m = b._array.shape
+        rows.append(cat([b.new_zeros((n, left)), b, b.new_zeros((n, width - left - m))], 1))
+        left += m
+    return cat(rows, 0)
+
+
+@composite(expose=("torch",))
+def cartesian_prod(*tensors):
+    """All the combinations of vectors' elements, a row each."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tuple(tensors[0])
+    if len(tensors) == 1:
+        return tensors[0]
+    grids = meshgrid(*tensors, indexing="ij")
+    return stack([x.reshape(-1) for x in grids], 1)
+
+
+@composite(expose=("torch",))
+def meshgrid(*tensors, indexing=None):
+    """Grids of coordinates from vectors."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tuple(tensors[0])
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError(
+            "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: "
+            f"{indexing}"
+        )
+    vectors = [x.reshape(-1) for x in tensors]
+    swap = indexing == "xy" and len(vectors) > 1
+    if swap:
+        vectors[0], vectors[1] = vectors[1], vectors[0]
+    shape = tuple(v._array.size for v in vectors)
+    grids = [
+        v.reshape([-1 if k == i else 1 for k in range(len(vectors))]).expand(*shape)
+        for i, v in enumerate(vectors)
+    ]
+    if swap:
+        grids[0], grids[1] = grids[1], grids[0]
+        grids = [x.transpose(0, 1) for x in grids]
+    return tuple(grids)
+
+
+@composite(expose=("torch",))
+def combinations(input, r=2, with_replacement=False):
+    """All the combinations of r elements of a vector, a row each."""
+    if input._array.ndim != 1:
+        raise RuntimeError("Expect a 1D vector, but got shape " f"{list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(choose(range(input._array.size), r))
+    if r == 0 or not rows:
+        return input.new_empty((0,) if r == 0 else (0, r))
+    return input[wrap(np.array(rows, np.int64))]
+
+
+@composite(expose=("torch",))
+def broadcast_tensors(*tensors):
+    """Tensors expanded to their common shape."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tuple(tensors[0])
+    shape = broadcast_shapes(*(x._array.shape for x in tensors))
+    return tuple(x.expand(*shape) for x in tensors)
+
+
+@composite(expose=("torch",))
+def broadcast_shapes(*shapes):
+    """The common shape of tensors of these shapes."""
+    shapes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    try:
+        return Size(np.broadcast_shapes(*shapes))
+    except ValueError:
+        raise RuntimeError(
+            "Shape mismatch: objects cannot be broadcast to a single shape: "
+            + ", ".join(map(str, shapes))
+        ) from None
+
+
+# ----------------------------------------------------------------------- repeating, turning
+
+
+def _flips(rng):
+    yield (rng.normal(size=(3, 4)), 0), {}
+    yield (rng.normal(size=(2, 3, 4)), 0, 2), {}
+
+
+@opaque(ref=lambda x, *dims: np.flip(x, dims), samples=_flips)
+def flip(input: Array, *dims) -> Array:
+    """Axes in reverse.
+
+    >>> torch.tensor([1, 2, 3]).flip(0)
+    tensor([3, 2, 1])
+    """
+    found = canonical_dims(dims, input.ndim) if dims else ()
+    return np.flip(input, found).copy() if input.ndim else input.copy()
+
+
+@flip.vjp
+def _(g, dims):
+    return g.flip(dims)
+
+
+@composite()
+def fliplr(input):
+    """The second axis in reverse."""
+    if input._array.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return flip(input, 1)
+
+
+@composite()
+def flipud(input):
+    """The first axis in reverse."""
+    if input._array.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return flip(input, 0)
+
+
+@opaque(ref=lambda x, shifts, dims=None: np.roll(x, shifts, dims),
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {}),
+                                  ((rng.normal(size=(3, 4)), (1, -2), (0, 1)), {})]))  # fmt: skip
+def roll(input: Array, shifts, dims=None) -> Array:
+    """Elements moved along axes, those pushed out coming in on the other side."""
+    moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    axes = () if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
+    if not moves:
+        raise RuntimeError("`shifts` required")
+    if not axes and len(moves) == 1:
+        return np.roll(input, moves[0])
+    if len(axes) != len(moves):
+        raise RuntimeError(
+            f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"
+        )
+    return np.roll(input, moves, [canonical_dim(d, input.ndim) for d in axes])
+
+
+@roll.vjp
+def _(g, shifts, dims):
+    back = -shifts if isinstance(shifts, int) else tuple(-s for s in shifts)
+    return g.roll(back, dims)
+
+
+@composite()
+def rot90(input, k=1, dims=(0, 1)):
+    """A plane of two axes turned by k quarters."""
+    n = input._array.ndim
+    if len(dims) != 2:
+        raise RuntimeError(
+            f"expected total rotation dims == 2, but got dims = {len(dims)}"
+        )
+    if n < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {n}")
+    a, b = (canonical_dim(d, n) for d in dims)
+    if a == b:
+        raise RuntimeError(
+            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
+        )
+    turns = k % 4
+    if turns == 0:
+        return input.clone()
+    if turns == 2:
+        return flip(input, a, b)
+    return flip(input, b).transpose(a, b) if turns == 1 else flip(input, a).transpose(a, b)
+
+
+@opaque(expose=("Tensor",), ref=lambda x, *sizes: np.tile(x, sizes),
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), 2, 1), {}),
+                                  ((rng.normal(size=3), 2, 2), {})]))  # fmt: skip
+def repeat(input: Array, *repeats) -> Array:
+    """The tensor laid side by side along each axis, copied."""
+    if len(repeats) < input.ndim:
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            "tensor"
+        )
+    if any(r < 0 for r in repeats):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: repeat {repeats}")
+    return np.tile(input, repeats)
+
+
+@repeat.vjp
+def _(g, input_shape, repeats):
+    new = len(repeats) - len(input_shape)
+    shape = (1,) * new + tuple(input_shape)
+    parts: list[int] = []
+    for r, n in zip(repeats, shape, strict=True):
+        parts += [r, n]
+    if 0 in repeats:
+        return g.new_zeros(input_shape)
+    y = g.reshape(parts).sum(tuple(range(0, 2 * len(repeats), 2)))
+    return y.reshape(input_shape)
+
+
+@composite()
+def tile(input, *dims_, dims=None):
+    """The tensor laid side by side, as NumPy's tile."""
+    wanted = dims_ if dims is None else (dims,)
+    if len(wanted) == 1 and isinstance(wanted[0], (tuple, list)):
+        wanted = tuple(wanted[0])
+    short = input._array.ndim - len(wanted)
+    return repeat(input, *((1,) * short + tuple(wanted)))
+
+
+@composite()
+def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
+    """Each element, or slice of an axis, repeated in place."""
+    if repeats is None:  # counts alone: the indices that they repeat
+        return wrap(np.repeat(np.arange(input._array.size), input._array).astype(np.int64))
+    if dim is None:
+        input, dim = input.reshape(-1), 0
+    at = canonical_dim(dim, input._array.ndim)
+    counts = repeats._array if hasattr(repeats, "_array") else np.asarray(repeats)
+    if (counts < 0).any():
+        raise RuntimeError("repeats can not be negative")
+    if counts.size not in (1, input._array.shape[at]):
+        raise RuntimeError(
+            f"repeats must have the same size as input along dim, but got repeats.size(0) = "
+            f"{counts.size} and input.size({at}) = {input._array.shape[at]}"
+        )
+    where = np.repeat(np.arange(input._array.shape[at]), counts.reshape(-1))
+    return input.index_select(at, wrap(where.astype(np.int64)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd.inplace import check_writable
-from ..tensor.dtypes import of_scalar
+from ..tensor.dtypes import INTEGER, of_scalar
 from ..tensor.tensor import Tensor, wrap
 from .creation import public
 from .inplace import assign
@@ -36,7 +36,7 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
         kind = value.dtype
     else:
         kind = of_scalar(value)
-    if kind.category > input.dtype.category:
+    if kind.category > max(input.dtype.category, INTEGER):
         raise RuntimeError(
             f"value cannot be converted to type {input.dtype.name} without overflow"
         )

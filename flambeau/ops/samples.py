@@ -73,3 +73,9 @@ def reductions(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(3, 4)),), {"dim": 1}
     yield (rng.normal(size=(2, 3, 4)),), {"dim": (0, -1), "keepdim": True}
     yield (rng.normal(size=()),), {}
+
+
+def scans(rng: Rng) -> Iterator[Sample]:
+    """Tensors with an axis to go along."""
+    yield (rng.normal(size=(3, 4)), 1), {}
+    yield (rng.normal(size=(3, 4)), 0), {}

@@ -1,0 +1,187 @@
+"""Scans along an axis: cumsum, cumprod, cummax, cummin, logcumsumexp, diff, trapezoid."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+from .axes import canonical_dim
+from .join import cat
+from .reduce import inside_dtype, rounded, summed_dtype
+from .registry import Array, composite, opaque
+from .samples import scans
+
+
+@opaque(ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
+def cumsum(input: Array, dim, *, dtype=None) -> Array:
+    """Sums of the elements so far along an axis.
+
+    >>> torch.tensor([1, 2, 3]).cumsum(0)
+    tensor([1, 3, 6])
+    """
+    kind = summed_dtype(input, dtype)
+    at = canonical_dim(dim, input.ndim)
+    if not input.ndim:
+        return input.astype(kind)
+    return rounded(np.cumsum(input, at, inside_dtype(kind)), kind)
+
+
+@cumsum.vjp
+def _(g, dim):
+    return g.flip(dim).cumsum(dim).flip(dim) if g.dim() else g
+
+
+@opaque(ref=lambda x, dim: np.cumprod(x, dim), samples=scans, inplace=True)
+def cumprod(input: Array, dim, *, dtype=None) -> Array:
+    """Products of the elements so far along an axis."""
+    kind = summed_dtype(input, dtype)
+    at = canonical_dim(dim, input.ndim)
+    if not input.ndim:
+        return input.astype(kind)
+    with np.errstate(all="ignore"):
+        return rounded(np.cumprod(input, at, inside_dtype(kind)), kind)
+
+
+@cumprod.vjp
+def _(g, input, dim, dtype):
+    if not input.dim() or not input.numel():
+        return g
+    x = input if dtype is None else input.to(dtype)
+    if not (x.detach() == 0).any():
+        return (g * x.cumprod(dim)).flip(dim).cumsum(dim).flip(dim) / x
+    n = x.shape[dim]  # with zeros: each element's share, product by product
+    shares = []
+    for k in range(n):
+        head = x.narrow(dim, 0, k)
+        rest = x.narrow(dim, k + 1, n - k - 1)
+        ones = x.narrow(dim, k, 1) * 0 + 1
+        before = head.prod(dim, keepdim=True) if k else ones
+        products = before * cat([ones, rest], dim).cumprod(dim)
+        shares.append((g.narrow(dim, k, n - k) * products).sum(dim, keepdim=True))
+    return cat(shares, dim)
+
+
+def _running(name: str, ufunc: np.ufunc) -> Any:
+    result = namedtuple(name, ["values", "indices"])
+    result.__module__ = "torch.return_types"
+
+    def body(input: Array, dim) -> tuple[Array, Array]:
+        at = canonical_dim(dim, input.ndim)
+        if not input.ndim:
+            return input.copy(), np.zeros((), np.int64)
+        values = ufunc.accumulate(input, at) if input.size else input.copy()
+        places = np.arange(input.shape[at]).reshape([-1 if i == at else 1
+                                                     for i in range(input.ndim)])  # fmt: skip
+        same = (input == values) | ((input != input) & (values != values))
+        where = np.maximum.accumulate(np.where(same, places, 0), at) if input.size else \
+            np.zeros(input.shape, np.int64)  # fmt: skip
+        return values, where.astype(np.int64)
+
+    body.__name__ = name
+    body.__doc__ = f"The {name[3:]}imum of the elements so far along an axis, and its last index."
+    made = opaque(result_type=result, constant_outputs=(1,), samples=scans,
+                  ref=lambda x, dim: ufunc.accumulate(x, dim))(body)  # fmt: skip
+
+    @made.vjp
+    def _(gs, ys, input_shape, dim):
+        if not input_shape:
+            return gs[0]
+        return gs[0].new_zeros(input_shape).scatter_add(dim, ys[1], gs[0])
+
+    return made
+
+
+cummax, cummin = _running("cummax", np.maximum), _running("cummin", np.minimum)
+
+
+def _logcumsumexp_ref(x, dim):
+    return np.log(np.cumsum(np.exp(x), dim))
+
+
+@opaque(ref=_logcumsumexp_ref, samples=scans)
+def logcumsumexp(input: Array, dim) -> Array:
+    """log of the sums of exp of the elements so far along an axis."""
+    if input.dtype.kind not in "fcV":
+        raise RuntimeError(f'"logcumsumexp_out_cpu" not implemented for {input.dtype}')
+    at = canonical_dim(dim, input.ndim)
+    if not input.ndim or not input.size:
+        return input.copy()
+    with np.errstate(all="ignore"):
+        if input.dtype.kind == "c":
+            top = input.real.max(at, keepdims=True)
+            return (np.log(np.cumsum(np.exp(input - top), at)) + top).astype(input.dtype)
+        kind = inside_dtype(input.dtype)
+        return rounded(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)
+
+
+@logcumsumexp.vjp
+def _(g, input, y, dim):
+    if not input.dim():
+        return g
+    if g.is_complex():
+        return (g * (-y).exp()).flip(dim).cumsum(dim).flip(dim) * input.exp()
+    sides = []
+    for sign in (1, -1):  # in logarithms, the positive and the negative part apart
+        size = (g * sign).clamp(min=0).log()
+        sides.append(((size - y).flip(dim).logcumsumexp(dim).flip(dim) + input).exp())
+    return sides[0] - sides[1]
+
+
+@composite()
+def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
+    """Differences of neighbours along an axis, n times."""
+    if not input._array.ndim:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    at = canonical_dim(dim, input._array.ndim)
+    parts = [x for x in (prepend, input, append) if x is not None]
+    y = cat(parts, at) if len(parts) > 1 else input
+    for _ in range(min(n, y._array.shape[at])):
+        length = y._array.shape[at]
+        later, earlier = y.narrow(at, 1, length - 1), y.narrow(at, 0, length - 1)
+        y = later ^ earlier if y._array.dtype == np.bool_ else later - earlier
+    y = y.clone() if y is input else y
+    return y if out is None else out.resize_(y.shape).copy_(y)
+
+
+def _spacing(x: Any, dx: Any, y: Tensor, at: int) -> Any:
+    """The widths between the points, shaped to multiply along the axis."""
+    if x is None:
+        return 1 if dx is None else dx
+    widths = x.diff(dim=-1 if x._array.ndim == 1 else at)
+    if x._array.ndim == 1:
+        shape = [1] * y._array.ndim
+        shape[at] = -1
+        return widths.reshape(shape)
+    return widths
+
+
+def _trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
+    at = canonical_dim(dim, y._array.ndim)
+    n = y._array.shape[at]
+    if n == 0:
+        raise RuntimeError("trapezoid: cannot integrate over an empty axis")
+    widths = _spacing(x, dx, y, at)
+    return (y.narrow(at, 1, n - 1) + y.narrow(at, 0, n - 1)) * widths / 2, at
+
+
+@composite(aliases=("trapz",), expose=("torch",))
+def trapezoid(y, x=None, *, dx=None, dim=-1):
+    """The integral by trapezoids along an axis, over points `x` or steps of `dx`."""
+    if y._array.shape and y._array.shape[dim] == 0:
+        return y.sum(dim).to(y.dtype)
+    pieces, at = _trapezoids(y, x, dx, dim)
+    return pieces.sum(at)
+
+
+@composite(expose=("torch",))
+def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
+    """The integrals so far, by trapezoids, along an axis."""
+    pieces, at = _trapezoids(y, x, dx, dim)
+    return pieces.cumsum(at)
+
+

@@ -1,0 +1,416 @@
+"""Order: sort, argsort, topk, kthvalue, median, mode, unique, searchsorted, bincount, histc."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.tensor import Tensor, wrap
+from .axes import canonical_dim
+from .creation import public
+from .reduce import along_axis
+from .registry import Array, composite, opaque
+
+
+def _return_type(name: str, *fields: str) -> Any:
+    made = namedtuple(name, fields)
+    made.__module__ = "torch.return_types"
+    return made
+
+
+def _refuse_complex(input: Array, name: str) -> None:
+    if input.dtype.kind == "c":
+        raise RuntimeError(f'"{name}" does not support complex inputs ({FROM_NUMPY[input.dtype]})')
+
+
+def order(input: Array, at: int, descending: bool, stable: bool) -> Array:
+    """The indices that sort along an axis; NaN counts as largest."""
+    kind = "stable" if stable or descending else None
+    if not descending:
+        return np.argsort(input, at, kind=kind)
+    flipped = np.flip(input, at)  # a stable descending order is the reverse of a reversed one
+    found = np.flip(np.argsort(flipped, at, kind="stable"), at)
+    return input.shape[at] - 1 - found
+
+
+def _rows(rng):
+    yield (rng.normal(size=(3, 4)),), {}
+    yield (rng.normal(size=(3, 4)), 0, True), {}
+
+
+@opaque(name="_sort", node="SortBackward0", expose=(), result_type=_return_type(
+    "sort", "values", "indices"), constant_outputs=(1,), samples=_rows,
+    ref=lambda x, dim=-1, descending=False: np.sort(x, dim) if not descending
+    else -np.sort(-x, dim))  # fmt: skip
+def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, Array]:
+    """Sorted values along an axis, and where they were."""
+    _refuse_complex(input, "sort")
+    at = canonical_dim(dim, input.ndim)
+    if not input.ndim:
+        return input.copy(), np.zeros((), np.int64)
+    where = order(input, at, descending, stable)
+    return np.take_along_axis(input, where, at), where
+
+
+@_sort.vjp
+def _(gs, ys, input_shape, dim):
+    return along_axis(gs[0], ys[1], input_shape, dim, True)
+
+
+@composite()
+def sort(input, dim=-1, descending=False, stable=False, *, out=None):
+    """The values sorted along an axis, and their indices.
+
+    >>> torch.tensor([3, 1, 2]).sort().indices
+    tensor([1, 2, 0])
+    """
+    if isinstance(dim, bool):
+        dim, descending = -1, dim
+    return _sort(input, dim, descending, bool(stable), out=out)
+
+
+@composite()
+def argsort(input, dim=-1, descending=False, stable=False, *, out=None):
+    """The indices that sort along an axis."""
+    y = _sort(input.detach(), dim, descending, stable)[1]
+    return y if out is None else out.copy_(y)
+
+
+@composite()
+def msort(input, *, out=None):
+    """The values sorted along the first axis."""
+    y = sort(input, 0)[0]
+    return y if out is None else out.copy_(y)
+
+
+@opaque(name="topk", node="TopkBackward0", result_type=_return_type("topk", "values", "indices"),
+        constant_outputs=(1,),
+        ref=lambda x, k, dim=-1: -np.sort(-x, dim).take(np.arange(k), dim),
+        samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {}),
+                                  ((rng.normal(size=(5, 3)), 3, 0), {})]))  # fmt: skip
+def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Array]:
+    """The k largest (or smallest) values along an axis, in order, and their indices."""
+    _refuse_complex(input, "topk")
+    at = canonical_dim(dim, input.ndim)
+    n = input.shape[at] if input.ndim else 1
+    if not 0 <= k <= n:
+        raise RuntimeError("selected index k out of range")
+    if not input.ndim:
+        return input.copy(), np.zeros((), np.int64)
+    if largest and k and k < n // 4 and input.dtype.kind == "f" and input.itemsize > 2:
+        near = np.argpartition(-input, k - 1, at).take(np.arange(k), at)
+        values = np.take_along_axis(input, near, at)
+        inner = np.argsort(-values, at, kind="stable")
+        where = np.take_along_axis(near, inner, at)
+        if not np.isnan(input).any():
+            return np.take_along_axis(input, where, at), where
+    where = order(input, at, largest, True).take(np.arange(k), at)
+    return np.take_along_axis(input, where, at), where
+
+
+@topk.vjp
+def _(gs, ys, input_shape, dim):
+    return along_axis(gs[0], ys[1], input_shape, dim, True)
+
+
+@opaque(result_type=_return_type("kthvalue", "values", "indices"), constant_outputs=(1,),
+        ref=lambda x, k, dim=-1, keepdim=False: np.sort(x, dim).take(k - 1, dim),
+        samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))  # fmt: skip
+def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
+    """The k-th smallest value along an axis, counted from 1, and its index."""
+    at = canonical_dim(dim, input.ndim)
+    n = input.shape[at] if input.ndim else 1
+    if input.ndim and n == 0:
+        raise IndexError(
+            f"kthvalue(): Expected reduction dim {at} to have non-zero size."
+        )
+    if not 1 <= k <= n:
+        raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{at}")
+    if not input.ndim:
+        return input.copy(), np.zeros((), np.int64)
+    where = order(input, at, False, True).take([k - 1], at)
+    values = np.take_along_axis(input, where, at)
+    return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
+
+
+@kthvalue.vjp
+def _(gs, ys, input_shape, dim, keepdim):
+    return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
+
+
+def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
+    """The index of the lower median along an axis; of the first NaN unless NaN is ignored."""
+    ranks = np.argsort(input, at, kind="stable")
+    n = input.shape[at]
+    if input.dtype.kind != "f":
+        return ranks.take([(n - 1) // 2], at)
+    missing = np.isnan(input)
+    counts = n - missing.sum(at, keepdims=True)
+    if not ignore_nan:
+        lower = np.full(counts.shape, (n - 1) // 2)
+        lower = np.where(counts < n, counts, lower)  # the first NaN stands after the numbers
+    else:
+        lower = np.maximum(counts - 1, 0) // 2
+    return np.take_along_axis(ranks, lower, at)
+
+
+def _median(name: str, ignore_nan: bool) -> Any:
+    @opaque(name=f"_{name}_dim", node=f"{name.capitalize()}Backward1", expose=(),
+            result_type=_return_type(name, "values", "indices"), constant_outputs=(1,),
+            ref=lambda x, dim: np.sort(x, dim).take((x.shape[dim] - 1) // 2, dim),
+            samples=lambda rng: iter([((rng.normal(size=(3, 5)), 1), {})]))  # fmt: skip
+    def along(input: Array, dim, keepdim=False) -> tuple[Array, Array]:
+        """The lower median along an axis, and its index."""
+        _refuse_complex(input, name)
+        at = canonical_dim(dim, input.ndim)
+        if not input.ndim:
+            return input.copy(), np.zeros((), np.int64)
+        if input.shape[at] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {at} to have non-zero size.")
+        where = _middle(input, at, ignore_nan)
+        values = np.take_along_axis(input, where, at)
+        return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
+
+    @along.vjp
+    def _(gs, ys, input_shape, dim, keepdim):
+        return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
+
+    def function(input, dim=None, keepdim=False, *, out=None, axis=None):
+        dim = axis if dim is None else dim
+        if dim is not None:
+            return along(input, dim, keepdim, out=out)
+        if not input._array.size:
+            if not input.dtype.is_floating_point:
+                raise RuntimeError(f"{name}() operation does not have an identity for empty input")
+            y = input.new_full((), float("nan"))
+        else:
+            y = along(input.reshape(-1), 0)[0]
+        return y if out is None else out.copy_(y)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "The lower median of all elements, or along an axis with its indices."
+    return composite()(function)
+
+
+median, nanmedian = _median("median", False), _median("nanmedian", True)
+
+
+@opaque(result_type=_return_type("mode", "values", "indices"), constant_outputs=(1,),
+        ref=None, samples=None)  # fmt: skip
+def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
+    """The most frequent value along an axis (the smallest of several), and where it is last."""
+    _refuse_complex(input, "mode")
+    at = canonical_dim(dim, input.ndim)
+    if not input.ndim:
+        return input.copy(), np.zeros((), np.int64)
+    if input.shape[at] == 0:
+        raise IndexError(f"mode(): Expected reduction dim {at} to have non-zero size.")
+    rows = np.moveaxis(input, at, -1)
+    where = np.empty(rows.shape[:-1], np.int64)
+    for index in np.ndindex(where.shape):
+        values, counts = np.unique(rows[index], return_counts=True)
+        where[index] = np.flatnonzero(rows[index] == values[counts.argmax()])[-1]
+    where = np.expand_dims(where, at)
+    values = np.take_along_axis(input, where, at)
+    return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
+
+
+@mode.vjp
+def _(gs, ys, input_shape, dim, keepdim):
+    return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
+
+
+# ------------------------------------------------------------------------------- quantiles
+
+
+def _quantile(name: str, ignore_nan: bool) -> Any:
+    def function(input, q, dim=None, keepdim=False, *, interpolation="linear", out=None):
+        if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
+            raise RuntimeError(
+                f"{name}() interpolation must be one of linear, lower, higher, midpoint or "
+                f"nearest, but got {interpolation}"
+            )
+        if input.dtype.name not in ("float32", "float64"):
+            raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+        q = q if isinstance(q, Tensor) else input.new_tensor(q)
+        if q._array.ndim > 1:
+            raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+        if q.dtype is not input.dtype:
+            raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+        if ((q._array < 0) | (q._array > 1)).any():
+            raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+        y = _interpolated(input, q, dim, keepdim, interpolation, ignore_nan)
+        return y if out is None else out.resize_(y.shape).copy_(y)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "Values below which the fractions `q` of the elements lie."
+    return composite()(function)
+
+
+def _interpolated(input: Tensor, q: Tensor, dim: Any, keepdim: bool, how: str, ignore: bool) -> Any:
+    rank = input._array.ndim
+    if dim is None:
+        x, at = input.reshape(-1), 0
+    else:
+        at = canonical_dim(dim, rank)
+        x = input if rank else input.reshape(1)
+    if not x._array.shape[at]:
+        raise RuntimeError("quantile() input tensor must be non-empty")
+    values = x.movedim(at, -1).sort(-1)[0]
+    missing = np.isnan(values._array)
+    n = values._array.shape[-1]
+    counts = n - missing.sum(-1, keepdims=True) if ignore else np.full((1,), n)
+    ranks = q._array.reshape(-1) * (np.maximum(counts, 1) - 1)
+    if not ignore:
+        ranks = np.where(missing.any(-1, keepdims=True), n - 1, ranks)
+    ranks = np.broadcast_to(ranks, (*values._array.shape[:-1], q._array.size))
+    y = _between(values, ranks, how)
+    y = y.movedim(-1, 0)
+    if keepdim:
+        y = y.unsqueeze(at + 1) if dim is not None and rank else y.reshape((-1, *[1] * rank))
+    return y if q._array.ndim else y.squeeze(0)
+
+
+def _between(values: Tensor, ranks: np.ndarray, how: str) -> Tensor:
+    if how == "nearest":
+        return values.gather(-1, wrap(np.rint(ranks).astype(np.int64)))
+    low = np.floor(ranks).astype(np.int64)
+    high = np.ceil(ranks).astype(np.int64)
+    if how in ("lower", "higher"):
+        return values.gather(-1, wrap(low if how == "lower" else high))
+    weight = wrap((ranks - low if how == "linear" else np.full(ranks.shape, 0.5)).astype(
+        values._array.dtype))  # fmt: skip
+    below = values.gather(-1, wrap(low))
+    return below.lerp(values.gather(-1, wrap(high)), weight)
+
+
+quantile, nanquantile = _quantile("quantile", False), _quantile("nanquantile", True)
+
+
+# ------------------------------------------------------------------------ sets and counting
+
+
+@public(spaces=("torch", "Tensor"))
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The different values, or slices of an axis, in order."""
+    array = input._array
+    axis = None if dim is None else canonical_dim(dim, array.ndim)
+    values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis)
+    found = [wrap(values)]
+    if return_inverse:
+        shape = array.shape if axis is None else (array.shape[axis],)
+        found.append(wrap(inverse.reshape(shape).astype(np.int64)))
+    if return_counts:
+        found.append(wrap(counts.astype(np.int64)))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@public(spaces=("torch", "Tensor"))
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The first of each run of equal values, or of equal slices of an axis."""
+    array = input._array if dim is not None else input._array.reshape(-1)
+    at = 0 if dim is None else canonical_dim(dim, array.ndim)
+    rows = np.moveaxis(array, at, 0)
+    rows = rows.reshape(array.shape[at], array.size // max(array.shape[at], 1))
+    fresh = np.ones(len(rows), bool)
+    fresh[1:] = (rows[1:] != rows[:-1]).any(1)
+    starts = np.flatnonzero(fresh)
+    found = [wrap(array.take(starts, at))]
+    if return_inverse:
+        inverse = np.cumsum(fresh) - 1
+        found.append(wrap(inverse.reshape(input._array.shape if dim is None else (-1,))))
+    if return_counts:
+        found.append(wrap(np.diff(np.r_[starts, len(rows)]).astype(np.int64)))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@public()
+def searchsorted(
+    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Where each value would be put into sorted rows."""
+    if side is not None and side not in ("left", "right"):
+        raise RuntimeError(
+            "torch.searchsorted(): side can only be 'left' or 'right' but got " + side
+        )
+    if side == "left" and right:
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left "
+            "while right was True"
+        )
+    where = "right" if right or side == "right" else "left"
+    rows = sorted_sequence._array
+    if sorter is not None:
+        rows = np.take_along_axis(rows, sorter._array, -1)
+    values = input._array if isinstance(input, Tensor) else np.asarray(input)
+    kind = np.int32 if out_int32 else np.int64
+    if rows.ndim == 1:
+        y = np.asarray(np.searchsorted(rows, values, where)).astype(kind)
+    else:
+        if rows.shape[:-1] != values.shape[:-1]:
+            raise RuntimeError(
+                "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+                "dimensions of boundaries tensor and input value tensor must match, but we got "
+                f"boundaries tensor {list(rows.shape)} and input value tensor {list(values.shape)}"
+            )
+        y = np.empty(values.shape, kind)
+        for index in np.ndindex(rows.shape[:-1]):
+            y[index] = np.searchsorted(rows[index], values[index], where)
+    return wrap(y) if out is None else out.resize_(y.shape).copy_(wrap(y))
+
+
+@public()
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The bucket, between boundaries, of each value."""
+    if boundaries._array.ndim != 1:
+        raise RuntimeError(
+            f"boundaries tensor must be 1 dimension, but got dim({boundaries._array.ndim})"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
+
+
+@public(spaces=("torch", "Tensor"))
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each non-negative integer occurs, or the sum of the weights of each."""
+    array = input._array
+    if array.dtype.kind not in "iu" or array.ndim != 1 or (array.size and array.min() < 0):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    if weights is None:
+        return wrap(np.bincount(array, minlength=minlength).astype(np.int64))
+    if weights._array.shape != array.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    y = np.bincount(array, weights._array.astype(np.float64), minlength)
+    return wrap(y.astype(np.float32 if weights._array.dtype == np.float32 else np.float64))
+
+
+@public(spaces=("torch", "Tensor"))
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *,
+          out: Tensor | None = None) -> Tensor:  # fmt: skip
+    """How many elements fall into each of `bins` equal intervals from min to max."""
+    array = input._array
+    if bins <= 0:
+        raise RuntimeError("bins must be > 0")
+    low, high = float(min), float(max)
+    if low == high and array.size:
+        low, high = float(array.min()), float(array.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if low > high:
+        raise RuntimeError("max must be larger than min")
+    y = wrap(np.histogram(array, bins, (low, high))[0].astype(array.dtype))
+    return y if out is None else out.resize_(y.shape).copy_(y)
