@@ -6,22 +6,10 @@ Every test runs against PyTorch as well where it is installed.
 from __future__ import annotations
 
 import copy
-import importlib
 import pickle
 import warnings
 
 import pytest
-
-
-@pytest.fixture(params=["flambeau", pytest.param("torch", marks=pytest.mark.parity)])
-def torch(request):
-    """The library that plays `torch`, seeded."""
-    if request.param == "torch":
-        library = pytest.importorskip("torch")
-    else:
-        library = importlib.import_module("flambeau")
-    library.manual_seed(0)
-    return library
 
 
 def close(torch, a, b):

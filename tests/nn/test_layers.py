@@ -31,14 +31,6 @@ LAYERS = table("layers.txt")
 WITH_STATE = [p.id for p in LAYERS if " torch." in p.values[1] and "?" not in p.values[1]]
 
 
-@pytest.fixture(params=["flambeau", pytest.param("torch", marks=pytest.mark.parity)])
-def torch(request):
-    """The library that plays `torch`."""
-    if request.param == "torch":
-        return pytest.importorskip("torch")
-    return importlib.import_module("flambeau")
-
-
 def built(call, torch):
     """The layer that the expression makes after manual_seed(0)."""
     torch.manual_seed(0)
