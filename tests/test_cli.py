@@ -22,8 +22,9 @@ def run(*args, code=None, name="program.py", cwd, stdin="", flambeau=True):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
     command = [sys.executable, *(["-m", "flambeau"] if flambeau else []), *args]
     return subprocess.run(
-        command, cwd=cwd, env=environment, input=stdin, capture_output=True, text=True, timeout=60
-    )
+        command, cwd=cwd, env=environment, input=stdin, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
 
 
 def test_torch_is_flambeau(tmp_path):

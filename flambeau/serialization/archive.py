@@ -193,10 +193,10 @@ class ArchiveReader:
         if entry.compress_type == zipfile.ZIP_STORED:
             self._file.seek(self.offset(name))
             self._fill(name, self._file, window)
-            if crc32 and memory.size == entry.file_size and zlib.crc32(window) != entry.CRC:
-                # PyTorch can be told to write no checksums; it then writes zero.
-                if entry.CRC != 0:
-                    raise _failed(f"record {name} does not match its checksum")
+            # PyTorch can be told to write no checksums; it then writes zero.
+            checked = crc32 and entry.CRC != 0 and memory.size == entry.file_size
+            if checked and zlib.crc32(window) != entry.CRC:
+                raise _failed(f"record {name} does not match its checksum")
             return
         try:
             with self._zip.open(entry) as unpacked:

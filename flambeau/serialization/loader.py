@@ -16,7 +16,7 @@ import numpy as np
 
 from flambeau.tensor.devices import device
 from flambeau.tensor.dtypes import dtype, uint8
-from flambeau.tensor.storage import TypedStorage, UntypedStorage
+from flambeau.tensor.storage import TypedStorage, UntypedStorage, anchored
 
 from . import legacy, names, safe_globals, unpickler
 from .archive import ArchiveReader, is_archive
@@ -62,7 +62,7 @@ class StorageSource:
             start = self._archive.offset(record)
             if nbytes > self._archive.size(record):
                 raise RuntimeError(f"record {record} has fewer than {nbytes} bytes")
-            memory = self._mapped[start : start + nbytes]
+            memory = anchored(self._mapped[start : start + nbytes])
         else:
             if nbytes > self._archive.size(record):  # before the memory is asked for
                 raise RuntimeError(f"record {record} has fewer than {nbytes} bytes")
@@ -229,20 +229,27 @@ def load(
     with open(f, "rb") if is_path else nullcontext(f) as file, _loading(map_location):
         _require_seekable(file)
         try:
-            if is_archive(file):
-                mapped = _map(f, is_path) if mmap else None
-                return _load_archive(file, map_location, module, mapped, pickle_load_args)
-            if mmap:
-                raise RuntimeError(
-                    "mmap can only be used with files saved with `torch.save(..., "
-                    "_use_new_zipfile_serialization=True)`, please torch.save your checkpoint "
-                    "with this option in order to use mmap."
-                )
-            return legacy.load(file, map_location, unpickle, module, pickle_load_args)
+            return _load(file, f if is_path else None, map_location, module, mmap, pickle_load_args)
         except pickle.UnpicklingError as error:
             if not weights_only:
                 raise
             raise pickle.UnpicklingError(_explain(str(error))) from None
+
+
+def _load(
+    file: IO[bytes], path: Any, map_location: MapLocation, module: Any, mmap: bool | None,
+    options: dict[str, Any],
+) -> Any:  # fmt: skip
+    if is_archive(file):
+        mapped = _map(path) if mmap else None
+        return _load_archive(file, map_location, module, mapped, options)
+    if mmap:
+        raise RuntimeError(
+            "mmap can only be used with files saved with `torch.save(..., "
+            "_use_new_zipfile_serialization=True)`, please torch.save your checkpoint with this "
+            "option in order to use mmap."
+        )
+    return legacy.load(file, map_location, unpickle, module, options)
 
 
 def _load_archive(
@@ -261,11 +268,11 @@ def _load_archive(
     return unpickle(io.BytesIO(archive.read("data.pkl")), source, module, options)
 
 
-def _map(f: Any, is_path: bool) -> np.ndarray:
-    if not is_path:
+def _map(path: Any) -> np.ndarray:
+    if path is None:
         raise ValueError("f must be a file path in order to use the mmap argument")
     mode = "r+" if Settings.mmap_flags == MAP_SHARED else "c"
-    return np.memmap(os.fspath(f), np.uint8, mode).view(np.ndarray)
+    return np.memmap(os.fspath(path), np.uint8, mode).view(np.ndarray)
 
 
 def _require_seekable(file: Any) -> None:

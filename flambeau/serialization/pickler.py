@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pickle
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 from flambeau.tensor import Size, Tensor
 from flambeau.tensor.dtypes import dtype
@@ -82,7 +82,7 @@ class _Hooks:
 
 
 class NamingPickler(_Hooks, pickle._Pickler):
-    """Writes PyTorch's names. Python's own pickler cannot be told names, hence the one in Python."""
+    """Writes PyTorch's names. Only the pickler that is written in Python can be told names."""
 
     def __init__(self, file: Any, protocol: int, table: StorageTable) -> None:
         super().__init__(file, protocol=protocol)
@@ -112,7 +112,7 @@ class NamingPickler(_Hooks, pickle._Pickler):
             self.write(pickle.GLOBAL + f"{module}\n{qualname}\n".encode())
         self.memoize(obj)
 
-    dispatch = {**pickle._Pickler.dispatch, FunctionType: save_global}
+    dispatch: ClassVar[dict[type, Any]] = {**pickle._Pickler.dispatch, FunctionType: save_global}
 
 
 def _check_resolves(obj: Any, module: str, qualname: str) -> None:

@@ -7,6 +7,7 @@ https://github.com/huggingface/safetensors#format
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 import os
@@ -70,7 +71,7 @@ def _refuse_sharing(memories: dict[str, np.ndarray]) -> None:
     spans = sorted(
         (m.ctypes.data, m.ctypes.data + m.size, name) for name, m in memories.items() if m.size
     )
-    for (_, end, one), (start, _, other) in zip(spans, spans[1:], strict=False):
+    for (_, end, one), (start, _, other) in itertools.pairwise(spans):
         if start < end:
             raise RuntimeError(
                 f"Some tensors share memory, this will lead to duplicate memory on disk and "
@@ -245,10 +246,10 @@ class safe_open:
 def load_file(filename: str | os.PathLike[str], device: str = "cpu") -> dict[str, Tensor]:
     """All tensors of a file, by name."""
     with safe_open(filename, device=device) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}
+        return {name: file.get_tensor(name) for name in file}
 
 
 def load(data: bytes) -> dict[str, Tensor]:
     """All tensors in the bytes of a file."""
     with safe_open(io.BytesIO(data)) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}
+        return {name: file.get_tensor(name) for name in file}

@@ -11,7 +11,7 @@ import io
 import pickle
 import struct
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from pickle import UnpicklingError
 from typing import IO, Any
@@ -19,12 +19,9 @@ from typing import IO, Any
 from flambeau.tensor import Tensor
 
 from . import rebuild, safe_globals
+from .opcodes import OPERATIONS, last, opcode
 
 _LONGEST_LINE = 1 << 16
-_LONGEST_NUMBER = 4096  # digits or bytes: reading a decimal number takes quadratic time
-
-Operation = Callable[["WeightsUnpickler"], Any]
-_OPERATIONS: dict[int, Operation] = {}
 
 
 class _Stop(Exception):
@@ -33,15 +30,6 @@ class _Stop(Exception):
 
 class _StorageFailed(Exception):
     """What went wrong with a storage: not the pickle's fault, so it is raised as it is."""
-
-
-def _opcode(*codes: bytes) -> Callable[[Operation], Operation]:
-    def declare(operation: Operation) -> Operation:
-        for code in codes:
-            _OPERATIONS[code[0]] = operation
-        return operation
-
-    return declare
 
 
 def refuse_persistent(reference: Any) -> Any:
@@ -81,7 +69,7 @@ class WeightsUnpickler:
             raise UnpicklingError(f"the pickle is damaged or not one of weights: {what}") from error
 
     def _run(self) -> None:
-        read, operations = self._file.read, _OPERATIONS
+        read, operations = self._file.read, OPERATIONS
         while True:
             code = read(1)
             if not code:
@@ -133,247 +121,10 @@ class WeightsUnpickler:
             )
 
 
-# ----------------------------------------------------------------------------- constants
-
-_CONSTANTS: dict[bytes, Callable[[], Any]] = {
-    pickle.NONE: lambda: None, pickle.NEWTRUE: lambda: True, pickle.NEWFALSE: lambda: False,
-    pickle.EMPTY_TUPLE: tuple, pickle.EMPTY_LIST: list, pickle.EMPTY_DICT: dict,
-    pickle.EMPTY_SET: set,
-}  # fmt: skip
-_NUMBERS = {
-    pickle.BININT: "<i", pickle.BININT1: "<B", pickle.BININT2: "<H", pickle.BINFLOAT: ">d",
-}  # fmt: skip
-_TEXTS = {
-    pickle.BINUNICODE: "<I", pickle.SHORT_BINUNICODE: "<B", pickle.BINUNICODE8: "<Q",
-}  # fmt: skip
-_BYTES = {
-    pickle.BINBYTES: ("<I", bytes), pickle.SHORT_BINBYTES: ("<B", bytes),
-    pickle.BINBYTES8: ("<Q", bytes), pickle.BYTEARRAY8: ("<Q", bytearray),
-}  # fmt: skip
-
-
-def _declare_constants() -> None:
-    for code, make in _CONSTANTS.items():
-        _opcode(code)(lambda u, make=make: u.stack.append(make()))
-    for code, form in _NUMBERS.items():
-        _opcode(code)(lambda u, form=form: u.stack.append(u.number(form)))
-    for code, form in _TEXTS.items():
-        _opcode(code)(
-            lambda u, form=form: u.stack.append(
-                str(u.read(u.number(form)), "utf-8", "surrogatepass")
-            )
-        )
-    for code, (form, kind) in _BYTES.items():
-        _opcode(code)(
-            lambda u, form=form, kind=kind: u.stack.append(kind(u.read(u.number(form))))
-        )
-
-
-_declare_constants()
-
-
-def _python2_string(u: WeightsUnpickler, form: str) -> None:
-    data = u.read(u.number(form))
-    u.stack.append(data if u.encoding == "bytes" else data.decode(u.encoding))
-
-
-_opcode(pickle.SHORT_BINSTRING)(lambda u: _python2_string(u, "<B"))
-_opcode(pickle.BINSTRING)(lambda u: _python2_string(u, "<I"))
-
-
-@_opcode(pickle.LONG1)
-def _long1(u: WeightsUnpickler) -> None:
-    u.stack.append(pickle.decode_long(u.read(u.number("<B"))))
-
-
-@_opcode(pickle.LONG4)
-def _long4(u: WeightsUnpickler) -> None:
-    size = u.number("<I")
-    if size > _LONGEST_NUMBER:
-        raise UnpicklingError(f"an integer of {size} bytes")
-    u.stack.append(pickle.decode_long(u.read(size)))
-
-
-@_opcode(pickle.INT)
-def _int(u: WeightsUnpickler) -> None:
-    line = u.line()
-    u.stack.append(line == b"01" if line in (b"00", b"01") else _integer(line))
-
-
-@_opcode(pickle.LONG)
-def _long(u: WeightsUnpickler) -> None:
-    u.stack.append(_integer(u.line().removesuffix(b"L")))
-
-
-def _integer(digits: bytes) -> int:
-    if len(digits) > _LONGEST_NUMBER:
-        raise UnpicklingError(f"an integer of {len(digits)} digits")
-    return int(digits)
-
-
-@_opcode(pickle.FLOAT)
-def _float(u: WeightsUnpickler) -> None:
-    u.stack.append(float(u.line()))
-
-
-@_opcode(pickle.UNICODE)
-def _unicode(u: WeightsUnpickler) -> None:
-    u.stack.append(str(u.line(), "raw-unicode-escape"))
-
-
-# ---------------------------------------------------------------------------- containers
-
-
-@_opcode(pickle.MARK)
-def _mark(u: WeightsUnpickler) -> None:
-    u.marks.append(u.stack)
-    u.stack = []
-
-
-@_opcode(pickle.POP)
-def _pop(u: WeightsUnpickler) -> None:
-    if u.stack:
-        u.stack.pop()
-    else:
-        u.since_mark()
-
-
-@_opcode(pickle.POP_MARK)
-def _pop_mark(u: WeightsUnpickler) -> None:
-    u.since_mark()
-
-
-@_opcode(pickle.DUP)
-def _dup(u: WeightsUnpickler) -> None:
-    u.stack.append(u.stack[-1])
-
-
-@_opcode(pickle.TUPLE)
-def _tuple(u: WeightsUnpickler) -> None:
-    items = u.since_mark()
-    u.stack.append(tuple(items))
-
-
-def _last(u: WeightsUnpickler, count: int) -> list[Any]:
-    if len(u.stack) < count:
-        raise UnpicklingError("unexpected empty stack")
-    items = u.stack[-count:]
-    del u.stack[-count:]
-    return items
-
-
-for _count, _code in enumerate((pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3), 1):
-    _opcode(_code)(lambda u, count=_count: u.stack.append(tuple(_last(u, count))))
-
-
-@_opcode(pickle.LIST)
-def _list(u: WeightsUnpickler) -> None:
-    items = u.since_mark()
-    u.stack.append(items)
-
-
-@_opcode(pickle.DICT)
-def _dict(u: WeightsUnpickler) -> None:
-    items, made = u.since_mark(), {}
-    _set_items(made, items)
-    u.stack.append(made)
-
-
-@_opcode(pickle.FROZENSET)
-def _frozen(u: WeightsUnpickler) -> None:
-    items = u.since_mark()
-    u.stack.append(safe_globals._frozenset(items))
-
-
-@_opcode(pickle.APPEND)
-def _append(u: WeightsUnpickler) -> None:
-    _extend(u, [u.stack.pop()])
-
-
-@_opcode(pickle.APPENDS)
-def _appends(u: WeightsUnpickler) -> None:
-    _extend(u, u.since_mark())
-
-
-def _extend(u: WeightsUnpickler, items: list[Any]) -> None:
-    target = u.stack[-1]
-    if type(target) is not list:
-        raise UnpicklingError(f"Can only append to lists, but got {type(target)}")
-    target.extend(items)
-
-
-@_opcode(pickle.ADDITEMS)
-def _add_items(u: WeightsUnpickler) -> None:
-    items, target = u.since_mark(), u.stack[-1]
-    if type(target) is not set:
-        raise UnpicklingError(f"Can only add to sets, but got {type(target)}")
-    target.update(safe_globals._check_keys(items))
-
-
-@_opcode(pickle.SETITEM)
-def _set_item(u: WeightsUnpickler) -> None:
-    pair = _last(u, 2)
-    _set_items(u.stack[-1], pair)
-
-
-@_opcode(pickle.SETITEMS)
-def _set_all(u: WeightsUnpickler) -> None:
-    items = u.since_mark()
-    _set_items(u.stack[-1], items)
-
-
-def _set_items(target: Any, items: list[Any]) -> None:
-    if type(target) not in (dict, OrderedDict, Counter):
-        raise UnpicklingError(
-            "Can only set items of dict, collections.OrderedDict, collections.Counter, but got "
-            f"{type(target)}"
-        )
-    for key, value in zip(items[::2], items[1::2], strict=True):
-        target[key if type(key) in (str, int) else safe_globals.check_key(key)] = value
-
-
-# ------------------------------------------------------------------------------ the memo
-
-
-@_opcode(pickle.BINPUT)
-def _put1(u: WeightsUnpickler) -> None:
-    u.memo[u.number("<B")] = u.stack[-1]
-
-
-@_opcode(pickle.LONG_BINPUT)
-def _put4(u: WeightsUnpickler) -> None:
-    u.memo[u.number("<I")] = u.stack[-1]
-
-
-@_opcode(pickle.PUT)
-def _put(u: WeightsUnpickler) -> None:
-    u.memo[_integer(u.line())] = u.stack[-1]
-
-
-@_opcode(pickle.MEMOIZE)
-def _memoize(u: WeightsUnpickler) -> None:
-    u.memo[len(u.memo)] = u.stack[-1]
-
-
-@_opcode(pickle.BINGET)
-def _get1(u: WeightsUnpickler) -> None:
-    u.stack.append(u.memo[u.number("<B")])
-
-
-@_opcode(pickle.LONG_BINGET)
-def _get4(u: WeightsUnpickler) -> None:
-    u.stack.append(u.memo[u.number("<I")])
-
-
-@_opcode(pickle.GET)
-def _get(u: WeightsUnpickler) -> None:
-    u.stack.append(u.memo[_integer(u.line())])
-
-
 # ----------------------------------------------------------- names, objects and storages
 
 
-@_opcode(pickle.GLOBAL)
+@opcode(pickle.GLOBAL)
 def _global(u: WeightsUnpickler) -> None:
     module, name = u.line().decode(), u.line().decode()
     u.find(*modern_name(module, name))
@@ -386,32 +137,32 @@ def modern_name(module: str, name: str) -> tuple[str, str]:
     return IMPORT_MAPPING.get(module, module), name
 
 
-@_opcode(pickle.STACK_GLOBAL)
+@opcode(pickle.STACK_GLOBAL)
 def _stack_global(u: WeightsUnpickler) -> None:
-    module, name = _last(u, 2)
+    module, name = last(u, 2)
     if type(module) is not str or type(name) is not str:
         raise UnpicklingError("STACK_GLOBAL requires str")
     u.find(module, name)
 
 
-@_opcode(pickle.REDUCE)
+@opcode(pickle.REDUCE)
 def _reduce(u: WeightsUnpickler) -> None:
-    function, args = _last(u, 2)
+    function, args = last(u, 2)
     u.must_be_allowed(function)
     if type(args) is not tuple:
         raise UnpicklingError(f"arguments must be a tuple, got {type(args)}")
     u.stack.append(safe_globals.call(function, args, u.user))
 
 
-@_opcode(pickle.NEWOBJ)
+@opcode(pickle.NEWOBJ)
 def _new_object(u: WeightsUnpickler) -> None:
-    cls, args = _last(u, 2)
+    cls, args = last(u, 2)
     _make_object(u, cls, args, {})
 
 
-@_opcode(pickle.NEWOBJ_EX)
+@opcode(pickle.NEWOBJ_EX)
 def _new_object_ex(u: WeightsUnpickler) -> None:
-    cls, args, keywords = _last(u, 3)
+    cls, args, keywords = last(u, 3)
     _make_object(u, cls, args, keywords)
 
 
@@ -429,7 +180,7 @@ def _make_object(u: WeightsUnpickler, cls: Any, args: Any, keywords: Any) -> Non
         u.stack.append(safe_globals.call(cls, args, u.user))
 
 
-@_opcode(pickle.BUILD)
+@opcode(pickle.BUILD)
 def _build(u: WeightsUnpickler) -> None:
     state = u.stack.pop()
     made = u.stack[-1]
@@ -458,7 +209,7 @@ def _restore(made: Any, state: Any) -> None:
         setattr(made, name, value)
 
 
-@_opcode(pickle.BINPERSID)
+@opcode(pickle.BINPERSID)
 def _persistent(u: WeightsUnpickler) -> None:
     reference = u.stack.pop()
     if type(reference) is not tuple or not reference:
@@ -475,18 +226,18 @@ def _persistent(u: WeightsUnpickler) -> None:
         raise _StorageFailed(error) from error
 
 
-@_opcode(pickle.PROTO)
+@opcode(pickle.PROTO)
 def _proto(u: WeightsUnpickler) -> None:
     protocol = u.number("<B")
     if protocol > pickle.HIGHEST_PROTOCOL:
         raise UnpicklingError(f"unsupported pickle protocol: {protocol}")
 
 
-@_opcode(pickle.FRAME)
+@opcode(pickle.FRAME)
 def _frame(u: WeightsUnpickler) -> None:
     u.number("<Q")  # a hint for buffering
 
 
-@_opcode(pickle.STOP)
+@opcode(pickle.STOP)
 def _stop(u: WeightsUnpickler) -> None:
     raise _Stop(u.stack.pop())

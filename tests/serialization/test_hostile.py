@@ -17,7 +17,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import serialization
-from flambeau.serialization import unpickler
+from flambeau.serialization import opcodes
 from flambeau.serialization.archive import ArchiveWriter
 from flambeau.serialization.safetensors import SafetensorError
 from flambeau.serialization.safetensors import load as load_safetensors
@@ -137,7 +137,8 @@ def test_wide_tuples_do_not_take_for_ever():
 
 def tensor_pickle(storage=b"FloatStorage", key=b"X\1\0\0\x000", count=b"K\x10", rest=None) -> bytes:
     """A tensor on storage 0 of 64 bytes; `rest` replaces offset, size and stride."""
-    reference = b"(X\7\0\0\0storagectorch\n" + storage + b"\n" + key + b"X\3\0\0\0cpu" + count + b"tQ"
+    reference = b"(X\7\0\0\0storagectorch\n" + storage + b"\n" + key
+    reference += b"X\3\0\0\0cpu" + count + b"tQ"
     rest = b"K\0K\x04\x85K\1\x85" if rest is None else rest
     hooks = b"\x89ccollections\nOrderedDict\n)R"
     return b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + reference + rest + hooks + b"tR."
@@ -154,7 +155,8 @@ def test_tensors_stay_inside_their_storage():
     minus = b"J\xff\xff\xff\xff"
     for rest in (
         b"K\0K\x11\x85K\1\x85", b"K\x0dK\4\x85K\1\x85", b"K\0K\4\x85K\6\x85",
-        minus + b"K\4\x85K\1\x85", b"K\x04K\4\x85" + minus + b"\x85", b"K\0" + minus + b"\x85K\1\x85",
+        minus + b"K\4\x85K\1\x85", b"K\x04K\4\x85" + minus + b"\x85",
+        b"K\0" + minus + b"\x85K\1\x85",
         b"K\0K\4\x85K\1K\1\x86", b"K\0(" + b"\x8a\x08" + b"\xff" * 7 + b"\x7ftK\1\x85",
         b"K\0N\x85K\1\x85", b"K\0K\4K\1",
     ):  # fmt: skip
@@ -209,7 +211,7 @@ def test_state_cannot_be_forced_on_objects():
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
     """The bytes with a few of them changed, removed, or repeated."""
-    opcodes = bytes(sorted(unpickler._OPERATIONS))
+    known = bytes(sorted(opcodes.OPERATIONS))
     made = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 4, 16])):
         at = rng.randrange(len(made))
@@ -217,11 +219,11 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
         if kind == 0:
             made[at] = rng.randrange(256)
         elif kind == 1:
-            made[at] = rng.choice(opcodes)
+            made[at] = rng.choice(known)
         elif kind == 2 and len(made) > 20:
             del made[at : at + rng.randrange(1, 9)]
         elif kind == 3:
-            made[at:at] = bytes(rng.choice(opcodes) for _ in range(rng.randrange(1, 6)))
+            made[at:at] = bytes(rng.choice(known) for _ in range(rng.randrange(1, 6)))
         else:
             start = rng.randrange(len(made))
             made[at:at] = made[start : start + rng.randrange(40)]

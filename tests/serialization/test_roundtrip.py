@@ -251,7 +251,7 @@ def test_path_str_and_open_file(tmp_path):
 def test_wrong_files(tmp_path):
     with pytest.raises(FileNotFoundError):
         torch.load(tmp_path / "none.pt")
-    with pytest.raises(RuntimeError, match="Parent directory .* does not exist"):
+    with pytest.raises(RuntimeError, match="Parent directory"):
         torch.save(1, tmp_path / "no" / "x.pt")
     with pytest.raises(AttributeError, match="'write' attribute"):
         torch.save(1, object())
@@ -340,6 +340,8 @@ def test_mmap_reads_from_the_file_and_writes_to_memory(tmp_path):
     loaded = torch.load(path, mmap=True)
     assert loaded["x"][999] == 999
     assert loaded["y"].tolist() == [0, 1, 2]
+    assert loaded["y"].untyped_storage().nbytes() == 24
+    assert loaded["y"].storage_offset() == 0
     loaded["x"][0] = 7
     assert path.read_bytes() == before
     with pytest.raises(ValueError, match="must be a file path"):

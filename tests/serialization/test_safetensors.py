@@ -49,7 +49,7 @@ def test_refusals():
         safetensors.save({"x": x.t()})
     with pytest.raises(RuntimeError, match="share memory"):
         safetensors.save({"x": x, "y": x[0]})
-    with pytest.raises(ValueError, match="expected torch.Tensor"):
+    with pytest.raises(ValueError, match="expected torch"):
         safetensors.save({"x": 1})
 
 

@@ -201,7 +201,10 @@ def test_collate_map_can_be_extended(monkeypatch):
     class Word(str):
         __slots__ = ()
 
-    monkeypatch.setitem(default_collate_fn_map, Word, lambda batch, *, collate_fn_map: len(batch))
+    def count(batch, *, collate_fn_map):
+        return len(batch)
+
+    monkeypatch.setitem(default_collate_fn_map, Word, count)
     assert data.default_collate([Word("a"), Word("b")]) == 2
 
 

@@ -88,20 +88,29 @@ class DataLoader(Generic[_T_co]):
         in_order: bool = True,
     ) -> None:
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
-        iterable = isinstance(dataset, IterableDataset)
-        (_check_stream if iterable else _check_order)(shuffle, sampler, batch_sampler)
-        _check_batches(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
-        self.pin_memory = pin_memory
-        self.pin_memory_device = pin_memory_device
-        self.timeout = timeout
-        self.worker_init_fn = worker_init_fn
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        self.timeout, self.worker_init_fn = timeout, worker_init_fn
         self.multiprocessing_context = multiprocessing_context
-        self.in_order = in_order
+        self.in_order, self.persistent_workers = in_order, persistent_workers
         self.generator = generator
-        self.persistent_workers = persistent_workers
+        self._set_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        default = default_collate if self._auto_collation else default_convert
+        self.collate_fn = default if collate_fn is None else collate_fn
+        self._announced_length: int | None = None
+        self._iterator = None
+        self._initialized = True
+
+    def _set_order(
+        self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
+        drop_last: bool,
+    ) -> None:  # fmt: skip
+        """Which samples come when, and how many at a time."""
+        iterable = isinstance(self.dataset, IterableDataset)
+        (_check_stream if iterable else _check_order)(shuffle, sampler, batch_sampler)
+        _check_batches(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
         if sampler is None:
             sampler = self._default_sampler(bool(shuffle))
@@ -109,15 +118,8 @@ class DataLoader(Generic[_T_co]):
             batch_size = None
         elif batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
-        self.batch_size = batch_size
-        self.drop_last = drop_last
-        self.sampler = sampler
-        self.batch_sampler = batch_sampler
-        default = default_collate if self._auto_collation else default_convert
-        self.collate_fn = default if collate_fn is None else collate_fn
-        self._announced_length: int | None = None
-        self._iterator = None
-        self._initialized = True
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.sampler, self.batch_sampler = sampler, batch_sampler
 
     def _default_sampler(self, shuffle: bool) -> Sampler[Any]:
         if self._dataset_kind == _DatasetKind.Iterable:

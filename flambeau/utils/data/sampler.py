@@ -21,7 +21,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 def draw_seed(generator: Generator | None = None) -> int:
-    """One draw of a non-negative 63-bit number, PyTorch's way of seeding one generator by another."""
+    """One draw of a 63-bit number: how PyTorch seeds one generator by another."""
     return ops.empty((), dtype=int64).random_(generator=generator).item()
 
 

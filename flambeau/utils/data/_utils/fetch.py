@@ -9,8 +9,8 @@ import numpy as np
 
 from flambeau import ops
 from flambeau.tensor import Tensor
+from flambeau.utils.data.dataset import Subset, TensorDataset
 
-from ..dataset import Subset, TensorDataset
 from . import collate
 
 
