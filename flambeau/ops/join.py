@@ -209,7 +209,6 @@ def meshgrid(*tensors, indexing=None):
     ]
     if swap:
         grids[0], grids[1] = grids[1], grids[0]
-        grids = [x.transpose(0, 1) for x in grids]
     return tuple(grids)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections import namedtuple
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from ..tensor.tensor import Tensor
 from .axes import canonical_dim, canonical_dims
 from .join import cat
 from .registry import Array, composite, opaque
+from .return_types import return_type
 from .samples import reductions
 
 
@@ -255,8 +255,7 @@ def _first(input: Array, dim, largest: bool) -> Array:
 
 
 def _extreme_along(name: str, largest: bool):
-    result = namedtuple(name, ["values", "indices"])
-    result.__module__ = "torch.return_types"
+    result = return_type(name, "values", "indices")
 
     def body(input: Array, dim, keepdim=False) -> tuple[Array, Array]:
         if not input.ndim:
@@ -347,8 +346,7 @@ def _arg(name: str, largest: bool):
 
 argmax, argmin = _arg("argmax", True), _arg("argmin", False)
 
-_aminmax = namedtuple("aminmax", ["min", "max"])
-_aminmax.__module__ = "torch.return_types"
+_aminmax = return_type("aminmax", "min", "max")
 
 
 @composite()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from .axes import canonical_dim
 from .join import cat
 from .reduce import inside_dtype, rounded, summed_dtype
 from .registry import Array, composite, opaque
+from .return_types import return_type
 from .samples import scans
 
 
@@ -65,8 +65,7 @@ def _(g, input, dim, dtype):
 
 
 def _running(name: str, ufunc: np.ufunc) -> Any:
-    result = namedtuple(name, ["values", "indices"])
-    result.__module__ = "torch.return_types"
+    result = return_type(name, "values", "indices")
 
     def body(input: Array, dim) -> tuple[Array, Array]:
         at = canonical_dim(dim, input.ndim)

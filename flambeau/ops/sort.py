@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,7 @@ from .axes import canonical_dim
 from .creation import public
 from .reduce import along_axis
 from .registry import Array, composite, opaque
-
-
-def _return_type(name: str, *fields: str) -> Any:
-    made = namedtuple(name, fields)
-    made.__module__ = "torch.return_types"
-    return made
+from .return_types import return_type
 
 
 def _refuse_complex(input: Array, name: str) -> None:
@@ -41,7 +35,7 @@ def _rows(rng):
     yield (rng.normal(size=(3, 4)), 0, True), {}
 
 
-@opaque(name="_sort", node="SortBackward0", expose=(), result_type=_return_type(
+@opaque(name="_sort", node="SortBackward0", expose=(), result_type=return_type(
     "sort", "values", "indices"), constant_outputs=(1,), samples=_rows,
     ref=lambda x, dim=-1, descending=False: np.sort(x, dim) if not descending
     else -np.sort(-x, dim))  # fmt: skip
@@ -86,7 +80,7 @@ def msort(input, *, out=None):
     return y if out is None else out.copy_(y)
 
 
-@opaque(name="topk", node="TopkBackward0", result_type=_return_type("topk", "values", "indices"),
+@opaque(name="topk", node="TopkBackward0", result_type=return_type("topk", "values", "indices"),
         constant_outputs=(1,),
         ref=lambda x, k, dim=-1: -np.sort(-x, dim).take(np.arange(k), dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {}),
@@ -116,7 +110,7 @@ def _(gs, ys, input_shape, dim):
     return along_axis(gs[0], ys[1], input_shape, dim, True)
 
 
-@opaque(result_type=_return_type("kthvalue", "values", "indices"), constant_outputs=(1,),
+@opaque(result_type=return_type("kthvalue", "values", "indices"), constant_outputs=(1,),
         ref=lambda x, k, dim=-1, keepdim=False: np.sort(x, dim).take(k - 1, dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))  # fmt: skip
 def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
@@ -159,7 +153,7 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
 
 def _median(name: str, ignore_nan: bool) -> Any:
     @opaque(name=f"_{name}_dim", node=f"{name.capitalize()}Backward1", expose=(),
-            result_type=_return_type(name, "values", "indices"), constant_outputs=(1,),
+            result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
             ref=lambda x, dim: np.sort(x, dim).take((x.shape[dim] - 1) // 2, dim),
             samples=lambda rng: iter([((rng.normal(size=(3, 5)), 1), {})]))  # fmt: skip
     def along(input: Array, dim, keepdim=False) -> tuple[Array, Array]:
@@ -198,7 +192,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
 median, nanmedian = _median("median", False), _median("nanmedian", True)
 
 
-@opaque(result_type=_return_type("mode", "values", "indices"), constant_outputs=(1,),
+@opaque(result_type=return_type("mode", "values", "indices"), constant_outputs=(1,),
         ref=None, samples=None)  # fmt: skip
 def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
     """The most frequent value along an axis (the smallest of several), and where it is last."""

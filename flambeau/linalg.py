@@ -1,0 +1,16 @@
+"""torch.linalg: what the operators publish under that name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .ops.registry import PUBLIC
+
+globals().update(PUBLIC.get("linalg", {}))
+__all__ = sorted(PUBLIC.get("linalg", {}))
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(
+        f"module 'torch.linalg' has no attribute '{name}': flambeau does not have it yet"
+    )

@@ -1,0 +1,31 @@
+"""torch.random: the default generator's seed and state."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from .ops.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from .tensor.generator import default_generator
+
+__all__ = [
+    "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed",
+    "set_rng_state",
+]  # fmt: skip
+
+
+@contextlib.contextmanager
+def fork_rng(
+    devices: Any = None, enabled: bool = True, _caller: str = "fork_rng",
+    _devices_kw: str = "devices", device_type: str = "cuda",
+) -> Iterator[None]:  # fmt: skip
+    """A context that leaves the default generator as it found it."""
+    if not enabled:
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
