@@ -155,7 +155,7 @@ class RNNBase(Module):
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raises where dtype (ValueError) or shape (RuntimeError) do not fit the weights."""
         weight_dtype = self._flat_weights[0].dtype
-        if input.dtype != weight_dtype and not _autocasting():
+        if input.dtype != weight_dtype:
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight_dtype}). "
                 f"Convert input: input.to({weight_dtype}), "
@@ -288,8 +288,3 @@ class RNNBase(Module):
         state = {name: value for name, value in state.items() if name != "_flat_weights"}
         super().__setstate__(state)
         self.__dict__.setdefault("proj_size", 0)  # old pickles lack it
-
-
-def _autocasting() -> bool:
-    enabled = getattr(ops, "is_autocast_enabled", None)
-    return enabled is not None and enabled()

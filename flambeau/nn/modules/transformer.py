@@ -10,6 +10,7 @@ from typing import Any
 from ... import ops
 from ...autograd import is_grad_enabled
 from ...tensor import Tensor
+from ...tensor.dtypes import bool_
 from .. import functional as F
 from ..init import xavier_uniform_
 from ..module import Module
@@ -270,7 +271,7 @@ def _additive(
         return None
     if mask.dtype.is_floating_point:
         converted = mask
-    elif str(mask.dtype) == "torch.bool":
+    elif mask.dtype == bool_:
         converted = ops.zeros_like(mask, dtype=like.dtype).masked_fill_(mask, float("-inf"))
     else:
         raise AssertionError(f"only bool and floating types of {name} are supported")
