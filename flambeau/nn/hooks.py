@@ -137,11 +137,23 @@ class Hooks(global_hooks.Flag):
     def _call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         call = _HookedCall(self, args, kwargs)
         try:
+            if not global_hooks.Flag._is_hooked and not _any_of(self.__dict__):
+                return self.forward(*args, **kwargs)  # all were removed
             return call.run()
         except Exception as error:
             locate(error, self)
             call.run_always_called()
             raise
+
+
+def _any_of(own: dict[str, Any]) -> Any:
+    """Whether a module with these attributes has a hook around its call."""
+    return (
+        own.get("_forward_hooks")
+        or own.get("_forward_pre_hooks")
+        or own.get("_backward_hooks")
+        or own.get("_backward_pre_hooks")
+    )
 
 
 class _HookedCall:
@@ -157,9 +169,13 @@ class _HookedCall:
     def run(self) -> Any:
         """Pre-hooks, forward, forward hooks, with the backward hooks put around them."""
         module = self.module
-        full, non_full = module._get_backward_hooks()
-        pre = module._get_backward_pre_hooks()
-        self.run_pre_hooks()
+        full = non_full = pre = ()
+        if module._backward_hooks or global_hooks.backward:
+            full, non_full = module._get_backward_hooks()
+        if module._backward_pre_hooks or global_hooks.backward_pre:
+            pre = module._get_backward_pre_hooks()
+        if module._forward_pre_hooks or global_hooks.forward_pre:
+            self.run_pre_hooks()
         backward = None
         if full or pre:
             from .backward_hook import BackwardHook
@@ -168,7 +184,8 @@ class _HookedCall:
         if backward is not None:
             self.args = backward.setup_input_hook(self.args)
         self.result = module.forward(*self.args, **self.kwargs)
-        self.run_forward_hooks()
+        if module._forward_hooks or global_hooks.forward:
+            self.run_forward_hooks()
         if backward is not None:
             if not isinstance(self.result, (Tensor, tuple)):
                 warnings.warn(

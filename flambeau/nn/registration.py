@@ -129,12 +129,18 @@ class Registration:
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
-        for members in ("_parameters", "_buffers", "_modules"):
-            found = own.get(members)
-            if found is not None and name in found:
+        if "_parameters" in own:
+            found = own["_parameters"]
+            if name in found:
                 return found[name]
-        if name in _HOOKS and "_parameters" in own:
-            return self._hook_dictionary(name)
+            found = own["_modules"]
+            if name in found:
+                return found[name]
+            found = own["_buffers"]
+            if name in found:
+                return found[name]
+            if name in _HOOKS:
+                return self._hook_dictionary(name)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def _hook_dictionary(self, name: str) -> OrderedDict:
@@ -183,6 +189,10 @@ class Registration:
     def _set_parameter(self, name: str, value: Parameter) -> None:
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameters before Module.__init__() call")
+        held = self._parameters
+        if name in held and value.grad_fn is None and not global_hooks.parameter_registration:
+            held[name] = value
+            return
         self._forget(name, "_buffers", "_modules")
         self.register_parameter(name, value)
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
@@ -81,17 +80,22 @@ class StateDict:
 
     def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
         """Writes what this module itself holds; a subclass may write more."""
-        for name, value in self._persistent():
-            destination[prefix + name] = value if keep_vars else value.detach()
+        for name, value in self._parameters.items():
+            if value is not None:
+                destination[prefix + name] = value if keep_vars else value.detach()
+        for name, value in self._buffers.items():
+            if value is not None and name not in self._non_persistent_buffers_set:
+                destination[prefix + name] = value if keep_vars else value.detach()
         if type(self).get_extra_state is not StateDict.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
-    def _persistent(self) -> list[tuple[str, Tensor]]:
-        """Names and values of its own parameters and persistent buffers that are there."""
-        skipped = self._non_persistent_buffers_set
-        buffers = ((k, v) for k, v in self._buffers.items() if k not in skipped)
-        held = itertools.chain(self._parameters.items(), buffers)
-        return [(name, value) for name, value in held if value is not None]
+    def _persistent(self) -> dict[str, Tensor]:
+        """Its own parameters and persistent buffers that are there."""
+        held = {name: value for name, value in self._parameters.items() if value is not None}
+        for name, value in self._buffers.items():
+            if value is not None and name not in self._non_persistent_buffers_set:
+                held[name] = value
+        return held
 
     def get_extra_state(self) -> Any:
         """A subclass returns here what else its state consists of; it must pickle."""
@@ -154,7 +158,7 @@ class StateDict:
                 state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
                 error_msgs,
             )  # fmt: skip
-        held = dict(self._persistent())
+        held = self._persistent()
         assign = local_metadata.get("assign_to_params_buffers", False)
         for name, target in held.items():
             key = prefix + name
@@ -172,24 +176,20 @@ class StateDict:
                 missing_keys.append(extra)
         elif strict and extra in state_dict:
             unexpected_keys.append(extra)
-        if strict:
-            unexpected_keys.extend(
-                key
-                for key in state_dict
-                if key.startswith(prefix)
-                and key != extra
-                and not self._expects(key[len(prefix) :], held)
-            )
-
-    def _expects(self, key: str, held: dict[str, Tensor]) -> bool:
-        first, dot, _ = key.partition(".")
-        return first in (self._modules if dot else held)
+        if not strict:
+            return
+        for key in state_dict:
+            if key.startswith(prefix) and key != extra:
+                first, dot, _ = key[len(prefix) :].partition(".")
+                if first not in (self._modules if dot else held):
+                    unexpected_keys.append(key)
 
     # ---------------------------------------------------------------- hooks
 
     def _hooks_of(self, name: str) -> tuple[Callable, ...]:
         """The hooks in one dictionary, without making it where there is none."""
-        return tuple(self.__dict__.get(name, {}).values())
+        hooks = self.__dict__.get(name)
+        return tuple(hooks.values()) if hooks else ()
 
     def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Calls hook(module, prefix, keep_vars) before the state is written."""

@@ -91,7 +91,7 @@ def test_sequential_arithmetic(nn, layers):
     assert numbers(one) == [1, 2, 3, 2, 3]
     assert one[1] is one[3]
     with pytest.raises(ValueError, match="add operator supports only objects of Sequential class"):
-        one + [1]
+        one + {1}
     with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \*"):
         one * "2"
     with pytest.raises(ValueError, match="Non-positive multiplication factor 0"):
@@ -126,7 +126,8 @@ def test_module_list(nn, layers):
 
 def test_module_list_prints_runs_once(nn, layers):
     assert repr(nn.ModuleList()) == "ModuleList()"
-    held = nn.ModuleList([*layers(1, 1, 1, 2), nn.Sequential(*layers(3)), nn.Sequential(*layers(3))])
+    inner = (nn.Sequential(*layers(3)) for _ in range(2))
+    held = nn.ModuleList([*layers(1, 1, 1, 2), *inner])
     assert repr(held) == (
         "ModuleList(\n"
         "  (0-2): 3 x Add(1)\n"

@@ -51,7 +51,7 @@ def test_hooks_with_kwargs(square):
 
 def test_a_pre_hook_with_kwargs_must_return_both(square):
     square.register_forward_pre_hook(lambda m, a, k: 3, with_kwargs=True)
-    with pytest.raises(RuntimeError, match="must return None or a tuple of .new_args, new_kwargs."):
+    with pytest.raises(RuntimeError, match="must return None or a tuple of "):
         square(2)
 
 

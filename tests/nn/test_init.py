@@ -48,7 +48,8 @@ def test_constants(torch, nn):
 def test_dirac(torch, nn):
     w = nn.init.dirac_(torch.empty(4, 2, 3), groups=2)
     assert w.nonzero().tolist() == [[0, 0, 1], [1, 1, 1], [2, 0, 1], [3, 1, 1]]
-    assert nn.init.dirac_(torch.empty(3, 2, 2, 3)).nonzero().tolist() == [[0, 0, 1, 1], [1, 1, 1, 1]]
+    wide = nn.init.dirac_(torch.empty(3, 2, 2, 3))
+    assert wide.nonzero().tolist() == [[0, 0, 1, 1], [1, 1, 1, 1]]
     with pytest.raises(ValueError, match="dim 0 must be divisible by groups"):
         nn.init.dirac_(w, groups=3)
     with pytest.raises(ValueError, match="Only tensors with 3, 4, or 5 dimensions are supported"):

@@ -17,7 +17,8 @@ def sequences(torch):
 
 
 def test_pad_sequence(torch, rnn, sequences):
-    assert rnn.pad_sequence(sequences, batch_first=True).tolist() == [[1, 2, 3], [4, 5, 0], [6, 0, 0]]
+    rows = rnn.pad_sequence(sequences, batch_first=True)
+    assert rows.tolist() == [[1, 2, 3], [4, 5, 0], [6, 0, 0]]
     assert rnn.pad_sequence(sequences).tolist() == [[1, 4, 6], [2, 5, 0], [3, 0, 0]]
     left = rnn.pad_sequence(sequences, True, padding_value=-1, padding_side="left")
     assert left.tolist() == [[1, 2, 3], [-1, 4, 5], [-1, -1, 6]]

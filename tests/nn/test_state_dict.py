@@ -37,7 +37,7 @@ def test_keys_and_versions(make):
     assert list(state) == KEYS
     assert isinstance(state, OrderedDict)
     assert state._metadata == {"": {"version": 1}, "layer": {"version": 3}}
-    assert list(make().layer.state_dict(prefix="p."))[0] == "p.weight"
+    assert next(iter(make().layer.state_dict(prefix="p."))) == "p.weight"
 
 
 def test_values_are_detached_references(torch, make):
@@ -153,9 +153,9 @@ def test_extra_state(torch, nn):
     other = nn.Sequential(Counting())
     other.load_state_dict(state)
     assert other[0].count == 5
-    with pytest.raises(RuntimeError, match='Missing key.* "0._extra_state"'):
+    with pytest.raises(RuntimeError, match=r'Missing key.* "0\._extra_state"'):
         other.load_state_dict({})
-    with pytest.raises(RuntimeError, match='Unexpected key.* "0._extra_state"'):
+    with pytest.raises(RuntimeError, match=r'Unexpected key.* "0\._extra_state"'):
         nn.Sequential(nn.Identity()).load_state_dict(state)
 
 
@@ -218,4 +218,4 @@ def test_hooks_around_loading(torch, make):
 def test_positional_arguments_are_deprecated(make):
     with pytest.warns(FutureWarning, match="Positional args are being deprecated"):
         state = make().state_dict(OrderedDict(), "p.")
-    assert list(state)[0] == "p.bias"
+    assert next(iter(state)) == "p.bias"

@@ -13,9 +13,11 @@ from ..global_hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from ..hooks import _WrappedHook
-from ..module import Module, _addindent
-from ..state_dict import _EXTRA_STATE_KEY_SUFFIX, _IncompatibleKeys
+from ..hooks import _WrappedHook as _WrappedHook
+from ..module import Module
+from ..module import _addindent as _addindent
+from ..state_dict import _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX
+from ..state_dict import _IncompatibleKeys as _IncompatibleKeys
 
 __all__ = [
     "Module",

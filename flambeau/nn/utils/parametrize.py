@@ -10,7 +10,7 @@ import copyreg
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 from ...autograd import no_grad
 from ...tensor import Tensor
@@ -29,7 +29,7 @@ class _Cache:
     """The tensors computed inside `cached()`, by module and name; `depth` counts the blocks."""
 
     depth = 0
-    tensors: dict[tuple[int, str], Tensor] = {}
+    tensors: ClassVar[dict[tuple[int, str], Tensor]] = {}
 
 
 @contextmanager

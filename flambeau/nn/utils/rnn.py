@@ -7,6 +7,7 @@ end. Packed is all that is not filler, time step by time step: (sum of lengths, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ... import ops
@@ -142,7 +143,7 @@ def _check_lengths(input: Tensor, lengths: list[int], batch_first: bool) -> None
             "Length of all samples has to be greater than 0, but found an element in 'lengths' "
             "that is <= 0"
         )
-    if any(a < b for a, b in zip(lengths, lengths[1:], strict=False)):
+    if any(a < b for a, b in pairwise(lengths)):
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
             "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
