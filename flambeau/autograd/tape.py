@@ -416,8 +416,10 @@ def record(operator: Any, result: Any, args: tuple) -> None:
 
 
 def _hang(operator: Any, result: Any, args: tuple, mask: int, edges: tuple, needed: tuple) -> None:
-    plan = operator.plans.get(mask) or operator.plan(mask)
     several = result.__class__ is not Tensor
+    if not several and result._array.dtype.kind not in "fcV":
+        return  # integers and bools have no gradient
+    plan = operator.plans.get(mask) or operator.plan(mask)
     saved, versions = save(plan, args, result, needed)
     first = result[0] if several else result
     restore = None if plan.joint else operator.restores(args, first)
