@@ -36,9 +36,10 @@ FAMILIES = (
     "reduce",
     "scan",
     "selection",
-    "sort",
     "sigmoids",
+    "softmax",
     "softplus",
+    "sort",
     "trigonometric",
     "view",
 )

@@ -64,8 +64,7 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
         )
     for other, what in ((weight, "mat2"), (bias, "bias")):
         if other is not None and other.dtype != input.dtype:
-            kinds = [legacy_name(FROM_NUMPY[x.dtype]).removesuffix("Tensor").split(".")[-1]
-                     for x in (input, other)]  # fmt: skip
+            kinds = [legacy_name(FROM_NUMPY[x.dtype]) for x in (input, other)]
             raise RuntimeError(f"mat1 and {what} must have the same dtype, but got {kinds[0]} and "
                                f"{kinds[1]}")  # fmt: skip
     if input.shape[-1] != weight.shape[-1]:

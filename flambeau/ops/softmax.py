@@ -1,0 +1,263 @@
+"""Softmax and its logarithm, softmin, logsumexp, Gumbel's softmax."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+
+from ..tensor import dtypes as types
+from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
+from ..tensor.promote import legacy_name
+from .axes import canonical_dim
+from .creation import public
+from .promotion import compute_dtype
+from .reduce import axes_of, spread
+from .registry import Array, composite, opaque
+from .samples import matrices
+
+_FAST = (FLOAT32, FLOAT64)
+_TINY = 8  # up to so many numbers, Python's floats beat five calls of NumPy
+_BLOCK = 1 << 15  # elements that stay in the L2 cache between passes
+
+_samples = matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), -2), ((), 0))
+
+
+def _exponentials(x: Array, axis: int, out: Array) -> Array:
+    """exp(x - max(x)) along an axis, into `out`."""
+    np.subtract(x, np.maximum.reduce(x, axis, None, None, True), out)
+    return np.exp(out, out)
+
+
+def _normalized(x: Array, axis: int, y: Array) -> None:
+    _exponentials(x, axis, y)
+    np.divide(y, np.add.reduce(y, axis, None, None, True), y)
+
+
+def _log_normalized(x: Array, axis: int, y: Array) -> None:
+    np.subtract(x, np.maximum.reduce(x, axis, None, None, True), y)
+    total = np.add.reduce(np.exp(y), axis, None, None, True)
+    np.subtract(y, np.log(total, total), y)
+
+
+def _in_blocks(kernel, x: Array, axis: int) -> Array:
+    """The kernel over blocks of rows, where the axis is the last and the array is large."""
+    y = np.empty(x.shape, x.dtype)
+    if x.size <= _BLOCK or axis != x.ndim - 1 or not x.flags.c_contiguous:
+        kernel(x, axis, y)
+        return y
+    n = x.shape[-1]
+    rows, target = x.reshape(-1, n), y.reshape(-1, n)
+    step = max(1, _BLOCK // n)
+    for i in range(0, len(rows), step):
+        kernel(rows[i : i + step], 1, target[i : i + step])
+    return y
+
+
+def _tiny(x: Array) -> Array:
+    """Softmax of a few numbers."""
+    values = x.tolist()
+    top = max(values)
+    values = [math.exp(v - top) for v in values]
+    total = sum(values)
+    return np.array([v / total for v in values], x.dtype)
+
+
+def _applied(kernel, name: str, input: Array, dim: int, dtype) -> Array:
+    """A kernel on an input of any dtype."""
+    axis = canonical_dim(dim, input.ndim)
+    kind = input.dtype if dtype is None else dtype.numpy
+    if not FROM_NUMPY[kind].is_floating_point:
+        which = "lastdim_kernel_impl" if axis == input.ndim - 1 else "kernel_impl"
+        raise NotImplementedError(
+            f"\"{name}_{which}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
+        )
+    inside = compute_dtype(kind)
+    x = input if input.dtype == inside else input.astype(kind).astype(inside, copy=False)
+    with np.errstate(all="ignore"):
+        if not x.size:
+            return np.empty(x.shape, kind)
+        y = _in_blocks(kernel, x, axis) if x.ndim else _in_blocks(kernel, x[None], 0)[0]
+    return np.asarray(y, kind)
+
+
+def _reference(x, dim):
+    e = np.exp(x)
+    return e / e.sum(dim, keepdims=True) if x.ndim else np.ones(())
+
+
+@opaque(ref=_reference, samples=_samples, aliases=("special.softmax",))
+def softmax(input: Array, dim, dtype=None) -> Array:
+    """exp(input) divided by its sum along an axis.
+
+    >>> torch.softmax(torch.tensor([0., 0.]), 0)
+    tensor([0.5000, 0.5000])
+    """
+    if dtype is None and input.dtype in _FAST:
+        n = input.ndim
+        if n == 1 and 0 < input.size <= _TINY and -1 <= dim <= 0:
+            return _tiny(input)
+        if input.size and dim.__class__ is int and -n <= dim < n:
+            return _in_blocks(_normalized, input, dim if dim >= 0 else dim + n)
+    return _applied(_normalized, "softmax", input, dim, dtype)
+
+
+@softmax.vjp
+def _(g, y, dim):
+    return softmax_backward(g, y, dim, None)
+
+
+@opaque(name="_softmax_backward_data", node="SoftmaxBackwardBackward0", expose=("torch",),
+        ref=lambda g, y, dim, kind: y * (g - (g * y).sum(dim, keepdims=True)),
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.random(size=(3, 4)), 1, None),
+                                   {})]))  # fmt: skip
+def softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Array:
+    """The cotangent of softmax's input."""
+    if not output.ndim:
+        return np.zeros((), output.dtype)
+    inside = compute_dtype(output.dtype)
+    y = output.astype(inside, copy=False)
+    made = np.multiply(grad_output, y, dtype=inside)
+    total = np.add.reduce(made, dim, None, None, True)
+    np.subtract(made, np.multiply(y, total), made)
+    kind = output.dtype if input_dtype is None else input_dtype.numpy
+    return made.astype(kind, copy=False)
+
+
+@softmax_backward.vjp("grad_output")
+def _(g, output, dim):
+    return softmax_backward(g, output, dim, None)
+
+
+@softmax_backward.vjp("output")
+def _(g, grad_output, output, dim):
+    first = (grad_output * output).sum(dim, True)
+    return g * (grad_output - first) - grad_output * (g * output).sum(dim, True)
+
+
+def _log_reference(x, dim):
+    return x - np.log(np.exp(x).sum(dim, keepdims=True)) if x.ndim else np.zeros(())
+
+
+@opaque(ref=_log_reference, samples=_samples, aliases=("special.log_softmax",))
+def log_softmax(input: Array, dim, dtype=None) -> Array:
+    """Logarithm of softmax, without underflow.
+
+    >>> torch.log_softmax(torch.tensor([0., 0.]), 0)
+    tensor([-0.6931, -0.6931])
+    """
+    n = input.ndim
+    if dtype is None and input.dtype in _FAST and input.size and dim.__class__ is int:
+        if -n <= dim < n:
+            return _in_blocks(_log_normalized, input, dim if dim >= 0 else dim + n)
+    return _applied(_log_normalized, "log_softmax", input, dim, dtype)
+
+
+@log_softmax.vjp
+def _(g, y, dim):
+    return log_softmax_backward(g, y, dim, None)
+
+
+@opaque(name="_log_softmax_backward_data", node="LogSoftmaxBackwardBackward0", expose=("torch",),
+        ref=lambda g, y, dim, kind: g - np.exp(y) * g.sum(dim, keepdims=True),
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), 1, None),
+                                   {})]))  # fmt: skip
+def log_softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Array:
+    """The cotangent of log_softmax's input."""
+    if not output.ndim:
+        return np.zeros((), output.dtype)
+    inside = compute_dtype(output.dtype)
+    made = np.exp(output, dtype=inside)
+    np.multiply(made, np.add.reduce(grad_output, dim, inside, None, True), made)
+    np.subtract(grad_output, made, made)
+    kind = output.dtype if input_dtype is None else input_dtype.numpy
+    return made.astype(kind, copy=False)
+
+
+@log_softmax_backward.vjp("grad_output")
+def _(g, output, dim):
+    return g - (g * output.exp()).sum(dim, True)
+
+
+@log_softmax_backward.vjp("output")
+def _(g, grad_output, output, dim):
+    return -g * output.exp() * grad_output.sum(dim, True)
+
+
+@opaque(ref=lambda x, dim, keepdim=False: np.log(np.exp(x).sum(dim, keepdims=keepdim)),
+        samples=matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), (0, -1), True)),
+        aliases=("special.logsumexp",))  # fmt: skip
+def logsumexp(input: Array, dim, keepdim=False) -> Array:
+    """Logarithm of the sum of exponentials over the axes `dim`, without overflow.
+
+    >>> torch.logsumexp(torch.tensor([0., 0.]), 0)
+    tensor(0.6931)
+    """
+    kind = input.dtype
+    if kind.kind in "biu":
+        kind = types.get_default_dtype().numpy
+    inside = compute_dtype(kind)
+    x = input.astype(inside, copy=False)
+    axes = axes_of(dim, x.ndim) or None
+    with np.errstate(all="ignore"):
+        if x.size:
+            top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))
+            top[~np.isfinite(top)] = 0
+            y = np.log(np.add.reduce(np.exp(x - top), axes, None, None, True)) + top
+        else:
+            y = np.log(np.add.reduce(x, axes, None, None, True))
+    if not keepdim and x.ndim:
+        y = y.squeeze(axes)
+    return np.asarray(y, kind)
+
+
+@logsumexp.vjp
+def _(g, input, y, dim, keepdim):
+    shape = input.shape
+    y = spread(y, shape, dim, keepdim)
+    top = y.real if y.is_complex() else y
+    y = y.masked_fill(top.abs() == math.inf, 0)
+    return spread(g, shape, dim, keepdim) * (input - y).exp()
+
+
+def implicit_dim(name: str, ndim: int, level: int) -> int:
+    """The axis that softmax took before it had to be told, with a warning."""
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
+        stacklevel=level,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def _functional(name: str, operator, sign: int, doc: str):
+    def function(input, dim=None, _stacklevel=3, dtype=None):
+        if dim is None:
+            dim = implicit_dim(name, input.dim(), _stacklevel)
+        return operator(input if sign > 0 else -input, dim, dtype)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return public(spaces=("nn.functional",))(function)
+
+
+_functional("softmax", softmax, 1, "exp(input) divided by its sum along an axis.")
+_functional("log_softmax", log_softmax, 1, "Logarithm of softmax.")
+_functional("softmin", softmax, -1, "Softmax of -input.")
+
+
+@composite(expose=("nn.functional",))
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    """Samples of Gumbel's softmax: softmax((logits + noise) / tau).
+
+    `hard`: one-hot vectors forward, with the gradient of the soft ones.
+    """
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+    noise = -logits.detach().clone().exponential_().log()
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    at = soft.detach().argmax(dim, True)
+    return logits.new_zeros(logits.shape).scatter(dim, at, 1.0) - soft.detach() + soft
