@@ -199,7 +199,7 @@ def logsumexp(input: Array, dim, keepdim=False) -> Array:
         kind = types.get_default_dtype().numpy
     inside = compute_dtype(kind)
     x = input.astype(inside, copy=False)
-    axes = axes_of(dim, x.ndim) or None
+    axes = axes_of(dim, x.ndim) if x.ndim else None
     with np.errstate(all="ignore"):
         if x.size:
             top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))
