@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .. import ops
+from .. import linalg, ops
 from ..autograd import no_grad
 from ..tensor import Tensor
 
@@ -261,7 +261,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     columns = tensor.numel() // rows
     drawn = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
     with no_grad():
-        q, r = ops.linalg.qr(drawn.t() if rows < columns else drawn)
+        q, r = linalg.qr(drawn.t() if rows < columns else drawn)
         # The signs make the decomposition unique, and so the distribution uniform.
         q = q * r.diagonal().sign()
         tensor.copy_((q.t() if rows < columns else q).reshape(tensor.shape))

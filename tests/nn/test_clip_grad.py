@@ -1,9 +1,8 @@
-"""Clipping of gradients; parameters as a vector; fusing; skip_init; functional_call."""
+"""Clipping of gradients; parameters as a vector; fusing; skip_init."""
 
 from __future__ import annotations
 
 import math
-import warnings
 
 import pytest
 
@@ -116,85 +115,3 @@ def test_skip_init(torch, nn):
         nn.utils.skip_init(dict)
     with pytest.raises(RuntimeError, match="must support a 'device' arg"):
         nn.utils.skip_init(nn.ReLU)
-
-
-# ---------------------------------------------------------------- functional_call
-
-
-@pytest.fixture
-def call(nn):
-    """`functional_call`, under the name that does not warn."""
-    return nn.utils.stateless._functional_call
-
-
-@pytest.fixture
-def scale(torch, nn):
-    class Scale(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = nn.Parameter(torch.tensor([2.0]))
-            self.tied = self.weight
-            self.register_buffer("count", torch.zeros(1))
-
-        def forward(self, x, plus=0):
-            self.count = self.count + 1
-            return x * self.weight + self.tied + plus
-
-    return Scale()
-
-
-def test_functional_call(torch, call, scale):
-    weight = torch.tensor([10.0], requires_grad=True)
-    given = {"weight": weight, "count": torch.tensor([5.0])}
-    result = call(scale, given, torch.tensor([1.0]), {"plus": 3})
-    assert result.tolist() == [23.0]
-    result.sum().backward()
-    assert weight.grad.tolist() == [2.0]
-    assert scale.weight.grad is None
-    assert given["count"].tolist() == [6.0]
-    assert scale.count.tolist() == [0.0]
-    assert scale(torch.tensor([1.0])).tolist() == [4.0]
-
-
-def test_functional_call_undoes_after_an_error(torch, call, scale):
-    before = scale.weight
-    with pytest.raises(TypeError):
-        call(scale, {"weight": torch.ones(1)}, ("a", "b", "c"))
-    assert scale.weight is before
-
-
-def test_functional_call_of_tied_weights(torch, call, scale):
-    x, one = torch.tensor([1.0]), torch.tensor([1.0])
-    assert call(scale, {"weight": one}, x).tolist() == [2.0]
-    assert call(scale, {"weight": one}, x, tie_weights=False).tolist() == [3.0]
-    with pytest.raises(ValueError, match=r"got multiple values for keys \['tied', 'weight'\]"):
-        call(scale, {"weight": one, "tied": torch.ones(1)}, x)
-
-
-def test_functional_call_strict(torch, call, scale):
-    with pytest.raises(RuntimeError) as caught:
-        call(scale, {"weight": torch.ones(1), "w": torch.ones(1)}, 1, strict=True)
-    assert str(caught.value) == (
-        "Error(s) in reparametrizing for Scale:\n\tUnexpected key(s): 'w'.\n\t"
-        "Missing key(s): 'count'."
-    )
-
-
-def test_functional_call_of_submodules(torch, nn, call):
-    model = nn.Sequential(nn.Linear(2, 1, bias=False))
-    assert call(model, {"0.weight": torch.ones(1, 2)}, torch.tensor([3.0, 4.0])).tolist() == [7.0]
-    with pytest.warns(FutureWarning, match=r"`torch.func.functional_call` instead"):
-        nn.utils.stateless.functional_call(model, {}, torch.ones(2))
-
-
-def test_functional_call_over_dictionaries(torch, nn):
-    call = torch.func.functional_call
-    layer = nn.Linear(2, 1)
-    given = ({"weight": torch.ones(1, 2)}, {"bias": torch.ones(1)})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert call(layer, given, torch.tensor([3.0, 4.0])).tolist() == [8.0]
-    with pytest.raises(ValueError, match=r"\['weight'\] appeared in multiple dictionaries"):
-        call(layer, (given[0], given[0]), torch.ones(2))
-    with pytest.raises(ValueError, match="Expected parameter_and_buffer_dicts to be a dict"):
-        call(layer, 3, torch.ones(2))

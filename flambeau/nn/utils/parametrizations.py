@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Any
 
-from ... import ops
+from ... import linalg, ops
 from ...autograd import no_grad
 from ...tensor import Tensor, dtypes
 from .. import functional as F
@@ -35,7 +35,7 @@ def _is_orthogonal(q: Tensor) -> bool:
 def _make_orthogonal(a: Tensor) -> Tensor:
     """The orthogonal factor of a matrix, with the signs that leave an orthogonal one alone."""
     reflectors, tau = ops.geqrf(a)
-    q = ops.linalg.householder_product(reflectors, tau)
+    q = linalg.householder_product(reflectors, tau)
     return q * reflectors.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
@@ -73,7 +73,7 @@ class _Orthogonal(Module):
     def _by_reflections(self, x: Tensor) -> Tensor:
         reflectors = x.tril(diagonal=-1)
         tau = 2.0 / (1.0 + (reflectors * reflectors).sum(dim=-2))
-        q = ops.linalg.householder_product(reflectors, tau)
+        q = linalg.householder_product(reflectors, tau)
         # The diagonal holds signs, as integers: no gradient.
         return q * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
 
@@ -88,7 +88,7 @@ class _Orthogonal(Module):
             q = ops.matrix_exp(skew)
         else:
             identity = ops.eye(rows, dtype=skew.dtype)
-            q = ops.linalg.solve(identity - 0.5 * skew, identity + 0.5 * skew)
+            q = linalg.solve(identity - 0.5 * skew, identity + 0.5 * skew)
         return q if rows == columns else q[..., :columns]
 
     def right_inverse(self, q: Tensor) -> Tensor:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from ...tensor import Tensor
@@ -61,43 +60,6 @@ def _functional_call(
         module, parameters_and_buffers, tie_weights=tie_weights, strict=strict
     ):
         return module(*args, **(kwargs or {}))
-
-
-def _functional_call_over_dicts(
-    module: Module,
-    parameter_and_buffer_dicts: Any,
-    args: Any = None,
-    kwargs: dict[str, Any] | None = None,
-    *,
-    tie_weights: bool = True,
-    strict: bool = False,
-) -> Any:
-    """`torch.func.functional_call`: takes one dictionary, or several without common keys.
-
-    >>> layer = nn.Linear(2, 1, bias=False)
-    >>> torch.func.functional_call(layer, {"weight": torch.ones(1, 2)}, torch.tensor([3., 4.]))
-    tensor([7.])
-    """
-    given = parameter_and_buffer_dicts
-    if not isinstance(given, dict):
-        if not isinstance(given, Sequence):
-            raise ValueError(
-                "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, "
-                f"but got {type(given)}"
-            )
-        if not all(isinstance(one, dict) for one in given):
-            raise ValueError(
-                "Expected all elements of parameter_and_buffer_dicts to be dictionaries"
-            )
-        counts = Counter(key for one in given for key in one)
-        repeated = [key for key, count in counts.items() if count > 1]
-        if repeated:
-            raise ValueError(
-                f"{repeated} appeared in multiple dictionaries; behavior of functional call is "
-                "ambiguous"
-            )
-        given = {key: value for one in given for key, value in one.items()}
-    return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
 @contextlib.contextmanager

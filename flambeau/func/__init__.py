@@ -1,0 +1,15 @@
+"""torch.func: functions of functions, and modules as functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .functional_call import functional_call, stack_module_state
+
+__all__ = ["functional_call", "stack_module_state"]
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(
+        f"module 'torch.func' has no attribute '{name}': flambeau does not have it yet"
+    )

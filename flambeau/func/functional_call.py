@@ -1,0 +1,93 @@
+"""functional_call: modules as functions of their parameters, and many modules as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from .. import ops
+from ..nn.module import Module
+from ..nn.utils.stateless import _functional_call
+from ..tensor import Tensor
+
+__all__ = ["functional_call", "stack_module_state"]
+
+
+def functional_call(
+    module: Module,
+    parameter_and_buffer_dicts: dict[str, Tensor] | Sequence[dict[str, Tensor]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """module(*args, **kwargs), with the tensors given by path in place of the module's own.
+
+    Takes one dictionary, or several without common keys. The module is afterwards as it was; where
+    the call replaces a tensor (as batch normalisation does), the dictionary has the new one. With
+    `tie_weights` a tensor stands for all names of a shared parameter; with `strict` every name must
+    be given, and no other.
+
+    >>> layer = nn.Linear(2, 1, bias=False)
+    >>> torch.func.functional_call(layer, {"weight": torch.ones(1, 2)}, torch.tensor([3., 4.]))
+    tensor([7.])
+    """
+    given = parameter_and_buffer_dicts
+    if not isinstance(given, dict):
+        given = _joined(given)
+    return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def _joined(dictionaries: Any) -> dict[str, Tensor]:
+    """One dictionary of several; raises ValueError where a key comes twice."""
+    if not isinstance(dictionaries, Sequence):
+        raise ValueError(
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+            f"{type(dictionaries)}"
+        )
+    if not all(isinstance(one, dict) for one in dictionaries):
+        raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
+    counts = Counter(key for one in dictionaries for key in one)
+    repeated = [key for key, count in counts.items() if count > 1]
+    if repeated:
+        raise ValueError(
+            f"{repeated} appeared in multiple dictionaries; behavior of functional call is "
+            "ambiguous"
+        )
+    return {key: value for one in dictionaries for key, value in one.items()}
+
+
+def stack_module_state(models: list[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parameters and buffers of models of one class, stacked along a new first axis.
+
+    Raises RuntimeError where there are no models, or their classes or modes differ.
+    """
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if len({model.training for model in models}) > 1:
+        raise RuntimeError(
+            "stack_module_state: Expected all models to have the same training/eval mode."
+        )
+    if len({type(model) for model in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    parameters = {
+        name: _stacked([model.get_parameter(name) for model in models])
+        for name, _ in models[0].named_parameters()
+    }
+    buffers = {
+        name: _stacked([model.get_buffer(name) for model in models])
+        for name, _ in models[0].named_buffers()
+    }
+    return parameters, buffers
+
+
+def _stacked(tensors: list[Tensor]) -> Tensor:
+    """A leaf with the tensors as its rows."""
+    if len({t.requires_grad for t in tensors}) > 1:
+        raise RuntimeError(
+            "Expected per-parameter values to all have requires_grad=True or all False"
+        )
+    rows = ops.stack([t.detach() for t in tensors])
+    return rows.requires_grad_(tensors[0].requires_grad)
