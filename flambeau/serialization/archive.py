@@ -20,7 +20,8 @@ _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 # Compressed records (no torch.save writes them) may unpack to this many times the file's size.
 _RATIO, _ALWAYS_ALLOWED = 64, 256 << 20
-_CHUNK = 16 << 20
+# Small enough that a piece is still in the cache when its checksum is taken.
+_CHUNK = 256 << 10
 
 
 class ArchiveWriter:
@@ -41,8 +42,6 @@ class ArchiveWriter:
         window = memoryview(data).cast("B") if len(data) else memoryview(b"")
         path = f"{self._name}/{name}".encode()
         size, start = len(window), self._at
-        crc = zlib.crc32(window) if self._crc32 else 0
-        self._checksum = zlib.crc32(struct.pack("<I", crc), zlib.crc32(path, self._checksum))
         # Bit 11: UTF-8 name; bit 3: checksum and sizes follow the data.
         flags = 0x0808 if size else 0x0800
         large = size >= _LIMIT or start >= _LIMIT
@@ -58,8 +57,12 @@ class ArchiveWriter:
             + path
             + extra
         )  # fmt: skip
+        crc = 0
         for at in range(0, size, _CHUNK):
-            self._write(window[at : at + _CHUNK])
+            piece = window[at : at + _CHUNK]
+            crc = zlib.crc32(piece, crc) if self._crc32 else 0
+            self._write(piece)
+        self._checksum = zlib.crc32(struct.pack("<I", crc), zlib.crc32(path, self._checksum))
         if size:
             form = "<4sIQQ" if large else "<4sIII"
             self._write(struct.pack(form, b"PK\7\10", crc, size, size))
@@ -192,10 +195,9 @@ class ArchiveReader:
         window = memoryview(memory) if memory.size else memoryview(bytearray())
         if entry.compress_type == zipfile.ZIP_STORED:
             self._file.seek(self.offset(name))
-            self._fill(name, self._file, window)
+            found = self._fill(name, self._file, window)
             # PyTorch can be told to write no checksums; it then writes zero.
-            checked = crc32 and entry.CRC != 0 and memory.size == entry.file_size
-            if checked and zlib.crc32(window) != entry.CRC:
+            if crc32 and entry.CRC != 0 and memory.size == entry.file_size and found != entry.CRC:
                 raise _failed(f"record {name} does not match its checksum")
             return
         try:
@@ -205,19 +207,22 @@ class ArchiveReader:
             raise _failed(f"record {name}: {error}") from None
 
     @staticmethod
-    def _fill(name: str, source: Any, window: memoryview) -> None:
-        read_into = getattr(source, "readinto", None)
-        at = 0
+    def _fill(name: str, source: Any, window: memoryview) -> int:
+        """Fills the window from where the source stands; returns the checksum of what it read."""
+        read_into, at, crc = getattr(source, "readinto", None), 0, 0
         while at < len(window):
+            piece = window[at : at + _CHUNK]
             if read_into is not None:
-                got = read_into(window[at:])
+                got = read_into(piece)
             else:
-                data = source.read(min(len(window) - at, _CHUNK))
+                data = source.read(len(piece))
                 got = len(data)
-                window[at : at + got] = data
+                piece[:got] = data
             if not got:
                 raise _failed(f"record {name} ends after {at} of {len(window)} bytes")
+            crc = zlib.crc32(piece[:got], crc)
             at += got
+        return crc
 
 
 class _Tail(io.RawIOBase):

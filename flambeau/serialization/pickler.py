@@ -81,12 +81,38 @@ class _Hooks:
         return reduce_tensor(tensor)
 
 
+_NUMBERS = frozenset((int, float, bool, type(None)))
+_PLAIN = _NUMBERS | {str, tuple, list, dict}
+
+
 class NamingPickler(_Hooks, pickle._Pickler):
     """Writes PyTorch's names. Only the pickler that is written in Python can be told names."""
 
     def __init__(self, file: Any, protocol: int, table: StorageTable) -> None:
         super().__init__(file, protocol=protocol)
         self.table = table
+
+    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
+        """Writes one object; plain data without asking whether it is a storage or a tensor."""
+        if type(obj) not in _PLAIN:
+            super().save(obj, save_persistent_id)
+            return
+        self.framer.commit_frame()
+        known = self.memo.get(id(obj))
+        if known is not None:
+            self.write(self.get(known[0]))
+        else:
+            self.dispatch[type(obj)](self, obj)
+
+    def save_list(self, obj: list[Any]) -> None:
+        """A list; one of many numbers is written by the pickler in C, which is quicker."""
+        if len(obj) < 100 or self.proto >= 4 or not _NUMBERS.issuperset(map(type, obj)):
+            pickle._Pickler.save_list(self, obj)
+            return
+        self.write(pickle.EMPTY_LIST)
+        self.memoize(obj)
+        # Numbers leave no trace in the memo: between the list and STOP are the same bytes.
+        self.write(pickle.dumps(obj, self.proto)[5:-1])
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (dtype, StorageType)) or obj is names.FUNCTIONS:
@@ -112,7 +138,9 @@ class NamingPickler(_Hooks, pickle._Pickler):
             self.write(pickle.GLOBAL + f"{module}\n{qualname}\n".encode())
         self.memoize(obj)
 
-    dispatch: ClassVar[dict[type, Any]] = {**pickle._Pickler.dispatch, FunctionType: save_global}
+    dispatch: ClassVar[dict[type, Any]] = {
+        **pickle._Pickler.dispatch, FunctionType: save_global, list: save_list,
+    }  # fmt: skip
 
 
 def _check_resolves(obj: Any, module: str, qualname: str) -> None:
