@@ -5,7 +5,6 @@ Shapes matter: a weight is (out, in) or (out, in, *kernel), and fan_in = in * ke
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -290,7 +289,6 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 def _deprecated(initialise: Callable) -> Callable:
     old = initialise.__name__.removesuffix("_")
 
-    @functools.wraps(initialise)
     def warned(*args: Any, **kwargs: Any) -> Tensor:
         warnings.warn(
             f"`nn.init.{old}` is now deprecated in favor of `nn.init.{initialise.__name__}`.",
@@ -299,7 +297,8 @@ def _deprecated(initialise: Callable) -> Callable:
         )
         return initialise(*args, **kwargs)
 
-    warned.__name__ = old
+    warned.__name__ = warned.__qualname__ = old
+    warned.__doc__ = f"Deprecated for `{initialise.__name__}`."
     return warned
 
 

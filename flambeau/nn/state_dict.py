@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ..autograd import no_grad
 from ..autograd.handle import RemovableHandle
@@ -37,6 +37,7 @@ class StateDict:
     """The part of Module that writes and loads state_dicts."""
 
     _version: int = 1
+    T_destination = TypeVar("T_destination", bound=dict[str, Any])
 
     # ---------------------------------------------------------------- writing
 

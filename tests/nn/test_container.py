@@ -229,3 +229,16 @@ def test_parameter_dict_prints(torch, nn):
         "    (w): Parameter containing: [torch.FloatTensor of size 2x3]\n"
         ")"
     )
+
+
+# ---------------------------------------------------------------- DataParallel
+
+
+def test_data_parallel_without_gpus_calls_its_module(nn, layers):
+    if not nn.__name__.startswith("flambeau"):
+        cuda = pytest.importorskip("torch").cuda
+        if cuda.is_available():
+            pytest.skip("PyTorch would use the GPU")
+    model = nn.DataParallel(nn.Sequential(*layers(1), nn.Linear(2, 1)))
+    assert list(model.state_dict()) == ["module.1.weight", "module.1.bias"]
+    assert nn.DataParallel(layers(3)[0])(4) == 7
