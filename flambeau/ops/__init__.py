@@ -17,6 +17,8 @@ FAMILIES = (
     "compare",
     "conversion",
     "creation",
+    "division",
+    "dropout",
     "error_function",
     "exponential",
     "exponential_units",
@@ -34,6 +36,7 @@ FAMILIES = (
     "random",
     "rectifiers",
     "reduce",
+    "rounding",
     "scan",
     "selection",
     "sigmoids",
@@ -42,6 +45,7 @@ FAMILIES = (
     "sort",
     "trigonometric",
     "view",
+    "view_inplace",
 )
 
 for _name in FAMILIES:

@@ -13,16 +13,25 @@ from .registry import Array, Promotion, composite, pointwise
 from .samples import pairs, pairs_nonzero, real_line
 
 
-def _subtractable(a: Array, b: Array) -> Array:
-    if a.dtype == np.bool_:
+def _is_bool(x: Any) -> bool:
+    return x.dtype is types.bool_ if isinstance(x, Tensor) else isinstance(x, (bool, np.bool_))
+
+
+def _refuse_bools(operator: Any, operands: tuple, common: Any) -> None:
+    if all(map(_is_bool, operands)) and all(isinstance(x, Tensor) for x in operands):
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` "
             "or `logical_xor()` operator instead."
         )
-    return np.subtract(a, b)
+    if any(map(_is_bool, operands)):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
+            "trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
 
 
-@pointwise(name="_add", node="AddBackward0", ref=lambda x, y: x + y, samples=pairs, expose=())
+@pointwise(name="_add", node="AddBackward0", ref=lambda x, y: x + y, samples=pairs, expose=(),
+           ufunc=np.add)  # fmt: skip
 def _add(input: Array, other: Array) -> Array:
     """Sum, input + other.
 
@@ -42,10 +51,11 @@ def _(g):
     return g
 
 
-@pointwise(name="_sub", node="SubBackward0", ref=lambda x, y: x - y, samples=pairs, expose=())
+@pointwise(name="_sub", node="SubBackward0", ref=lambda x, y: x - y, samples=pairs, expose=(),
+           ufunc=np.subtract, refuse=_refuse_bools)  # fmt: skip
 def _sub(input: Array, other: Array) -> Array:
     """Difference, input - other."""
-    return _subtractable(input, other)
+    return np.subtract(input, other)
 
 
 @_sub.vjp("input")
@@ -58,7 +68,7 @@ def _(g):
     return -g
 
 
-@pointwise(ref=lambda x, y: x * y, samples=pairs, aliases=("multiply",))
+@pointwise(ref=lambda x, y: x * y, samples=pairs, aliases=("multiply",), ufunc=np.multiply)
 def mul(input: Array, other: Array) -> Array:
     """Product, input * other."""
     return np.multiply(input, other)
@@ -75,7 +85,7 @@ def _(g, input):
 
 
 @pointwise(name="_div", node="DivBackward0", promotion=Promotion.FLOATING,
-           ref=lambda x, y: x / y, samples=pairs_nonzero, expose=())  # fmt: skip
+           ref=lambda x, y: x / y, samples=pairs_nonzero, expose=(), ufunc=np.divide)  # fmt: skip
 def _div(input: Array, other: Array) -> Array:
     """True division, input / other."""
     return np.divide(input, other)
@@ -91,7 +101,7 @@ def _(g, y, other):
     return -g * y / other
 
 
-@pointwise(ref=lambda x: 0 - x, samples=real_line, aliases=("negative",))
+@pointwise(ref=lambda x: 0 - x, samples=real_line, aliases=("negative",), ufunc=np.negative)
 def neg(input: Array) -> Array:
     """Negation, -input."""
     if input.dtype == np.bool_:
@@ -147,8 +157,42 @@ def _scaled(other: Any, alpha: Any, like: Any) -> Any:
     return other * alpha
 
 
+@composite()
+def rsub(input, other, *, alpha=1):
+    """Difference the other way round, other - alpha * input.
+
+    >>> torch.rsub(torch.tensor([1., 2.]), 5)
+    tensor([4., 3.])
+    """
+    return _sub(other, _scaled(input, alpha, other))
+
+
+@composite()
+def positive(input):
+    """The tensor itself; RuntimeError for bools.
+
+    >>> torch.positive(torch.tensor([1., -2.]))
+    tensor([ 1., -2.])
+    """
+    if input.dtype is types.bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+def _commuted(name: str, operator: Any) -> Any:
+    """The reflected form of an operator whose operands may be swapped."""
+    function = python_operator(operator)
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
 for _name, _operator in (("add", _add), ("sub", _sub), ("mul", mul), ("truediv", _div)):
     setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
-    setattr(Tensor, f"__r{_name}__", reflected(_operator.operator))
+for _name, _operator in (("radd", _add), ("rmul", mul)):
+    setattr(Tensor, f"__{_name}__", _commuted(f"__{_name}__", _operator.operator))
+for _name, _operator in (("rsub", _sub), ("rtruediv", _div)):
+    setattr(Tensor, f"__{_name}__", reflected(_operator.operator))
 Tensor.__iadd__, Tensor.__isub__, Tensor.__imul__ = add_, sub_, Tensor.mul_
-Tensor.__neg__ = neg
+Tensor.__neg__, Tensor.__pos__ = neg, positive
+Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
+Tensor.__itruediv__ = Tensor.__idiv__ = _div.operator.twin

@@ -1,0 +1,176 @@
+"""Division: true, rounded down or towards zero, and what then remains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+from . import refusal
+from .arithmetic import _div
+from .creation import zeros_like
+from .dispatch import python_operator, reflected
+from .registry import Array, composite, pointwise
+from .samples import pairs_nonzero
+
+
+def _check_divisor(divisor: np.ndarray) -> None:
+    if divisor.dtype.kind in "iu" and not np.all(divisor):
+        raise RuntimeError("ZeroDivisionError: integer division by zero")
+
+
+def _refuse(name: str) -> Any:
+    """Refuses bools and complex numbers, by the name of PyTorch's kernel."""
+
+    def refuse(operator: Any, operands: tuple, common: Any) -> None:
+        if common.category in refusal.complex_and_bool.categories:
+            error = refusal.not_implemented(operator, common)
+            raise NotImplementedError(f'"{name}_cpu"' + str(error)[str(error).index('" ') + 1 :])
+
+    return refuse
+
+
+@pointwise(ref=lambda x, y: np.floor(x / y), samples=pairs_nonzero, differentiable=False,
+           refuse=_refuse("div_floor"))  # fmt: skip
+def floor_divide(input: Array, other: Array) -> Array:
+    """Quotient rounded down, floor(input / other); RuntimeError for an integer divided by 0.
+
+    >>> torch.floor_divide(torch.tensor([5, -5]), 2)
+    tensor([ 2, -3])
+    """
+    _check_divisor(other)
+    return np.floor_divide(input, other)
+
+
+@pointwise(name="_div_floor", node="DivBackward2", ref=lambda x, y: np.floor(x / y), expose=(),
+           samples=pairs_nonzero, refuse=_refuse("div_floor"))  # fmt: skip
+def div_floor(input: Array, other: Array) -> Array:
+    """floor(input / other)."""
+    _check_divisor(other)
+    return np.floor_divide(input, other)
+
+
+@div_floor.vjp("input other")
+def _(g):
+    return zeros_like(g)
+
+
+@pointwise(name="_div_trunc", node="DivBackward2", ref=lambda x, y: np.trunc(x / y), expose=(),
+           samples=pairs_nonzero, refuse=_refuse("div_trunc"))  # fmt: skip
+def div_trunc(input: Array, other: Array) -> Array:
+    """input / other rounded towards zero."""
+    _check_divisor(other)
+    if input.dtype.kind == "f":
+        return np.trunc(np.divide(input, other))
+    y = np.floor_divide(input, other)
+    inexact = np.not_equal(np.multiply(y, other), input)
+    return np.add(y, inexact & (np.less(input, 0) != np.less(other, 0)))
+
+
+@div_trunc.vjp("input other")
+def _(g):
+    return zeros_like(g)
+
+
+def _division(rounding_mode: str | None) -> Any:
+    if rounding_mode is None:
+        return _div
+    if rounding_mode == "floor":
+        return div_floor
+    if rounding_mode == "trunc":
+        return div_trunc
+    raise RuntimeError(
+        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+        f"'{rounding_mode}'"
+    )
+
+
+@composite(aliases=("divide",))
+def div(input, other, *, rounding_mode=None, out=None):
+    """Quotient, input / other; `rounding_mode` "floor" or "trunc" rounds it.
+
+    >>> torch.div(torch.tensor([5., -5.]), 2)
+    tensor([ 2.5000, -2.5000])
+    >>> torch.div(torch.tensor([5, -5]), 2, rounding_mode="trunc")
+    tensor([ 2, -2])
+    """
+    return _division(rounding_mode)(input, other, out=out)
+
+
+@composite(expose=("Tensor",), aliases=("divide_",))
+def div_(self, other, *, rounding_mode=None):
+    """Divides in place."""
+    return _division(rounding_mode).operator.twin(self, other)
+
+
+@composite()
+def true_divide(input, other, *, out=None):
+    """Quotient, input / other; integers give the default floating dtype.
+
+    >>> torch.true_divide(torch.tensor([1, 2]), 2)
+    tensor([0.5000, 1.0000])
+    """
+    return _div(input, other, out=out)
+
+
+@composite(expose=("Tensor",))
+def true_divide_(self, other):
+    """Divides in place."""
+    return _div.operator.twin(self, other)
+
+
+# ------------------------------------------------------------------------------- remainders
+
+
+@pointwise(ref=lambda x, y: x - y * np.floor(x / y), samples=pairs_nonzero,
+           refuse=refusal.complex_and_bool)  # fmt: skip
+def remainder(input: Array, other: Array) -> Array:
+    """What remains after rounding down, with the sign of `other`: input - other * floor(input/other).
+
+    >>> torch.remainder(torch.tensor([5., -5.]), 3)
+    tensor([2., 1.])
+    """
+    _check_divisor(other)
+    if input.dtype.kind != "f":
+        return np.remainder(input, other)
+    y = np.fmod(input, other)
+    return np.where((y != 0) & (np.less(other, 0) != np.less(y, 0)), y + other, y)
+
+
+@remainder.vjp("input")
+def _(g):
+    return g
+
+
+@remainder.vjp("other")
+def _(g, input, other):
+    return -g * div_floor(input, other)
+
+
+@pointwise(ref=lambda x, y: x - y * np.trunc(x / y), samples=pairs_nonzero,
+           refuse=refusal.complex_and_bool)  # fmt: skip
+def fmod(input: Array, other: Array) -> Array:
+    """What remains after rounding towards zero, with the sign of `input`.
+
+    >>> torch.fmod(torch.tensor([5., -5.]), 3)
+    tensor([ 2., -2.])
+    """
+    _check_divisor(other)
+    return np.fmod(input, other)
+
+
+@fmod.vjp("input")
+def _(g):
+    return g
+
+
+@fmod.vjp("other")
+def _(g, input, other):
+    return -g * div_trunc(input, other)
+
+
+for _name, _operator in (("floordiv", floor_divide), ("mod", remainder)):
+    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator))
+    setattr(Tensor, f"__r{_name}__", reflected(_operator.operator))
+    setattr(Tensor, f"__i{_name}__", _operator.operator.twin)

@@ -1,0 +1,353 @@
+"""Rounding, magnitudes and signs, and the parts of a floating-point number."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..tensor import dtypes as types
+from ..tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF
+from ..tensor.promote import legacy_name, result_dtype
+from ..tensor.tensor import Tensor
+from . import refusal
+from .creation import zeros_like
+from .inplace import assign
+from .promotion import compute_dtype
+from .registry import Array, Promotion, composite, opaque, pointwise
+from .samples import Rng, Sample, pairs_nonzero, real_line
+from .selection import select
+
+
+def away_from_zero(rng: Rng) -> Iterator[Sample]:
+    """Real numbers on both sides of zero, none near it."""
+    for (_, x), _ in pairs_nonzero(rng):
+        yield (x,), {}
+
+
+def between_integers(rng: Rng) -> Iterator[Sample]:
+    """Real numbers, none of them near an integer or half of one."""
+    for shape in ((), (5,), (3, 4)):
+        yield (rng.integers(-3, 3, shape) + rng.uniform(0.1, 0.4, shape),), {}
+
+
+def _refuse_rounding(operator, operands, common) -> None:
+    if common.category == COMPLEX:
+        raise NotImplementedError(f"{operator.name} is not supported for complex inputs")
+    if common.category == BOOL:
+        raise NotImplementedError(f"\"{operator.name}_vml_cpu\" not implemented for 'Bool'")
+
+
+@pointwise(ref=lambda x: -np.ceil(-x), samples=between_integers, refuse=_refuse_rounding,
+           ufunc=np.floor)  # fmt: skip
+def floor(input: Array) -> Array:
+    """The greatest integer not above input.
+
+    >>> torch.floor(torch.tensor([1.5, -1.5]))
+    tensor([ 1., -2.])
+    """
+    return np.floor(input)
+
+
+@pointwise(ref=lambda x: -np.floor(-x), samples=between_integers, refuse=_refuse_rounding,
+           ufunc=np.ceil)  # fmt: skip
+def ceil(input: Array) -> Array:
+    """The least integer not below input.
+
+    >>> torch.ceil(torch.tensor([1.5, -1.5]))
+    tensor([ 2., -1.])
+    """
+    return np.ceil(input)
+
+
+@pointwise(ref=lambda x: np.sign(x) * np.floor(np.abs(x)), samples=between_integers,
+           refuse=_refuse_rounding, ufunc=np.trunc, aliases=("fix",))  # fmt: skip
+def trunc(input: Array) -> Array:
+    """input without its fraction.
+
+    >>> torch.trunc(torch.tensor([1.5, -1.5]))
+    tensor([ 1., -1.])
+    """
+    return np.trunc(input)
+
+
+def _rounding_samples(rng: Rng) -> Iterator[Sample]:
+    for args, _ in between_integers(rng):
+        yield args, {}
+    yield (rng.normal(size=5) * 100,), {"decimals": -1}
+
+
+def _refuse_round(operator, operands, common) -> None:
+    _refuse_rounding(operator, operands, common)
+
+
+@pointwise(ref=lambda x, decimals=0: np.floor(x * 10.0**decimals + 0.5) / 10.0**decimals,
+           samples=_rounding_samples, refuse=_refuse_round, aliases=("special.round",))  # fmt: skip
+def round(input: Array, *, decimals=0) -> Array:
+    """input rounded to `decimals` places; halves go to the even neighbour.
+
+    >>> torch.round(torch.tensor([0.5, 1.5, -1.7]))
+    tensor([ 0.,  2., -2.])
+    """
+    if not decimals:
+        return np.rint(input) if input.dtype.kind == "f" else input.copy()
+    if input.dtype.kind != "f":
+        raise NotImplementedError(
+            f"\"round_cpu\" not implemented for '{legacy_name(FROM_NUMPY[input.dtype])}'"
+        )
+    if decimals > 0:
+        return np.rint(input * 10.0**decimals) / 10.0**decimals
+    return np.rint(input / 10.0**-decimals) * 10.0**-decimals
+
+
+for _operator in (floor, ceil, trunc, round):
+
+    @_operator.vjp
+    def _(g):
+        return zeros_like(g)
+
+
+@pointwise(ref=lambda x: np.sign(x) * (np.abs(x) % 1), samples=between_integers,
+           refuse=refusal.integers)  # fmt: skip
+def frac(input: Array) -> Array:
+    """The fraction of input, with its sign: input - trunc(input).
+
+    >>> torch.frac(torch.tensor([1.5, -1.5]))
+    tensor([ 0.5000, -0.5000])
+    """
+    return np.subtract(input, np.trunc(input))
+
+
+@frac.vjp
+def _(g):
+    return g
+
+
+# ------------------------------------------------------------------------------- magnitude, sign
+
+
+@pointwise(ref=lambda x: np.maximum(x, -x), samples=away_from_zero, aliases=("absolute",),
+           holomorphic=False, refuse=refusal.bools)  # fmt: skip
+def abs(input: Array) -> Array:
+    """Absolute value; the magnitude of complex numbers.
+
+    >>> torch.abs(torch.tensor([1., -2.]))
+    tensor([1., 2.])
+    """
+    return np.absolute(input)
+
+
+@abs.vjp
+def _(g, input):
+    return g * sgn(input)
+
+
+def _sign(x: np.ndarray) -> np.ndarray:
+    if x.dtype.kind == "b":
+        return x.copy()
+    y = np.sign(x)
+    if x.dtype.kind == "f" and np.isnan(y).any():
+        y = np.where(np.isnan(x), x.dtype.type(0), y)
+    return y
+
+
+def _refuse_sign(operator, operands, common) -> None:
+    if common.category == COMPLEX:
+        raise NotImplementedError("Unlike NumPy, torch.sign is not intended to support complex "
+                                  "numbers. Please use torch.sgn instead.")  # fmt: skip
+
+
+@pointwise(ref=lambda x: (x > 0) * 1.0 - (x < 0), samples=away_from_zero, refuse=_refuse_sign)
+def sign(input: Array) -> Array:
+    """-1, 0 or 1; 0 for NaN.
+
+    >>> torch.sign(torch.tensor([2., -3., 0.]))
+    tensor([ 1., -1.,  0.])
+    """
+    return _sign(input)
+
+
+@sign.vjp
+def _(g):
+    return zeros_like(g)
+
+
+@pointwise(ref=lambda x: x / np.abs(x), samples=away_from_zero, holomorphic=False)
+def sgn(input: Array) -> Array:
+    """The sign; for complex numbers input / |input|, and 0 at 0.
+
+    >>> torch.sgn(torch.tensor([3 + 4j, 0j]))
+    tensor([0.6000+0.8000j, 0.0000+0.0000j])
+    """
+    return np.sign(input) if input.dtype.kind == "c" else _sign(input)
+
+
+@sgn.vjp
+def _(g, input, y):
+    if not input.is_complex():
+        return zeros_like(g)
+    # Only what turns the number counts: the part of g along y is taken away.
+    magnitude = input.abs()
+    turned = (g - (g * y.conj()).real * y) / magnitude
+    return select(magnitude == 0, 0, turned)
+
+
+def _refuse_signbit(operator, operands, common) -> None:
+    if common.category == COMPLEX:
+        raise NotImplementedError("signbit is not implemented for complex tensors.")
+
+
+@pointwise(ref=lambda x: x < 0, samples=away_from_zero, promotion=Promotion.PREDICATE,
+           differentiable=False, inplace=False, refuse=_refuse_signbit)  # fmt: skip
+def signbit(input: Array) -> Array:
+    """Whether the sign bit is set: below 0, and -0.
+
+    >>> torch.signbit(torch.tensor([1., -0.]))
+    tensor([False,  True])
+    """
+    return np.signbit(input) if input.dtype.kind == "f" else np.less(input, 0)
+
+
+@pointwise(ref=lambda x, y: np.abs(x) * np.sign(y), samples=pairs_nonzero, ufunc=np.copysign,
+           promotion=Promotion.FLOATING, refuse=refusal.complex_numbers)  # fmt: skip
+def copysign(input: Array, other: Array) -> Array:
+    """The magnitude of input with the sign of other.
+
+    >>> torch.copysign(torch.tensor([1., 2.]), torch.tensor([-0., 3.]))
+    tensor([-1.,  2.])
+    """
+    return np.copysign(input, other)
+
+
+@copysign.vjp("input")
+def _(g, input, y):
+    return select(input == 0, 0, g * (input.sign() * y.sign()))
+
+
+@copysign.vjp("other")
+def _(g):
+    return zeros_like(g)
+
+
+# ------------------------------------------------------------------------------- parts, neighbours
+
+
+def _nan_to_num(x: np.ndarray, nan, posinf, neginf) -> np.ndarray:
+    import ml_dtypes
+
+    limit = ml_dtypes.finfo(x.dtype)
+    high = limit.max if posinf is None else posinf
+    low = limit.min if neginf is None else neginf
+    kind = x.dtype.type
+    y = np.where(np.isnan(x), kind(nan), x)
+    y = np.where(np.equal(x, np.inf), kind(high), y)
+    return np.where(np.equal(x, -np.inf), kind(low), y)
+
+
+@pointwise(ref=lambda x, nan=0.0: np.nan_to_num(x, nan=nan), samples=real_line,
+           promotion=Promotion.NONE)  # fmt: skip
+def nan_to_num(input: Array, nan=0.0, posinf=None, neginf=None) -> Array:
+    """NaN replaced by `nan`, infinities by the given numbers or the dtype's largest.
+
+    >>> torch.nan_to_num(torch.tensor([1., float("nan"), float("inf")]), posinf=9.)
+    tensor([1., 0., 9.])
+    """
+    nan = 0.0 if nan is None else nan
+    if input.dtype.kind in "biu":
+        return input.copy()
+    with np.errstate(all="ignore"):
+        if input.dtype.kind != "c":
+            return _nan_to_num(input, nan, posinf, neginf)
+        y = np.empty_like(input)
+        y.real = _nan_to_num(input.real, nan, posinf, neginf)
+        y.imag = _nan_to_num(input.imag, nan, posinf, neginf)
+        return y
+
+
+@nan_to_num.vjp
+def _(g, input):
+    return select(input.isfinite(), g, 0)
+
+
+@pointwise(ref=np.nextafter, samples=pairs_nonzero, promotion=Promotion.NONE, differentiable=False)
+def nextafter(input: Array, other: Array) -> Array:
+    """The next floating-point number from input towards other.
+
+    >>> torch.nextafter(torch.tensor([1.]), torch.tensor([2.])) == 1 + torch.finfo(torch.float32).eps
+    tensor([True])
+    """
+    kind = result_dtype((input, other))
+    if not kind.is_floating_point or kind is types.float16:
+        raise NotImplementedError(f"\"nextafter_cpu\" not implemented for '{legacy_name(kind)}'")
+    return np.nextafter(input.astype(kind.numpy), other.astype(kind.numpy))
+
+
+_Frexp = collections.namedtuple("frexp", ("mantissa", "exponent"))
+
+
+@opaque(ref=np.frexp, samples=away_from_zero, result_type=_Frexp, constant_outputs=(1,))
+def frexp(input: Array) -> Array:
+    """(mantissa, exponent) with input = mantissa * 2**exponent and 0.5 <= |mantissa| < 1.
+
+    >>> torch.frexp(torch.tensor([6.])).exponent
+    tensor([3], dtype=torch.int32)
+    """
+    kind = FROM_NUMPY[input.dtype]
+    if not kind.is_floating_point:
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+    mantissa, exponent = np.frexp(input.astype(compute_dtype(input.dtype), copy=False))
+    mantissa = np.asarray(mantissa)
+    return (mantissa.astype(input.dtype) if kind in HALF else mantissa), np.asarray(exponent)
+
+
+@frexp.vjp
+def _(gs, input, ys):
+    return gs[0] / (ys[1].to(input.dtype)).exp2()
+
+
+@composite()
+def ldexp(input, other, *, out=None):
+    """input * 2**other.
+
+    >>> torch.ldexp(torch.tensor([1., 3.]), torch.tensor([1, 2]))
+    tensor([ 2., 12.])
+    """
+    if not isinstance(other, Tensor):
+        raise TypeError(
+            f"ldexp(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+        )
+    from .arithmetic import mul
+
+    return mul(input, 2.0**other, out=out)
+
+
+@composite(expose=("Tensor",))
+def ldexp_(self, other):
+    """Multiplies by 2**other in place."""
+    from ..tensor.promote import check_cast
+
+    y = ldexp(self, other)
+    check_cast(y.dtype, self.dtype)
+    return assign(self, y, "ldexp_")
+
+
+def _same_dtype(operator, operands, common) -> None:
+    kinds = {x.dtype for x in operands if isinstance(x, Tensor)}
+    if len(kinds) > 1:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    if common.category == COMPLEX:
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+
+
+@pointwise(ref=np.heaviside, samples=pairs_nonzero, differentiable=False, refuse=_same_dtype)
+def heaviside(input: Array, values: Array) -> Array:
+    """0 below 0, 1 above, and `values` at 0.
+
+    >>> torch.heaviside(torch.tensor([-1., 0., 2.]), torch.tensor([0.5]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    return np.where(np.equal(input, 0), values, np.greater(input, 0).astype(input.dtype))
+
+
+Tensor.__abs__ = abs
