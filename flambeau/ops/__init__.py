@@ -14,7 +14,9 @@ from .registry import OPERATORS, PUBLIC
 FAMILIES = (
     "arithmetic",
     "bitwise",
+    "combination",
     "compare",
+    "complex_numbers",
     "conversion",
     "creation",
     "division",
@@ -22,6 +24,7 @@ FAMILIES = (
     "error_function",
     "exponential",
     "exponential_units",
+    "extrema",
     "fill",
     "gates",
     "gather",

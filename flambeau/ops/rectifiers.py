@@ -8,6 +8,7 @@ from ..tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY
 from ..tensor.promote import legacy_name
 from . import refusal
 from .blocks import choose
+from .creation import zeros_like
 from .registry import Array, composite, pointwise, publish
 from .samples import pairs_nonzero, real_line
 
@@ -63,7 +64,7 @@ def _(g, input, threshold):
 
 @masked.vjp("input")
 def _(g):
-    return g * 0
+    return zeros_like(g)
 
 
 @composite(expose=("nn.functional",))
@@ -108,21 +109,29 @@ def _(g, input, min_val, max_val):
     return within(g, input, min_val, max_val)
 
 
-@pointwise(ref=lambda g, x, low, high: g * ((x > low) & (x < high)), expose=(), inplace=False,
-           samples=lambda rng: ((a, {"low": -1, "high": 0.9}) for a, _ in pairs_nonzero(rng)))  # fmt: skip
-def within(grad: Array, input: Array, low, high) -> Array:
-    """grad where low < input < high, else 0."""
-    return choose(np.greater(input, low) & np.less(input, high), grad, 0)
+def _within_samples(rng):
+    for args, _ in pairs_nonzero(rng):
+        yield args, {"low": -1, "high": 0.9}
+        yield args, {"low": -1, "high": 0.9, "closed": True}
+
+
+@pointwise(ref=lambda g, x, low, high, closed=False: g * ((x > low) & (x < high)), expose=(),
+           inplace=False, samples=_within_samples)  # fmt: skip
+def within(grad: Array, input: Array, low, high, closed=False) -> Array:
+    """grad where low < input < high, else 0; the ends count too if `closed`."""
+    if closed:
+        return choose((input >= low) & (input <= high), grad, 0)
+    return choose((input > low) & (input < high), grad, 0)
 
 
 @within.vjp("grad")
-def _(g, input, low, high):
-    return within(g, input, low, high)
+def _(g, input, low, high, closed):
+    return within(g, input, low, high, closed)
 
 
 @within.vjp("input")
 def _(g):
-    return g * 0
+    return zeros_like(g)
 
 
 @composite(expose=("nn.functional",))
@@ -250,7 +259,7 @@ def _(g, input, negative_slope):
 
 @leaky_relu_backward.vjp("input")
 def _(g):
-    return g * 0
+    return zeros_like(g)
 
 
 @composite(expose=("nn.functional",))
@@ -312,12 +321,7 @@ def hardshrink(input: Array, lambd=0.5) -> Array:
 
 @hardshrink.vjp
 def _(g, input, lambd):
-    return g - within(g, input, *_closed(lambd))
-
-
-def _closed(lambd: float) -> tuple[float, float]:
-    edge = float(np.nextafter(lambd, np.inf))
-    return -edge, edge
+    return g - within(g, input, -lambd, lambd, closed=True)
 
 
 @pointwise(ref=lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
@@ -339,4 +343,4 @@ def softshrink(input: Array, lambd=0.5) -> Array:
 
 @softshrink.vjp
 def _(g, input, lambd):
-    return g - within(g, input, *_closed(lambd))
+    return g - within(g, input, -lambd, lambd, closed=True)

@@ -1,0 +1,203 @@
+"""Combinations of two or three tensors: fused products, interpolation, distances, divisors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import BOOL, INTEGER
+from ..tensor.tensor import Tensor
+from . import refusal
+from .registry import Array, Number, composite, pointwise
+from .samples import Rng, Sample, pairs_nonzero
+
+
+def _triples(rng: Rng) -> Iterator[Sample]:
+    for (x, y), _ in pairs_nonzero(rng):
+        yield (rng.normal(size=np.shape(x)), x, y), {}
+        yield (rng.normal(size=np.shape(y)), x, y), {"value": 1.5}
+
+
+def _value(value: Any, dtype: np.dtype) -> Any:
+    return value if dtype.kind in "fc" else dtype.type(value)
+
+
+@pointwise(ref=lambda x, a, b, value=1: x + value * a * b, samples=_triples)
+def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value=1) -> Array:
+    """input + value * tensor1 * tensor2.
+
+    >>> torch.addcmul(torch.tensor([1., 2.]), torch.tensor([3., 4.]), torch.tensor([5., 6.]), value=0.1)
+    tensor([2.5000, 4.4000])
+    """
+    y = np.multiply(tensor1, tensor2)
+    return np.add(input, y if value == 1 else y * _value(value, y.dtype))
+
+
+@addcmul.vjp("input")
+def _(g):
+    return g
+
+
+@addcmul.vjp("tensor1")
+def _(g, tensor2, value):
+    return g * (tensor2 if value == 1 else tensor2 * value)
+
+
+@addcmul.vjp("tensor2")
+def _(g, tensor1, value):
+    return g * (tensor1 if value == 1 else tensor1 * value)
+
+
+def _refuse_integers(operator: Any, operands: tuple, common: Any) -> None:
+    if all(x.dtype.category in (BOOL, INTEGER) for x in operands[1:] if isinstance(x, Tensor)):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported; use (input + value * "
+            "torch.trunc(tensor1 / tensor2)).to(input.dtype) for the historic result, or convert "
+            "the tensors to floating point for a true division."
+        )
+
+
+@pointwise(ref=lambda x, a, b, value=1: x + value * a / b, samples=_triples,
+           refuse=_refuse_integers)  # fmt: skip
+def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value=1) -> Array:
+    """input + value * tensor1 / tensor2; RuntimeError when both are integers.
+
+    >>> torch.addcdiv(torch.tensor([1., 2.]), torch.tensor([3., 4.]), torch.tensor([6., 8.]))
+    tensor([1.5000, 2.5000])
+    """
+    y = np.divide(tensor1 if value == 1 else tensor1 * value, tensor2)
+    return np.add(input, y)
+
+
+@addcdiv.vjp("input")
+def _(g):
+    return g
+
+
+@addcdiv.vjp("tensor1")
+def _(g, tensor2, value):
+    return g * value / tensor2
+
+
+@addcdiv.vjp("tensor2")
+def _(g, tensor1, tensor2, value):
+    return -g * (value * tensor1 / (tensor2 * tensor2))
+
+
+# ------------------------------------------------------------------------------- interpolation
+
+
+def _ends(rng: Rng) -> Iterator[Sample]:
+    for (x, y), _ in pairs_nonzero(rng):
+        yield (x, y, 0.3), {}
+        yield (x, y, rng.uniform(0, 1, np.shape(y))), {}
+
+
+def _refuse_lerp(operator: Any, operands: tuple, common: Any) -> None:
+    input, end, weight = operands
+    for name, x in (("end", end), ("weight", weight)):
+        # A weight of no axes may be of another dtype, as a number would.
+        if isinstance(x, Tensor) and x.dtype is not input.dtype and (name == "end" or x.ndim):
+            raise RuntimeError(
+                f"expected dtype {input.dtype} for `{name}` but got dtype {x.dtype}"
+            )
+    if input.dtype.category in (BOOL, INTEGER):
+        raise refusal.not_implemented(operator, input.dtype)
+
+
+@pointwise(ref=lambda x, y, w: (1 - w) * x + w * y, samples=_ends, refuse=_refuse_lerp)
+def lerp(input: Array, end: Array, weight: Array | Number) -> Array:
+    """The point between input and end at `weight`: input + weight * (end - input).
+
+    >>> torch.lerp(torch.tensor([1., 2.]), torch.tensor([3., 6.]), 0.25)
+    tensor([1.5000, 3.0000])
+    """
+    gap = np.subtract(end, input)
+    near_end = np.abs(weight) >= 0.5
+    if not np.ndim(weight):  # from the nearer end, so that weights 0 and 1 give the ends exactly
+        return end - gap * (1 - weight) if near_end else input + gap * weight
+    return np.where(near_end, end - gap * (1 - weight), input + gap * weight)
+
+
+@lerp.vjp("input")
+def _(g, weight):
+    return g * (1 - weight)
+
+
+@lerp.vjp("end")
+def _(g, weight):
+    return g * weight
+
+
+@lerp.vjp("weight")
+def _(g, input, end):
+    return g * (end - input)
+
+
+# ------------------------------------------------------------------------------- distances
+
+
+def _refuse_hypot(operator: Any, operands: tuple, common: Any) -> None:
+    if common.is_complex or not common.is_floating_point:
+        raise refusal.not_implemented(operator, common)
+
+
+@pointwise(ref=lambda x, y: np.sqrt(x * x + y * y), samples=pairs_nonzero, refuse=_refuse_hypot,
+           ufunc=np.hypot)  # fmt: skip
+def hypot(input: Array, other: Array) -> Array:
+    """The hypotenuse, sqrt(input**2 + other**2), without overflow.
+
+    >>> torch.hypot(torch.tensor([3.]), torch.tensor([4.]))
+    tensor([5.])
+    """
+    return np.hypot(input, other)
+
+
+@hypot.vjp("input")
+def _(g, input, y):
+    return g * (input / y)
+
+
+@hypot.vjp("other")
+def _(g, other, y):
+    return g * (other / y)
+
+
+@composite()
+def dist(input, other, p=2):
+    """The p-norm of input - other.
+
+    >>> torch.dist(torch.tensor([1., 2.]), torch.tensor([4., 6.]))
+    tensor(5.)
+    """
+    return (input - other).norm(p)
+
+
+# ------------------------------------------------------------------------------- divisors
+
+
+def _integers(rng: Rng) -> Iterator[Sample]:
+    for left, right in (((5,), (5,)), ((3, 4), (4,)), ((), (3,))):
+        yield (rng.integers(-30, 30, left), rng.integers(-30, 30, right)), {}
+
+
+@pointwise(ref=np.gcd, samples=_integers, differentiable=False, refuse=refusal.all_but_integers)
+def gcd(input: Array, other: Array) -> Array:
+    """Greatest common divisor of integers, never negative.
+
+    >>> torch.gcd(torch.tensor([12, -8]), torch.tensor([18, 6]))
+    tensor([6, 2])
+    """
+    return np.gcd(input, other)
+
+
+@pointwise(ref=np.lcm, samples=_integers, differentiable=False, refuse=refusal.all_but_integers)
+def lcm(input: Array, other: Array) -> Array:
+    """Least common multiple of integers, never negative.
+
+    >>> torch.lcm(torch.tensor([4, -6]), torch.tensor([6, 4]))
+    tensor([12, 12])
+    """
+    return np.lcm(input, other)

@@ -1,0 +1,283 @@
+"""Complex numbers: their parts as views, conjugates, angles, and making them of real tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .creation import zeros_like
+from .registry import Array, composite, opaque, pointwise, view
+from .samples import Rng, Sample, pairs_nonzero, positive_pairs
+from .selection import select
+
+
+def complex_numbers(rng: Rng) -> Iterator[Sample]:
+    """Complex numbers away from zero."""
+    for (x, y), _ in positive_pairs(rng):
+        yield (x + 1j * y,), {}
+
+
+def _lift(g: Tensor) -> Tensor:
+    return complex(g, zeros_like(g))
+
+
+@view(name="_real", node="RealBackward0", ref=np.real, samples=complex_numbers, expose=(),
+      holomorphic=False)  # fmt: skip
+def real_part(input: Array):
+    """The real parts."""
+    return input.real
+
+
+@real_part.vjp
+def _(g):
+    return _lift(g)
+
+
+@view(name="_imag", node="ImagBackward0", ref=np.imag, samples=complex_numbers, expose=(),
+      holomorphic=False)  # fmt: skip
+def imaginary_part(input: Array):
+    """The imaginary parts."""
+    return input.imag
+
+
+@imaginary_part.vjp
+def _(g):
+    return complex(zeros_like(g), g)
+
+
+@composite(expose=("torch",))
+def real(input):
+    """The real parts, as a view; a real tensor itself.
+
+    >>> torch.real(torch.tensor([1 + 2j]))
+    tensor([1.])
+    """
+    return real_part(input) if input.is_complex() else input
+
+
+@composite(expose=("torch",))
+def imag(input):
+    """The imaginary parts, as a view; RuntimeError for real tensors.
+
+    >>> torch.imag(torch.tensor([1 + 2j]))
+    tensor([2.])
+    """
+    if not input.is_complex():
+        raise RuntimeError(
+            "imag is not implemented for tensors with non-complex dtypes, such as "
+            f"{input.dtype}."
+        )
+    return imaginary_part(input)
+
+
+def _set_real(self: Tensor, value: Any) -> None:
+    real(self).copy_(value)
+
+
+def _set_imag(self: Tensor, value: Any) -> None:
+    imag(self).copy_(value)
+
+
+Tensor.real = property(real, _set_real, doc="The real parts, as a view.")
+Tensor.imag = property(imag, _set_imag, doc="The imaginary parts, as a view.")
+
+
+@view(ref=lambda x: np.stack([x.real, x.imag], -1), samples=complex_numbers, holomorphic=False,
+      expose=("torch",))  # fmt: skip
+def view_as_real(input: Array):
+    """Complex numbers seen as pairs of reals along a last axis.
+
+    >>> torch.view_as_real(torch.tensor([1 + 2j]))
+    tensor([[1., 2.]])
+    """
+    if input.dtype.kind != "c":
+        raise RuntimeError("view_as_real is only supported for complex tensors, not for "
+                           f"{FROM_NUMPY[input.dtype]}")  # fmt: skip
+    part = np.dtype(input.real.dtype)
+    return input[..., None].view(part)
+
+
+@view_as_real.vjp
+def _(g):
+    return view_as_complex(g.contiguous())
+
+
+def _pairs_of_reals(rng: Rng) -> Iterator[Sample]:
+    for shape in ((2,), (3, 2), (2, 4, 2)):
+        yield (rng.normal(size=shape),), {}
+
+
+@view(ref=lambda x: x[..., 0] + 1j * x[..., 1], samples=_pairs_of_reals, holomorphic=False,
+      expose=("torch",))  # fmt: skip
+def view_as_complex(input: Array):
+    """Pairs of reals along the last axis seen as complex numbers.
+
+    >>> torch.view_as_complex(torch.tensor([[1., 2.]]))
+    tensor([1.+2.j])
+    """
+    if input.dtype.kind != "f" or input.itemsize < 4:
+        raise RuntimeError(
+            "view_as_complex is only supported for half, float and double tensors, but got a "
+            f"tensor of scalar type: {legacy_name(FROM_NUMPY[input.dtype])}"
+        )
+    if not input.ndim or input.shape[-1] != 2:
+        raise RuntimeError(f"Tensor must have a last dimension of size 2, not {input.shape}")
+    if input.strides[-1] != input.itemsize:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
+    if any(s % (2 * input.itemsize) for s in input.strides[:-1]):
+        raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
+    return input.view(np.result_type(input.dtype, np.complex64))[..., 0]
+
+
+@view_as_complex.vjp
+def _(g):
+    return view_as_real(g)
+
+
+# ------------------------------------------------------------------------------- conjugates
+
+
+@pointwise(name="_conj", node="ConjBackward0", ref=np.conj, samples=complex_numbers,
+           holomorphic=False, expose=(), inplace=False)  # fmt: skip
+def conjugate(input: Array) -> Array:
+    """The conjugate."""
+    return np.conjugate(input)
+
+
+@conjugate.vjp
+def _(g):
+    return conjugate(g)
+
+
+@composite(expose=("torch",))
+def resolve_conj(input):
+    """The tensor itself: conjugates are computed at once."""
+    return input
+
+
+@composite(expose=("torch",))
+def resolve_neg(input):
+    """The tensor itself: negatives are computed at once."""
+    return input
+
+
+@composite()
+def conj(input):
+    """The conjugate, computed at once; a real tensor itself.
+
+    >>> torch.conj(torch.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
+    return conjugate(input) if input.is_complex() else input
+
+
+@composite()
+def conj_physical(input, *, out=None):
+    """The conjugate in memory of its own; a real tensor itself.
+
+    >>> torch.conj_physical(torch.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
+    if out is not None:
+        return out.copy_(conj(input))
+    return conj(input)
+
+
+@composite(expose=("Tensor", "torch"))
+def conj_physical_(self):
+    """Conjugates in place."""
+    if not self.is_complex():
+        return self
+    return conjugate.operator.twin(self)
+
+
+# ------------------------------------------------------------------------------- angles
+
+
+def _angle(x: np.ndarray) -> np.ndarray:
+    if x.dtype.kind == "c":
+        return np.angle(x)
+    y = np.where(np.less(x, 0), x.dtype.type(np.pi), x.dtype.type(0))
+    return np.where(np.isnan(x), x, y)
+
+
+@opaque(ref=np.angle, samples=complex_numbers, holomorphic=False)
+def angle(input: Array) -> Array:
+    """The angle in radians; for real numbers 0, or pi below 0.
+
+    >>> torch.angle(torch.tensor([1j, -1 + 0j]))
+    tensor([1.5708, 3.1416])
+    """
+    if input.dtype.kind in "biu":
+        from ..tensor.dtypes import get_default_dtype
+
+        input = input.astype(get_default_dtype().numpy)
+    if input.dtype.kind == "V" or input.dtype.itemsize == 2:
+        return _angle(input.astype(np.float32)).astype(input.dtype)
+    return _angle(input)
+
+
+@angle.vjp
+def _(g, input):
+    if not input.is_complex():
+        return zeros_like(g)
+    x, y = real(input), imag(input)
+    squared = x * x + y * y
+    turned = complex(g * -y / squared, g * x / squared)
+    return select(squared == 0, 0, turned)
+
+
+# ------------------------------------------------------------------------------- of real tensors
+
+
+def _check_parts(first: np.ndarray, second: np.ndarray, what: str) -> None:
+    kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (first, second)]
+    if first.dtype.kind != "f" or second.dtype.kind != "f" or first.dtype.itemsize < 4:
+        raise RuntimeError(
+            f"Expected both inputs to be {what} tensors but got {kinds[0]} and {kinds[1]}"
+        )
+    if first.dtype != second.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {kinds[0]} but got scalar type {kinds[1]} for second "
+            "argument"
+        )
+
+
+@opaque(ref=lambda x, y: x + 1j * y, samples=pairs_nonzero, holomorphic=False, expose=("torch",))
+def complex(real: Array, imag: Array) -> Array:
+    """Complex numbers of their real and imaginary parts.
+
+    >>> torch.complex(torch.tensor([1.]), torch.tensor([2.]))
+    tensor([1.+2.j])
+    """
+    _check_parts(real, imag, "Half, Float or Double")
+    y = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real, np.complex64))
+    y.real, y.imag = real, imag
+    return y
+
+
+@complex.vjp("real")
+def _(g, real_shape):
+    return real_part(g).sum_to_size(real_shape)
+
+
+@complex.vjp("imag")
+def _(g, imag_shape):
+    return imaginary_part(g).sum_to_size(imag_shape)
+
+
+@composite(expose=("torch",))
+def polar(abs, angle, *, out=None):
+    """Complex numbers of their magnitudes and angles.
+
+    >>> torch.polar(torch.tensor([2.]), torch.tensor([0.]))
+    tensor([2.+0.j])
+    """
+    _check_parts(abs._array, angle._array, "Float or Double")
+    y = complex(abs * angle.cos(), abs * angle.sin())
+    return y if out is None else out.copy_(y)

@@ -1,0 +1,271 @@
+"""Extremes of two tensors, element by element, and clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import BOOL, COMPLEX, FLOATING
+from ..tensor.promote import result_dtype
+from ..tensor.tensor import Tensor
+from . import refusal
+from .inplace import assign, write_out
+from .rectifiers import within
+from .registry import Array, composite, pointwise, publish
+from .samples import Rng, Sample, pairs
+from .selection import select
+
+
+def _refuse_complex(operator, operands, common) -> None:
+    if common.category == COMPLEX:
+        raise RuntimeError(f"{operator.name} not implemented for complex tensors.")
+
+
+def _share(g, first, second):
+    """The cotangent of the operand that won: `first > second`, half of it where they are equal."""
+    return select(first == second, g * 0.5, select(first > second, g, 0))
+
+
+@pointwise(ref=lambda x, y: np.where(x > y, x, y), samples=pairs, inplace=False,
+           refuse=_refuse_complex)  # fmt: skip
+def maximum(input: Array, other: Array) -> Array:
+    """The larger of both; NaN where either is NaN.
+
+    >>> torch.maximum(torch.tensor([1., 5.]), torch.tensor([3., 2.]))
+    tensor([3., 5.])
+    """
+    return np.maximum(input, other)
+
+
+@maximum.vjp("input")
+def _(g, input, other):
+    return _share(g, input, other)
+
+
+@maximum.vjp("other")
+def _(g, input, other):
+    return _share(g, other, input)
+
+
+@pointwise(ref=lambda x, y: np.where(x < y, x, y), samples=pairs, inplace=False,
+           refuse=_refuse_complex)  # fmt: skip
+def minimum(input: Array, other: Array) -> Array:
+    """The smaller of both; NaN where either is NaN.
+
+    >>> torch.minimum(torch.tensor([1., 5.]), torch.tensor([3., 2.]))
+    tensor([1., 2.])
+    """
+    return np.minimum(input, other)
+
+
+@minimum.vjp("input")
+def _(g, input, other):
+    return _share(g, other, input)
+
+
+@minimum.vjp("other")
+def _(g, input, other):
+    return _share(g, input, other)
+
+
+@pointwise(ref=lambda x, y: np.where(x > y, x, y), samples=pairs, inplace=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def fmax(input: Array, other: Array) -> Array:
+    """The larger of both; the other one where one is NaN.
+
+    >>> torch.fmax(torch.tensor([1., float("nan")]), torch.tensor([3., 2.]))
+    tensor([3., 2.])
+    """
+    return np.fmax(input, other)
+
+
+@fmax.vjp("input")
+def _(g, input, other):
+    return select((input >= other) | other.isnan(), g, 0)
+
+
+@fmax.vjp("other")
+def _(g, input, other):
+    return select((input >= other) | other.isnan(), 0, g)
+
+
+@pointwise(ref=lambda x, y: np.where(x < y, x, y), samples=pairs, inplace=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def fmin(input: Array, other: Array) -> Array:
+    """The smaller of both; the other one where one is NaN.
+
+    >>> torch.fmin(torch.tensor([1., float("nan")]), torch.tensor([3., 2.]))
+    tensor([1., 2.])
+    """
+    return np.fmin(input, other)
+
+
+@fmin.vjp("input")
+def _(g, input, other):
+    return select((input <= other) | other.isnan(), g, 0)
+
+
+@fmin.vjp("other")
+def _(g, input, other):
+    return select((input <= other) | other.isnan(), 0, g)
+
+
+# ------------------------------------------------------------------------------- clipping
+
+
+def _numbers(rng: Rng) -> Iterator[Sample]:
+    for shape in ((), (5,), (3, 4)):
+        x = rng.normal(size=shape)
+        yield (x,), {"min": -0.5, "max": 0.7}
+        yield (x,), {"min": 0.1}
+        yield (x,), {"max": 0.1}
+
+
+def _refuse_clamp(operator, operands, common) -> None:
+    if common.category == COMPLEX:
+        raise NotImplementedError("clamp is not supported for complex types")
+
+
+def _clip(x: np.ndarray, min: Any, max: Any) -> np.ndarray:
+    if min is None:
+        return np.minimum(x, max)
+    y = np.maximum(x, min)
+    return y if max is None else np.minimum(y, max, out=y if y.ndim else None)
+
+
+@pointwise(name="_clamp", node="ClampBackward1", expose=(), refuse=_refuse_clamp,
+           ref=lambda x, min=-np.inf, max=np.inf: np.clip(x, min, max), samples=_numbers)  # fmt: skip
+def clamp_numbers(input: Array, min=None, max=None) -> Array:
+    """input clipped to [min, max]; NaN where a bound is NaN."""
+    low, high = (None if v is None else np.asarray(v).astype(input.dtype) for v in (min, max))
+    return _clip(input, low, high)
+
+
+@clamp_numbers.vjp
+def _(g, input, min, max):
+    low, high = (-np.inf if min is None else min), (np.inf if max is None else max)
+    return within(g, input, low, high, closed=True)
+
+
+def _bounds(rng: Rng) -> Iterator[Sample]:
+    for shape in ((), (5,), (3, 4)):
+        x, low, gap = (rng.normal(size=shape) for _ in range(3))
+        yield (x, low, low + np.abs(gap)), {}
+        yield (x, low, None), {}
+        yield (x, None, low), {}
+
+
+def _clip_ref(x, low, high):
+    low, high = (-np.inf if low is None else low), (np.inf if high is None else high)
+    return np.where(x > high, high, np.where(x < low, low, x))
+
+
+@pointwise(name="_clamp_tensors", node="ClampBackward0", expose=(), refuse=_refuse_clamp,
+           ref=_clip_ref, samples=_bounds)  # fmt: skip
+def clamp_tensors(input: Array, min: Array | None, max: Array | None) -> Array:
+    """input clipped between two tensors, either of which may be None."""
+    return _clip(input, min, max)
+
+
+@clamp_tensors.vjp("input")
+def _(g, input, min, max):
+    if min is not None:
+        g = select(input >= min, g, 0)
+    return g if max is None else select(input <= max, g, 0)
+
+
+@clamp_tensors.vjp("min")
+def _(g, input, min, max):
+    wins = input < min
+    return select(wins if max is None else wins & (min < max), g, 0)
+
+
+@clamp_tensors.vjp("max")
+def _(g, input, min, max):
+    wins = input > max
+    return select(wins if min is None else wins | (max < min), g, 0)
+
+
+def _clamp_of(input: Tensor, min: Any, max: Any, name: str) -> Any:
+    """(operator, input cast, bounds) for a call of clamp."""
+    if min is None and max is None:
+        raise RuntimeError(f"torch.{name}: At least one of 'min' or 'max' must not be None")
+    bounds = [v for v in (min, max) if v is not None]
+    if any(isinstance(v, Tensor) for v in bounds):
+        if not all(isinstance(v, Tensor) for v in bounds):
+            raise TypeError(
+                f"{name}() received an invalid combination of arguments: min and max must both be "
+                f"tensors or both be numbers, got {type(min).__name__} and {type(max).__name__}"
+            )
+        return clamp_tensors, input, min, max
+    if input.dtype.category != FLOATING:
+        if input.dtype.category == BOOL and all(isinstance(v, bool) for v in bounds):
+            raise NotImplementedError(f"\"{name}_scalar_cpu\" not implemented for 'Bool'")
+        kind = result_dtype((input, *bounds))
+        input = input if kind is input.dtype else input.to(kind)
+    return clamp_numbers, input, min, max
+
+
+def _in_place(self: Tensor, call: Any, cast: Tensor, *bounds: Any) -> Tensor:
+    if cast is self:
+        return call.operator.twin(self, *bounds)
+    return assign(self, call(cast, *bounds), "clamp_")
+
+
+@composite()
+def clamp(input, min=None, max=None, *, out=None):
+    """input clipped to [min, max], which are numbers or tensors; either may be left out.
+
+    >>> torch.clamp(torch.tensor([-1., 0.5, 2.]), 0, 1)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    if max is None and input._array.dtype.kind == "f" and min.__class__ in (int, float):
+        y = clamp_numbers(input, min)
+    else:
+        call, *operands = _clamp_of(input, min, max, "clamp")
+        y = call(*operands)
+    return y if out is None else write_out(clamp_numbers.operator, y, out)
+
+
+@composite(expose=("Tensor", "torch"))
+def clamp_(self, min=None, max=None):
+    """Clips in place."""
+    return _in_place(self, *_clamp_of(self, min, max, "clamp"))
+
+
+@composite()
+def clamp_min(input, min, *, out=None):
+    """The larger of input and min, a number or a tensor.
+
+    >>> torch.clamp_min(torch.tensor([-1., 2.]), 0)
+    tensor([0., 2.])
+    """
+    return clamp(input, min, out=out)
+
+
+@composite(expose=("Tensor", "torch"))
+def clamp_min_(self, min):
+    """Clips from below in place."""
+    return clamp_(self, min)
+
+
+@composite()
+def clamp_max(input, max, *, out=None):
+    """The smaller of input and max, a number or a tensor.
+
+    >>> torch.clamp_max(torch.tensor([-1., 2.]), 0)
+    tensor([-1.,  0.])
+    """
+    return clamp(input, None, max, out=out)
+
+
+@composite(expose=("Tensor", "torch"))
+def clamp_max_(self, max):
+    """Clips from above in place."""
+    return clamp_(self, None, max)
+
+
+publish(clamp, ("clip",), ("torch", "Tensor"))
+publish(clamp_, ("clip_",), ("torch", "Tensor"))
