@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import functional, init, modules, parameter, utils
+from . import functional, init, modules, parallel, parameter, utils
 from .modules import *  # noqa: F403
+from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 _FACTORY = frozenset({"device", "dtype", "memory_format"})
