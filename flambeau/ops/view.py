@@ -299,7 +299,7 @@ def squeeze(input, dim=None):
     """Axes of length 1 left out: all of them, or those of `dim` that have it."""
     shape = input._array.shape
     wanted = canonical_dims(dim, len(shape)) if dim != () else ()
-    return _squeeze(input, tuple(d for d in wanted if shape[d] == 1))
+    return _squeeze(input, tuple(d for d in wanted if shape and shape[d] == 1))
 
 
 @view(ref=np.expand_dims, samples=matrices(((3, 4), 1), ((3,), -1), ((), 0)))

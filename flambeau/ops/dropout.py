@@ -1,0 +1,230 @@
+"""Dropout: elements or whole channels zeroed at random, with PyTorch's draws for the same seed.
+
+torch.dropout and its family take (input, p, train); nn.functional's take p=0.5, training=True,
+inplace=False and check p first.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from ..tensor.meta import MetaArray
+from ..tensor.sampling import fill_bernoulli, fill_dropout
+from ..tensor.tensor import Tensor, wrap
+from .creation import like_array
+from .registry import Array, opaque, publish
+
+# SELU's saturation value, to which alpha dropout sets elements.
+_ALPHA = 1.7580993408473766
+
+
+def _drawn(input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]) -> np.ndarray:
+    """An array to multiply `input` by: one number an element, or one a channel."""
+    if channels:
+        shape = input._array.shape
+        if len(shape) < 2:
+            raise RuntimeError(
+                "Feature dropout requires at least 2 dimensions in the input, but got "
+                f"{len(shape)}: {list(shape)}"
+            )
+        made = np.empty((*shape[:2], *[1] * (len(shape) - 2)), input._array.dtype)
+    else:
+        made = like_array(input, None)
+    if made.dtype.kind in "iub":
+        raise RuntimeError(
+            "result type Float can't be cast to the desired output type of dropout's input, "
+            f"{input.dtype}"
+        )
+    if made.__class__ is not MetaArray and input._array.__class__ is not MetaArray:
+        fill(made)
+    return made
+
+
+def _check_probability(p: float) -> None:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _dropped(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
+    _check_probability(p)
+    if p == 0 or not train or not input._array.size:
+        return input
+    if p == 1:
+        zero = wrap(np.zeros((), input._array.dtype))
+        return input.mul_(zero) if inplace else input * zero
+    noise = wrap(_drawn(input, channels, lambda made: fill_dropout(made, p)))
+    return input.mul_(noise) if inplace else input * noise
+
+
+def _alpha_dropped(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
+    _check_probability(p)
+    if p == 0 or not train or not input._array.size:
+        return input
+    if p == 1:
+        zero = wrap(np.zeros((), input._array.dtype))
+        return input.mul_(zero) if inplace else input * zero
+    a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
+    noise = _drawn(input, channels, lambda made: fill_bernoulli(made, 1 - p))
+    shift = noise - np.asarray(1, noise.dtype)
+    shift *= np.asarray(_ALPHA * a, noise.dtype)
+    shift += np.asarray(_ALPHA * a * p, noise.dtype)
+    noise *= np.asarray(a, noise.dtype)
+    if inplace:
+        return input.mul_(wrap(noise)).add_(wrap(shift))
+    return input * wrap(noise) + wrap(shift)
+
+
+def _publish_pair(name: str, make: Callable, channels: bool, doc: str) -> None:
+    """torch.name and torch.name_."""
+
+    def function(input: Tensor, p: float, train: bool) -> Tensor:
+        return make(input, p, train, channels, False)
+
+    def twin(input: Tensor, p: float, train: bool) -> Tensor:
+        return make(input, p, train, channels, True)
+
+    for made, ending, note in ((function, "", ""), (twin, "_", ", in place")):
+        made.__name__ = made.__qualname__ = name + ending
+        made.__doc__ = f"{doc}{note}; the input itself when `train` is False."
+        publish(made, (made.__name__,), ("torch",))
+
+
+_publish_pair("dropout", _dropped, False,
+              "Elements zeroed with probability p, the others times 1 / (1 - p)")  # fmt: skip
+_publish_pair("feature_dropout", _dropped, True,
+              "Channels zeroed with probability p, the others times 1 / (1 - p)")  # fmt: skip
+_publish_pair("alpha_dropout", _alpha_dropped, False,
+              "Elements set to SELU's saturation with probability p, then mean and variance "
+              "restored")  # fmt: skip
+_publish_pair("feature_alpha_dropout", _alpha_dropped, True,
+              "Channels set to SELU's saturation with probability p, then mean and variance "
+              "restored")  # fmt: skip
+
+
+@opaque(name="native_dropout", expose=("torch",), inplace=False, ref=None, samples=None)
+def native_dropout(input: Array, p, train) -> tuple[Array, Array]:
+    """(the input after dropout, the mask of what was kept)."""
+    mask = np.ones(input.shape, np.bool_)
+    if not train or p == 0 or not input.size:
+        return input.copy(), mask
+    fill_bernoulli(mask, 1 - p)
+    scale = np.asarray(0 if p == 1 else 1 / (1 - p), input.dtype)
+    return input * mask * scale, mask
+
+
+@native_dropout.vjp
+def _(gs, ys, p, train):
+    if not train or p == 0:
+        return gs[0]
+    return gs[0] * ys[1] * (0 if p == 1 else 1 / (1 - p))
+
+
+# --------------------------------------------------------------------------- nn.functional
+
+
+def _check_given(p: float) -> None:
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Elements zeroed with probability p, the others times 1 / (1 - p), when training.
+
+    >>> torch.nn.functional.dropout(torch.ones(2), training=False)
+    tensor([1., 1.])
+    """
+    _check_given(p)
+    return _dropped(input, p, training, False, inplace)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Elements set to SELU's saturation with probability p, mean and variance kept.
+
+    Klambauer et al., Self-Normalizing Neural Networks, 2017.
+    """
+    _check_given(p)
+    return _alpha_dropped(input, p, training, False, inplace)
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Channels set to SELU's saturation with probability p, mean and variance kept."""
+    _check_given(p)
+    return _alpha_dropped(input, p, training, True, inplace)
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Channels of (n, c, l) or (c, l) zeroed with probability p; RuntimeError for other ranks."""
+    _check_given(p)
+    rank = input.dim()
+    if rank not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {rank}D input. Note that "
+            "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
+            f"a channel dimension, and an optional batch dimension, not {list(input.shape)}."
+        )
+    return _by_channel(input, p, training, inplace, rank == 2)
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Channels of (n, c, h, w) zeroed with probability p."""
+    _check_given(p)
+    rank = input.dim()
+    if rank not in (3, 4):
+        _warn_rank("dropout2d", rank, "3D or 4D")
+    if rank == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
+            "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel "
+            "dim. This behavior will change in a future release to interpret the input as one "
+            "without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise "
+            "dropout behavior, please switch to using dropout1d instead.",
+            stacklevel=2,
+        )
+    return _by_channel(input, p, training, inplace, False)
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Channels of (n, c, d, h, w) or (c, d, h, w) zeroed with probability p."""
+    _check_given(p)
+    rank = input.dim()
+    if rank not in (4, 5):
+        _warn_rank("dropout3d", rank, "4D or 5D")
+    return _by_channel(input, p, training, inplace, rank != 5)
+
+
+def _warn_rank(name: str, rank: int, wanted: str) -> None:
+    warnings.warn(
+        f"{name}: Received a {rank}-D input to {name}, which is deprecated and will result in an "
+        "error in a future release. To retain the behavior and silence this warning, please use "
+        f"dropout instead. {name} drops whole channels of {wanted} inputs.",
+        stacklevel=3,
+    )
+
+
+def _by_channel(input: Tensor, p: float, training: bool, inplace: bool, alone: bool) -> Tensor:
+    """Dropout of channels; `alone` where the input lacks the axis of the batch."""
+    if not alone:
+        return _dropped(input, p, training, True, inplace)
+    if inplace:
+        return _dropped(input.unsqueeze_(0), p, training, True, True).squeeze_(0)
+    return _dropped(input.unsqueeze(0), p, training, True, False).squeeze(0)
+
+
+for _function in (dropout, alpha_dropout, feature_alpha_dropout, dropout1d, dropout2d, dropout3d):
+    publish(_function, (_function.__name__,), ("nn.functional",))

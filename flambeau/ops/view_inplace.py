@@ -1,0 +1,37 @@
+"""Views in place: unsqueeze_, squeeze_, transpose_, t_ and as_strided_ turn a tensor's own window.
+
+No memory is written; the version still counts them, and history follows, as in PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd.inplace import before_write, bump, check_writable
+from ..tensor.tensor import Tensor
+from .registry import publish
+from .view import as_strided, squeeze, t, transpose, unsqueeze
+
+
+def _turned(name: str, function: Callable, aliases: tuple[str, ...] = ()) -> None:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if check_writable(self, name):
+            y = function(before_write(self, False), *args, **kwargs)
+            self._array, self._node = y._array, y._node
+        else:
+            self._array = function(self, *args, **kwargs)._array
+        bump(self)
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Like `{name.rstrip('_')}`, on the tensor itself."
+    publish(method, (name, *aliases), ("Tensor",))
+
+
+_turned("unsqueeze_", unsqueeze)
+_turned("squeeze_", squeeze)
+_turned("transpose_", transpose, ("swapaxes_", "swapdims_"))
+_turned("t_", t)
+_turned("as_strided_", as_strided)
+publish(Tensor.as_strided_, ("as_strided_",), ("torch",))
