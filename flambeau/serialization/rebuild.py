@@ -6,6 +6,7 @@ and trust nothing that they are given: a window must lie inside its storage.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,10 +43,13 @@ _DTYPE_OF_STORAGE = {name: all_dtypes()[key] for key, name in STORAGE_NAMES.item
 STORAGE_TYPES = {name: StorageType(name) for name in _DTYPE_OF_STORAGE}
 
 
-class LoadState:
-    """What `load` was told, for tensors whose device is not their storage's."""
+class _LoadState(threading.local):
+    """What `load` was told in this thread, for tensors whose device is not their storage's."""
 
     map_location: MapLocation = None
+
+
+LoadState = _LoadState()
 
 
 # ------------------------------------------------------------------------------ loading
