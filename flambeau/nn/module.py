@@ -141,3 +141,7 @@ def _addindent(text: str, spaces: int) -> str:
     """The text with its lines after the first moved in, but for blank ones."""
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line if line.strip() else "" for line in rest)])
+
+
+# PyTorch reads pickled modules under the path that it has the class at.
+Module.__module__ = "flambeau.nn.modules.module"

@@ -42,7 +42,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
 
     Shares the memory of `data`. Made with requires_grad=True it keeps it, under `no_grad` as well.
 
-    >>> Parameter(torch.ones(2))
+    >>> nn.Parameter(torch.ones(2))
     Parameter containing:
     tensor([1., 1.], requires_grad=True)
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import warnings
 
@@ -245,3 +246,15 @@ def test_no_warning_for_an_ordinary_full_hook(torch, square):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         square(torch.tensor([3.0], requires_grad=True)).sum().backward()
+
+
+def test_warning_of_hooks_that_are_not_saved(torch):
+    hooks = importlib.import_module(f"{torch.__name__}.utils.hooks")
+    x = torch.ones(1, requires_grad=True)
+    x.register_hook(hooks.unserializable_hook(lambda g: None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hooks.warn_if_has_hooks(x)
+    assert isinstance(x.register_hook(lambda g: None), hooks.RemovableHandle)
+    with pytest.warns(UserWarning, match="on tensor will not be serialized"):
+        hooks.warn_if_has_hooks(x)

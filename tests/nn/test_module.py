@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 import timeit
 
@@ -405,3 +406,23 @@ def test_an_empty_call_costs_little(own):
     call = timeit.repeat(lambda: layer(1), number=2000, repeat=20)
     # PyTorch's is 0.75 us where this is 0.27; twenty times an empty function is about 0.4.
     assert min(call) < 30 * min(empty)
+
+
+@pytest.mark.parity
+def test_pytorch_and_flambeau_read_each_others_models(own):
+    pytorch = pytest.importorskip("torch")
+    for writer, reader in ((pytorch, own), (own, pytorch)):
+        nn = writer.nn
+        model = nn.Sequential(
+            nn.Linear(2, 3), nn.ModuleDict({"a": nn.Module()}), nn.ParameterList([writer.ones(2)])
+        )
+        file = io.BytesIO()
+        writer.save(model.eval(), file)
+        file.seek(0)
+        other = reader.load(file, weights_only=False)
+        assert repr(other) == repr(model)
+        assert not other.training
+        assert type(other[0]) is reader.nn.Linear
+        assert other[0].weight.tolist() == model[0].weight.tolist()
+        other[0].register_forward_hook(lambda module, args, output: output * 0)
+        assert other[0](reader.ones(2)).tolist() == [0.0] * 3

@@ -230,3 +230,8 @@ class ParameterDict(Module):
     def __ior__(self, other: ParameterDict) -> ParameterDict:
         self.update(other)
         return self
+
+
+# PyTorch reads pickled containers under the module that it has them in.
+for _class in (ParameterList, ParameterDict):
+    _class.__module__ = __name__.replace("parametercontainer", "container")

@@ -263,7 +263,8 @@ def register_parametrization(
     >>> class Symmetric(nn.Module):
     ...     def forward(self, x):
     ...         return x.triu() + x.triu(1).T
-    >>> layer = parametrize.register_parametrization(nn.Linear(3, 3), "weight", Symmetric())
+    >>> layer = nn.Linear(3, 3)
+    >>> _ = nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
     >>> bool((layer.weight == layer.weight.T).all())
     True
     """

@@ -247,7 +247,7 @@ def pad_sequence(
 ) -> Tensor:
     """Stacks tensors (length, *) of different lengths into (time, batch, *).
 
-    >>> pad_sequence([torch.ones(3), torch.ones(1)], batch_first=True)
+    >>> nn.utils.rnn.pad_sequence([torch.ones(3), torch.ones(1)], batch_first=True)
     tensor([[1., 1., 1.],
             [1., 0., 0.]])
     """

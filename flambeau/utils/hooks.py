@@ -1,0 +1,30 @@
+"""Handles of hooks, and the hooks that modules put on gradients: names of torch.utils.hooks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+from ..autograd.handle import RemovableHandle
+from ..nn.backward_hook import BackwardHook
+from ..tensor import Tensor
+
+__all__ = ["BackwardHook", "RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
+
+
+def unserializable_hook(f: Callable) -> Callable:
+    """Decorates a hook on a tensor that is not missed when the tensor is saved."""
+    f.__torch_unserializable__ = True
+    return f
+
+
+def warn_if_has_hooks(tensor: Tensor) -> None:
+    """Warns of each hook on a tensor that will not be saved with it."""
+    for hook in (tensor.__dict__.get("_backward_hooks") or {}).values():
+        if not hasattr(hook, "__torch_unserializable__"):
+            warnings.warn(
+                f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, "
+                "you can decorate the function with @torch.utils.hooks.unserializable_hook to "
+                "suppress this warning",
+                stacklevel=2,
+            )
