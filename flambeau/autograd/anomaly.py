@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from .mode import MODE
+from .mode import MODE, SPECIAL
 
 
 class set_detect_anomaly:
@@ -12,13 +12,18 @@ class set_detect_anomaly:
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.previous = MODE.anomaly, MODE.check_nan
-        MODE.anomaly, MODE.check_nan = mode, check_nan
+        _set(mode, check_nan)
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *exception: object) -> None:
-        MODE.anomaly, MODE.check_nan = self.previous
+        _set(*self.previous)
+
+
+def _set(mode: bool, check_nan: bool) -> None:
+    SPECIAL.count += int(bool(mode)) - int(MODE.anomaly)
+    MODE.anomaly, MODE.check_nan = bool(mode), check_nan
 
 
 class detect_anomaly(set_detect_anomaly):
@@ -35,7 +40,7 @@ class detect_anomaly(set_detect_anomaly):
         self.nan = check_nan
 
     def __enter__(self) -> None:
-        MODE.anomaly, MODE.check_nan = True, self.nan
+        _set(True, self.nan)
 
 
 def is_anomaly_enabled() -> bool:

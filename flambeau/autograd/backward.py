@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..tensor.tensor import Tensor
+import numpy as np
+
+from ..tensor.dtypes import FLOAT32
+from ..tensor.tensor import Tensor, wrap
 from .engine import key_of, run
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 
@@ -33,7 +36,7 @@ def _root(y: Tensor, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{y.dtype}"
             )
-        g = y.detach().new_ones(y._array.shape)
+        g = wrap(np.ones(y._array.shape, y._array.dtype))
     elif not isinstance(g, Tensor):
         raise TypeError(
             f"gradients can be either Tensors or None, but got {type(g).__name__}"
@@ -165,8 +168,12 @@ def _tensor_backward(
 ) -> None:  # fmt: skip
     """Adds this tensor's gradients to the `.grad` of the leaves that it came from."""
     if inputs is None:
-        run((_root(self, gradient, create_graph),),
-            create_graph if retain_graph is None else retain_graph, create_graph)  # fmt: skip
+        if gradient is None and self._requires_grad and self._array.dtype is FLOAT32 \
+                and self._array.size == 1 and self._base is None:  # fmt: skip
+            root = (self._node or self, wrap(np.ones(self._array.shape, FLOAT32)))
+        else:
+            root = _root(self, gradient, create_graph)
+        run((root,), create_graph if retain_graph is None else retain_graph, create_graph)
     else:
         backward(self, gradient, retain_graph, create_graph, None, inputs)
 

@@ -6,9 +6,9 @@ before a node runs. What a node saved is freed after it ran, unless the graph is
 
 from __future__ import annotations
 
-import heapq
 import sys
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -26,18 +26,21 @@ def run(
 ) -> dict[Any, Tensor]:  # fmt: skip
     """Backward from (target, cotangent) pairs; gives the cotangents captured by target.
 
-    A target is a node, an (output's node, index) or a leaf tensor. With `captures`, only what
-    leads to them runs; leaves accumulate only when `accumulate` and they are captured.
+    A target is a node, an `Output` of one or a leaf tensor. With `captures`, only what leads to
+    them runs; leaves accumulate only when `accumulate` and they are captured.
     """
     previous = MODE.grad
-    MODE.grad = create_graph
+    MODE.grad = bool(create_graph)
     try:
         task = _Task(retain_graph or create_graph, captures, accumulate)
+        if captures is None and len(roots) == 1 and isinstance(roots[0][0], Node):
+            task.drain(*roots[0])
+            return task.captured
         for target, g in roots:
             task.deliver(target, g)
         if captures is not None:
             task.needed = _leading_to([target for target, _ in roots], captures)
-        task.drain()
+        task.drain(None, None)
         return task.captured
     finally:
         MODE.grad = previous
@@ -61,7 +64,10 @@ class _Task:
     def deliver(self, target: Any, g: Tensor) -> None:
         """Adds a cotangent to what a target has received."""
         if isinstance(target, Tensor):
-            self.reach_leaf(target, g)
+            if self.captures is None:
+                accumulate(target, g, self.keep and MODE.grad)
+            else:
+                self.reach_leaf(target, g)
             return
         pending = self.pending
         index = None
@@ -69,7 +75,7 @@ class _Task:
             target, index = target.node, target.index
         key = id(target)
         if key not in pending:
-            heapq.heappush(self.heap, (-target.sequence, key, target))
+            heappush(self.heap, (-target.sequence, key, target))
             if target.outputs == 1 and index is None:
                 pending[key] = g
                 return
@@ -95,40 +101,56 @@ class _Task:
         held = self.captured.get(key)
         self.captured[key] = g if held is None else held + g
 
-    def drain(self) -> None:
-        """Runs the nodes, newest first, until no cotangent is left."""
-        heap, pending, needed = self.heap, self.pending, self.needed
-        pop = heapq.heappop
-        while heap:
-            _, key, node = pop(heap)
-            g = pending.pop(key)
-            several = g.__class__ is list
-            if several:
-                g = tuple(g)
-            if node.hooks is not None:
-                g = run_node_hooks(node, "tensor", g)
-            if self.captures is not None:
-                self.capture_node(node, key, g)
-                if needed is not None and key not in needed:
+    def drain(self, node: Node | None, g: Any) -> None:
+        """Runs the nodes, newest first, until no cotangent is left; `node` with `g` to begin."""
+        heap, pending, keep = self.heap, self.pending, self.keep
+        watched = self.captures is not None or MODE.anomaly
+        while True:
+            if node is None:
+                if not heap:
+                    return
+                _, key, node = heappop(heap)
+                g = pending.pop(key)
+                if g.__class__ is list:
+                    g = tuple(g)
+            if watched or node.hooks is not None:
+                grads = self.apply_watched(node, g)
+                if grads is None:
+                    node = None
                     continue
-            if node.hooks is not None:
-                g = run_node_hooks(node, "pre", g)
-            grads = node.apply(g) if not MODE.anomaly else _apply_watched(node, g)
-            if node.hooks is not None:
-                grads = run_node_hooks(node, "post", grads, g)
-            if not self.keep:
+            else:
+                grads = node.apply(g)
+            if not keep:
                 node.release()
-            del g
             edges = node.edges
+            node = g = None
             if len(edges) == 1:
-                found = grads[0]
-                grads = None
-                if found is not None and edges[0] is not None:
-                    self.deliver(edges[0], found)
+                target, found = edges[0], grads[0]
+                grads = None  # so that the leaf may keep `found` for its own
+                if found is None or target is None:
+                    continue
+                if not heap and isinstance(target, Node) and target.outputs == 1:
+                    node, g, found = target, found, None  # a chain needs no queue
+                else:
+                    self.deliver(target, found)
                 continue
             for target, found in zip(edges, grads, strict=True):
                 if found is not None and target is not None:
                     self.deliver(target, found)
+            grads = found = None
+
+    def apply_watched(self, node: Node, g: Any) -> Sequence[Any] | None:
+        """Applies a node with hooks, captures or anomaly mode; None when it need not run."""
+        if node.hooks is not None:
+            g = run_node_hooks(node, "tensor", g)
+        if self.captures is not None:
+            self.capture_node(node, id(node), g)
+            if self.needed is not None and id(node) not in self.needed:
+                return None
+        if node.hooks is not None:
+            g = run_node_hooks(node, "pre", g)
+        grads = _apply_watched(node, g) if MODE.anomaly else node.apply(g)
+        return grads if node.hooks is None else run_node_hooks(node, "post", grads, g)
 
     def capture_node(self, node: Node, key: int, g: Any) -> None:
         """Keeps the cotangents of a node's outputs that the caller asked for."""

@@ -8,7 +8,7 @@ from typing import Any
 from ..tensor.tensor import Tensor
 from .handle import RemovableHandle
 from .hooks import accumulator_of
-from .mode import MODE
+from .mode import MODE, SPECIAL
 from .tape import Node
 
 __all__ = [
@@ -27,9 +27,11 @@ class saved_tensors_hooks:
         if MODE.saved_hooks_disabled is not None:
             raise RuntimeError(MODE.saved_hooks_disabled)
         MODE.saved_hooks = (*MODE.saved_hooks, self.pair)
+        SPECIAL.count += 1
 
     def __exit__(self, *exception: object) -> None:
         MODE.saved_hooks = MODE.saved_hooks[:-1]
+        SPECIAL.count -= 1
 
 
 class save_on_cpu(saved_tensors_hooks):

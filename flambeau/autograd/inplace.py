@@ -13,13 +13,18 @@ from typing import Any
 import numpy as np
 
 from ..tensor.storage import VersionCounter
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .mode import MODE
-from .tape import Node, Plan, new_node, requires
+from .tape import Node, Output, Plan, new_node, requires
 
 
 def check_writable(x: Tensor, operator: str = "") -> bool:
     """Whether a write to `x` must be recorded if its value is; raises where none is allowed."""
+    if x._stamp is INFERENCE and not MODE.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make "
+            "a clone to get a normal tensor before doing inplace update."
+        )
     if not MODE.grad or not x._tracked or not requires(x):
         return False
     if x._node is None:
@@ -34,7 +39,9 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
                 "a view of a leaf Variable that requires grad is being used in an in-place "
                 "operation." + (f" ({operator})" if operator else "")
             )
-        if x.__dict__.get("_one_of_many"):
+        node = x._node
+        if node.__class__ is Output and node.node.operator is not None \
+                and node.node.operator.kind.name == "VIEW":  # fmt: skip
             raise RuntimeError(
                 f"Output {x._node.output_number()} of {x._node.shown().name()} is a view and is "
                 "being modified inplace. This view is the output of a function that returns "

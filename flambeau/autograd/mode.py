@@ -29,6 +29,17 @@ class _Mode(threading.local):
 MODE = _Mode()
 
 
+class _Special:
+    """How many saved-tensor hooks and anomaly modes are on in any thread: mostly none, and then
+    recording need not look for them."""
+
+    __slots__ = ("count",)
+
+
+SPECIAL = _Special()
+SPECIAL.count = 0
+
+
 def is_grad_enabled() -> bool:
     """Whether this thread records operators."""
     return MODE.grad

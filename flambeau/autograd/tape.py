@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import INFERENCE, Tensor, wrap
-from .mode import MODE
+from .mode import MODE, SPECIAL
 
 _next_sequence = itertools.count(1).__next__
 _new = object.__new__
@@ -28,11 +29,14 @@ class Plan:
     """Which vjps a call needs, given which of its inputs require grad, and what they read.
 
     `sources`: (kind, position) of each saved value. `entries`: (vjp, indices of the saved values
-    it reads, the input it is for; None for a vjp of all inputs at once). `inputs`: the positions
-    of the tensor parameters that get a gradient, in order.
+    it reads). `inputs`: the positions of the tensor parameters that get a gradient, in order.
+    `only`: the vjp, when there is one and it reads the saved values as they lie. `plain`: nothing
+    saved is a tensor. `joint`: one vjp gives the gradients of all inputs at once.
     """
 
-    __slots__ = ("entries", "inputs", "joint", "node_type", "sources")
+    __slots__ = (
+        "entries", "inputs", "joint", "node_type", "only", "plain", "sources", "unversioned",
+    )  # fmt: skip
 
     def __init__(
         self, node_type: type[Node], sources: Sequence[tuple[int, int]],
@@ -40,6 +44,13 @@ class Plan:
     ) -> None:  # fmt: skip
         self.node_type, self.sources, self.entries = node_type, tuple(sources), tuple(entries)
         self.inputs, self.joint = tuple(inputs), joint
+        self.plain = all(kind not in (INPUT, OUTPUT) for kind, _ in self.sources)
+        self.unversioned = (None,) * len(self.sources)
+        self.only = None
+        if len(self.entries) == 1 and not joint:
+            vjp, indices = self.entries[0]
+            if indices == tuple(range(len(self.sources))):
+                self.only = vjp
 
 
 class SavedOutput:
@@ -140,40 +151,67 @@ class Node:
 
         return add_node_hook(self, "pre", hook)
 
-    def values(self) -> list[Any]:
+    def values(self) -> Sequence[Any]:
         """The saved values, checked to be unchanged; RuntimeError when they were freed."""
         saved = self.saved
         if saved is None:
             raise_freed(self)
-        values = list(saved)
+        if self.plan is not None and self.plan.plain:
+            return saved
+        values = None
         for i, version in enumerate(self.versions):
-            if version is not None:
-                values[i] = unpacked(self, values[i], version)
-        return values
+            if version is None:
+                continue
+            value = saved[i]
+            if isinstance(value, Tensor):
+                counter = value._counter
+                if counter is not None and counter.value != version:
+                    raise_stale(self, value._array, counter, version, "input")
+            else:
+                if values is None:
+                    values = list(saved)
+                values[i] = unpacked(self, value, version)
+        return saved if values is None else values
 
     def apply(self, g: Any) -> Sequence[Any]:
         """The cotangents of the edges, from the cotangent of the output (a tuple for several)."""
         values = self.values()
         plan = self.plan
-        if plan.joint:
-            vjp, indices = plan.entries[0]
-            found = vjp(g, *[values[i] for i in indices])
-            every = (found,) if found.__class__ is not tuple else found
-            grads = [every[i] for i in self.joint_positions()] if len(every) > 1 else list(every)
-            grads = _flattened(grads)
-        elif g.__class__ is not tuple and g._array.dtype.kind == "c" and self.operator.holomorphic:
-            g = g.conj()  # a vjp is linear over the complex numbers; gradients are conjugates
-            grads = [vjp(g, *[values[i] for i in indices]).conj() for vjp, indices in plan.entries]
+        if g.__class__ is not tuple:
+            kind = g._array.dtype
+            if kind is not FLOAT32 and kind.kind == "c" and self.operator.holomorphic \
+                    and not plan.joint:  # fmt: skip
+                return self._apply_complex(g, values)
+        if plan.only is not None and not self.operator.has_sequence:
+            grads = (plan.only(g, *values),)
+        elif plan.joint:
+            grads = self._apply_joint(g, values)
         else:
             grads = [vjp(g, *[values[i] for i in indices]) for vjp, indices in plan.entries]
             if self.operator.has_sequence:
                 grads = _flattened(grads)
-        if self.restore is not None:
-            grads = [
-                y if kept is None or y is None else restored(y, *kept)
-                for y, kept in zip(grads, self.restore, strict=True)
-            ]
-        return grads
+        return grads if self.restore is None else self._restored(grads)
+
+    def _apply_complex(self, g: Tensor, values: Sequence[Any]) -> Sequence[Any]:
+        """A vjp is linear over the complex numbers, and gradients are conjugates."""
+        g = g.conj()
+        grads = [vjp(g, *[values[i] for i in indices]) for vjp, indices in self.plan.entries]
+        if self.operator.has_sequence:
+            grads = _flattened(grads)
+        grads = [None if y is None else y.conj() for y in grads]
+        return grads if self.restore is None else self._restored(grads)
+
+    def _apply_joint(self, g: Any, values: Sequence[Any]) -> list[Any]:
+        vjp, indices = self.plan.entries[0]
+        found = vjp(g, *[values[i] for i in indices])
+        every = found if found.__class__ is tuple else (found,)
+        return _flattened([every[i] for i in self.joint_positions()])
+
+    def _restored(self, grads: Sequence[Any]) -> list[Any]:
+        return [
+            y if kept is None or y is None else restored(y, *kept)
+            for y, kept in zip(grads, self.restore, strict=True)
+        ]
 
     def joint_positions(self) -> list[int]:
         """Which of a joint vjp's results belong to the inputs with a gradient."""
@@ -182,6 +220,8 @@ class Node:
 
     def release(self) -> None:
         """Frees the tensors that were saved; a node that saved none can run again."""
+        if self.plan is not None and self.plan.plain and not self.versions:
+            return
         for version in self.versions:
             if version is not None:
                 self.saved = None
@@ -315,7 +355,7 @@ def new_node(plan: Plan, edges: tuple, saved: tuple, versions: tuple, restore: A
     node.plan, node.edges, node.saved, node.versions = plan, edges, saved, versions
     node.restore, node.hooks = restore, None
     node.sequence = _next_sequence()
-    if MODE.anomaly:
+    if SPECIAL.count and MODE.anomaly:
         node.metadata["traceback_"] = traceback.format_stack()[:-3]
     return node
 
@@ -325,20 +365,22 @@ def record_unary(operator: Any, y: Tensor, x: Tensor) -> None:
     if not MODE.grad or not requires(x):
         return
     plan = operator.plans.get(1) or operator.plan(1)
-    if plan.sources and not MODE.saved_hooks:
-        if plan.sources[0][0] == INPUT:
-            counter = x._counter
-            saved, versions = (x,), (0 if counter is None else counter.value,)
-            if x._stamp is INFERENCE:
-                raise_inference()
-        elif plan.sources[0][0] == OUTPUT:
-            saved, versions = (SavedOutput(y),), (0,)
-        if len(plan.sources) > 1 or plan.sources[0][0] > OUTPUT:
-            saved, versions = save(plan, (x,), y, None)
+    sources = plan.sources
+    if SPECIAL.count or len(sources) > 1:
+        saved, versions = save(plan, (x,), y, None)
+    elif not sources:
+        saved = versions = ()
+    elif sources[0][0] == INPUT:
+        if x._stamp is INFERENCE:
+            raise_inference()
+        counter = x._counter
+        saved, versions = (x,), (0 if counter is None else counter.value,)
+    elif sources[0][0] == OUTPUT:
+        saved, versions = (SavedOutput(y),), (0,)
     else:
-        saved, versions = save(plan, (x,), y, None) if plan.sources else ((), ())
+        saved, versions = save(plan, (x,), y, None)
     restore = None
-    if x._array.dtype is not y._array.dtype and x._array.dtype.kind != y._array.dtype.kind:
+    if x._array.dtype is not y._array.dtype and x._array.dtype != y._array.dtype:
         restore = operator.restores((x,), y)
     y._node = new_node(plan, (x._node or x,), saved, versions, restore)
     y._requires_grad = y._tracked = True
@@ -356,20 +398,29 @@ def record_binary(operator: Any, y: Tensor, x: Tensor, other: Tensor) -> None:
     if not mask:
         return
     plan = operator.plans.get(mask) or operator.plan(mask)
-    if MODE.saved_hooks or len(plan.sources) > 2:
-        saved, versions = save(plan, (x, other), y, None)
+    node = _new(plan.node_type)
+    node.plan = plan
+    if not plan.sources:
+        node.saved = node.versions = ()
+    elif SPECIAL.count:
+        node.saved, node.versions = save(plan, (x, other), y, None)
     else:
-        saved, versions = _save_binary(plan, x, other, y)
-    a, b, shape = x._array, other._array, y._array.shape
-    restore = None
-    if a.shape != shape or b.shape != shape or a.dtype is not b.dtype:
+        node.saved, node.versions = _save_binary(plan, x, other, y)
+    a, b = x._array, other._array
+    shape = a.shape
+    node.restore = node.hooks = None
+    if shape != b.shape or a.dtype is not b.dtype or shape != y._array.shape:
         restore = operator.restores((x, other), y)
-        restore = None if restore is None else tuple(restore[i] for i in plan.inputs)
+        if restore is not None:
+            node.restore = tuple([restore[i] for i in plan.inputs])
     if mask == 3:
-        edges = (x._node or x, other._node or other)
+        node.edges = (x._node or x, other._node or other)
     else:
-        edges = (x._node or x,) if mask == 1 else (other._node or other,)
-    y._node = new_node(plan, edges, saved, versions, restore)
+        node.edges = (x._node or x,) if mask == 1 else (other._node or other,)
+    node.sequence = _next_sequence()
+    if SPECIAL.count and MODE.anomaly:
+        node.metadata["traceback_"] = traceback.format_stack()[:-2]
+    y._node = node
     y._requires_grad = y._tracked = True
 
 
@@ -396,8 +447,12 @@ def record(operator: Any, result: Any, args: tuple) -> None:
     """Records result = operator(*args), args being all its parameters in order."""
     if not MODE.grad:
         return
+    positions = operator.tensor_positions
+    if len(positions) == 1 and result.__class__ is Tensor and not operator.has_sequence:
+        _record_single(operator, result, args, positions[0])
+        return
     mask, edges, needed = 0, [], []
-    for position in operator.tensor_positions:
+    for position in positions:
         value = args[position]
         if value.__class__ in (tuple, list):
             found = [isinstance(v, Tensor) and v._tracked and requires(v) for v in value]
@@ -413,6 +468,29 @@ def record(operator: Any, result: Any, args: tuple) -> None:
             needed.append(False)
     if mask:
         _hang(operator, result, args, mask, tuple(edges), tuple(needed))
+
+
+def _record_single(operator: Any, y: Tensor, args: tuple, position: int) -> None:
+    """Records an operator of one tensor with one output."""
+    x = args[position]
+    if not isinstance(x, Tensor) or not requires(x) or y._array.dtype.kind not in "fcV":
+        return
+    plan = operator.plans.get(1 << position) or operator.plan(1 << position)
+    if plan.plain:
+        saved: Any = []
+        for kind, i in plan.sources:
+            value = args[i]
+            saved.append(value if kind == ATTRIBUTE else value._array.shape if kind == SHAPE
+                         else (True,) if kind == NEEDS else value.dtype)  # fmt: skip
+        saved, versions = tuple(saved), plan.unversioned
+    else:
+        saved, versions = save(plan, args, y, (True,))
+    restore = None
+    if x._array.dtype is not y._array.dtype and not plan.joint:
+        restore = operator.restores(args, y)
+        restore = None if restore is None else (restore[position],)
+    y._node = new_node(plan, (x._node or x,), saved, versions, restore)
+    y._requires_grad = y._tracked = True
 
 
 def _hang(operator: Any, result: Any, args: tuple, mask: int, edges: tuple, needed: tuple) -> None:

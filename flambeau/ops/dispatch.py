@@ -379,7 +379,9 @@ class _Writer:
               else [f"        y = body({', '.join(self.arrays())})"]),
             "    except Exception as error:",
             f"        raise explained(operator, error, {self.every()}) from None",
-            "    if y.__class__ is tuple or y.__class__ is list:",
+            "    if y.__class__ is ndarray:",
+            *self._inline_wrap(),
+            "    elif y.__class__ is tuple or y.__class__ is list:",
             f"        made = several(operator, y, {self._source()})",
             "    else:",
             f"        made = {self._wrap()}",
@@ -394,6 +396,17 @@ class _Writer:
                      f"        return write_out(operator, {self._result()}, out)",
                      f"    return {self._result()}"]  # fmt: skip
         return "\n".join([f"def {operator.name}({head}):", *self.lines, *body, ""])
+
+    def _inline_wrap(self) -> list[str]:
+        if self.operator.kind is Kind.VIEW:
+            return [f"        made = {self._wrap()}"]
+        return [
+            "        made = new(Tensor)",
+            "        made._array = y",
+            "        made._requires_grad = made._tracked = False",
+            "        made._node = made._grad = made._counter = made._base = None",
+            "        made._stamp = creation.stamp",
+        ]
 
     def _source(self) -> str:
         names = self.operator.tensor_names
@@ -426,7 +439,8 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "operator": operator, "body": operator.body, "compute_pointwise": compute_pointwise,
         "explained": explained, "several": several, "view_of": view_of, "wrap": wrap,
         "record": record, "write_out": write_out, "Tensor": Tensor, "MISSING": MISSING,
-        "SEQUENCES": (tuple, list, Size), "FAST": _FAST_FLOATS, "__name__": "flambeau.ops.dispatch",
+        "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
+        "creation": creation, "FAST": _FAST_FLOATS, "__name__": "flambeau.ops.dispatch",
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip
     exec(compile(source, f"<flambeau operator {operator.name}>", "exec"), names)

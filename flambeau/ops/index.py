@@ -34,9 +34,33 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         if self._tracked and MODE.grad and requires(self):
             record(select.operator, made, (self, 0, index))
         return made
+    if index.__class__ is slice or index.__class__ is tuple:
+        plain = _plain_index(index)
+        if plain is not None:
+            return _viewed(self, plain) if self._tracked else _window(self, plain)
     basic, rest = split_index(self, index)
     found = self if basic is None else _viewed(self, basic)
     return found if rest is None else index_by(found, rest)
+
+
+def _plain_index(index: Any) -> tuple | None:
+    """The index as a tuple with an ellipsis when it has only ints, slices and None, else None."""
+    items = index if index.__class__ is tuple else (index,)
+    for item in items:
+        kind = item.__class__
+        if kind is int or item is None:
+            continue
+        if kind is not slice or item.step is not None:
+            return None
+    return (*items, Ellipsis)
+
+
+def _window(self: Tensor, plain: tuple) -> Tensor:
+    """A basic view of a tensor that autograd does not know."""
+    try:
+        return view_of(self, self._array[plain])
+    except IndexError as error:
+        raise _basic_error(self, plain, error) from None
 
 
 def _viewed(x: Tensor, basic: tuple) -> Tensor:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY, HALF
+from ..autograd.tape import record_binary
+from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY, HALF
 from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, wrap
 from .registry import Array, composite, opaque
+
+_FLOATS = frozenset((FLOAT32, FLOAT64))
 
 
 def product(a: Array, b: Array) -> Array:
@@ -162,7 +165,20 @@ def dot(input, tensor, *, out=None):
 
 
 def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
-    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+    try:
+        a, b = self._array, other._array
+        kind = a.dtype
+        if not (a.ndim == 2 == b.ndim and kind is b.dtype and kind in _FLOATS):
+            return matmul(self, other)
+        y = a.dot(b)  # half of np.matmul's overhead
+    except AttributeError:
+        return NotImplemented
+    except ValueError:
+        return matmul(self, other)  # tells what does not fit
+    made = wrap(y)
+    if self._tracked or other._tracked:
+        record_binary(matmul.operator, made, self, other)
+    return made
 
 
 def _reflected_matmul(self: Tensor, other: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..tensor import dtypes as types
 from ..tensor.dtypes import FROM_NUMPY, HALF
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, wrap
 from .axes import canonical_dim, canonical_dims
 from .join import cat
 from .registry import Array, composite, opaque
@@ -54,6 +54,8 @@ def _(g, input_shape, dim, keepdim):
 
 def spread(g, shape, dim, keepdim):
     """A reduction's cotangent at the shape of its input, as a view."""
+    if not g._tracked and not g._array.ndim:  # not to be differentiated: no operator is needed
+        return wrap(np.ndarray(shape, g._array.dtype, g._array, 0, (0,) * len(shape)))
     if not keepdim and dim is not None and shape and dim != () and dim != []:
         axes = canonical_dims(dim, len(shape))
         g = g.reshape([1 if i in axes else n for i, n in enumerate(shape)])

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.tape import record
 from ..tensor.dtypes import dtype as Dtype
 from ..tensor.layout import empty_strided_array
 from ..tensor.meta import MetaArray
 from ..tensor.storage import offset_of, storage_of, window
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, view_of
 from .axes import canonical_dim, canonical_dims
 from .creation import public
 from .registry import Array, composite, opaque, view
@@ -83,9 +84,27 @@ def _(g, input_shape):
     return reshape(g, input_shape)
 
 
+def _bad_shape(array: np.ndarray, shape: tuple) -> Exception:
+    try:
+        inferred_shape(shape, array.size)
+    except (RuntimeError, TypeError) as error:
+        return error
+    return RuntimeError(f"shape '{list(shape)}' is invalid for input of size {array.size}")
+
+
 @public("view", spaces=("Tensor",))
 def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None = None) -> Tensor:
     """The same memory in another shape, or with its bytes read as another dtype."""
+    if size is None and dtype is None and shape[0].__class__ is int:
+        array = self._array
+        if array.flags.c_contiguous and array.__class__ is np.ndarray:
+            try:
+                made = view_of(self, array.reshape(shape))
+            except ValueError:
+                raise _bad_shape(array, shape) from None
+            if self._tracked:
+                record(_view.operator, made, (self, shape))
+            return made
     if size is not None:
         shape = (size,)
     if dtype is not None:

@@ -415,12 +415,13 @@ class Tensor(metaclass=_TensorType):
 
 
 _new_object = object.__new__
+_ndarray, _asarray = np.ndarray, np.asarray
 
 
 def wrap(array: np.ndarray) -> Tensor:
     """A plain tensor on `array`: a leaf that does not require grad."""
     made = _new_object(Tensor)
-    made._array = array if isinstance(array, np.ndarray) else np.asarray(array)
+    made._array = array if isinstance(array, _ndarray) else _asarray(array)
     made._requires_grad = made._tracked = False
     made._node = made._grad = made._counter = made._base = None
     made._stamp = creation.stamp
