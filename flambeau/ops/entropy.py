@@ -1,0 +1,112 @@
+"""Products with logarithms that are 0 at 0, and log odds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from . import refusal
+from .registry import Array, Promotion, pointwise
+from .samples import Rng, Sample, positive, positive_pairs
+from .selection import select
+
+
+@pointwise(ref=lambda x, y: x * np.log(y), samples=positive_pairs, promotion=Promotion.FLOATING,
+           aliases=("special.xlogy",), refuse=refusal.complex_numbers)  # fmt: skip
+def xlogy(input: Array, other: Array) -> Array:
+    """input * log(other); 0 where input is 0, unless other is NaN.
+
+    >>> torch.xlogy(torch.tensor([0., 2.]), torch.tensor([0., 1.]))
+    tensor([0., 0.])
+    """
+    with np.errstate(all="ignore"):
+        y = np.multiply(input, np.log(other))
+    return np.where(np.equal(input, 0) & ~np.isnan(other), input.dtype.type(0), y)
+
+
+@xlogy.vjp("input")
+def _(g, input, other):
+    return select((input == 0) & (other <= 0), 0, xlogy(g, other))
+
+
+@xlogy.vjp("other")
+def _(g, input, other):
+    return g * input / other
+
+
+@pointwise(ref=lambda x, y: x * np.log(1 + y), samples=positive_pairs, expose=("special",),
+           promotion=Promotion.FLOATING, inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
+def xlog1py(input: Array, other: Array) -> Array:
+    """input * log1p(other); 0 where input is 0, unless other is NaN.
+
+    >>> torch.special.xlog1py(torch.tensor([0., 2.]), torch.tensor([-1., 0.]))
+    tensor([0., 0.])
+    """
+    with np.errstate(all="ignore"):
+        y = np.multiply(input, np.log1p(other))
+    return np.where(np.equal(input, 0) & ~np.isnan(other), input.dtype.type(0), y)
+
+
+@xlog1py.vjp("input")
+def _(g, input, other):
+    return select((input == 0) & (other <= -1), 0, xlog1py(g, other))
+
+
+@xlog1py.vjp("other")
+def _(g, input, other):
+    return g * input / (other + 1)
+
+
+@pointwise(ref=lambda x: -x * np.log(x), samples=positive, promotion=Promotion.FLOATING,
+           expose=("special",), inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
+def entr(input: Array) -> Array:
+    """-input * log(input); 0 at 0 and -inf below.
+
+    >>> torch.special.entr(torch.tensor([0., 0.5, -1.]))
+    tensor([0.0000, 0.3466,   -inf])
+    """
+    kind = input.dtype.type
+    with np.errstate(all="ignore"):
+        y = np.negative(input) * np.log(input)
+    return np.where(np.equal(input, 0), kind(0), np.where(np.less(input, 0), kind(-np.inf), y))
+
+
+@entr.vjp
+def _(g, input):
+    return g * (-input.log() - 1)
+
+
+def _odds(rng: Rng) -> Iterator[Sample]:
+    for shape in ((), (5,), (3, 4)):
+        yield (rng.uniform(0.1, 0.9, shape),), {}
+        yield (rng.uniform(0.1, 0.9, shape),), {"eps": 0.2}
+
+
+def _logit_ref(p: np.ndarray, eps: float | None = None) -> np.ndarray:
+    p = p if eps is None else np.clip(p, eps, 1 - eps)
+    return 2 * np.arctanh(2 * p - 1)
+
+
+@pointwise(ref=_logit_ref, samples=_odds, promotion=Promotion.FLOATING, aliases=("special.logit",),
+           refuse=refusal.complex_numbers)  # fmt: skip
+def logit(input: Array, eps=None) -> Array:
+    """Logarithm of the odds, log(input / (1 - input)); input is first clipped to [eps, 1 - eps].
+
+    >>> torch.logit(torch.tensor([0.5, 0.9]))
+    tensor([0.0000, 2.1972])
+    """
+    if eps is not None:
+        # In the input's own precision, where 1 - eps is rounded.
+        low = input.dtype.type(eps)
+        input = np.minimum(np.maximum(input, low), 1 - low)
+    with np.errstate(all="ignore"):
+        return np.log(input / (1 - input))
+
+
+@logit.vjp
+def _(g, input, eps):
+    slope = g / (input * (1 - input))
+    if eps is None:
+        return select((input < 0) | (input > 1), float("nan"), slope)
+    return select((input < eps) | (input > 1 - eps), 0, slope)

@@ -1,0 +1,221 @@
+"""The gamma function's relatives: its logarithm and derivatives, incomplete forms, zeta."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from . import refusal
+from .arithmetic import add
+from .registry import Array, Promotion, composite, pointwise, publish
+from .samples import Rng, Sample, positive, positive_pairs
+from .scipy_special import special
+
+
+@pointwise(ref=lambda x: np.vectorize(math.lgamma)(x), samples=positive,
+           promotion=Promotion.FLOATING, aliases=("special.gammaln",),
+           refuse=refusal.complex_numbers)  # fmt: skip
+def lgamma(input: Array) -> Array:
+    """Logarithm of the absolute value of the gamma function.
+
+    >>> torch.lgamma(torch.tensor([1., 5.]))
+    tensor([0.0000, 3.1781])
+    """
+    return special("gammaln")(input)
+
+
+@lgamma.vjp
+def _(g, input):
+    return g * digamma(input)
+
+
+def _digamma_ref(x: np.ndarray) -> np.ndarray:
+    """By the recurrence up to large arguments, and the asymptotic series there."""
+    y = np.zeros_like(x)
+    for _ in range(12):
+        y = y - 1 / x
+        x = x + 1
+    series = sum(c / x**k for c, k in ((-1 / 12, 2), (1 / 120, 4), (-1 / 252, 6), (1 / 240, 8)))
+    return y + np.log(x) - 1 / (2 * x) + series
+
+
+@pointwise(ref=_digamma_ref, samples=positive, promotion=Promotion.FLOATING,
+           aliases=("special.digamma", "special.psi"), refuse=refusal.complex_numbers)  # fmt: skip
+def digamma(input: Array) -> Array:
+    """Derivative of the logarithm of the gamma function.
+
+    >>> torch.digamma(torch.tensor([1., 2.]))
+    tensor([-0.5772,  0.4228])
+    """
+    return special("digamma")(input)
+
+
+@digamma.vjp
+def _(g, input):
+    return g * derivative(input, 1)
+
+
+def _orders(rng: Rng) -> Iterator[Sample]:
+    for (x,), _ in positive(rng):
+        yield (x, 1), {}
+        yield (x, 2), {}
+
+
+def _polygamma_ref(x: np.ndarray, n: int) -> np.ndarray:
+    k = np.arange(200000.0)
+    terms = (np.asarray(x)[..., None] + k) ** -(n + 1.0)
+    rest = (np.asarray(x) + 200000.0 - 0.5) ** -float(n) / n  # the tail, by an integral
+    return (-1) ** (n + 1) * math.factorial(n) * (terms.sum(-1) + rest)
+
+
+@pointwise(name="_polygamma", node="PolygammaBackward0", ref=_polygamma_ref, samples=_orders,
+           promotion=Promotion.FLOATING, expose=(), refuse=refusal.complex_numbers)  # fmt: skip
+def derivative(input: Array, n) -> Array:
+    """The n-th derivative of digamma."""
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+    if n == 0:
+        return special("digamma")(input)
+    scale = (-1) ** (n + 1) * math.factorial(n)
+    return (special("zeta")(n + 1.0, input.astype(np.float64)) * scale).astype(input.dtype)
+
+
+@derivative.vjp
+def _(g, input, n):
+    return g * derivative(input, n + 1)
+
+
+@composite(expose=("torch",))
+def polygamma(n, input, *, out=None):
+    """The n-th derivative of digamma at input; RuntimeError for negative n.
+
+    >>> torch.polygamma(1, torch.tensor([1.]))
+    tensor([1.6449])
+    """
+    return derivative(input, n, out=out)
+
+
+@composite(name="Tensor.polygamma", expose=())
+def _polygamma_method(self, n):
+    """The n-th derivative of digamma at each element."""
+    return derivative(self, n)
+
+
+@composite(name="polygamma_", expose=("Tensor",))
+def _polygamma_in_place(self, n):
+    """The n-th derivative of digamma, in place."""
+    return derivative.operator.twin(self, n)
+
+
+publish(_polygamma_method, ("polygamma",), ("Tensor",))
+publish(polygamma, ("polygamma",), ("special",))
+
+
+@composite(aliases=("special.multigammaln",))
+def mvlgamma(input, p, *, out=None):
+    """Logarithm of the multivariate gamma function of dimension p; RuntimeError below (p - 1)/2.
+
+    >>> torch.mvlgamma(torch.tensor([3.]), 2)
+    tensor([1.5492])
+    """
+    if p < 1:
+        raise RuntimeError(f"p has to be greater than or equal to 1, not {p}")
+    if input.dtype.is_complex or input._array.dtype.kind == "b":
+        raise refusal.not_implemented(lgamma.operator, input.dtype)
+    y = lgamma(input)
+    for j in range(1, p):
+        y = y + lgamma(input - j / 2)
+    return add(y, p * (p - 1) / 4 * math.log(math.pi), out=out)
+
+
+@composite(expose=("Tensor",))
+def mvlgamma_(self, p):
+    """Logarithm of the multivariate gamma function, in place."""
+    from .inplace import assign
+
+    return assign(self, mvlgamma(self, p), "mvlgamma_")
+
+
+# ------------------------------------------------------------------------------- incomplete
+
+
+def _igamma_ref(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The series x^a e^-x sum x^k / Gamma(a + k + 1)."""
+    gamma = np.vectorize(math.gamma)
+    terms = sum(x**k / gamma(a + k + 1) for k in range(60))
+    return x**a * np.exp(-x) * terms
+
+
+def _refuse(operator, operands, common) -> None:
+    if not common.is_floating_point:
+        raise refusal.not_implemented(operator, common)
+
+
+@pointwise(ref=_igamma_ref, samples=positive_pairs, refuse=_refuse,
+           aliases=("special.gammainc",))  # fmt: skip
+def igamma(input: Array, other: Array) -> Array:
+    """Regularised lower incomplete gamma function P(input, other); differentiable in `other`.
+
+    >>> torch.igamma(torch.tensor([1.]), torch.tensor([2.]))
+    tensor([0.8647])
+    """
+    return special("gammainc")(input, other)
+
+
+@pointwise(ref=lambda a, x: 1 - _igamma_ref(a, x), samples=positive_pairs, refuse=_refuse,
+           aliases=("special.gammaincc",))  # fmt: skip
+def igammac(input: Array, other: Array) -> Array:
+    """Regularised upper incomplete gamma function 1 - P(input, other); differentiable in `other`.
+
+    >>> torch.igammac(torch.tensor([1.]), torch.tensor([2.]))
+    tensor([0.1353])
+    """
+    return special("gammaincc")(input, other)
+
+
+def _density(input, other):
+    return ((input - 1) * other.log() - other - lgamma(input)).exp()
+
+
+@igamma.vjp("other")
+def _(g, input, other):
+    return g * _density(input, other)
+
+
+@igammac.vjp("other")
+def _(g, input, other):
+    return -g * _density(input, other)
+
+
+# ------------------------------------------------------------------------------- zeta
+
+
+def _above_one(rng: Rng) -> Iterator[Sample]:
+    for (x, q), _ in positive_pairs(rng):
+        yield (x + 3, q), {}
+
+
+def _zeta_ref(x: np.ndarray, q: np.ndarray) -> np.ndarray:
+    x, q = np.broadcast_arrays(np.asarray(x, float), np.asarray(q, float))
+    k = np.arange(20000.0)
+    terms = (q[..., None] + k) ** -x[..., None]
+    return terms.sum(-1) + (q + 20000.0 - 0.5) ** (1 - x) / (x - 1)
+
+
+@pointwise(ref=_zeta_ref, samples=_above_one, promotion=Promotion.FLOATING, expose=("special",),
+           inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
+def zeta(input: Array, other: Array) -> Array:
+    """Hurwitz zeta function, the sum of (other + k)**-input; differentiable in `other`.
+
+    >>> torch.special.zeta(torch.tensor([2.]), 1.)
+    tensor([1.6449])
+    """
+    wide = special("zeta")(input.astype(np.float64), other.astype(np.float64))
+    return np.asarray(wide).astype(input.dtype)
+
+
+@zeta.vjp("other")
+def _(g, input, other):
+    return -g * input * zeta(input + 1, other)

@@ -1,0 +1,214 @@
+"""Orthogonal polynomials of degree n, by their three-term recurrences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from . import refusal
+from .registry import Array, Promotion, pointwise
+from .samples import Rng, Sample
+
+Step = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def _degrees(rng: Rng) -> Iterator[Sample]:
+    for left, right in (((5,), (5,)), ((3, 4), (4,)), ((), (3,))):
+        yield (rng.uniform(0.05, 0.95, left), rng.integers(0, 6, right) * 1.0), {}
+
+
+def _polynomial(x: np.ndarray, n: np.ndarray, first: Callable, step: Step) -> np.ndarray:
+    """P_n(x), with P_0 = 1, P_1 = first(x), P_(k+1) = step(k, x, P_k, P_(k-1)); 0 for n < 0."""
+    degree = np.trunc(n)
+    x, degree = np.broadcast_arrays(x, degree)
+    y = np.where(degree == 0, x.dtype.type(1), x.dtype.type(0))
+    highest = int(degree.max()) if degree.size else 0
+    before, now = np.ones_like(x), first(x)
+    for k in range(1, highest + 1):
+        y = np.where(degree == k, now, y)
+        if k < highest:
+            before, now = now, step(k, x, now, before)
+    return y
+
+
+def _chebyshev(k: int, x: np.ndarray, now: np.ndarray, before: np.ndarray) -> np.ndarray:
+    return 2 * x * now - before
+
+
+def _hermite(k: int, x: np.ndarray, now: np.ndarray, before: np.ndarray) -> np.ndarray:
+    return 2 * x * now - 2 * k * before
+
+
+def _hermite_e(k: int, x: np.ndarray, now: np.ndarray, before: np.ndarray) -> np.ndarray:
+    return x * now - k * before
+
+
+def _laguerre(k: int, x: np.ndarray, now: np.ndarray, before: np.ndarray) -> np.ndarray:
+    return ((2 * k + 1 - x) * now - k * before) / (k + 1)
+
+
+def _legendre(k: int, x: np.ndarray, now: np.ndarray, before: np.ndarray) -> np.ndarray:
+    return ((2 * k + 1) * x * now - k * before) / (k + 1)
+
+
+def _of_angle(form: Callable, shifted: bool = False) -> Callable:
+    """An oracle for Chebyshev polynomials: their closed form in the angle acos(x)."""
+
+    def ref(x: np.ndarray, n: np.ndarray) -> np.ndarray:
+        return form(np.arccos(2 * x - 1 if shifted else x), n)
+
+    return ref
+
+
+def _of_series(evaluate: Callable) -> Callable:
+    """An oracle: NumPy's evaluation of a series with a single term."""
+
+    def ref(x: np.ndarray, n: np.ndarray) -> np.ndarray:
+        return np.vectorize(lambda a, k: evaluate(a, np.eye(int(k) + 1)[int(k)]))(x, n)
+
+    return ref
+
+
+@pointwise(ref=_of_angle(lambda a, n: np.cos(n * a)), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def chebyshev_polynomial_t(input: Array, n: Array) -> Array:
+    """Chebyshev polynomial of the first kind and degree n.
+
+    >>> torch.special.chebyshev_polynomial_t(torch.tensor([0.5]), 3)
+    tensor([-1.])
+    """
+    return _polynomial(input, n, lambda x: x, _chebyshev)
+
+
+@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 1) * a) / np.sin(a)), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def chebyshev_polynomial_u(input: Array, n: Array) -> Array:
+    """Chebyshev polynomial of the second kind and degree n.
+
+    >>> torch.special.chebyshev_polynomial_u(torch.tensor([0.5]), 3)
+    tensor([-1.])
+    """
+    return _polynomial(input, n, lambda x: 2 * x, _chebyshev)
+
+
+@pointwise(ref=_of_angle(lambda a, n: np.cos((n + 0.5) * a) / np.cos(a / 2)), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def chebyshev_polynomial_v(input: Array, n: Array) -> Array:
+    """Chebyshev polynomial of the third kind and degree n.
+
+    >>> torch.special.chebyshev_polynomial_v(torch.tensor([0.5]), 3)
+    tensor([-1.])
+    """
+    return _polynomial(input, n, lambda x: 2 * x - 1, _chebyshev)
+
+
+@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 0.5) * a) / np.sin(a / 2)), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def chebyshev_polynomial_w(input: Array, n: Array) -> Array:
+    """Chebyshev polynomial of the fourth kind and degree n.
+
+    >>> torch.special.chebyshev_polynomial_w(torch.tensor([0.5]), 3)
+    tensor([-1.])
+    """
+    return _polynomial(input, n, lambda x: 2 * x + 1, _chebyshev)
+
+
+@pointwise(ref=_of_angle(lambda a, n: np.cos(n * a), True), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def shifted_chebyshev_polynomial_t(input: Array, n: Array) -> Array:
+    """Chebyshev polynomial of the first kind and degree n, at 2 * input - 1.
+
+    >>> torch.special.shifted_chebyshev_polynomial_t(torch.tensor([0.5]), 3)
+    tensor([-0.])
+    """
+    return _polynomial(2 * input - 1, n, lambda x: x, _chebyshev)
+
+
+@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 1) * a) / np.sin(a), True), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def shifted_chebyshev_polynomial_u(input: Array, n: Array) -> Array:
+    """Chebyshev polynomial of the second kind and degree n, at 2 * input - 1.
+
+    >>> torch.special.shifted_chebyshev_polynomial_u(torch.tensor([0.5]), 3)
+    tensor([-0.])
+    """
+    return _polynomial(2 * input - 1, n, lambda x: 2 * x, _chebyshev)
+
+
+@pointwise(ref=_of_angle(lambda a, n: np.cos((n + 0.5) * a) / np.cos(a / 2), True), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def shifted_chebyshev_polynomial_v(input: Array, n: Array) -> Array:
+    """Chebyshev polynomial of the third kind and degree n, at 2 * input - 1.
+
+    >>> torch.special.shifted_chebyshev_polynomial_v(torch.tensor([0.5]), 3)
+    tensor([1.])
+    """
+    return _polynomial(2 * input - 1, n, lambda x: 2 * x - 1, _chebyshev)
+
+
+@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 0.5) * a) / np.sin(a / 2), True), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def shifted_chebyshev_polynomial_w(input: Array, n: Array) -> Array:
+    """Chebyshev polynomial of the fourth kind and degree n, at 2 * input - 1.
+
+    >>> torch.special.shifted_chebyshev_polynomial_w(torch.tensor([0.5]), 3)
+    tensor([-1.])
+    """
+    return _polynomial(2 * input - 1, n, lambda x: 2 * x + 1, _chebyshev)
+
+
+@pointwise(ref=_of_series(np.polynomial.hermite.hermval), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def hermite_polynomial_h(input: Array, n: Array) -> Array:
+    """Hermite polynomial of degree n (physicists').
+
+    >>> torch.special.hermite_polynomial_h(torch.tensor([0.5]), 3)
+    tensor([-5.])
+    """
+    return _polynomial(input, n, lambda x: 2 * x, _hermite)
+
+
+@pointwise(ref=_of_series(np.polynomial.hermite_e.hermeval), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def hermite_polynomial_he(input: Array, n: Array) -> Array:
+    """Hermite polynomial of degree n (probabilists').
+
+    >>> torch.special.hermite_polynomial_he(torch.tensor([0.5]), 3)
+    tensor([-1.3750])
+    """
+    return _polynomial(input, n, lambda x: x, _hermite_e)
+
+
+@pointwise(ref=_of_series(np.polynomial.laguerre.lagval), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def laguerre_polynomial_l(input: Array, n: Array) -> Array:
+    """Laguerre polynomial of degree n.
+
+    >>> torch.special.laguerre_polynomial_l(torch.tensor([0.5]), 3)
+    tensor([-0.1458])
+    """
+    return _polynomial(input, n, lambda x: 1 - x, _laguerre)
+
+
+@pointwise(ref=_of_series(np.polynomial.legendre.legval), samples=_degrees,
+           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
+           refuse=refusal.complex_numbers)  # fmt: skip
+def legendre_polynomial_p(input: Array, n: Array) -> Array:
+    """Legendre polynomial of degree n.
+
+    >>> torch.special.legendre_polynomial_p(torch.tensor([0.5]), 3)
+    tensor([-0.4375])
+    """
+    return _polynomial(input, n, lambda x: x, _legendre)

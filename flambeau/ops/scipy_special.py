@@ -1,0 +1,14 @@
+"""SciPy's special functions by name, imported when the first of them is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+
+@lru_cache(maxsize=None)
+def special(name: str) -> Callable:
+    """scipy.special's function of this name."""
+    import scipy.special
+
+    return getattr(scipy.special, name)
