@@ -1,0 +1,185 @@
+"""Embeddings: rows of a table by index, with the options of the gradient; one_hot.
+
+torch.embedding takes the table first, nn.functional.embedding the indices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..autograd.inplace import bump
+from ..autograd.tape import requires
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor, wrap
+from .index import add_rows
+from .promotion import compute_dtype
+from .registry import Array, composite, opaque, publish
+from .samples import Rng
+
+
+def _samples(rng: Rng):
+    yield (rng.normal(size=(5, 3)), rng.integers(0, 5, (2, 4))), {}
+    yield (rng.normal(size=(5, 3)), rng.integers(0, 5, 6), 2), {}
+    yield (rng.normal(size=(5, 3)), np.asarray(4)), {}
+
+
+def check_indices(indices: Array, rows: int, name: str) -> None:
+    """RuntimeError for indices that are no integers, IndexError for one outside the table."""
+    if indices.dtype != np.int64 and indices.dtype != np.int32:
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got torch.{legacy_name(FROM_NUMPY[indices.dtype])} instead (while "
+            f"checking arguments for {name})"
+        )
+    if indices.size and (np.minimum.reduce(indices, None) < 0
+                         or np.maximum.reduce(indices, None) >= rows):  # fmt: skip
+        wrong = indices[(indices < 0) | (indices >= rows)].reshape(-1)[0]
+        raise IndexError(f"index out of range in self ({name}: index {wrong}, {rows} rows)")
+
+
+@opaque(name="_embedding", node="EmbeddingBackward0", expose=(), samples=_samples,
+        ref=lambda weight, indices, padding_idx=-1: weight[indices])  # fmt: skip
+def rows_of(weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=False) -> Array:
+    """The rows of `weight` at `indices`."""
+    if weight.ndim != 2:
+        raise RuntimeError(f"'weight' must be 2-D, but it is {weight.ndim}-D (embedding)")
+    check_indices(indices, weight.shape[0], "embedding")
+    return weight.take(indices, 0)
+
+
+@rows_of.vjp("weight")
+def _(g, indices, weight_shape, padding_idx, scale_grad_by_freq):
+    return embedding_dense_backward(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
+
+
+@opaque(expose=("torch",), ref=None, samples=None)
+def embedding_dense_backward(
+    grad_output: Array, indices: Array, num_weights, padding_idx, scale_grad_by_freq
+) -> Array:
+    """The table's gradient: rows of `grad_output` added up by index, none at `padding_idx`."""
+    width = grad_output.shape[-1]
+    flat, g = indices.reshape(-1), grad_output.reshape(-1, width)
+    if padding_idx >= 0 and (flat == padding_idx).any():
+        kept = flat != padding_idx
+        flat, g = flat[kept], g[kept]
+    inside = compute_dtype(g.dtype)
+    g = g.astype(inside, copy=False)
+    if scale_grad_by_freq:
+        g = g / np.bincount(flat, minlength=num_weights)[flat][:, None].astype(inside)
+    made = np.zeros((num_weights, width), inside)
+    if flat.size:
+        add_rows(made, (flat,), g)
+    return made.astype(grad_output.dtype, copy=False)
+
+
+@embedding_dense_backward.vjp("grad_output")
+def _(g, indices, padding_idx, scale_grad_by_freq):
+    y = rows_of(g, indices)
+    flat = indices._array
+    if scale_grad_by_freq and flat.size:
+        counts = np.bincount(flat.reshape(-1))[flat][..., None]
+        y = y / wrap(counts.astype(g._array.dtype))
+    if padding_idx >= 0:
+        y = y.masked_fill(wrap((flat == padding_idx)[..., None]), 0)
+    return y
+
+
+def _refuse_sparse(sparse: bool, weight: Tensor, name: str) -> None:
+    if sparse and weight._tracked and requires(weight):
+        raise NotImplementedError(f"{name}(): sparse gradients are not implemented; use sparse=False")
+
+
+@composite(name="torch.embedding", expose=())
+def _embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    """The rows of `weight` (rows, width) at `indices`: (*indices.shape, width).
+
+    IndexError for an index outside the table.
+    """
+    _refuse_sparse(sparse, weight, "embedding")
+    return rows_of(weight, indices, padding_idx, scale_grad_by_freq)
+
+
+publish(_embedding, ("embedding",), ("torch",))
+
+
+@composite(expose=("torch",))
+def embedding_renorm_(input, indices, max_norm, norm_type):
+    """Scales the rows at `indices` whose norm exceeds `max_norm` down to it, in place."""
+    table = input._array
+    check_indices(indices._array, table.shape[0], "embedding_renorm_")
+    rows = np.unique(indices._array)
+    chosen = table[rows].astype(np.float64)
+    norms = np.linalg.norm(chosen, norm_type, axis=1) if rows.size else np.zeros(0)
+    large = norms > max_norm
+    if large.any():
+        scale = max_norm / (norms[large] + 1e-7)
+        table[rows[large]] = (chosen[large] * scale[:, None]).astype(table.dtype)
+    bump(input)
+    return input
+
+
+@composite(expose=("nn.functional",))
+def embedding(
+    input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False,
+    sparse=False,
+):  # fmt: skip
+    """The rows of `weight` (rows, width) at the indices `input`: (*input.shape, width).
+
+    The row `padding_idx` gets no gradient; rows longer than `max_norm` are shortened in place
+    first. IndexError for an index outside the table.
+
+    >>> torch.nn.functional.embedding(torch.tensor([1, 0]), torch.tensor([[1., 2.], [3., 4.]]))
+    tensor([[3., 4.],
+            [1., 2.]])
+    """
+    if padding_idx is None:
+        padding_idx = -1
+    else:
+        rows = weight._array.shape[0]
+        if not -rows <= padding_idx < rows and padding_idx:
+            raise AssertionError(
+                f"Padding_idx must be within num_embeddings ({padding_idx} of {rows})"
+            )
+        padding_idx += rows if padding_idx < 0 else 0
+    if max_norm is not None:
+        embedding_renorm_(weight, input, max_norm, norm_type)
+    if sparse:
+        _refuse_sparse(sparse, weight, "embedding")
+    return rows_of(weight, input, padding_idx, scale_grad_by_freq)
+
+
+@composite(expose=("nn.functional",))
+def one_hot(tensor, num_classes=-1):
+    """int64 vectors with a 1 at each class index: (*tensor.shape, num_classes).
+
+    Without num_classes it is the largest index plus one. RuntimeError for indices outside.
+
+    >>> torch.nn.functional.one_hot(torch.tensor([0, 2]))
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
+    """
+    classes = tensor._array
+    if classes.dtype != np.int64:
+        raise RuntimeError(
+            "one_hot is only applicable to index tensor of type LongTensor, but got "
+            f"{tensor.dtype}"
+        )
+    if not classes.size:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return wrap(np.empty((*classes.shape, num_classes), np.int64))
+    if classes.min() < 0:
+        raise RuntimeError(f"Class values must be non-negative, but got {classes.min()}.")
+    if num_classes == -1:
+        num_classes = int(classes.max()) + 1
+    elif num_classes < 1:
+        raise RuntimeError(f"num_classes should be positive, but got {num_classes}")
+    elif classes.max() >= num_classes:
+        raise RuntimeError(
+            f"Class values must be smaller than num_classes, but got {classes.max()} with "
+            f"{num_classes} classes."
+        )
+    made = np.zeros((classes.size, num_classes), np.int64)
+    made[np.arange(classes.size), classes.reshape(-1)] = 1
+    return wrap(made.reshape(*classes.shape, num_classes))

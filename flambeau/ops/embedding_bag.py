@@ -1,0 +1,254 @@
+"""embedding_bag: sums, means and maxima over bags of rows of a table, without the rows between."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from .creation import arange
+from .embedding import _refuse_sparse, check_indices, embedding_dense_backward, embedding_renorm_
+from .embedding import rows_of as embedding_rows
+from .gather import index_select
+from .promotion import compute_dtype
+from .registry import Array, composite, opaque, publish
+from .samples import Rng
+
+_SUM, _MEAN, _MAX = range(3)
+_MODES = {"sum": _SUM, "mean": _MEAN, "max": _MAX}
+
+
+def _samples(rng: Rng):
+    for mode in (_SUM, _MEAN, _MAX):
+        yield (rng.normal(size=(6, 3)), np.array([1, 2, 4, 5, 4]), np.array([0, 2, 2]), mode), {}
+    each = rng.normal(size=5)
+    yield (rng.normal(size=(6, 3)), np.array([1, 2, 4, 5, 4]), np.array([0, 3]), _SUM, each), {}
+
+
+def _reference(weight, indices, offsets, mode, each=None):
+    bounds = [*offsets, len(indices)]
+    rows = weight[indices] if each is None else weight[indices] * each[:, None]
+    reduce = (np.sum, np.mean, np.max)[mode]
+    return np.stack([
+        reduce(rows[a:b], 0) if b > a else np.zeros(weight.shape[1])
+        for a, b in zip(bounds, bounds[1:], strict=False)
+    ])  # fmt: skip
+
+
+def bags_of(count: int, offsets: Array) -> Array:
+    """The bag of each of `count` indices."""
+    bounds = np.append(offsets, count)
+    return np.repeat(np.arange(offsets.size), np.diff(bounds))
+
+
+def _check_bags(weight: Array, indices: Array, offsets: Array, each: Array | None) -> None:
+    check_indices(indices, weight.shape[0], "embedding_bag")
+    if offsets.size:
+        if offsets[0]:
+            raise RuntimeError(
+                "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start "
+                f"from position 0. However, got {offsets[0]}"
+            )
+        if offsets[-1] > indices.size:
+            raise RuntimeError(
+                f"offsets[-1] can not be greater than input's length({indices.size}) but got "
+                f"offsets[-1] of {offsets[-1]}"
+            )
+    if each is not None and each.dtype != weight.dtype:
+        raise RuntimeError(
+            f"Expected tensor for argument #1 'weight' to have the same type as tensor for "
+            f"argument #2 'per_sample_weights'; but {weight.dtype} does not equal {each.dtype} "
+            "(while checking arguments for embedding_bag)"
+        )
+
+
+@opaque(name="_embedding_bag_rows", node="EmbeddingBagBackward0", expose=(), samples=_samples,
+        ref=_reference, constant_outputs=(1,))  # fmt: skip
+def reduced_bags(
+    weight: Array, indices: Array, offsets: Array, mode, each: Array | None = None,
+    scale_grad_by_freq=False, padding_idx=-1,
+) -> tuple[Array, Array]:  # fmt: skip
+    """(the bags' rows reduced, the index of each maximum: -1 for empty bags and other modes)."""
+    _check_bags(weight, indices, offsets, each)
+    bags = bags_of(indices.size, offsets)
+    if padding_idx >= 0:
+        kept = indices != padding_idx
+        indices, bags = indices[kept], bags[kept]
+        each = None if each is None else each[kept]
+    width, inside = weight.shape[1], compute_dtype(weight.dtype)
+    made = np.zeros((offsets.size, width), inside)
+    which = np.full((offsets.size, width), -1, np.int64)
+    if indices.size:
+        rows = weight.take(indices, 0).astype(inside, copy=False)
+        if each is not None:
+            rows *= each.astype(inside, copy=False)[:, None]
+        starts = np.flatnonzero(np.r_[True, bags[1:] != bags[:-1]])
+        filled = bags[starts]
+        if mode == _MAX:
+            made[filled], which[filled] = _maxima(rows, starts, indices)
+        else:
+            made[filled] = np.add.reduceat(rows, starts, 0)
+            if mode == _MEAN:
+                made[filled] /= np.diff(np.append(starts, bags.size))[:, None]
+    return made.astype(weight.dtype, copy=False), which
+
+
+def _maxima(rows: Array, starts: Array, indices: Array) -> tuple[Array, Array]:
+    """The maxima of runs of rows, and the table's index of the first row that has each."""
+    largest = np.maximum.reduceat(rows, starts, 0)
+    counts = np.diff(np.append(starts, len(rows)))
+    spread = np.repeat(largest, counts, 0)
+    hit = (rows == spread) | np.isnan(rows)
+    places = np.where(hit, np.arange(len(rows))[:, None], len(rows))
+    return largest, indices[np.minimum.reduceat(places, starts, 0)]
+
+
+@reduced_bags.vjp("weight")
+def _(gs, ys, indices, offsets, mode, each, weight_shape, scale_grad_by_freq, padding_idx):
+    if mode == _MAX:
+        return _max_adjoint(gs[0], ys[1], weight_shape[0])
+    spread = _spread(gs[0], indices, offsets, mode, padding_idx)
+    if each is not None:
+        spread = spread * each.unsqueeze(1)
+    return embedding_dense_backward(
+        spread, indices, weight_shape[0], padding_idx, scale_grad_by_freq
+    )
+
+
+@reduced_bags.vjp("each")
+def _(gs, weight, indices, offsets, mode, padding_idx):
+    y = (_spread(gs[0], indices, offsets, mode, padding_idx) * embedding_rows(weight, indices)).sum(1)
+    if padding_idx >= 0:
+        y = y.masked_fill(wrap(indices._array == padding_idx), 0)
+    return y
+
+
+def _spread(g: Tensor, indices: Tensor, offsets: Tensor, mode: int, padding_idx: int) -> Tensor:
+    """Each index's part of its bag's cotangent."""
+    bags = bags_of(indices._array.size, offsets._array)
+    y = index_select(g, 0, wrap(bags))
+    if mode == _MEAN:
+        kept = indices._array != padding_idx
+        sizes = np.bincount(bags[kept], minlength=offsets._array.size)
+        y = y / wrap(np.maximum(sizes, 1)[bags][:, None].astype(g._array.dtype))
+    return y
+
+
+def _max_adjoint(g: Tensor, which: Tensor, rows: int) -> Tensor:
+    """The cotangent of each bag's maximum at the row that had it."""
+    empty = which._array < 0
+    if empty.any():
+        g = g.masked_fill(wrap(empty), 0)
+        which = wrap(np.where(empty, 0, which._array))
+    zeros = wrap(np.zeros((rows, g._array.shape[1]), g._array.dtype))
+    return zeros.scatter_add(0, which, g)
+
+
+@composite(name="torch.embedding_bag", expose=())
+def _native(
+    weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
+    per_sample_weights=None, include_last_offset=False, padding_idx=None,
+):  # fmt: skip
+    """(bags reduced, the bag of each index, bag sizes, indices of maxima); mode 0 sum, 1 mean, 2 max."""
+    _refuse_sparse(sparse, weight, "embedding_bag")
+    if include_last_offset:
+        if not offsets._array.size:
+            raise RuntimeError("include_last_offset: number of offsets should be at least 1")
+        offsets = offsets[:-1]
+    rows = weight._array.shape[0]
+    padding = -1 if padding_idx is None else padding_idx
+    if padding_idx is not None:
+        if not -rows <= padding < rows:
+            raise RuntimeError(
+                f"padding_idx must be within the number of embeddings, -{rows} through "
+                f"{rows - 1}, but got {padding_idx}"
+            )
+        padding += rows if padding < 0 else 0
+    y, which = reduced_bags(
+        weight, indices, offsets, mode, per_sample_weights, scale_grad_by_freq, padding
+    )
+    bags = bags_of(indices._array.size, offsets._array)
+    kept = bags if padding < 0 else bags[indices._array != padding]
+    sizes = np.bincount(kept, minlength=offsets._array.size)
+    return y, wrap(bags), wrap(sizes), which
+
+
+publish(_native, ("embedding_bag",), ("torch",))
+
+
+@composite(expose=("nn.functional",))
+def embedding_bag(
+    input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean",
+    sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None,
+):  # fmt: skip
+    """The sum, mean or max of the rows of `weight` in each bag of indices.
+
+    input (bags, n), or (n,) with `offsets` saying where each bag starts: result (bags, width).
+    `per_sample_weights`, of the shape of `input`, multiplies the rows of a sum. ValueError where
+    shapes do not fit.
+
+    >>> table = torch.tensor([[1., 2.], [3., 4.]])
+    >>> torch.nn.functional.embedding_bag(torch.tensor([[0, 1]]), table, mode="sum")
+    tensor([[4., 6.]])
+    """
+    if weight._array.dtype == np.int64 and input.is_floating_point():
+        warnings.warn(
+            "Argument order of nn.functional.embedding_bag was changed. Usage "
+            "`embedding_bag(weight, input, ...)` is deprecated, and should now be "
+            "`embedding_bag(input, weight, ...)`.",
+            stacklevel=2,
+        )
+        weight, input = input, weight
+    _check_bag_arguments(input, weight, offsets, mode, scale_grad_by_freq, sparse,
+                         per_sample_weights)  # fmt: skip
+    if input.dim() == 2:
+        offsets = arange(input.size(0), dtype=input.dtype) * input.size(1)
+        include_last_offset = False
+        input = input.reshape(-1)
+        if per_sample_weights is not None:
+            per_sample_weights = per_sample_weights.reshape(-1)
+    if max_norm is not None:
+        embedding_renorm_(weight, input, max_norm, norm_type)
+    return _native(weight, input, offsets, scale_grad_by_freq, _MODES[mode], sparse,
+                   per_sample_weights, include_last_offset, padding_idx)[0]  # fmt: skip
+
+
+def _check_bag_arguments(
+    input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, by_frequency: bool,
+    sparse: bool, each: Tensor | None,
+) -> None:  # fmt: skip
+    if each is not None and each.shape != input.shape:
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({each.shape}) is not None, then it must have "
+            f"the same shape as the input ({input.shape})"
+        )
+    if weight.dim() != 2:
+        raise ValueError(
+            f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}"
+        )
+    if input.dim() == 2 and offsets is not None:
+        raise ValueError(
+            "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of "
+            f"fixed length sequences. However, found offsets of type {type(offsets)}"
+        )
+    if input.dim() not in (1, 2):
+        raise ValueError(
+            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}"
+        )
+    if input.dim() == 1:
+        if offsets is None:
+            raise ValueError("offsets has to be a 1D Tensor but got None")
+        if offsets.dim() != 1:
+            raise ValueError(f"offsets has to be a 1D Tensor, not {offsets.dim()}D")
+    if mode not in _MODES:
+        raise ValueError(f"mode has to be one of sum, mean or max, not {mode!r}")
+    if mode == "max" and by_frequency:
+        raise ValueError("max mode does not support scaling the gradient by the frequency")
+    if mode == "max" and sparse:
+        raise ValueError("max mode does not support sparse weights")
+    if each is not None and mode != "sum":
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
+            f"for mode='sum' (got mode='{mode}')."
+        )
