@@ -1,0 +1,79 @@
+"""Gradients of convolutions with respect to their input or their weight, as functions.
+
+A convolution is linear in each of the two, so that its derivative at zero is its derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import autograd
+from ..tensor import Tensor
+from . import functional as F
+
+
+def _gradient(
+    conv: Any, wanted: str, size: Sequence[int], given: Tensor, grad_output: Tensor,
+    options: tuple[Any, ...],
+) -> Tensor:  # fmt: skip
+    """The cotangent of the input or weight of `size`, the other being `given`."""
+    zero = given.new_zeros(tuple(size)).requires_grad_()
+    with autograd.enable_grad():
+        pair = (zero, given.detach()) if wanted == "input" else (given.detach(), zero)
+        output = conv(*pair, None, *options)
+    return autograd.grad(output, zero, grad_output)[0]
+
+
+def conv1d_input(
+    input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of conv1d with respect to its input, of shape `input_size`."""
+    options = (stride, padding, dilation, groups)
+    return _gradient(F.conv1d, "input", input_size, weight, grad_output, options)
+
+
+def conv1d_weight(
+    input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of conv1d with respect to its weight, of shape `weight_size`."""
+    options = (stride, padding, dilation, groups)
+    return _gradient(F.conv1d, "weight", weight_size, input, grad_output, options)
+
+
+def conv2d_input(
+    input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of conv2d with respect to its input, of shape `input_size`."""
+    options = (stride, padding, dilation, groups)
+    return _gradient(F.conv2d, "input", input_size, weight, grad_output, options)
+
+
+def conv2d_weight(
+    input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of conv2d with respect to its weight, of shape `weight_size`."""
+    options = (stride, padding, dilation, groups)
+    return _gradient(F.conv2d, "weight", weight_size, input, grad_output, options)
+
+
+def conv3d_input(
+    input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of conv3d with respect to its input, of shape `input_size`."""
+    options = (stride, padding, dilation, groups)
+    return _gradient(F.conv3d, "input", input_size, weight, grad_output, options)
+
+
+def conv3d_weight(
+    input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Any = 1,
+    padding: Any = 0, dilation: Any = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of conv3d with respect to its weight, of shape `weight_size`."""
+    options = (stride, padding, dilation, groups)
+    return _gradient(F.conv3d, "weight", weight_size, input, grad_output, options)
