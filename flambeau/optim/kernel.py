@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .symbol import Code, Symbol
+from .symbol import Code, Number, Symbol
 
 ELEMENTS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 _keep: list[Any] = []  # engines own the machine code, which lives as long as the process
@@ -104,13 +104,13 @@ def _layout_is_known() -> bool:
 def _written(formula: Callable, flags: Any, scalars: type, states: int, element: str) -> str:
     """The IR of a module: `row` updates one parameter, `update` all rows of a table."""
     code = Code(element)
-    numbers = scalars(*[Symbol(code, f"%s{k}") for k in range(len(scalars._fields))])
+    numbers = scalars(*[Number(code, f"%s{k}") for k in range(len(scalars._fields))])
     arrays = range(2 + states)
     symbols = [Symbol(code, f"%x{k}") for k in arrays]
     formula(flags, numbers, *symbols)
     if symbols[1].value != "%x1":
         raise ValueError(f"{formula.__qualname__} writes to the gradient")
-    given = "".join(f", {element} %s{k}" for k in range(len(numbers)))
+    given = "".join(f", double %s{k}" for k in range(len(numbers)))
     changed = [k for k in arrays if symbols[k].value != f"%x{k}"]
     return "\n".join([
         *sorted(code.intrinsics),
@@ -131,23 +131,19 @@ def _written(formula: Callable, flags: Any, scalars: type, states: int, element:
         "exit:",
         "  ret void",
         "}",
-        _driver(states, len(numbers), element),
+        _driver(states, len(numbers)),
     ])  # fmt: skip
 
 
-def _driver(states: int, scalars: int, element: str) -> str:
+def _driver(states: int, scalars: int) -> str:
     """The function `update(table, grads, rows, scalars...)` that calls `row` for each row."""
-    numbers = range(scalars)
     columns = 2 + states  # the size, the parameter, the states
-    given = "".join(f", double %z{k}" for k in numbers)
-    narrow = "fptrunc double %z{0} to float" if element == "float" else "fadd double %z{0}, -0.0"
-    passed = "".join(f", {element} %s{k}" for k in numbers)
+    given = "".join(f", double %s{k}" for k in range(scalars))
     cells = [("%param", 1), *((f"%state{k}", 2 + k) for k in range(states))]
     memory = ["%param.data", "%grad.data", *(f"%state{k}.data" for k in range(states))]
     return "\n".join([
         f"define void @update(ptr %table, ptr %grads, i64 %rows{given}) {{",
         "entry:",
-        *(f"  %s{k} = {narrow.format(k)}" for k in numbers),
         "  br label %row",
         "row:",
         "  %r = phi i64 [ 0, %entry ], [ %after, %row ]",
@@ -156,7 +152,7 @@ def _driver(states: int, scalars: int, element: str) -> str:
         "  %size = load i64, ptr %cells",
         *(line for name, column in cells for line in _data(name, "%cells", str(column))),
         *_data("%grad", "%grads", "%r"),
-        f"  call void @row(i64 %size{''.join(f', ptr {m}' for m in memory)}{passed})",
+        f"  call void @row(i64 %size{''.join(f', ptr {m}' for m in memory)}{given})",
         "  %after = add i64 %r, 1",
         "  %done = icmp eq i64 %after, %rows",
         "  br i1 %done, label %exit, label %row",

@@ -28,10 +28,18 @@ class Code:
         """A symbol's value, or a number as a constant rounded to the element type."""
         if isinstance(value, Symbol):
             return value.value
-        number = float(value)
         if self.element == "float":
-            (number,) = struct.unpack("f", struct.pack("f", number))
-        return f"0x{struct.unpack('Q', struct.pack('d', number))[0]:016X}"
+            (value,) = struct.unpack("f", struct.pack("f", value))
+        return self.constant(value)
+
+    @staticmethod
+    def constant(value: float) -> str:
+        """A number as LLVM writes it exactly."""
+        return f"0x{struct.unpack('Q', struct.pack('d', value))[0]:016X}"
+
+    def narrowed(self, value: str) -> str:
+        """A double rounded to the element type."""
+        return self.emit(f"fptrunc double {value} to float") if self.element == "float" else value
 
     def binary(self, operation: str, a: Any, b: Any) -> str:
         """A two-operand instruction."""
@@ -89,17 +97,18 @@ class Symbol:
         return self.code.binary("fadd", self, part)
 
     def _product(self, a: Any, b: Any, value: Any) -> str:
-        scaled = self._scaled(a, value)
-        a = self._made(scaled) if isinstance(scaled, str) else scaled
         part = self._made(self.code.binary("fmul", a, b))
+        scaled = self._scaled(part, value)
+        part = self._made(scaled) if isinstance(scaled, str) else scaled
         return self.code.binary("fadd", self, part)
 
-    def _lerp(self, end: Any, weight: Any) -> str:
+    def _lerp(self, end: Any, weight: Number) -> str:
         """From the nearer end, as PyTorch interpolates: exact at weights 0 and 1."""
         code = self.code
         gap = self._made(code.binary("fsub", end, self))
-        near = code.compare("olt", weight, 0.5)
-        rest = self._made(code.binary("fsub", 1.0, weight))
+        near = code.emit(f"fcmp olt double {weight.wide}, {code.constant(0.5)}")
+        rest = code.emit(f"fsub double {code.constant(1.0)}, {weight.wide}")
+        rest = self._made(code.narrowed(rest))
         from_start = self._made(code.binary("fmul", gap, weight))
         from_end = self._made(code.binary("fmul", gap, rest))
         first = self._made(code.binary("fadd", self, from_start))
@@ -182,3 +191,13 @@ class Symbol:
 
     def copy_(self, source: Any) -> Symbol:
         return self._set(self.code.operand(source))
+
+
+class Number(Symbol):
+    """A number that may change from step to step: its value, and `wide`, before rounding."""
+
+    __slots__ = ("wide",)
+
+    def __init__(self, code: Code, wide: str) -> None:
+        super().__init__(code, code.narrowed(wide))
+        self.wide = wide
