@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from enum import IntEnum
+from enum import Enum
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 
 WARN_FOR_UNFUSED_KERNELS = False
 
 
-class SDPBackend(IntEnum):
+class SDPBackend(Enum):
     """PyTorch's implementations of scaled_dot_product_attention."""
 
     ERROR = -1
@@ -20,6 +20,9 @@ class SDPBackend(IntEnum):
     EFFICIENT_ATTENTION = 2
     CUDNN_ATTENTION = 3
     OVERRIDEABLE = 4
+
+    def __int__(self) -> int:
+        return self.value
 
 
 @contextlib.contextmanager
