@@ -40,7 +40,7 @@ def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     tensor([4., 6.])
     """
     if dim is None and dtype is None and input.dtype.kind == "f" and input.itemsize > 2:
-        return np.add.reduce(input, None, None, None, keepdim)
+        return np.add.reduce(input, None, out=..., keepdims=keepdim)  # out=...: an array, always
     kind = summed_dtype(input, dtype)
     inside = types.float32.numpy if FROM_NUMPY[kind] in HALF else kind
     y = np.add.reduce(input, axes_of(dim, input.ndim), inside, None, keepdim)
