@@ -35,7 +35,7 @@ def _refuse_relu(operator, operands, common) -> None:
 
 
 def _rectified(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    return np.maximum(x, 0, out)
+    return np.maximum(x, 0, out=out)
 
 
 @pointwise(name="relu_only", node="ReluBackward0", ref=lambda x: x * (x > 0), samples=real_line,
