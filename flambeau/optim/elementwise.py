@@ -18,7 +18,8 @@ from flambeau.tensor import Tensor
 from .kernel import Table, kernel_for
 from .optimizer import Optimizer, counter_dtype, number
 
-WARM = 6  # how often a kernel is asked for before it is compiled, which takes some 50 ms
+WARM = 6  # how often a kernel is asked for before it is compiled, which takes some 50 ms;
+LARGE = 10_000  # so many elements count as one time more
 _compiled: set[Any] = set()  # what other optimisers had compiled serves from the first step
 
 Row = tuple[Tensor, Tensor, dict[str, Any]]  # a parameter, its gradient and its state
@@ -159,7 +160,7 @@ class Elementwise(Optimizer):
     ) -> list[Row]:
         """Runs the kernel over the rows that are fit for it; returns the others."""
         dtype = rows[0][0]._array.dtype
-        kernel = self._kernel(flags, dtype, len(names))
+        kernel = self._kernel(flags, dtype, rows, len(names))
         if kernel is None:
             others = [row for row in rows if row[0]._array.dtype != dtype]
             if not others:
@@ -189,14 +190,15 @@ class Elementwise(Optimizer):
             tensor._bump()
         return []
 
-    def _kernel(self, flags: Any, dtype: np.dtype, states: int) -> Any:
+    def _kernel(self, flags: Any, dtype: np.dtype, rows: list[Row], states: int) -> Any:
         """The kernel for these flags; None at first, and where there cannot be one."""
         known = self._kernels.get((flags, dtype), 0)
         if known.__class__ is not int:
             return known
         asked = (type(self).formula, flags, self.Scalars, states, dtype)
-        if known < WARM and asked not in _compiled:
-            self._kernels[flags, dtype] = known + 1
+        known += 1 + sum(param._array.size for param, _, _ in rows) // LARGE
+        if known <= WARM and asked not in _compiled:
+            self._kernels[flags, dtype] = known
             return None
         _compiled.add(asked)
         kernel = self._kernels[flags, dtype] = kernel_for(*asked)
