@@ -1,0 +1,276 @@
+"""Norms of vectors and matrices: vector_norm has the derivatives, the others are made of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY, HALF
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .axes import canonical_dim, canonical_dims
+from .reduce import axes_of, spread
+from .registry import PUBLIC, Array, composite, opaque, publish
+from .samples import Rng, Sample
+
+
+def _vectors(rng: Rng) -> Iterator[Sample]:
+    x = rng.uniform(0.3, 2, (3, 4)) * rng.choice([-1.0, 1.0], (3, 4))
+    for order in (2, 1, 3, 0.5, math.inf, -math.inf, -2):
+        yield (x, order, 1), {}
+    yield (x,), {"keepdim": True}
+    yield (rng.uniform(0.3, 2, (2, 3, 2)), 2, (0, -1)), {}
+
+
+def check_floating(input: Array, name: str) -> None:
+    """RuntimeError for what is neither floating point nor complex."""
+    kind = FROM_NUMPY[input.dtype]
+    if not (kind.is_floating_point or kind.is_complex):
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got "
+                           f"{legacy_name(kind).removesuffix('Type')}")  # fmt: skip
+
+
+def check_norm_dtype(input: Array, dtype: Any, name: str) -> None:
+    """RuntimeError for a `dtype` in which the norm of `input` cannot be computed."""
+    if dtype is None:
+        return
+    kind = FROM_NUMPY[input.dtype]
+    asked = legacy_name(dtype)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {asked}")
+    if kind.is_complex != dtype.is_complex:
+        which = "complex" if kind.is_complex else "real"
+        raise RuntimeError(f"{name}: dtype should be {which} for {which} inputs, but got {asked}")
+    if np.result_type(input.dtype, dtype.numpy) != dtype.numpy and kind not in HALF:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({legacy_name(kind)}) should be convertible without "
+            f"narrowing to the specified dtype ({asked})"
+        )
+
+
+def _check_empty(input: Array, order: float, axes: tuple[int, ...] | None) -> None:
+    if input.size or (order >= 0 and order != math.inf):
+        return
+    shown = f"{order:g}"
+    for axis in axes or ():
+        if input.shape[axis] == 0:
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {shown} norm on the dimension {axis}"
+                "because this dimension is empty and the operation does not have an identity"
+            )
+    if axes is None:
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {shown} norm on an empty tensor because the "
+            "operation does not have an identity"
+        )
+
+
+def _euclidean(x: Array, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+    if axes is None and x.flags.c_contiguous:
+        flat = x.reshape(-1)
+        total = np.sqrt(np.vdot(flat, flat).real)
+        return total.reshape((1,) * x.ndim) if keepdim else total
+    square = x.real**2 + x.imag**2 if x.dtype.kind == "c" else np.multiply(x, x)
+    return np.sqrt(np.add.reduce(square, axes, keepdims=keepdim))
+
+
+def _measured(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
+    """The norm of a float32 or wider array."""
+    if order == 2:
+        return _euclidean(x, axes, keepdim)
+    size = np.abs(x)
+    if order == 1:
+        return np.add.reduce(size, axes, keepdims=keepdim)
+    if order == 0:
+        return np.add.reduce((size != 0).astype(size.dtype), axes, keepdims=keepdim)
+    if order in (math.inf, -math.inf):
+        return (np.maximum if order > 0 else np.minimum).reduce(size, axes, keepdims=keepdim)
+    total = np.add.reduce(size**order, axes, keepdims=keepdim)
+    return np.power(total, size.dtype.type(1 / order))
+
+
+@opaque(name="_vector_norm", node="LinalgVectorNormBackward0", expose=(), holomorphic=False,
+        samples=_vectors, ref=lambda x, ord=2, dim=None, keepdim=False: np.linalg.norm(
+            x.reshape(-1) if not isinstance(dim, int) and not keepdim and dim is None else x, ord,
+            dim, keepdim))  # fmt: skip
+def _vector_norm(input: Array, ord=2, dim=None, keepdim=False, dtype=None) -> Array:
+    """The norm of the elements along `dim`, (sum |x|^ord)^(1/ord)."""
+    check_floating(input, "linalg.vector_norm")
+    check_norm_dtype(input, dtype, "linalg.vector_norm")
+    kind = input.dtype if dtype is None else dtype.numpy
+    axes = axes_of(dim, input.ndim)
+    _check_empty(input, ord, axes)
+    inside = np.dtype(np.float32) if FROM_NUMPY[kind] in HALF else kind
+    with np.errstate(all="ignore"):
+        y = np.asarray(_measured(input if input.dtype == inside else input.astype(inside),
+                                 ord, axes, keepdim))  # fmt: skip
+    return y.astype(kind) if FROM_NUMPY[kind] in HALF else y
+
+
+@_vector_norm.vjp
+def _(g, input, y, ord, dim, keepdim):
+    if ord == 0:
+        return input * 0
+    g, y = (spread(t, input.shape, dim, keepdim) for t in (g, y))
+    if ord == 2:
+        return g * (input / y).masked_fill(y == 0, 0)
+    if ord == 1:
+        return g * input.sgn()
+    size = input.abs()
+    if ord in (math.inf, -math.inf):
+        at = ((size == y) | size.isnan()).to(g.dtype)
+        return input.sgn() * (g * at / at.sum(None if dim in ((), []) else dim, True))
+    if ord < 1:
+        scaled = input.sgn() * size.pow(ord - 1).masked_fill(size == 0, 0)
+        return scaled * (g * y.pow(1 - ord))
+    if ord < 2:
+        return input.sgn() * size.pow(ord - 1) * (g * y.pow(1 - ord)).masked_fill(y == 0, 0)
+    return input * size.pow(ord - 2) * (g / y.pow(ord - 1)).masked_fill(y == 0, 0)
+
+
+def _result(y: Tensor, out: Tensor | None) -> Tensor:
+    if out is None:
+        return y
+    if out.shape != y.shape:
+        out.resize_(y.shape)
+    return out.copy_(y)
+
+
+@composite(expose=("linalg",))
+def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
+    """The norm of the elements along `dim`, or of all of them: (sum |x|^ord)^(1/ord).
+
+    `ord` may be 0 (how many are not zero), inf (the largest magnitude) and -inf (the smallest).
+
+    >>> torch.linalg.vector_norm(torch.tensor([3., 4.]))
+    tensor(5.)
+    """
+    if not isinstance(ord, (int, float, np.number)):
+        raise TypeError("linalg_vector_norm(): argument 'ord' (position 2) must be Number, not "
+                        f"{type(ord).__name__}")  # fmt: skip
+    return _vector_norm(x, float(ord), dim, keepdim, dtype, out=out)
+
+
+# --------------------------------------------------------------------------------- matrices
+
+
+def _matrix_axes(A: Tensor, dim: Any) -> tuple[int, int]:
+    shape = A._array.shape
+    if len(shape) < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
+                           f" (shape {list(shape)})")  # fmt: skip
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    if len(dims) != 2:
+        raise RuntimeError(
+            f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dims))}"
+        )
+    a, b = (canonical_dim(d, len(shape)) for d in dims)
+    if a == b:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({a}, {b})")
+    return a, b
+
+
+def _refuse_half(A: Tensor) -> None:
+    if A.dtype in HALF:
+        raise RuntimeError("linalg.matrix_norm: Low precision dtypes not supported. Got "
+                           f"{legacy_name(A.dtype)}")  # fmt: skip
+
+
+def _by_singular_values(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tensor:
+    _refuse_half(A)
+    values = PUBLIC["linalg"]["svdvals"](A.movedim(axes, (-2, -1)))
+    if ord == "nuc":
+        y = values.sum(-1)
+    elif values.shape[-1] == 0:
+        y = values.sum(-1)
+    else:
+        y = values.amax(-1) if ord > 0 else values.amin(-1)
+    if keepdim:
+        for axis in sorted(axes):
+            y = y.unsqueeze(axis)
+    return y
+
+
+def _by_sums(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tensor:
+    summed, chosen = axes if abs(ord) == 1 else axes[::-1]
+    sums = _vector_norm(A, 1.0, (summed,), True)
+    if sums.shape[chosen] == 0 and ord > 0:
+        y = sums.sum(chosen, True)
+    else:
+        y = sums.amax(chosen, True) if ord > 0 else sums.amin(chosen, True)
+    return y if keepdim else y.squeeze(axes)
+
+
+@composite(expose=("linalg",))
+def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
+    """The norm of matrices: 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.
+
+    >>> torch.linalg.matrix_norm(torch.tensor([[1., -2.], [3., 4.]]), 1)
+    tensor(6.)
+    """
+    check_floating(A._array, "linalg.matrix_norm")
+    axes = _matrix_axes(A, dim)
+    check_norm_dtype(A._array, dtype, "linalg.matrix_norm")
+    if dtype is not None and dtype is not A.dtype:
+        A = A.to(dtype)
+    if ord == "fro":
+        return _vector_norm(A, 2.0, axes, keepdim, out=out)
+    if ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
+        return _result(_by_singular_values(A, ord, axes, keepdim), out)
+    if not isinstance(ord, str) and abs(ord) in (1, math.inf):
+        return _result(_by_sums(A, ord, axes, keepdim), out)
+    shown = ord if isinstance(ord, str) else f"{ord:g}"
+    raise RuntimeError(f"linalg.matrix_norm: Order {shown} not supported.")
+
+
+@composite(expose=())
+def linalg_norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
+    """A vector norm, or a matrix norm where `ord` and the number of axes ask for one."""
+    axes = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    rank = A._array.ndim
+    if axes is not None and len(axes) not in (1, 2):
+        raise RuntimeError(
+            f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {axes}"
+        )
+    if axes is None and ord is not None and rank not in (1, 2):
+        raise RuntimeError("linalg.norm: If dim is not specified but ord is, the input must be 1D "
+                           f"or 2D. Got {rank}D.")  # fmt: skip
+    if isinstance(ord, str) or (ord is not None and (len(axes) if axes else rank) == 2):
+        where = tuple(range(rank)) if axes is None else tuple(axes)
+        return matrix_norm(A, ord, where if len(where) != 1 or rank > 1 else (-2, -1), keepdim,
+                           dtype=dtype, out=out)  # fmt: skip
+    return vector_norm(A, 2 if ord is None else ord, axes, keepdim, dtype=dtype, out=out)
+
+
+publish(linalg_norm, ("norm",), ("linalg",))
+
+
+@composite()
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """The norm along `dim`, or of all elements: 'fro' (2), 'nuc', or any number as in vector_norm.
+
+    >>> torch.tensor([3., 4.]).norm()
+    tensor(5.)
+    """
+    axes = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if isinstance(p, str):
+        if p == "fro" and (axes is None or len(axes) <= 2):
+            return _vector_norm(input, 2.0, axes, keepdim, dtype, out=out)
+        where = tuple(range(input._array.ndim)) if axes is None else tuple(axes)
+        return matrix_norm(input, p, where, keepdim, dtype=dtype, out=out)
+    return vector_norm(input, 2 if p is None else p, axes, keepdim, dtype=dtype, out=out)
+
+
+@composite(expose=("torch",))
+def nuclear_norm(input, dim=None, keepdim=False, *, out=None):
+    """The sum of a matrix's singular values."""
+    return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, out=out)
+
+
+@composite(expose=("torch",))
+def frobenius_norm(input, dim, keepdim=False, *, out=None):
+    """The square root of the sum of squares along `dim`."""
+    return _vector_norm(input, 2.0, canonical_dims(dim, input._array.ndim), keepdim, out=out)
