@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,36 +20,54 @@ from .samples import matrices
 
 _FAST = (FLOAT32, FLOAT64)
 _TINY = 8  # up to so many numbers, Python's floats beat five calls of NumPy
+_NARROW = 16  # rows so short that NumPy's reductions along them are slow
 _BLOCK = 1 << 15  # elements that stay in the L2 cache between passes
 
 _samples = matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), -2), ((), 0))
 
 
-def _exponentials(x: Array, axis: int, out: Array) -> Array:
-    """exp(x - max(x)) along an axis, into `out`."""
-    np.subtract(x, np.maximum.reduce(x, axis, None, None, True), out)
-    return np.exp(out, out)
+@lru_cache(maxsize=64)
+def _ones(n: int, kind: np.dtype) -> Array:
+    return np.ones(n, kind)
+
+
+def _top(x: Array, axis: int) -> Array:
+    """The largest elements along an axis, which is kept."""
+    if axis == 1 and x.shape[1] <= _NARROW and x.ndim == 2:
+        return np.maximum.reduce(x.T.copy(), 0)[:, None]  # whole rows at a time
+    return np.maximum.reduce(x, axis, None, None, True)
+
+
+def _sum(x: Array, axis: int) -> Array:
+    """The sums along an axis, which is kept."""
+    if axis == 1 and x.ndim == 2:
+        return np.dot(x, _ones(x.shape[1], x.dtype))[:, None]
+    return np.add.reduce(x, axis, None, None, True)
 
 
 def _normalized(x: Array, axis: int, y: Array) -> None:
-    _exponentials(x, axis, y)
-    np.divide(y, np.add.reduce(y, axis, None, None, True), y)
+    np.subtract(x, _top(x, axis), y)
+    np.exp(y, y)
+    np.divide(y, _sum(y, axis), y)
 
 
 def _log_normalized(x: Array, axis: int, y: Array) -> None:
-    np.subtract(x, np.maximum.reduce(x, axis, None, None, True), y)
-    total = np.add.reduce(np.exp(y), axis, None, None, True)
+    np.subtract(x, _top(x, axis), y)
+    total = _sum(np.exp(y), axis)
     np.subtract(y, np.log(total, total), y)
 
 
 def _in_blocks(kernel, x: Array, axis: int) -> Array:
-    """The kernel over blocks of rows, where the axis is the last and the array is large."""
+    """The kernel over blocks of rows, where the axis is the last one in memory too."""
     y = np.empty(x.shape, x.dtype)
-    if x.size <= _BLOCK or axis != x.ndim - 1 or not x.flags.c_contiguous:
+    if axis != x.ndim - 1 or not x.flags.c_contiguous:
         kernel(x, axis, y)
         return y
     n = x.shape[-1]
-    rows, target = x.reshape(-1, n), y.reshape(-1, n)
+    rows, target = (x, y) if x.ndim == 2 else (x.reshape(-1, n), y.reshape(-1, n))
+    if x.size <= _BLOCK:
+        kernel(rows, 1, target)
+        return y
     step = max(1, _BLOCK // n)
     for i in range(0, len(rows), step):
         kernel(rows[i : i + step], 1, target[i : i + step])

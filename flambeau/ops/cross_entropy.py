@@ -1,0 +1,364 @@
+"""Cross entropy and negative log likelihood: classes by index or by probability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor, wrap
+from .loss_reduction import MEAN, NONE, reduction_number
+from .promotion import compute_dtype
+from .registry import Array, composite, opaque
+from .samples import Rng, Sample
+from .softmax import log_softmax, log_softmax_backward
+
+_INT64 = np.dtype(np.int64)
+
+
+# ---------------------------------------------------------------- classes given by their index
+
+
+def _located(target: Array, classes: int, ignore_index: int) -> tuple[Array, Array | None]:
+    """Class indices that are safe to look up, and which rows count (None: all of them)."""
+    t = target if target.dtype is _INT64 else target.astype(np.int64)
+    if not t.size:
+        return t, None
+    inside = not 0 <= ignore_index < classes
+    if inside and np.maximum.reduce(t.view(np.uint64), None) < classes:
+        return t, None
+    kept = t != ignore_index
+    t = np.where(kept, t, 0)
+    bad = t.view(np.uint64) >= classes
+    if bad.any():
+        raise IndexError(f"Target {t[bad].flat[0]} is out of bounds.")
+    return t, kept
+
+
+def _factors(t: Array, kept: Array | None, weight: Array | None) -> Array | None:
+    """What each row's loss is multiplied by; None for one."""
+    if weight is None:
+        return None if kept is None else kept.astype(np.float32)
+    return weight[t] if kept is None else np.where(kept, weight[t], 0)
+
+
+def _total(t: Array, factors: Array | None) -> float:
+    return t.size if factors is None else np.add.reduce(factors, None)
+
+
+def _pick(x: Array, t: Array) -> Array:
+    """The entry of each row's class; classes lie along axis 1, or 0 for a single row."""
+    if x.ndim == 2:
+        return x[np.arange(len(t)), t]
+    if x.ndim == 1:
+        return x[t]
+    return np.take_along_axis(x, t[:, None], 1)[:, 0]
+
+
+def _classes(shape: tuple[int, ...]) -> int:
+    return shape[0] if len(shape) == 1 else shape[1]
+
+
+def _likelihood(x: Array, target, weight, reduction, ignore_index, kind: np.dtype) -> Array:
+    """Minus the rows' entries at their targets, weighted and reduced."""
+    t, kept = _located(target, _classes(x.shape), ignore_index)
+    picked, factors = _pick(x, t), _factors(t, kept, weight)
+    if factors is not None:
+        picked = np.where(factors == 0, 0, picked * factors) if kept is not None \
+            else picked * factors  # fmt: skip
+    if reduction == NONE:
+        return np.negative(picked).astype(kind, copy=False)
+    y = -np.add.reduce(picked, None)
+    if reduction == MEAN:
+        total = _total(t, factors)
+        if not total:
+            return np.array(np.nan, kind)
+        y = y / picked.dtype.type(total)
+    return np.asarray(y, kind)
+
+
+def _coefficients(g: Array, target, weight, reduction, ignore_index, classes, kind) -> tuple:
+    """Indices, and each row's cotangent: an array like the target, or one number for all."""
+    t, kept = _located(target, classes, ignore_index)
+    factors = _factors(t, kept, weight)
+    if reduction == MEAN:
+        total = _total(t, factors)
+        g = g / kind.type(total) if total else g * 0
+    g = g.astype(kind, copy=False)
+    return t, g if factors is None else (g * factors).astype(kind, copy=False)
+
+
+def _likelihoods(rng: Rng) -> Iterator[Sample]:
+    for number, ignore in ((0, -100), (1, -100), (2, 1)):
+        yield (rng.normal(size=(3, 4)), rng.integers(0, 4, 3), None, number, ignore), {}
+    yield (rng.normal(size=(2, 4, 3)), rng.integers(0, 4, (2, 3)), None, 1, -100), {}
+    yield (rng.normal(size=4), np.asarray(2), None, 1, -100), {}
+
+
+def _nll_reference(x, target, weight, reduction, ignore_index):
+    rows = np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]) if x.ndim > 1 else x[None]
+    kept = target.reshape(-1) != ignore_index
+    y = np.array([-r[t] if k else 0 for r, t, k in zip(rows, target.reshape(-1), kept)])  # noqa: B905
+    if reduction == 0:
+        return y.reshape(target.shape)
+    return y.sum() / kept.sum() if reduction == 1 else y.sum()
+
+
+def _cross_reference(x, *rest):
+    axis = 1 if x.ndim > 1 else 0
+    y = x - np.log(np.exp(x).sum(axis, keepdims=True))
+    return _nll_reference(y, *rest), y
+
+
+def _likelihood_operator(name: str, node: str):
+    @opaque(name=name, node=node, expose=(), ref=_nll_reference, samples=_likelihoods)
+    def body(input: Array, target: Array, weight: Array | None, reduction, ignore_index) -> Array:
+        """Minus the input's entries at the targets, weighted and reduced."""
+        inside = compute_dtype(input.dtype)
+        x = input.astype(inside, copy=False)
+        return _likelihood(x, target, weight, reduction, ignore_index, input.dtype)
+
+    @body.vjp("input")
+    def _(g, input_shape, target, weight, reduction, ignore_index):
+        return _placed(g, target, weight, input_shape, reduction, ignore_index)
+
+    return body
+
+
+_nll_loss = _likelihood_operator("_nll_loss", "NllLossBackward0")
+_nll_loss2d = _likelihood_operator("_nll_loss2d", "NllLoss2DBackward0")
+
+
+@opaque(name="_nll_loss_backward", expose=(), ref=None, samples=None)
+def _placed(g: Array, target: Array, weight: Array | None, shape, reduction, ignore_index) -> Array:
+    """The cotangents of rows, negated, at their targets; zeros elsewhere."""
+    t, c = _coefficients(g, target, weight, reduction, ignore_index, _classes(shape), g.dtype)
+    made = np.zeros(shape, g.dtype)
+    if len(shape) == 2:
+        made[np.arange(len(t)), t] = -c
+    elif len(shape) == 1:
+        made[t] = -c
+    else:
+        np.put_along_axis(made, t[:, None], -(c[:, None] if c.ndim else c), 1)
+    return made
+
+
+@_placed.vjp("g")
+def _(g, target, weight, reduction, ignore_index):
+    operator = _nll_loss if g.dim() < 3 else _nll_loss2d
+    return operator(g, target, weight, reduction, ignore_index)
+
+
+def _fused(name: str, node: str):
+    """log_softmax and the likelihood in one operator: (loss, log probabilities)."""
+
+    @opaque(name=name, node=node, expose=(), ref=_cross_reference, samples=_likelihoods)
+    def body(
+        input: Array, target: Array, weight: Array | None, reduction, ignore_index
+    ) -> tuple[Array, Array]:
+        """Cross entropy with classes by index, and the log probabilities."""
+        y = log_softmax.operator.body(input, 0 if input.ndim == 1 else 1)
+        return _likelihood(y, target, weight, reduction, ignore_index, input.dtype), y
+
+    @body.vjp("input")
+    def _(gs, ys, target, weight, reduction, ignore_index):
+        loss, logs = gs
+        found = None
+        if loss is not None:
+            found = _slope(loss, ys[1], target, weight, reduction, ignore_index)
+        if logs is not None:  # the first derivative reads the log probabilities
+            more = log_softmax_backward(logs, ys[1], 0 if logs.dim() == 1 else 1, None)
+            found = more if found is None else found + more
+        return found
+
+    return body
+
+
+_cross_entropy = _fused("_cross_entropy", "NllLossBackward0")
+_cross_entropy2d = _fused("_cross_entropy2d", "NllLoss2DBackward0")
+
+
+@opaque(name="_cross_entropy_backward", expose=(), ref=None, samples=None)
+def _slope(
+    share: Array, logs: Array, target: Array, weight: Array | None, reduction, ignore_index
+) -> Array:
+    """(softmax - one-hot target) times the rows' cotangents."""
+    inside = compute_dtype(logs.dtype)
+    t, c = _coefficients(
+        share, target, weight, reduction, ignore_index, _classes(logs.shape), inside
+    )
+    made = np.exp(logs, dtype=inside)
+    if made.ndim == 2:
+        made[np.arange(len(t)), t] -= 1
+    elif made.ndim == 1:
+        made[t] -= 1
+    else:
+        at = t[:, None]
+        np.put_along_axis(made, at, np.take_along_axis(made, at, 1) - 1, 1)
+    made *= c[:, None] if c.ndim and made.ndim > 1 else c
+    return made.astype(logs.dtype, copy=False)
+
+
+@_slope.vjp("share")
+def _(g, logs, target, weight, reduction, ignore_index):
+    operator = _nll_loss if g.dim() < 3 else _nll_loss2d
+    rows = (g * logs.exp()).sum(0 if g.dim() == 1 else 1, True).expand(g.shape)
+    return operator(g - rows, target, weight, reduction, ignore_index)
+
+
+@_slope.vjp("logs")
+def _(g, share, logs, target, weight, reduction, ignore_index):
+    ones = np.ones((), logs._array.dtype)
+    _, c = _coefficients(ones, target._array, None if weight is None else weight._array, reduction,
+                         ignore_index, _classes(logs._array.shape), ones.dtype)  # fmt: skip
+    rows = share * wrap(c)
+    if rows.dim() and logs.dim() > 1:
+        rows = rows.unsqueeze(1)
+    return g * logs.exp() * rows
+
+
+# ------------------------------------------------------------------------------ public functions
+
+
+def _check_input(input: Tensor, target: Tensor) -> None:
+    shape, wanted = input._array.shape, target._array.shape
+    if not shape:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if len(shape) != 1 and (not wanted or shape[0] != wanted[0]):
+        given = wanted[0] if wanted else "no axis"
+        raise ValueError(
+            f"Expected input batch_size ({shape[0]}) to match target batch_size ({given})."
+        )
+
+
+def _indices(input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
+    """The target, checked against the input, in the input's shape without the classes."""
+    _check_input(input, target)
+    shape, wanted = input._array.shape, target._array.shape
+    if len(shape) <= 2:
+        if len(wanted) > 1:
+            raise RuntimeError(
+                "0D or 1D target tensor expected, multi-target not supported (input "
+                f"{list(shape)}, target {list(wanted)})"
+            )
+        if len(shape) == 1 and wanted not in ((), (1,)):
+            raise RuntimeError(f"size mismatch (got input: {list(shape)}, target: {list(wanted)})")
+    elif len(shape) == 4 and len(wanted) != 3:
+        raise RuntimeError("only batches of spatial targets supported (3D tensors) but got targets "
+                           f"of dimension: {len(wanted)}")  # fmt: skip
+    elif (shape[0], *shape[2:]) != wanted:
+        if len(shape) == 4:
+            raise RuntimeError(f"size mismatch (got input: {list(shape)} , target: {list(wanted)}")
+        raise RuntimeError(
+            f"Expected target size {[shape[0], *shape[2:]]}, got {list(wanted)}"
+        )
+    kind = target._array.dtype
+    if kind not in (np.int64, np.uint8):
+        raise RuntimeError("expected target dtype to be Long or Byte, but got "
+                           f"{legacy_name(FROM_NUMPY[kind])}")  # fmt: skip
+    if weight is not None:
+        _check_weight(input, weight)
+    return target.reshape(()) if len(shape) == 1 and wanted else target
+
+
+def _check_weight(input: Tensor, weight: Tensor) -> None:
+    classes = _classes(input._array.shape)
+    if weight._array.shape != (classes,):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {classes} classes or no classes but "
+            f"got weight tensor of shape: {list(weight.shape)}"
+        )
+    if weight._array.dtype != input._array.dtype:
+        raise RuntimeError(f"expected scalar type {legacy_name(input.dtype)} but found "
+                           f"{legacy_name(weight.dtype)}")  # fmt: skip
+
+
+@composite(expose=("nn.functional",))
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
+             reduction="mean"):  # fmt: skip
+    """Minus the input's entries at the target classes, weighted.
+
+    input (classes,), (n, classes) or (n, classes, ...) of log probabilities; target the same
+    without the classes, of indices. IndexError for a class that is not there.
+    """
+    number = reduction_number(reduction, size_average, reduce)
+    target = _indices(input, target, weight)
+    operator = _nll_loss if input._array.ndim < 3 else _nll_loss2d
+    return operator(input, target, weight, number, ignore_index)
+
+
+@composite(expose=("nn.functional",))
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
+                  reduction="mean", label_smoothing=0.0):  # fmt: skip
+    """Cross entropy of logits and classes, given by index or by probability.
+
+    input (classes,), (n, classes) or (n, classes, ...); target the same without the classes, of
+    indices, or of the input's shape, of probabilities.
+
+    >>> torch.nn.functional.cross_entropy(torch.tensor([[0., 0.]]), torch.tensor([1]))
+    tensor(0.6931)
+    """
+    number = reduction_number(reduction, size_average, reduce)
+    if target._array.shape == input._array.shape:
+        return _with_probabilities(input, target, weight, number, ignore_index, label_smoothing)
+    if label_smoothing:
+        if not 0 < label_smoothing <= 1:
+            raise RuntimeError(
+                f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
+            )
+        return _smoothed(input, target, weight, number, ignore_index, label_smoothing)
+    target = _indices(input, target, weight)
+    operator = _cross_entropy if input._array.ndim < 3 else _cross_entropy2d
+    return operator(input, target, weight, number, ignore_index)[0]
+
+
+def _along_classes(weight: Tensor, ndim: int) -> Tensor:
+    return weight if ndim == 1 else weight.reshape(1, -1, *(1,) * (ndim - 2))
+
+
+def _with_probabilities(input, target, weight, reduction, ignore_index, smoothing):
+    if not target.is_floating_point():
+        raise RuntimeError("Expected floating point type for target with class probabilities, got "
+                           f"{legacy_name(target.dtype)}")  # fmt: skip
+    if ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    if weight is not None:
+        _check_weight(input, weight)
+    ndim = input._array.ndim
+    axis = 0 if ndim == 1 else 1
+    n = input._array.shape[axis]
+    y = log_softmax(input, axis)
+    if smoothing:
+        if not 0 < smoothing <= 1:
+            raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {smoothing}")
+        target = target * (1 - smoothing) + smoothing / n
+    y = y * target
+    if weight is not None:
+        y = y * _along_classes(weight, ndim)
+    if reduction == NONE:
+        return -y.sum(axis)
+    return -y.sum() / (input._array.size / n) if reduction == MEAN else -y.sum()
+
+
+def _smoothed(input, target, weight, reduction, ignore_index, smoothing):
+    target = _indices(input, target, weight)
+    ndim = input._array.ndim
+    axis = 0 if ndim == 1 else 1
+    n = input._array.shape[axis]
+    y = log_softmax(input, axis)
+    operator = _nll_loss if ndim < 3 else _nll_loss2d
+    hard = operator(y, target, weight, reduction, ignore_index)
+    smooth = y if weight is None else y * _along_classes(weight, ndim)
+    smooth = -smooth.sum(axis)
+    ignored = target == ignore_index
+    smooth = smooth.masked_fill(ignored, 0)
+    if reduction == MEAN:
+        t, kept = _located(target._array, n, ignore_index)
+        factors = _factors(t, kept, None if weight is None else weight._array)
+        total = float(_total(t, factors))
+        smooth = smooth.sum() / (total if total else float("nan"))
+    elif reduction != NONE:
+        smooth = smooth.sum()
+    return hard * (1 - smoothing) + smooth * (smoothing / n)

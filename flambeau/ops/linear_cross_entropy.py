@@ -1,0 +1,70 @@
+"""Cross entropy of a linear layer's outputs, the layer and the loss in one call."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ..tensor import dtypes as types
+from ..tensor.tensor import Tensor
+from .cross_entropy import cross_entropy
+from .linear import linear
+from .registry import composite
+
+
+def _refusal(input: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:
+    """What is wrong with the shapes, or None."""
+    if input.dim() not in (1, 2):
+        return f"expected input with dimensionality 1 or 2, got {input.dim()}"
+    if weight.dim() < 2:
+        return f"expected linear_weight with dimensionality at least 2, got {weight.dim()}"
+    n, m = input.shape[-1], weight.shape[-1]
+    if n != m:
+        return (
+            "expected equal input and linear_weight last dimensions (in_features), got "
+            f"{n} and {m}, respectively"
+        )
+    wanted = tuple(weight.shape[:-1])
+    if bias is not None and tuple(bias.shape) != wanted:
+        return f"expected linear_bias shape {wanted}, got {tuple(bias.shape)}"
+    if len(wanted) > 1 and input.dim() == 1:
+        return (
+            f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires "
+            f"batched input, (N, {n}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    return None
+
+
+def _logits(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if weight.dim() == 2:
+        return linear(input, weight, bias)
+    flat = weight.reshape(-1, weight.shape[-1])
+    y = linear(input, flat, None if bias is None else bias.reshape(-1))
+    return y.reshape(-1, *weight.shape[:-1])  # (batch, classes, positions...)
+
+
+@composite(expose=("nn.functional",))
+def linear_cross_entropy(
+    input, linear_weight, target, *, linear_bias=None, weight=None, reduction="mean",
+    ignore_index=None, label_smoothing=0.0, options: Any = None,
+):  # fmt: skip
+    """cross_entropy(linear(input, linear_weight, linear_bias), target).
+
+    input (in,) or (n, in), linear_weight (classes, ..., in). `options` say how PyTorch saves
+    memory on the way; the result is the same without.
+    """
+    wrong = _refusal(input, linear_weight, linear_bias)
+    if wrong is not None:
+        raise RuntimeError(wrong)
+    logits = _logits(input, linear_weight, linear_bias)
+    if ignore_index is not None and target.shape == logits.shape:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    if options is not None and (
+        linear_weight.dim() > 2 or label_smoothing or target.dtype is not types.int64
+    ):
+        warnings.warn("linear_cross_entropy: options ignored: they need indices as targets, a "
+                      "matrix as weight, and no label_smoothing", stacklevel=2)  # fmt: skip
+    return cross_entropy(
+        logits, target, weight, ignore_index=-100 if ignore_index is None else ignore_index,
+        reduction=reduction, label_smoothing=label_smoothing,
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""A loss's reduction: which one a name, a number or the old flags mean, and how it is applied."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .registry import Array
+
+NONE, MEAN, SUM = 0, 1, 2
+_NUMBERS = {"none": NONE, "mean": MEAN, "sum": SUM, NONE: NONE, MEAN: MEAN, SUM: SUM}
+
+
+def reduction_number(reduction: Any, size_average: Any = None, reduce: Any = None) -> int:
+    """0 for none, 1 for mean, 2 for sum; ValueError for other names."""
+    if size_average is not None or reduce is not None:
+        reduction = _from_flags(size_average, reduce)
+    found = _NUMBERS.get(reduction)
+    if found is None:
+        if reduction == "elementwise_mean":
+            warnings.warn("reduction='elementwise_mean' is deprecated. Please use "
+                          "reduction='mean' instead.", stacklevel=3)  # fmt: skip
+            return MEAN
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return found
+
+
+def _from_flags(size_average: Any, reduce: Any) -> str:
+    name = "mean" if size_average is None or size_average else "sum"
+    if reduce is not None and not reduce:
+        name = "none"
+    warnings.warn("size_average and reduce args will be deprecated, please use "
+                  f"reduction='{name}' instead.", stacklevel=4)  # fmt: skip
+    return name
+
+
+def reduced(y: Array, reduction: int, kind: np.dtype) -> Array:
+    """A loss's elements, or their mean or sum."""
+    if reduction == NONE:
+        return np.asarray(y, kind)
+    y = np.add.reduce(y, None)
+    if reduction == MEAN:
+        return y  # the caller divides: it knows the count
+    return np.asarray(y, kind)
+
+
+def reduce_tensor(loss: Any, reduction: int) -> Any:
+    """The same for a tensor of losses, recorded."""
+    if reduction == NONE:
+        return loss
+    return loss.mean() if reduction == MEAN else loss.sum()
+
+
+def share(g: Any, reduction: int, count: int, factor: float = 1.0) -> Any:
+    """The cotangent that each element of a loss receives, times a factor."""
+    if reduction == MEAN:
+        factor = factor / count if count else float("nan")
+    return g if factor == 1.0 else g * factor
