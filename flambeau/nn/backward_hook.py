@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import ops
 from ..autograd import Function, is_grad_enabled
 from ..tensor import Tensor
 
@@ -37,7 +38,37 @@ def _spread(indices: Sequence[int], values: Sequence[Any], size: int) -> tuple[A
     return tuple(spread)
 
 
-def _on_tensors(found: Callable[[Any], None], args: Any) -> tuple[Any, list[int] | None]:
+class _Passed:
+    """Where the tensors were among the arguments, and what each is: its gradient, if any, or None.
+
+    A node's hooks see a gradient for each tensor that requires grad, and only for those.
+    """
+
+    def __init__(self, indices: list[int], tensors: Sequence[Tensor], size: int) -> None:
+        self.indices, self.size = indices, size
+        self.constant = [None if t.requires_grad else (t.shape, t.dtype) for t in tensors]
+
+    def spread(self, grads: Sequence[Any]) -> tuple[Any, ...]:
+        """The gradients in the places of the arguments; zeros for tensors that are constants."""
+        if len(grads) != len(self.indices):
+            found = iter(grads)
+            grads = [next(found) if c is None else _zeros(c) for c in self.constant]
+        return _spread(self.indices, grads, self.size)
+
+    def gathered(self, grads: Sequence[Any], like: Sequence[Any]) -> tuple[Any, ...]:
+        """The reverse: those gradients that the node gave in `like`, for the node to take back."""
+        if len(like) == len(self.indices):
+            return tuple(grads[i] for i in self.indices)
+        pairs = zip(self.indices, self.constant, strict=True)
+        return tuple(grads[i] for i, constant in pairs if constant is None)
+
+
+def _zeros(constant: tuple[Any, Any]) -> Tensor:
+    shape, dtype = constant
+    return ops.zeros(shape, dtype=dtype)
+
+
+def _on_tensors(found: Callable[[Any], None], args: Any) -> tuple[Any, _Passed | None]:
     """`args` with its tensors passed through the identity, whose node `found` is given.
 
     Also gives where the tensors are; None where none of them is being differentiated.
@@ -45,14 +76,16 @@ def _on_tensors(found: Callable[[Any], None], args: Any) -> tuple[Any, list[int]
     indices = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
     if not (is_grad_enabled() and any(args[i].requires_grad for i in indices)):
         return args, None
-    passed = BackwardHookFunction.apply(*(args[i] for i in indices))
-    passed = passed if isinstance(passed, tuple) else (passed,)
-    found(next(t.grad_fn for t in passed if t.grad_fn is not None))
+    tensors = [args[i] for i in indices]
+    passed = BackwardHookFunction.apply(*tensors)
+    node = next(y.grad_fn for x, y in zip(tensors, passed, strict=True) if x.requires_grad)
+    found(node)
     changed = list(args)
     for index, tensor in zip(indices, passed, strict=True):
         changed[index] = tensor
     # A named tuple takes its fields one by one.
-    return (tuple(changed) if type(args) is tuple else type(args)(*changed)), indices
+    made = tuple(changed) if type(args) is tuple else type(args)(*changed)
+    return made, _Passed(indices, tensors, len(changed))
 
 
 class BackwardHook:
@@ -66,23 +99,20 @@ class BackwardHook:
         self.module = module
         self.user_hooks, self.user_pre_hooks = user_hooks, user_pre_hooks
         self.grad_outputs: tuple | None = None
-        self.n_inputs = self.n_outputs = -1
-        self.input_tensors_index: list[int] | None = None
-        self.output_tensors_index: list[int] | None = None
+        self.n_inputs = 0
+        self.inputs: _Passed | None = None
+        self.outputs: _Passed | None = None
 
     def setup_input_hook(self, args: tuple) -> tuple:
         """The arguments, with a node before them on which the user's hooks hang."""
         self.n_inputs = len(args)
-        args, self.input_tensors_index = _on_tensors(
-            lambda node: node.register_hook(self._at_inputs), args
-        )
+        args, self.inputs = _on_tensors(lambda node: node.register_hook(self._at_inputs), args)
         return args
 
     def setup_output_hook(self, result: Any) -> Any:
         """The result, with a node after it that catches its gradients."""
         outputs = result if isinstance(result, tuple) else (result,)
-        self.n_outputs = len(outputs)
-        outputs, self.output_tensors_index = _on_tensors(
+        outputs, self.outputs = _on_tensors(
             lambda node: node.register_hook(self._at_outputs), outputs
         )
         return outputs if isinstance(result, tuple) else outputs[0]
@@ -90,7 +120,7 @@ class BackwardHook:
     def _at_inputs(self, grad_input: Sequence[Any], _: Any) -> tuple | None:
         if self.grad_outputs is None:  # backward never passed the outputs
             return None
-        grads = _spread(self.input_tensors_index, grad_input, self.n_inputs)
+        grads = self.inputs.spread(grad_input)
         for hook in self.user_hooks:
             changed = hook(self.module, grads, self.grad_outputs)
             if changed is None:
@@ -102,10 +132,10 @@ class BackwardHook:
                 )
             grads = changed
         self.grad_outputs = None
-        return tuple(grads[i] for i in self.input_tensors_index)
+        return self.inputs.gathered(grads, grad_input)
 
-    def _at_outputs(self, _: Any, grad_output: Sequence[Any]) -> tuple | None:
-        grads = _spread(self.output_tensors_index, grad_output, self.n_outputs)
+    def _at_outputs(self, grad_input: Sequence[Any], grad_output: Sequence[Any]) -> tuple | None:
+        grads = _spread(self.outputs.indices, grad_output, self.outputs.size)
         for hook in self.user_pre_hooks:
             changed = hook(self.module, grads)
             if changed is None:
@@ -117,9 +147,9 @@ class BackwardHook:
                 )
             grads = changed
         self.grad_outputs = grads
-        if self.input_tensors_index is None:
+        if self.inputs is None:
             self._without_inputs()
-        return tuple(grads[i] for i in self.output_tensors_index)
+        return self.outputs.gathered(grads, grad_input)
 
     def _without_inputs(self) -> None:
         """Calls the hooks at the outputs, since no input will see a gradient."""

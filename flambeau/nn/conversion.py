@@ -160,7 +160,6 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     copied = rest.pop(0) if rest else kwargs.pop("copy", False)
     if rest or kwargs or copied not in (True, False):
         raise TypeError(
-            "to() received an invalid combination of arguments - got "
-            f"{[*rest, *kwargs]} too many"
+            f"to() received an invalid combination of arguments - got {[*rest, *kwargs]} too many"
         )
     return device, kind, non_blocking, memory_format

@@ -120,8 +120,7 @@ def register_module_backward_hook(hook: Callable) -> RemovableHandle:
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
-    """Calls hook(module, grad_input, grad_output) in every backward; a result replaces grad_input.
-    """
+    """Calls hook(module, grad_input, grad_output) in backward; a result replaces grad_input."""
     _set_backward_kind(True)
     return _register(backward, hook)
 

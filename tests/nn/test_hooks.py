@@ -258,3 +258,31 @@ def test_warning_of_hooks_that_are_not_saved(torch):
     assert isinstance(x.register_hook(lambda g: None), hooks.RemovableHandle)
     with pytest.warns(UserWarning, match="on tensor will not be serialized"):
         hooks.warn_if_has_hooks(x)
+
+
+def test_full_backward_hook_beside_constants_and_unused_outputs(torch, nn):
+    class Both(nn.Module):
+        def forward(self, a, b):
+            return a * b, a + b
+
+    seen = []
+    both = Both()
+    both.register_full_backward_hook(lambda m, gx, gy: seen.append((gx, gy)))
+    a, b = torch.tensor([2.0], requires_grad=True), torch.tensor([3.0])
+    both(a, b)[0].sum().backward()
+    ((by_a, by_b), (by_product, by_sum)) = seen[0]
+    assert (by_a.item(), by_b.item(), by_product.item(), by_sum) == (3.0, 0.0, 1.0, None)
+    assert a.grad.item() == 3.0
+
+
+def test_full_backward_hook_and_second_derivatives(torch, nn):
+    class Cube(nn.Module):
+        def forward(self, x):
+            return x * x * x
+
+    cube = Cube()
+    cube.register_full_backward_hook(lambda m, gx, gy: (gx[0] * 2,))
+    x = torch.tensor([3.0], requires_grad=True)
+    (first,) = torch.autograd.grad(cube(x).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    assert (first.item(), second.item()) == (54.0, 36.0)

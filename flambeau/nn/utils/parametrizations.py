@@ -50,9 +50,7 @@ class _Orthogonal(Module):
     ) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map is _OrthMaps.householder:
-            raise ValueError(
-                "The householder parametrization does not support complex tensors."
-            )
+            raise ValueError("The householder parametrization does not support complex tensors.")
         self.shape = weight.shape
         self.orthogonal_map = orthogonal_map
         if use_trivialization:
@@ -147,8 +145,7 @@ def orthogonal(
     weight = _tensor_of(module, name)
     if weight.ndim < 2:
         raise ValueError(
-            "Expected a matrix or batch of matrices. Got a tensor of "
-            f"{weight.ndim} dimensions."
+            f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
         )
     if orthogonal_map is None:
         square = weight.size(-2) == weight.size(-1)

@@ -81,9 +81,7 @@ class ParametrizationList(ModuleList):
     `original1`, ...
     """
 
-    def __init__(
-        self, modules: Sequence[Module], original: Tensor, unsafe: bool = False
-    ) -> None:
+    def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
         if not modules:
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
@@ -138,9 +136,7 @@ class ParametrizationList(ModuleList):
     def _check_value(self, before: Tensor) -> None:
         value = self()
         if not isinstance(value, Tensor):
-            raise ValueError(
-                f"A parametrization must return a tensor. Got {type(value).__name__}."
-            )
+            raise ValueError(f"A parametrization must return a tensor. Got {type(value).__name__}.")
         _check_same(
             before, value,
             "Registering a parametrization may not change the {} of the tensor",
@@ -153,8 +149,7 @@ class ParametrizationList(ModuleList):
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
                     raise RuntimeError(
-                        f"parametrization {type(module).__name__} does not implement "
-                        "right_inverse."
+                        f"parametrization {type(module).__name__} does not implement right_inverse."
                     )
                 value = module.right_inverse(value)
             if self.is_tensor:
@@ -164,9 +159,7 @@ class ParametrizationList(ModuleList):
 
     def _assign_one(self, value: Any) -> None:
         if not isinstance(value, Tensor):
-            raise ValueError(
-                f"`right_inverse` should return a tensor. Got {type(value).__name__}"
-            )
+            raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
         if value.dtype != self.original.dtype:
             raise ValueError(
                 f"The tensor returned by `right_inverse` has dtype {value.dtype} while `original` "
@@ -330,9 +323,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     return len(held) > 0 if tensor_name is None else tensor_name in held
 
 
-def remove_parametrizations(
-    module: Any, tensor_name: str, leave_parametrized: bool = True
-) -> Any:
+def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
     """Makes the tensor an ordinary one again: the parametrized value, or else the original."""
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")

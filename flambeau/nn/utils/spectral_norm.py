@@ -146,9 +146,7 @@ class SpectralNormStateDictHook:
     def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
 
-    def __call__(
-        self, module: Module, state_dict: dict, prefix: str, local_metadata: dict
-    ) -> None:
+    def __call__(self, module: Module, state_dict: dict, prefix: str, local_metadata: dict) -> None:
         versions = local_metadata.setdefault("spectral_norm", {})
         key = f"{self.fn.name}.version"
         if key in versions:
