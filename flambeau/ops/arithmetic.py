@@ -9,7 +9,7 @@ import numpy as np
 from ..tensor import dtypes as types
 from ..tensor.tensor import Tensor
 from .dispatch import python_operator, reflected
-from .registry import Array, Promotion, composite, pointwise
+from .registry import Array, Number, Promotion, composite, pointwise
 from .samples import pairs, pairs_nonzero, real_line
 
 
@@ -32,7 +32,7 @@ def _refuse_bools(operator: Any, operands: tuple, common: Any) -> None:
 
 @pointwise(name="_add", node="AddBackward0", ref=lambda x, y: x + y, samples=pairs, expose=(),
            ufunc=np.add)  # fmt: skip
-def _add(input: Array, other: Array) -> Array:
+def _add(input: Array | Number, other: Array | Number) -> Array:
     """Sum, input + other.
 
     >>> torch.tensor([1., 2.]) + 3
@@ -53,7 +53,7 @@ def _(g):
 
 @pointwise(name="_sub", node="SubBackward0", ref=lambda x, y: x - y, samples=pairs, expose=(),
            ufunc=np.subtract, refuse=_refuse_bools)  # fmt: skip
-def _sub(input: Array, other: Array) -> Array:
+def _sub(input: Array | Number, other: Array | Number) -> Array:
     """Difference, input - other."""
     return np.subtract(input, other)
 
@@ -69,7 +69,7 @@ def _(g):
 
 
 @pointwise(ref=lambda x, y: x * y, samples=pairs, aliases=("multiply",), ufunc=np.multiply)
-def mul(input: Array, other: Array) -> Array:
+def mul(input: Array | Number, other: Array | Number) -> Array:
     """Product, input * other."""
     return np.multiply(input, other)
 
@@ -86,7 +86,7 @@ def _(g, input):
 
 @pointwise(name="_div", node="DivBackward0", promotion=Promotion.FLOATING,
            ref=lambda x, y: x / y, samples=pairs_nonzero, expose=(), ufunc=np.divide)  # fmt: skip
-def _div(input: Array, other: Array) -> Array:
+def _div(input: Array | Number, other: Array | Number) -> Array:
     """True division, input / other."""
     return np.divide(input, other)
 
@@ -164,6 +164,10 @@ def rsub(input, other, *, alpha=1):
     >>> torch.rsub(torch.tensor([1., 2.]), 5)
     tensor([4., 3.])
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            "rsub(): argument 'input' (position 1) must be Tensor, not " + type(input).__name__
+        )
     return _sub(other, _scaled(input, alpha, other))
 
 

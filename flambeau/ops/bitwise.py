@@ -10,7 +10,7 @@ from ..tensor.dtypes import BOOL, INTEGER
 from ..tensor.tensor import Tensor
 from . import refusal
 from .dispatch import python_operator, reflected
-from .registry import Array, composite, pointwise
+from .registry import Array, Number, composite, pointwise
 from .samples import Rng, Sample
 
 
@@ -25,7 +25,7 @@ def _one(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(ref=lambda x, y: x & y, samples=_bits, differentiable=False, refuse=refusal.floats)
-def bitwise_and(input: Array, other: Array) -> Array:
+def bitwise_and(input: Array | Number, other: Array | Number) -> Array:
     """The bits set in both.
 
     >>> torch.tensor([1, 6]) & 3
@@ -35,7 +35,7 @@ def bitwise_and(input: Array, other: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: x | y, samples=_bits, differentiable=False, refuse=refusal.floats)
-def bitwise_or(input: Array, other: Array) -> Array:
+def bitwise_or(input: Array | Number, other: Array | Number) -> Array:
     """The bits set in either.
 
     >>> torch.tensor([1, 6]) | 3
@@ -45,7 +45,7 @@ def bitwise_or(input: Array, other: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: x ^ y, samples=_bits, differentiable=False, refuse=refusal.floats)
-def bitwise_xor(input: Array, other: Array) -> Array:
+def bitwise_xor(input: Array | Number, other: Array | Number) -> Array:
     """The bits set in exactly one.
 
     >>> torch.tensor([1, 6]) ^ 3
@@ -66,7 +66,7 @@ def bitwise_not(input: Array) -> Array:
 
 @pointwise(ref=lambda x, y: x * 2**y, samples=_bits, differentiable=False,
            refuse=refusal.all_but_integers)  # fmt: skip
-def bitwise_left_shift(input: Array, other: Array) -> Array:
+def bitwise_left_shift(input: Array | Number, other: Array | Number) -> Array:
     """The bits moved up by `other` places: input * 2**other.
 
     >>> torch.tensor([1, 3]) << 2
@@ -77,7 +77,7 @@ def bitwise_left_shift(input: Array, other: Array) -> Array:
 
 @pointwise(ref=lambda x, y: x // 2**y, samples=_bits, differentiable=False,
            refuse=refusal.all_but_integers)  # fmt: skip
-def bitwise_right_shift(input: Array, other: Array) -> Array:
+def bitwise_right_shift(input: Array | Number, other: Array | Number) -> Array:
     """The bits moved down by `other` places: input // 2**other.
 
     >>> torch.tensor([8, -8]) >> 2

@@ -12,7 +12,7 @@ from ..tensor.tensor import Tensor, wrap
 from . import refusal
 from .dispatch import python_operator
 from .explain import described
-from .registry import Array, Promotion, composite, opaque, pointwise
+from .registry import Array, Number, Promotion, composite, opaque, pointwise
 from .samples import Rng, Sample
 
 
@@ -34,7 +34,7 @@ def unusual(rng: Rng) -> Iterator[Sample]:
 
 @pointwise(ref=lambda x, y: x == y, samples=ties, promotion=Promotion.PREDICATE,
            differentiable=False)  # fmt: skip
-def eq(input: Array, other: Array) -> Array:
+def eq(input: Array, other: Array | Number) -> Array:
     """Whether input == other, element by element.
 
     >>> torch.eq(torch.tensor([1, 2]), torch.tensor([1, 3]))
@@ -45,7 +45,7 @@ def eq(input: Array, other: Array) -> Array:
 
 @pointwise(ref=lambda x, y: x != y, samples=ties, promotion=Promotion.PREDICATE,
            differentiable=False, aliases=("not_equal",))  # fmt: skip
-def ne(input: Array, other: Array) -> Array:
+def ne(input: Array, other: Array | Number) -> Array:
     """Whether input != other, element by element.
 
     >>> torch.ne(torch.tensor([1, 2]), 1)
@@ -56,7 +56,7 @@ def ne(input: Array, other: Array) -> Array:
 
 @pointwise(ref=lambda x, y: x < y, samples=ties, promotion=Promotion.PREDICATE,
            differentiable=False, aliases=("less",), refuse=refusal.complex_numbers)  # fmt: skip
-def lt(input: Array, other: Array) -> Array:
+def lt(input: Array, other: Array | Number) -> Array:
     """Whether input < other, element by element.
 
     >>> torch.tensor([1, 2]) < 2
@@ -67,7 +67,7 @@ def lt(input: Array, other: Array) -> Array:
 
 @pointwise(ref=lambda x, y: x <= y, samples=ties, promotion=Promotion.PREDICATE,
            differentiable=False, aliases=("less_equal",), refuse=refusal.complex_numbers)  # fmt: skip
-def le(input: Array, other: Array) -> Array:
+def le(input: Array, other: Array | Number) -> Array:
     """Whether input <= other, element by element.
 
     >>> torch.tensor([1, 2, 3]) <= 2
@@ -78,7 +78,7 @@ def le(input: Array, other: Array) -> Array:
 
 @pointwise(ref=lambda x, y: x > y, samples=ties, promotion=Promotion.PREDICATE,
            differentiable=False, aliases=("greater",), refuse=refusal.complex_numbers)  # fmt: skip
-def gt(input: Array, other: Array) -> Array:
+def gt(input: Array, other: Array | Number) -> Array:
     """Whether input > other, element by element.
 
     >>> torch.tensor([1, 2]) > 1
@@ -89,7 +89,7 @@ def gt(input: Array, other: Array) -> Array:
 
 @pointwise(ref=lambda x, y: x >= y, samples=ties, promotion=Promotion.PREDICATE,
            differentiable=False, aliases=("greater_equal",), refuse=refusal.complex_numbers)  # fmt: skip
-def ge(input: Array, other: Array) -> Array:
+def ge(input: Array, other: Array | Number) -> Array:
     """Whether input >= other, element by element.
 
     >>> torch.tensor([1, 2, 3]) >= 2

@@ -143,7 +143,7 @@ def _(g):
 
 
 @pointwise(name="_conj", node="ConjBackward0", ref=np.conj, samples=complex_numbers,
-           holomorphic=False, expose=(), inplace=False)  # fmt: skip
+           holomorphic=False, expose=())  # fmt: skip
 def conjugate(input: Array) -> Array:
     """The conjugate."""
     return np.conjugate(input)

@@ -95,6 +95,8 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
     """
     body = operator.ufunc or operator.body
     fast = _FAST_FLOATS
+    takes_number = unknown is NotImplemented or "Number" in str(operator.parameters[1].annotation)
+    with_number = fast if takes_number else frozenset()
     differentiable = operator.differentiable
     scalars = _scalars
 
@@ -103,7 +105,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
             a = input._array
             kind = a.dtype
             cls = other.__class__
-            if (cls is float or cls is int) and kind in fast:
+            if (cls is float or cls is int) and kind in with_number:
                 b = scalars.get((other, kind))
                 if b is None:
                     b = _scalar(other, kind)
@@ -159,9 +161,26 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
             other, (Tensor, bool, int, float, complex, np.generic)
         ):
             return NotImplemented
+        if unknown is not NotImplemented:
+            _check_numbers(operator, input, other)
         return compute_pointwise(operator, (input, other), ())
     except Exception as error:
         raise explained(operator, error, (input, other)) from None
+
+
+# PyTorch wraps numbers for these even where both operands are.
+_OF_NUMBERS = ("_add", "_sub", "mul", "_div")
+
+
+def _check_numbers(operator: Operator, *operands: Any) -> None:
+    """TypeError for a number where the operator takes none, or where both are numbers."""
+    only = all(not isinstance(x, Tensor) for x in operands) and operator.name not in _OF_NUMBERS
+    for i, (x, parameter) in enumerate(zip(operands, operator.parameters, strict=True)):
+        if not isinstance(x, Tensor) and (only or "Number" not in str(parameter.annotation)):
+            raise TypeError(
+                f"{operator.name.lstrip('_')}(): argument '{parameter.name}' (position {i + 1}) "
+                f"must be Tensor, not {type(x).__name__}"
+            )
 
 
 def reflected(operator: Operator) -> Callable:

@@ -11,7 +11,7 @@ from . import refusal
 from .arithmetic import _div
 from .creation import zeros_like
 from .dispatch import python_operator, reflected
-from .registry import Array, composite, pointwise
+from .registry import Array, Number, composite, pointwise
 from .samples import pairs_nonzero
 
 
@@ -33,7 +33,7 @@ def _refuse(name: str) -> Any:
 
 @pointwise(ref=lambda x, y: np.floor(x / y), samples=pairs_nonzero, differentiable=False,
            refuse=_refuse("div_floor"))  # fmt: skip
-def floor_divide(input: Array, other: Array) -> Array:
+def floor_divide(input: Array | Number, other: Array | Number) -> Array:
     """Quotient rounded down, floor(input / other); RuntimeError for an integer divided by 0.
 
     >>> torch.floor_divide(torch.tensor([5, -5]), 2)
@@ -45,7 +45,7 @@ def floor_divide(input: Array, other: Array) -> Array:
 
 @pointwise(name="_div_floor", node="DivBackward2", ref=lambda x, y: np.floor(x / y), expose=(),
            samples=pairs_nonzero, refuse=_refuse("div_floor"))  # fmt: skip
-def div_floor(input: Array, other: Array) -> Array:
+def div_floor(input: Array | Number, other: Array | Number) -> Array:
     """floor(input / other)."""
     _check_divisor(other)
     return np.floor_divide(input, other)
@@ -58,7 +58,7 @@ def _(g):
 
 @pointwise(name="_div_trunc", node="DivBackward2", ref=lambda x, y: np.trunc(x / y), expose=(),
            samples=pairs_nonzero, refuse=_refuse("div_trunc"))  # fmt: skip
-def div_trunc(input: Array, other: Array) -> Array:
+def div_trunc(input: Array | Number, other: Array | Number) -> Array:
     """input / other rounded towards zero."""
     _check_divisor(other)
     if input.dtype.kind == "f":
@@ -125,7 +125,7 @@ def true_divide_(self, other):
 
 @pointwise(ref=lambda x, y: x - y * np.floor(x / y), samples=pairs_nonzero,
            refuse=refusal.complex_and_bool)  # fmt: skip
-def remainder(input: Array, other: Array) -> Array:
+def remainder(input: Array | Number, other: Array | Number) -> Array:
     """What remains after rounding down, with the sign of `other`: input - other * floor(input/other).
 
     >>> torch.remainder(torch.tensor([5., -5.]), 3)
@@ -150,7 +150,7 @@ def _(g, input, other):
 
 @pointwise(ref=lambda x, y: x - y * np.trunc(x / y), samples=pairs_nonzero,
            refuse=refusal.complex_and_bool)  # fmt: skip
-def fmod(input: Array, other: Array) -> Array:
+def fmod(input: Array, other: Array | Number) -> Array:
     """What remains after rounding towards zero, with the sign of `input`.
 
     >>> torch.fmod(torch.tensor([5., -5.]), 3)

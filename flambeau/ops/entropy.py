@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from . import refusal
-from .registry import Array, Promotion, pointwise
+from .registry import Array, Number, Promotion, pointwise
 from .samples import Rng, Sample, positive, positive_pairs
 from .selection import select
 
 
 @pointwise(ref=lambda x, y: x * np.log(y), samples=positive_pairs, promotion=Promotion.FLOATING,
            aliases=("special.xlogy",), refuse=refusal.complex_numbers)  # fmt: skip
-def xlogy(input: Array, other: Array) -> Array:
+def xlogy(input: Array | Number, other: Array | Number) -> Array:
     """input * log(other); 0 where input is 0, unless other is NaN.
 
     >>> torch.xlogy(torch.tensor([0., 2.]), torch.tensor([0., 1.]))
@@ -37,7 +37,7 @@ def _(g, input, other):
 
 @pointwise(ref=lambda x, y: x * np.log(1 + y), samples=positive_pairs, expose=("special",),
            promotion=Promotion.FLOATING, inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
-def xlog1py(input: Array, other: Array) -> Array:
+def xlog1py(input: Array | Number, other: Array | Number) -> Array:
     """input * log1p(other); 0 where input is 0, unless other is NaN.
 
     >>> torch.special.xlog1py(torch.tensor([0., 2.]), torch.tensor([-1., 0.]))

@@ -56,9 +56,11 @@ def _not_a_tensor(operator: Operator, args: tuple) -> TypeError | None:
                         f"expected Tensor as element {k} in argument {i}, but got "
                         f"{type(v).__name__}"
                     )
+        elif "Number" in note and isinstance(value, (bool, int, float, complex)):
+            continue
         elif not isinstance(value, Tensor) and not (value is None and "None" in note):
             return TypeError(
-                f"{operator.name}(): argument '{operator.names[i]}' (position {i + 1}) must be "
+                f"{operator.name.lstrip('_')}(): argument '{operator.names[i]}' (position {i + 1}) must be "
                 f"Tensor, not {type(value).__name__}"
             )
     return None

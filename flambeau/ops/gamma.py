@@ -9,7 +9,7 @@ import numpy as np
 
 from . import refusal
 from .arithmetic import add
-from .registry import Array, Promotion, composite, pointwise, publish
+from .registry import Array, Number, Promotion, composite, pointwise, publish
 from .samples import Rng, Sample, positive, positive_pairs
 from .scipy_special import special
 
@@ -206,7 +206,7 @@ def _zeta_ref(x: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 @pointwise(ref=_zeta_ref, samples=_above_one, promotion=Promotion.FLOATING, expose=("special",),
            inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
-def zeta(input: Array, other: Array) -> Array:
+def zeta(input: Array | Number, other: Array | Number) -> Array:
     """Hurwitz zeta function, the sum of (other + k)**-input; differentiable in `other`.
 
     >>> torch.special.zeta(torch.tensor([2.]), 1.)

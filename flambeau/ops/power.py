@@ -9,9 +9,9 @@ import numpy as np
 
 from ..tensor import dtypes as types
 from ..tensor.promote import check_cast, result_dtype
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, wrap
 from .inplace import assign
-from .registry import Array, Promotion, composite, pointwise
+from .registry import Array, Number, Promotion, composite, pointwise
 from .samples import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
 from .selection import select
 
@@ -107,7 +107,7 @@ def _integer_power(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
 
 @pointwise(name="_pow", node="PowBackward1", ref=np.power, samples=positive_pairs, expose=())
-def power(input: Array, exponent: Array) -> Array:
+def power(input: Array | Number, exponent: Array | Number) -> Array:
     """input**exponent, element by element."""
     return _power(input, exponent)
 
@@ -120,6 +120,8 @@ def _(g, input, exponent):
 
 @power.vjp("exponent")
 def _(g, y, input, exponent):
+    if not isinstance(input, Tensor):
+        input = wrap(np.asarray(input, y._array.dtype))
     constant = (input == 0) & _not_negative(exponent)  # 0**e is 0 around every e > 0
     return select(constant, 0, g * y * input.log())
 

@@ -15,7 +15,7 @@ from . import refusal
 from .creation import zeros_like
 from .inplace import assign
 from .promotion import compute_dtype
-from .registry import Array, Promotion, composite, opaque, pointwise
+from .registry import Array, Number, Promotion, composite, opaque, pointwise
 from .samples import Rng, Sample, pairs_nonzero, real_line
 from .selection import select
 
@@ -211,7 +211,7 @@ def signbit(input: Array) -> Array:
 
 @pointwise(ref=lambda x, y: np.abs(x) * np.sign(y), samples=pairs_nonzero, ufunc=np.copysign,
            promotion=Promotion.FLOATING, refuse=refusal.complex_numbers)  # fmt: skip
-def copysign(input: Array, other: Array) -> Array:
+def copysign(input: Array, other: Array | Number) -> Array:
     """The magnitude of input with the sign of other.
 
     >>> torch.copysign(torch.tensor([1., 2.]), torch.tensor([-0., 3.]))
@@ -270,7 +270,7 @@ def _(g, input):
     return select(input.isfinite(), g, 0)
 
 
-@pointwise(ref=np.nextafter, samples=pairs_nonzero, promotion=Promotion.NONE, differentiable=False)
+@pointwise(ref=np.nextafter, samples=pairs_nonzero, promotion=Promotion.NONE)
 def nextafter(input: Array, other: Array) -> Array:
     """The next floating-point number from input towards other.
 
@@ -281,6 +281,16 @@ def nextafter(input: Array, other: Array) -> Array:
     if not kind.is_floating_point or kind is types.float16:
         raise NotImplementedError(f"\"nextafter_cpu\" not implemented for '{legacy_name(kind)}'")
     return np.nextafter(input.astype(kind.numpy), other.astype(kind.numpy))
+
+
+@nextafter.vjp("input")
+def _(g, input, other):
+    return select(input == other, 0, g)
+
+
+@nextafter.vjp("other")
+def _(g):
+    return zeros_like(g)
 
 
 _Frexp = collections.namedtuple("frexp", ("mantissa", "exponent"))
@@ -313,10 +323,10 @@ def ldexp(input, other, *, out=None):
     >>> torch.ldexp(torch.tensor([1., 3.]), torch.tensor([1, 2]))
     tensor([ 2., 12.])
     """
-    if not isinstance(other, Tensor):
-        raise TypeError(
-            f"ldexp(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
-        )
+    for i, (name, x) in enumerate((("input", input), ("other", other))):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"ldexp(): argument '{name}' (position {i + 1}) must be Tensor, not "
+                            f"{type(x).__name__}")  # fmt: skip
     from .arithmetic import mul
 
     return mul(input, 2.0**other, out=out)
