@@ -161,6 +161,8 @@ def _stacked(tensors: tuple) -> Tensor:
 
 # ------------------------------------------------------------------------ tensor methods
 
+_ONE = np.ones((), FLOAT32)
+
 
 def _tensor_backward(
     self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None,
@@ -170,7 +172,8 @@ def _tensor_backward(
     if inputs is None:
         if gradient is None and self._requires_grad and self._array.dtype is FLOAT32 \
                 and self._array.size == 1 and self._base is None:  # fmt: skip
-            root = (self._node or self, wrap(np.ones(self._array.shape, FLOAT32)))
+            root = (self._node or self, wrap(_ONE.copy().reshape(self._array.shape)
+                                             if self._array.ndim else _ONE.copy()))  # fmt: skip
         else:
             root = _root(self, gradient, create_graph)
         run((root,), create_graph if retain_graph is None else retain_graph, create_graph)

@@ -54,6 +54,8 @@ def key_of(target: Any) -> Any:
 class _Task:
     """One backward pass."""
 
+    __slots__ = ("accumulate", "captured", "captures", "heap", "keep", "needed", "pending")
+
     def __init__(self, keep: bool, captures: dict[Any, int] | None, accumulate: bool) -> None:
         self.keep, self.captures, self.accumulate = keep, captures, accumulate
         self.needed: set[int] | None = None

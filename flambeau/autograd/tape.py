@@ -35,7 +35,8 @@ class Plan:
     """
 
     __slots__ = (
-        "entries", "inputs", "joint", "node_type", "only", "plain", "sources", "unversioned",
+        "entries", "inputs", "joint", "node_type", "only", "pack", "plain", "sources",
+        "unversioned",
     )  # fmt: skip
 
     def __init__(
@@ -46,11 +47,19 @@ class Plan:
         self.inputs, self.joint = tuple(inputs), joint
         self.plain = all(kind not in (INPUT, OUTPUT) for kind, _ in self.sources)
         self.unversioned = (None,) * len(self.sources)
+        self.pack = _packer(self.sources) if self.plain else None
         self.only = None
         if len(self.entries) == 1 and not joint:
             vjp, indices = self.entries[0]
             if indices == tuple(range(len(self.sources))):
                 self.only = vjp
+
+
+def _packer(sources: tuple[tuple[int, int], ...]) -> Callable[[tuple], tuple]:
+    """A function from a call's arguments to the tuple of values to save, none of them tensors."""
+    forms = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}
+    parts = [forms.get(kind, "(True,)").format(i) for kind, i in sources]
+    return eval(f"lambda a: ({' '.join(p + ',' for p in parts)})")  # written out: it is hot
 
 
 class SavedOutput:
@@ -447,10 +456,11 @@ def record(operator: Any, result: Any, args: tuple) -> None:
     """Records result = operator(*args), args being all its parameters in order."""
     if not MODE.grad:
         return
-    positions = operator.tensor_positions
-    if len(positions) == 1 and result.__class__ is Tensor and not operator.has_sequence:
-        _record_single(operator, result, args, positions[0])
+    single = operator.single
+    if single is not None and result.__class__ is Tensor:
+        _record_single(operator, result, args, single)
         return
+    positions = operator.tensor_positions
     mask, edges, needed = 0, [], []
     for position in positions:
         value = args[position]
@@ -473,23 +483,27 @@ def record(operator: Any, result: Any, args: tuple) -> None:
 def _record_single(operator: Any, y: Tensor, args: tuple, position: int) -> None:
     """Records an operator of one tensor with one output."""
     x = args[position]
-    if not isinstance(x, Tensor) or not requires(x) or y._array.dtype.kind not in "fcV":
+    kind = y._array.dtype
+    if kind is not FLOAT32 and kind.kind not in "fcV":
+        return  # integers and bools have no gradient
+    if not (x._requires_grad if x._base is None else requires(x)):
         return
-    plan = operator.plans.get(1 << position) or operator.plan(1 << position)
+    mask = 1 << position
+    plan = operator.plans.get(mask) or operator.plan(mask)
+    node = _new(plan.node_type)
     if plan.plain:
-        saved: Any = []
-        for kind, i in plan.sources:
-            value = args[i]
-            saved.append(value if kind == ATTRIBUTE else value._array.shape if kind == SHAPE
-                         else (True,) if kind == NEEDS else value.dtype)  # fmt: skip
-        saved, versions = tuple(saved), plan.unversioned
+        node.saved, node.versions = plan.pack(args), plan.unversioned
     else:
-        saved, versions = save(plan, args, y, (True,))
-    restore = None
-    if x._array.dtype is not y._array.dtype and not plan.joint:
+        node.saved, node.versions = save(plan, args, y, (True,))
+    node.plan, node.edges = plan, (x._node or x,)
+    node.restore = node.hooks = None
+    if x._array.dtype is not kind and not plan.joint:
         restore = operator.restores(args, y)
-        restore = None if restore is None else (restore[position],)
-    y._node = new_node(plan, (x._node or x,), saved, versions, restore)
+        node.restore = None if restore is None else (restore[position],)
+    node.sequence = _next_sequence()
+    if SPECIAL.count and MODE.anomaly:
+        node.metadata["traceback_"] = traceback.format_stack()[:-3]
+    y._node = node
     y._requires_grad = y._tracked = True
 
 

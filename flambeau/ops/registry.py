@@ -85,6 +85,9 @@ class Operator:
         self.tensor_positions = tuple(i for i, n in enumerate(notes) if "Array" in n)
         self.sequence_positions = tuple(i for i, n in enumerate(notes) if "Sequence[Array" in n)
         self.has_sequence = bool(self.sequence_positions)
+        one = len(self.tensor_positions) == 1 and not self.has_sequence
+        optional = one and "|" in notes[self.tensor_positions[0]]
+        self.single = self.tensor_positions[0] if one and not optional else None
         self.tensor_names = tuple(self.names[i] for i in self.tensor_positions)
 
     # ---------------------------------------------------------------------- derivatives
