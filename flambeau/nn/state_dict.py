@@ -177,13 +177,18 @@ class StateDict:
                 missing_keys.append(extra)
         elif strict and extra in state_dict:
             unexpected_keys.append(extra)
-        if not strict:
-            return
+        if strict:
+            unexpected_keys.extend(self._unexpected(state_dict, prefix, held, extra))
+
+    def _unexpected(self, state_dict: dict, prefix: str, held: Any, extra: str) -> list[str]:
+        """The keys under `prefix` that belong to no member."""
+        found = []
         for key in state_dict:
             if key.startswith(prefix) and key != extra:
                 first, dot, _ = key[len(prefix) :].partition(".")
                 if first not in (self._modules if dot else held):
-                    unexpected_keys.append(key)
+                    found.append(key)
+        return found
 
     # ---------------------------------------------------------------- hooks
 

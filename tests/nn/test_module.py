@@ -163,73 +163,89 @@ def test_plain_tensors_are_ordinary_attributes(torch, nn):
     assert not list(module.buffers())
 
 
-def _errors(torch, nn):
-    """(what is done, exception, message) for each refusal."""
-    module = nn.Module()
-    module.weight = nn.Parameter(torch.ones(1))
-    module.child = nn.Module()
-    module.register_buffer("held", torch.ones(1))
-    product = module.weight * 2
-
-    class Early(nn.Module):
-        def __init__(self):
-            self.weight = nn.Parameter(torch.ones(1))
-
-    class EarlyChild(nn.Module):
-        def __init__(self):
-            self.child = module
-
-    cannot = "cannot assign "
-    return [
-        (lambda: setattr(module, "weight", torch.ones(1)), TypeError,
-         cannot + "'torch.FloatTensor' as parameter 'weight' (torch.nn.Parameter or None "),
-        (lambda: setattr(module, "child", 3), TypeError,
-         cannot + "'int' as child module 'child' (torch.nn.Module or None expected)"),
-        (lambda: setattr(module, "held", 3), TypeError,
-         cannot + "'int' as buffer 'held' (torch.nn.Buffer, torch.Tensor or None expected)"),
-        (lambda: module.register_parameter("p", 3), TypeError,
-         cannot + "'int' object to parameter 'p' (torch.nn.Parameter or None required)"),
-        (lambda: module.register_parameter("p.q", None), KeyError, "can't contain"),
-        (lambda: module.register_parameter("", None), KeyError, "can't be empty string"),
-        (lambda: module.register_parameter(3, None), TypeError,
-         "parameter name should be a string. Got int"),
-        (lambda: module.register_parameter("child", None), KeyError,
-         "attribute 'child' already exists"),
-        (lambda: module.register_buffer("b", 3), TypeError,
-         cannot + "'int' object to buffer 'b' (torch Tensor or None required)"),
-        (lambda: module.register_buffer("weight", torch.ones(1)), KeyError,
-         "attribute 'weight' already exists"),
-        (lambda: module.add_module("m", len), TypeError, "is not a Module subclass"),
-        (lambda: module.add_module("m.n", nn.Module()), KeyError,
-         "module name can't contain"),
-        (lambda: module.train(1), ValueError, "training mode is expected to be boolean"),
-        (lambda: module.nothing, AttributeError, "'Module' object has no attribute 'nothing'"),
-        (lambda: module(1), NotImplementedError,
-         'Module [Module] is missing the required "forward" function'),
-        (Early, AttributeError, "cannot assign parameters before Module.__init__() call"),
-        (EarlyChild, AttributeError, "cannot assign module before Module.__init__() call"),
-        (lambda: nn.Module(3), TypeError, "takes 1 positional argument but 2 were given"),
-        (lambda: nn.Module(a=3), TypeError, "got an unexpected keyword argument 'a'"),
-        (lambda: module.get_submodule("weight"), AttributeError, "`weight` is not an nn.Module"),
-        (lambda: module.get_submodule("a.b"), AttributeError, "Module has no attribute `a`"),
-        (lambda: module.get_parameter("held"), AttributeError, "`held` is not an nn.Parameter"),
-        (lambda: module.get_buffer("weight"), AttributeError, "`weight` is not a buffer"),
-        (lambda: module.set_submodule("", module), ValueError, "without a target name"),
-        (lambda: module.set_submodule("x", module, strict=True), AttributeError,
-         "Module has no attribute `x`"),
-        (lambda: module._parameters.update(w=product) or module.register_parameter("w", product),
-         TypeError, cannot),
-        (lambda: module.to(torch.int32), TypeError,
-         "nn.Module.to only accepts floating point or complex dtypes"),
-    ]  # fmt: skip
+@pytest.fixture
+def module(torch, nn):
+    """Has a parameter `weight`, a child `child` and a buffer `held`."""
+    made = nn.Module()
+    made.weight = nn.Parameter(torch.ones(1))
+    made.child = nn.Module()
+    made.register_buffer("held", torch.ones(1))
+    return made
 
 
-@pytest.mark.parametrize("which", range(27))
-def test_refusals(torch, nn, which):
-    action, kind, message = _errors(torch, nn)[which]
+CANNOT = "cannot assign "
+# What is done to the fixture `module`, the exception, and a part of its message.
+REFUSALS = [
+    (lambda m, torch: setattr(m, "weight", torch.ones(1)), TypeError,
+     CANNOT + "'torch.FloatTensor' as parameter 'weight' (torch.nn.Parameter or None expected)"),
+    (lambda m, torch: setattr(m, "child", 3), TypeError,
+     CANNOT + "'int' as child module 'child' (torch.nn.Module or None expected)"),
+    (lambda m, torch: setattr(m, "held", 3), TypeError,
+     CANNOT + "'int' as buffer 'held' (torch.nn.Buffer, torch.Tensor or None expected)"),
+    (lambda m, torch: m.register_parameter("p", 3), TypeError,
+     CANNOT + "'int' object to parameter 'p' (torch.nn.Parameter or None required)"),
+    (lambda m, torch: m.register_parameter("p", m.weight * 2), TypeError, CANNOT),
+    (lambda m, torch: m.register_parameter("p.q", None), KeyError, "can't contain"),
+    (lambda m, torch: m.register_parameter("", None), KeyError, "can't be empty string"),
+    (lambda m, torch: m.register_parameter(3, None), TypeError,
+     "parameter name should be a string. Got int"),
+    (lambda m, torch: m.register_parameter("child", None), KeyError,
+     "attribute 'child' already exists"),
+    (lambda m, torch: m.register_buffer("b", 3), TypeError,
+     CANNOT + "'int' object to buffer 'b' (torch Tensor or None required)"),
+    (lambda m, torch: m.register_buffer("weight", torch.ones(1)), KeyError,
+     "attribute 'weight' already exists"),
+    (lambda m, torch: m.add_module("m", len), TypeError, "is not a Module subclass"),
+    (lambda m, torch: m.add_module("m.n", torch.nn.Module()), KeyError,
+     "module name can't contain"),
+    (lambda m, torch: m.train(1), ValueError, "training mode is expected to be boolean"),
+    (lambda m, torch: m.nothing, AttributeError, "'Module' object has no attribute 'nothing'"),
+    (lambda m, torch: m(1), NotImplementedError,
+     'Module [Module] is missing the required "forward" function'),
+    (lambda m, torch: torch.nn.Module(3), TypeError, "takes 1 positional argument but 2 were"),
+    (lambda m, torch: torch.nn.Module(a=3), TypeError, "got an unexpected keyword argument 'a'"),
+    (lambda m, torch: m.get_submodule("weight"), AttributeError, "`weight` is not an nn.Module"),
+    (lambda m, torch: m.get_submodule("a.b"), AttributeError, "Module has no attribute `a`"),
+    (lambda m, torch: m.get_parameter("held"), AttributeError, "`held` is not an nn.Parameter"),
+    (lambda m, torch: m.get_buffer("weight"), AttributeError, "`weight` is not a buffer"),
+    (lambda m, torch: m.set_submodule("", m), ValueError, "without a target name"),
+    (lambda m, torch: m.set_submodule("x", m, strict=True), AttributeError,
+     "Module has no attribute `x`"),
+    (lambda m, torch: m.to(torch.int32), TypeError,
+     "nn.Module.to only accepts floating point or complex dtypes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("action", "kind", "message"), REFUSALS)
+def test_refusals(torch, module, action, kind, message):
     with pytest.raises(kind) as caught:
-        action()
+        action(module, torch)
     assert message in caught.value.args[0]
+
+
+def test_members_before_init_are_refused(torch, nn):
+    class Early(nn.Module):
+        def __init__(self, **members):
+            for name, value in members.items():
+                setattr(self, name, value)
+
+    for value, what in (
+        (nn.Parameter(torch.ones(1)), "parameters"),
+        (nn.Module(), "module"),
+        (nn.Buffer(torch.ones(1)), "buffer"),
+    ):
+        with pytest.raises(AttributeError) as caught:
+            Early(member=value)
+        assert str(caught.value) == f"cannot assign {what} before Module.__init__() call"
+    assert Early(member=3).member == 3
+
+
+def test_parameters_that_were_computed_are_refused(torch, nn, module):
+    class Computed(nn.Parameter):
+        grad_fn = 1
+
+    with pytest.raises(ValueError, match="Cannot assign non-leaf Tensor to parameter 'p'"):
+        module.p = Computed(torch.ones(1))
 
 
 def test_replacing_a_layer_leaves_the_rest_frozen(nn):
