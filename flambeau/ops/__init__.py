@@ -13,6 +13,7 @@ from .registry import OPERATORS, PUBLIC
 # One family a line, in alphabetical order.
 FAMILIES = (
     "arithmetic",
+    "attention",
     "bessel",
     "bitwise",
     "combination",
@@ -42,6 +43,7 @@ FAMILIES = (
     "logical",
     "mask",
     "matmul",
+    "multihead",
     "norms",
     "polynomials",
     "power",
@@ -55,6 +57,7 @@ FAMILIES = (
     "softmax",
     "softplus",
     "sort",
+    "triangles",
     "trigonometric",
     "view",
     "view_inplace",

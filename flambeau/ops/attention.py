@@ -1,0 +1,294 @@
+"""Scaled dot-product attention: softmax(query @ key.T * scale + mask) @ value, by heads.
+
+One operator computes it block by block and keeps the probabilities, or where those are large only
+the logarithms of the softmax's sums; dropout, gradients of the mask and second derivatives go by
+way of the operators it is made of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..autograd.tape import requires
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor, wrap
+from .dropout import dropout
+from .promotion import compute_dtype
+from .registry import Array, composite, opaque
+from .samples import Rng
+from .softmax import softmax
+
+# Scores worked on at a time, and how many probabilities are kept for backward.
+_BLOCK = 1 << 16
+_KEPT = 1 << 26
+_PROBABILITIES, _LOG_SUMS, _NOTHING = range(3)
+
+
+def _samples(rng: Rng):
+    for batch, l, s in (((2, 2), 3, 4), ((2,), 4, 3), ((), 3, 3)):
+        q, k = rng.normal(size=(*batch, l, 3)), rng.normal(size=(*batch, s, 3))
+        yield (q, k, rng.normal(size=(*batch, s, 2)), None, 0.7, l != s, _PROBABILITIES), {}
+        yield (q, k, rng.normal(size=(*batch, s, 2)), rng.normal(size=(l, s)), 0.7, False,
+               _PROBABILITIES), {}  # fmt: skip
+
+
+def _reference(q, k, v, mask, scale, is_causal, keep):
+    scores = np.einsum("...ld,...sd->...ls", q, k) * scale
+    if mask is not None:
+        scores = scores + mask
+    if is_causal:
+        scores = np.where(np.tril(np.ones(scores.shape[-2:])) > 0, scores, -np.inf)
+    e = np.exp(scores)
+    p = e / e.sum(-1, keepdims=True)
+    return np.einsum("...ls,...sd->...ld", p, v), p
+
+
+def _windows(shape: tuple[int, ...]) -> Iterator[tuple]:
+    """Indices that cut (*batch, l, s) into pieces of about _BLOCK scores."""
+    *batch, l, s = shape
+    if not batch:
+        step = max(1, _BLOCK // max(s, 1))
+        for start in range(0, l, step):
+            yield (slice(start, start + step),)
+        return
+    inner = math.prod(batch[1:]) * l * s
+    if inner > _BLOCK:
+        for i in range(batch[0]):
+            for rest in _windows((*batch[1:], l, s)):
+                yield (i, *rest)
+        return
+    step = max(1, _BLOCK // max(inner, 1))
+    for start in range(0, batch[0], step):
+        yield (slice(start, start + step),)
+
+
+class _Scores:
+    """The masked scores of one call, made for one window after the other."""
+
+    def __init__(self, q: Array, k: Array, mask: Array | None, scale: float, causal: bool) -> None:
+        self.rank = q.ndim - 2
+        self.q, self.k_turned = q, k.swapaxes(-1, -2)
+        self.scale = np.asarray(scale, q.dtype)
+        shape = (*q.shape[:-1], k.shape[-2])
+        self.mask = None if mask is None else np.broadcast_to(mask, shape)
+        self.future = None
+        if causal:
+            self.future = np.triu(np.full(shape[-2:], -np.inf, q.dtype), 1)
+        self.masked = self.mask is not None
+
+    def of(self, window: tuple, made: Array) -> Array:
+        """The scores in a window, written to `made`."""
+        np.matmul(self.q[window], self.k_turned[window[: self.rank]], made)
+        made *= self.scale
+        if self.future is not None:
+            made += self.future[window[self.rank :]]
+        if self.mask is not None:
+            part = self.mask[window]
+            if part.dtype == np.bool_:
+                np.copyto(made, -np.inf, where=~part)
+            else:
+                made += part
+        return made
+
+
+def _softmax(scores: Array, masked: bool) -> Array:
+    """Softmax of the last axis in place; the logarithms of the sums. Rows of -inf become 0."""
+    top = np.maximum.reduce(scores, -1, None, None, True)
+    if masked:
+        top[top == -np.inf] = 0
+    scores -= top
+    np.exp(scores, scores)
+    total = np.add.reduce(scores, -1, None, None, True)
+    if masked:
+        total[total == 0] = 1
+    scores /= total
+    return (np.log(total) + top)[..., 0]
+
+
+@opaque(name="_attention", node="ScaledDotProductFlashAttentionForCpuBackward0", expose=(),
+        constant_outputs=(1,), ref=_reference, samples=_samples)  # fmt: skip
+def attention(
+    query: Array, key: Array, value: Array, mask: Array | None, scale, is_causal, keep
+) -> tuple[Array, Array | None]:
+    """(attention's output, what `keep` says to keep for backward).
+
+    query (*batch, l, d), key (*batch, s, d), value (*batch, s, e), mask broadcast to (*batch, l, s).
+    """
+    shape = (*query.shape[:-1], key.shape[-2])
+    kind, inside = query.dtype, compute_dtype(query.dtype)
+    if query.__class__ is MetaArray:
+        return meta_array((*shape[:-1], value.shape[-1]), kind), meta_array(shape, inside)
+    q, k, v = (x.astype(inside, copy=False) for x in (query, key, value))
+    y = np.empty((*shape[:-1], v.shape[-1]), inside)
+    scores = _Scores(q, k, mask, scale, is_causal)
+    kept = None
+    if keep != _NOTHING:
+        kept = np.empty(shape if keep == _PROBABILITIES else shape[:-1], inside)
+    with np.errstate(all="ignore"):
+        for window in _windows(shape):
+            target = y[window]
+            made = kept[window] if keep == _PROBABILITIES else \
+                np.empty((*target.shape[:-1], shape[-1]), inside)  # fmt: skip
+            if shape[-1]:
+                sums = _softmax(scores.of(window, made), scores.masked)
+                if keep == _LOG_SUMS:
+                    kept[window] = sums
+            np.matmul(made, v[window[: scores.rank]], target)
+    return y.astype(kind, copy=False), kept
+
+
+@attention.vjp
+def _(gs, ys, query, key, value, mask, scale, is_causal, keep):
+    if MODE.grad:
+        return (*_differentiable_adjoint(gs[0], query, key, value, mask, scale, is_causal), None)
+    return (*adjoint(gs[0], query, key, value, mask, ys[0], ys[1], scale, is_causal, keep), None)
+
+
+@opaque(name="_attention_backward", expose=(), differentiable=False, ref=None, samples=None)
+def adjoint(
+    g: Array, query: Array, key: Array, value: Array, mask: Array | None, y: Array, kept: Array,
+    scale, is_causal, keep,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """The cotangents of query, key and value."""
+    kind, inside = query.dtype, compute_dtype(query.dtype)
+    g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
+    scores = _Scores(q, k, mask, scale, is_causal)
+    dq = np.empty(q.shape, inside)
+    dk, dv = np.zeros(k.shape, inside), np.zeros(v.shape, inside)
+    v_turned = v.swapaxes(-1, -2)
+    inner = np.einsum("...i,...i->...", g, y)[..., None]  # what softmax's derivative subtracts
+    with np.errstate(all="ignore"):
+        for window in _windows((*q.shape[:-1], k.shape[-2])):
+            outer = window[: scores.rank]
+            part = g[window]
+            if keep == _PROBABILITIES:
+                p = kept[window]
+            else:
+                p = scores.of(window, np.empty((*part.shape[:-1], k.shape[-2]), inside))
+                p -= kept[window][..., None]
+                np.exp(p, p)
+            dv[outer] += np.matmul(p.swapaxes(-1, -2), part)
+            ds = np.matmul(part, v_turned[outer])
+            ds -= inner[window]
+            ds *= p
+            ds *= scores.scale
+            np.matmul(ds, k[outer], dq[window])
+            dk[outer] += np.matmul(ds.swapaxes(-1, -2), q[window])
+    return tuple(x.astype(kind, copy=False) for x in (dq, dk, dv))
+
+
+def _differentiable_adjoint(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The cotangents of query, key and value in operators that differentiate again."""
+    p = _probabilities(q, k, mask, scale, causal)
+    dp = g @ v.transpose(-1, -2)
+    ds = (dp - (dp * p).sum(-1, keepdim=True)) * p * scale
+    return ds @ k, ds.transpose(-1, -2) @ q, p.transpose(-1, -2) @ g
+
+
+def _probabilities(
+    q: Tensor, k: Tensor, mask: Tensor | None, scale: float, causal: bool
+) -> Tensor:
+    """softmax(q @ k.T * scale + mask), rows that are masked everywhere being 0."""
+    scores = (q @ k.transpose(-1, -2)) * scale
+    if causal:
+        scores = scores + wrap(np.triu(np.full(scores.shape[-2:], -np.inf, np.float32), 1)).to(q.dtype)
+    if mask is None:
+        return softmax(scores, -1)
+    if mask._array.dtype == np.bool_:
+        scores = scores.masked_fill(~mask, -math.inf)
+    else:
+        scores = scores + mask
+    empty = np.all(scores._array == -np.inf, -1, keepdims=True)
+    if not empty.any():
+        return softmax(scores, -1)
+    return softmax(scores.masked_fill(wrap(empty), 0), -1).masked_fill(wrap(empty), 0)
+
+
+@composite(expose=("nn.functional",))
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
+    enable_gqa=False,
+):  # fmt: skip
+    """softmax(query @ key.T * scale + attn_mask) @ value.
+
+    query (..., heads, l, d), key (..., heads, s, d), value (..., heads, s, e): result
+    (..., heads, l, e). `attn_mask` (broadcast to (..., l, s)) is bool, True where attention is
+    allowed, or floating, added to the scores. `scale` is 1 / sqrt(d) by default. `enable_gqa`: key
+    and value may have fewer heads, each serving as many queries. RuntimeError where shapes or
+    dtypes do not fit. Vaswani et al., Attention Is All You Need, 2017.
+
+    >>> x = torch.eye(2)
+    >>> torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+    tensor([[1.0000, 0.0000],
+            [0.3302, 0.6698]])
+    """
+    _check(query, key, value, attn_mask, dropout_p)
+    if enable_gqa:
+        key, value = _repeated(query, key, value)
+    if scale is None:
+        scale = 1 / math.sqrt(query._array.shape[-1]) if query._array.shape[-1] else math.inf
+    q, k, v = query._array.shape, key._array.shape, value._array.shape
+    plain = q[:-2] == k[:-2] == v[:-2] and q[-1] == k[-1] and k[-2] == v[-2]
+    if dropout_p > 0 or not plain or (attn_mask is not None and _recorded(attn_mask)):
+        p = _probabilities(query, key, attn_mask, scale, is_causal)
+        return (dropout(p, dropout_p, True) if dropout_p > 0 else p) @ value
+    keep = _NOTHING
+    if any(map(_recorded, (query, key, value))):
+        keep = _PROBABILITIES if math.prod(q[:-1]) * k[-2] <= _KEPT else _LOG_SUMS
+    return attention(query, key, value, attn_mask, scale, is_causal, keep)[0]
+
+
+def _recorded(x: Tensor) -> bool:
+    return MODE.grad and x._tracked and requires(x)
+
+
+def _repeated(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Key and value with their heads repeated to the number of the query's."""
+    heads = query.size(-3)
+    if key.size(-3) == 0 or value.size(-3) == 0 or heads % key.size(-3) or heads % value.size(-3):
+        raise RuntimeError(
+            "Number of heads in key and value must divide the number of heads in query: "
+            f"{key.size(-3)} and {value.size(-3)} do not divide {heads}"
+        )
+    return tuple(
+        x if x.size(-3) == heads else x.repeat_interleave(heads // x.size(-3), -3)
+        for x in (key, value)
+    )
+
+
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float) -> None:
+    kinds = [x._array.dtype for x in (query, key, value)]
+    if not kinds[0] == kinds[1] == kinds[2]:
+        names = [_word(x) for x in (query, key, value)]
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got query.dtype: "
+            f"{names[0]} key.dtype: {names[1]} and value.dtype: {names[2]} instead."
+        )
+    if not FROM_NUMPY[kinds[0]].is_floating_point and kinds[0].kind != "c":
+        raise RuntimeError(f"expected scalar type Float but found {_word(query).capitalize()}")
+    ranks = [x._array.ndim for x in (query, key, value)]
+    if min(ranks) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
+            f"{ranks[0]} key.dim: {ranks[1]} and value.dim: {ranks[2]} instead."
+        )
+    if mask is not None and mask._array.dtype not in (np.bool_, kinds[0], np.float32):
+        raise RuntimeError(
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+            f"attn_mask.dtype: {_word(mask)} and  query.dtype: {_word(query)} instead."
+        )
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _word(x: Tensor) -> str:
+    name = legacy_name(x.dtype).removesuffix("Tensor").split(".")[-1].lower()
+    return {"long": "long int"}.get(name, name)

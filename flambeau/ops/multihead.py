@@ -1,0 +1,268 @@
+"""multi_head_attention_forward: projections, masks and heads around scaled dot-product attention.
+
+Inside, everything is (batch, heads, time, head_dim), as views of the projections.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from .attention import scaled_dot_product_attention
+from .creation import zeros
+from .dropout import dropout
+from .join import cat
+from .linear import linear
+from .registry import composite
+from .softmax import softmax
+
+
+@composite(expose=("nn.functional",))
+def multi_head_attention_forward(
+    query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v,
+    add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None,
+    need_weights=True, attn_mask=None, use_separate_proj_weight=False, q_proj_weight=None,
+    k_proj_weight=None, v_proj_weight=None, static_k=None, static_v=None,
+    average_attn_weights=True, is_causal=False,
+):  # fmt: skip
+    """(attention's output, its weights or None), for nn.MultiheadAttention, which says the shapes.
+
+    query (l, n, e), key (s, n, k), value (s, n, v), or all without n; AssertionError and
+    RuntimeError, as PyTorch has them, where arguments do not fit.
+    """
+    batched = _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if not batched:
+        query, key, value = (query.unsqueeze(1),) * 3 if query is key is value else tuple(
+            x.unsqueeze(1) for x in (query, key, value)
+        )  # fmt: skip
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+    length, batch, width = query._array.shape
+    attn_mask, key_padding_mask, is_causal = _masks(
+        query, key_padding_mask, attn_mask, need_weights, is_causal
+    )
+    _check_sizes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
+    if use_separate_proj_weight:
+        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+        q, k, v = _projected_apart(query, key, value, weights, in_proj_bias)
+    else:
+        q, k, v = _projected(query, key, value, in_proj_weight, in_proj_bias)
+    attn_mask = _mask_by_heads(attn_mask, batch, num_heads, length, key._array.shape[0])
+    k, v, extra = _with_bias(k, v, bias_k, bias_v, static_k, static_v)
+    q = _by_heads(q, num_heads)
+    k = _by_heads(k, num_heads) if static_k is None else _static(static_k, "k", batch, num_heads, width)
+    v = _by_heads(v, num_heads) if static_v is None else _static(static_v, "v", batch, num_heads, width)
+    if add_zero_attn:
+        k, v = _with_zero(k), _with_zero(v)
+    mask = _merged(attn_mask, key_padding_mask, extra + bool(add_zero_attn), k._array.shape[2], batch)
+    p = dropout_p if training else 0.0
+    if not need_weights:
+        y = scaled_dot_product_attention(q, k, v, mask, p, is_causal and mask is None)
+        return _joined_heads(y, out_proj_weight, out_proj_bias, batched), None
+    if is_causal and mask is None:
+        raise AssertionError("is_causal needs an attn_mask where need_weights is True")
+    weights = _weights(q, k, mask)
+    if p > 0:
+        weights = dropout(weights, p, True)
+    y = _joined_heads(weights @ v, out_proj_weight, out_proj_bias, batched)
+    if average_attn_weights:
+        weights = weights.mean(dim=1)
+    return y, weights if batched else weights.squeeze(0)
+
+
+# -------------------------------------------------------------------------------------- checks
+
+
+def _refuse(message: str) -> NoReturn:
+    raise AssertionError(message)
+
+
+def _check_ranks(
+    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None,
+    heads: int,
+) -> bool:  # fmt: skip
+    """Whether the inputs have a batch axis."""
+    rank = query.dim()
+    if rank not in (2, 3):
+        _refuse("query should be unbatched 2D or batched 3D tensor but received "
+                f"{rank}-D query tensor")  # fmt: skip
+    case = f"For {'batched (3-D)' if rank == 3 else 'unbatched (2-D)'} `query`, expected"
+    if key.dim() != rank or value.dim() != rank:
+        _refuse(f"{case} `key` and `value` to be {rank}-D but found {key.dim()}-D and "
+                f"{value.dim()}-D tensors respectively")  # fmt: skip
+    if padding is not None and padding.dim() != rank - 1:
+        _refuse(f"{case} `key_padding_mask` to be `None` or {rank - 1}-D but found "
+                f"{padding.dim()}-D tensor instead")  # fmt: skip
+    if mask is not None:
+        if mask.dim() not in (2, 3):
+            _refuse(f"{case} `attn_mask` to be `None`, 2-D or 3-D but found {mask.dim()}-D tensor "
+                    "instead")  # fmt: skip
+        expected = (heads, query.shape[0], key.shape[0])
+        if rank == 2 and mask.dim() == 3 and tuple(mask.shape) != expected:
+            _refuse(f"Expected `attn_mask` shape to be {expected} but got {mask.shape}")
+    return rank == 3
+
+
+def _check_sizes(
+    query: Tensor, key: Tensor, value: Tensor, expected: int, heads: int, apart: bool
+) -> None:
+    width = query.shape[-1]
+    if width != expected:
+        _refuse(f"was expecting embedding dimension of {expected}, but got {width}")
+    if width % heads:
+        _refuse(f"embed_dim {width} not divisible by num_heads {heads}")
+    if apart and key.shape[:2] != value.shape[:2]:
+        _refuse(f"key's sequence and batch dims {key.shape[:2]} do not match value's "
+                f"{value.shape[:2]}")  # fmt: skip
+    if not apart and key.shape != value.shape:
+        _refuse(f"key shape {key.shape} does not match value shape {value.shape}")
+
+
+# --------------------------------------------------------------------------------------- masks
+
+
+def _additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
+    """A mask as numbers to be added: -inf where a bool one is True."""
+    if mask is None or mask.is_floating_point():
+        return mask
+    if mask._array.dtype != np.bool_:
+        _refuse(f"only bool and floating types of {name} are supported, not {mask.dtype}")
+    return wrap(np.where(mask._array, -np.inf, 0).astype(like._array.dtype))
+
+
+def _masks(
+    query: Tensor, padding: Tensor | None, mask: Tensor | None, need_weights: bool, causal: bool
+) -> tuple[Tensor | None, Tensor | None, bool]:
+    """(attn_mask, key_padding_mask, whether to mask causally): both masks additive."""
+    if padding is not None and mask is not None and padding.dtype != mask.dtype:
+        warnings.warn(
+            "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type "
+            "for both instead.",
+            stacklevel=3,
+        )
+    padding = _additive(padding, "key_padding_mask", query)
+    if causal and mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
+            "method `generate_square_subsequent_mask` to create this mask."
+        )
+    if causal and padding is None and not need_weights:
+        return None, None, True
+    return _additive(mask, "attn_mask", query), padding, causal and padding is None
+
+
+def _mask_by_heads(
+    mask: Tensor | None, batch: int, heads: int, length: int, source: int
+) -> Tensor | None:
+    """attn_mask as (1, 1, l, s) or (batch, heads, l, s)."""
+    if mask is None:
+        return None
+    wanted = (length, source) if mask.dim() == 2 else (batch * heads, length, source)
+    if tuple(mask.shape) != wanted:
+        raise RuntimeError(
+            f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {wanted}."
+        )
+    if mask.dim() == 2:
+        return mask.reshape(1, 1, length, source)
+    return mask.reshape(batch, heads, length, source)
+
+
+def _merged(
+    mask: Tensor | None, padding: Tensor | None, extra: int, source: int, batch: int
+) -> Tensor | None:
+    """Both masks in one, with `extra` keys at the end that nobody is barred from."""
+    if mask is not None and extra:
+        mask = cat([mask, zeros((*mask.shape[:-1], extra), dtype=mask.dtype)], -1)
+    if padding is None:
+        return mask
+    if extra:
+        padding = cat([padding, zeros((padding.shape[0], extra), dtype=padding.dtype)], -1)
+    for axis, n in enumerate((batch, source)):
+        if padding.shape[axis] != n:
+            _refuse(f"Expected key_padded_mask.shape[{axis}] to be {n}, but got "
+                    f"{padding.shape[axis]}")  # fmt: skip
+    padding = padding.reshape(batch, 1, 1, source)
+    return padding if mask is None else mask + padding
+
+
+# --------------------------------------------------------------------------------- projections
+
+
+def _projected(query: Tensor, key: Tensor, value: Tensor, weight: Any, bias: Any) -> tuple:
+    """Query, key and value through the parts of one weight: in one product where they are one."""
+    if weight is None:
+        _refuse("use_separate_proj_weight is False but in_proj_weight is None")
+    if query is key and key is value:
+        return tuple(linear(query, weight, bias).chunk(3, -1))
+    width = query._array.shape[-1]
+    if key is value:
+        q_weight, kv_weight = weight.split([width, width * 2])
+        q_bias, kv_bias = (None, None) if bias is None else bias.split([width, width * 2])
+        return (linear(query, q_weight, q_bias), *linear(key, kv_weight, kv_bias).chunk(2, -1))
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    return tuple(map(linear, (query, key, value), weight.chunk(3), biases))
+
+
+def _projected_apart(
+    query: Tensor, key: Tensor, value: Tensor, weights: tuple, bias: Tensor | None
+) -> tuple:
+    for name, weight, x in zip("qkv", weights, (query, key, value), strict=True):
+        if weight is None:
+            _refuse(f"use_separate_proj_weight is True but {name}_proj_weight is None")
+        wanted = (query.shape[-1], x.shape[-1])
+        if tuple(weight.shape) != wanted:
+            _refuse(f"expecting {name} weights shape of {wanted}, but got {weight.shape}")
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    return tuple(map(linear, (query, key, value), weights, biases))
+
+
+def _with_bias(k: Tensor, v: Tensor, bias_k: Any, bias_v: Any, static_k: Any, static_v: Any) -> tuple:
+    """Key and value with their biases as one more step, and the number of steps added."""
+    if bias_k is None and bias_v is None:
+        return k, v, 0
+    if bias_k is None or bias_v is None:
+        given, lacking = ("k", "v") if bias_v is None else ("v", "k")
+        _refuse(f"bias_{given} is set but bias_{lacking} is None")
+    if static_k is not None:
+        _refuse("bias cannot be added to static key.")
+    if static_v is not None:
+        _refuse("bias cannot be added to static value.")
+    batch = k._array.shape[1]
+    return (*(cat([x, b.expand(1, batch, b._array.shape[-1])])
+              for x, b in ((k, bias_k), (v, bias_v))), 1)  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------- heads
+
+
+def _by_heads(x: Tensor, heads: int) -> Tensor:
+    """(time, batch, heads * head_dim) as (batch, heads, time, head_dim)."""
+    time, batch, width = x._array.shape
+    return x.unflatten(-1, (heads, width // heads)).permute(1, 2, 0, 3)
+
+
+def _static(x: Tensor, name: str, batch: int, heads: int, width: int) -> Tensor:
+    """A key or value that is given by heads already: (batch * heads, s, head_dim)."""
+    for axis, n in ((0, batch * heads), (2, width // heads)):
+        if x.shape[axis] != n:
+            _refuse(f"expecting static_{name}.size({axis}) of {n}, but got {x.shape[axis]}")
+    return x.unflatten(0, (batch, heads))
+
+
+def _with_zero(x: Tensor) -> Tensor:
+    batch, heads, _, width = x._array.shape
+    return cat([x, zeros((batch, heads, 1, width), dtype=x.dtype)], 2)
+
+
+def _weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+    scores = (q * math.sqrt(1.0 / q._array.shape[-1])) @ k.transpose(-1, -2)
+    return softmax(scores if mask is None else scores + mask, -1)
+
+
+def _joined_heads(y: Tensor, weight: Tensor, bias: Tensor | None, batched: bool) -> Tensor:
+    """(batch, heads, l, head_dim) through the last projection: (l, batch, e)."""
+    y = linear(y.permute(2, 0, 1, 3).flatten(2), weight, bias)
+    return y if batched else y.squeeze(1)
