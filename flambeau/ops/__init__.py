@@ -41,6 +41,7 @@ FAMILIES = (
     "linear",
     "linear_cross_entropy",
     "logical",
+    "loss",
     "mask",
     "matmul",
     "multihead",

@@ -1,0 +1,166 @@
+"""Triangles and diagonals of matrices: tril, triu, their indices, diag, diag_embed, trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor import dtypes as types
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.dtypes import dtype as Dtype
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .axes import canonical_dim
+from .creation import place, public
+from .inplace import assign
+from .reduce import rounded, summed_dtype
+from .registry import Array, composite, opaque
+from .samples import matrices
+from .view import _on_diagonal
+
+
+def _triangle(name: str, lower: bool) -> Any:
+    words = "below" if lower else "above"
+
+    def body(input: Array, diagonal=0) -> Array:
+        if input.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        rows, columns = input.shape[-2:]
+        if lower:
+            keep = np.tri(rows, columns, diagonal, np.bool_)
+        else:
+            keep = ~np.tri(rows, columns, diagonal - 1, np.bool_)
+        y = np.zeros(input.shape, input.dtype)
+        np.copyto(y, input, where=keep)
+        return y
+
+    body.__name__ = name
+    body.__doc__ = f"""The elements on and {words} a diagonal of matrices, zeros elsewhere.
+
+    >>> torch.{name}(torch.tensor([[1, 2], [3, 4]])).tolist()
+    {[[1, 0], [3, 4]] if lower else [[1, 2], [0, 4]]}
+    """
+    made = opaque(ref=getattr(np, name), samples=matrices(((3, 4),), ((2, 3, 3), 1),
+                                                          ((4, 3), -1)))(body)  # fmt: skip
+
+    @made.vjp
+    def _(g, diagonal):
+        return made(g, diagonal)
+
+    return made
+
+
+tril, triu = _triangle("tril", True), _triangle("triu", False)
+
+
+@composite(expose=("Tensor",))
+def tril_(self, diagonal=0):
+    """Sets what is above a diagonal to zero, in place."""
+    return assign(self, tril(self, diagonal), "tril_")
+
+
+@composite(expose=("Tensor",))
+def triu_(self, diagonal=0):
+    """Sets what is below a diagonal to zero, in place."""
+    return assign(self, triu(self, diagonal), "triu_")
+
+
+def _triangle_indices(name: str, lower: bool) -> None:
+    def function(
+        row: int, col: int, offset: int = 0, *, dtype: Dtype | None = None, device: Any = None,
+        layout: Any = None,
+    ) -> Tensor:  # fmt: skip
+        for label, n in (("row", row), ("col", col)):
+            if n < 0:
+                raise RuntimeError(f"{label} must be non-negative, got{n}")
+        kind = types.int64 if dtype is None else dtype
+        if kind.is_floating_point or kind.is_complex or kind is types.bool_:
+            raise NotImplementedError(f"\"{name}\" not implemented for '{legacy_name(kind)}'")
+        found = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
+        return place(np.stack(found).astype(kind.numpy), device)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"The indices, rows and columns, of the {'lower' if lower else 'upper'} triangle."
+    )
+    public()(function)
+
+
+_triangle_indices("tril_indices", True)
+_triangle_indices("triu_indices", False)
+
+
+# ------------------------------------------------------------------------------- diagonals
+
+
+@opaque(name="diag_embed", ref=lambda x, offset=0: np.diag(x, offset),
+        samples=matrices(((3,),), ((3,), 1), ((3,), -2)))  # fmt: skip
+def diag_embed(input: Array, offset=0, dim1=-2, dim2=-1) -> Array:
+    """Matrices of zeros with the last axis of `input` on a diagonal.
+
+    >>> torch.diag_embed(torch.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
+    rank = input.ndim + 1
+    a, b = canonical_dim(dim1, rank), canonical_dim(dim2, rank)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    n = input.shape[-1] + abs(offset)
+    shape = list(input.shape[:-1])
+    for axis in sorted((a, b)):
+        shape.insert(axis, n)
+    y = np.zeros(shape, input.dtype)
+    target = y.diagonal(offset, a, b)
+    target.flags.writeable = True
+    target[...] = input
+    return y
+
+
+@diag_embed.vjp
+def _(g, offset, dim1, dim2):
+    return g.diagonal(offset, dim1, dim2)
+
+
+@composite()
+def diag(input, diagonal=0, *, out=None):
+    """A matrix with a vector on its diagonal, or the diagonal of a matrix.
+
+    >>> torch.diag(torch.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
+    rank = input._array.ndim
+    if rank not in (1, 2):
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {rank}D")
+    if rank == 1:
+        return diag_embed(input, diagonal, out=out)
+    y = input.diagonal(diagonal).clone()
+    return y if out is None else out.copy_(y)
+
+
+@composite()
+def diagflat(input, offset=0):
+    """A matrix with all the elements on its diagonal."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+@opaque(ref=np.trace, samples=matrices(((3, 3),), ((3, 4),)))
+def trace(input: Array) -> Array:
+    """The sum of a matrix's diagonal.
+
+    >>> torch.trace(torch.tensor([[1., 2.], [3., 4.]]))
+    tensor(5.)
+    """
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
+    if input.dtype.kind == "b":
+        raise NotImplementedError("\"trace\" not implemented for 'Bool'")
+    kind = summed_dtype(input, None)
+    half = FROM_NUMPY[kind] in types.HALF
+    return rounded(np.add.reduce(input.diagonal(), None, np.float32 if half else kind), kind)
+
+
+@trace.vjp
+def _(g, input_shape):
+    return _on_diagonal(g.expand(min(input_shape)), input_shape, 0, 0, 1)
