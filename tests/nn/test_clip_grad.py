@@ -115,3 +115,22 @@ def test_skip_init(torch, nn):
         nn.utils.skip_init(dict)
     with pytest.raises(RuntimeError, match="must support a 'device' arg"):
         nn.utils.skip_init(nn.ReLU)
+
+
+@pytest.mark.parametrize("size", [3, 20_000])
+def test_large_and_strided_gradients(torch, nn, size):
+    w = torch.ones(2, size, requires_grad=True)
+    w.grad = torch.full((size, 2), 3.0).t()
+    nn.utils.clip_grad_value_(w, 2.0)
+    assert nn.utils.clip_grad_norm_(w, 1.0).item() == pytest.approx(2 * (2 * size) ** 0.5)
+    assert w.grad.norm().item() == pytest.approx(1.0, rel=1e-4)
+
+
+def test_mixed_dtypes(torch, nn):
+    made = [torch.ones(1, requires_grad=True, dtype=t) for t in (torch.float16, torch.float64)]
+    for w in made:
+        w.grad = w.detach() * 3
+    assert nn.utils.clip_grad_norm_(made, 1.0).item() == pytest.approx(18**0.5, rel=1e-3)
+    nn.utils.clip_grad_value_(made, 0.5)
+    assert [w.grad.item() for w in made] == [0.5, 0.5]
+    assert made[0].grad.dtype == torch.float16

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ... import ops
-from ...tensor import Tensor, dtypes
+from ...tensor import Tensor, dtypes, wrap
 from .. import functional as F
 
 __all__ = [
@@ -156,21 +158,15 @@ def _check_lengths(input: Tensor, lengths: list[int], batch_first: bool) -> None
         )
 
 
-def _step_sizes(lengths: list[int]) -> list[int]:
-    """How many sequences, of lengths in falling order, go on at each time step."""
-    sizes = []
-    going = len(lengths)
-    for t in range(lengths[0]):
-        while lengths[going - 1] <= t:
-            going -= 1
-        sizes.append(going)
-    return sizes
+def _counts_above(values: Any, stop: int) -> np.ndarray:
+    """For each i in range(stop), how many of the values are greater: lengths to batch sizes, and
+    batch sizes to lengths."""
+    return (np.asarray(values) > np.arange(stop)[:, None]).sum(1, dtype=np.int64)
 
 
-def _packed_positions(sizes: Sequence[int], batch: int) -> Tensor:
+def _packed_positions(sizes: np.ndarray, batch: int) -> Tensor:
     """Where the packed rows are in a (time * batch, *) tensor."""
-    steps = [ops.arange(t * batch, t * batch + size) for t, size in enumerate(sizes)]
-    return ops.cat(steps)
+    return wrap(np.flatnonzero(np.arange(batch) < sizes[:, None]))
 
 
 def pack_padded_sequence(
@@ -200,11 +196,10 @@ def pack_padded_sequence(
     _check_lengths(input, counts, batch_first)
     if batch_first:
         input = input.transpose(0, 1)
-    sizes = _step_sizes(counts)
-    batch = len(counts)
+    sizes = _counts_above(counts, counts[0])
     flat = input[: counts[0]].reshape(-1, *input.shape[2:])  # (time * batch, *)
-    data = flat.index_select(0, _packed_positions(sizes, batch))
-    return PackedSequence(data, ops.tensor(sizes), order, None)
+    data = flat.index_select(0, _packed_positions(sizes, len(counts)))
+    return PackedSequence(data, wrap(sizes), order, None)
 
 
 def pad_packed_sequence(
@@ -217,7 +212,7 @@ def pad_packed_sequence(
 
     `total_length` pads to more time steps than the longest sequence has.
     """
-    sizes = sequence.batch_sizes.tolist()
+    sizes = sequence.batch_sizes.numpy()
     time = len(sizes)
     if total_length is not None:
         if total_length < time:
@@ -226,13 +221,13 @@ def pad_packed_sequence(
                 f"but got total_length={total_length} and max sequence length being {time}"
             )
         time = total_length
-    batch, data = sizes[0], sequence.data
+    batch, data = int(sizes[0]), sequence.data
     padding = data.new_full((time * batch, *data.shape[1:]), padding_value)
     flat = padding.index_copy(0, _packed_positions(sizes, batch), data)
     padded = flat.reshape(time, batch, *data.shape[1:])
     if batch_first:
         padded = padded.transpose(0, 1)
-    lengths = ops.tensor([sum(size > i for size in sizes) for i in range(batch)])
+    lengths = wrap(_counts_above(sizes, batch))
     order = sequence.unsorted_indices
     if order is None:
         return padded, lengths
