@@ -1,0 +1,79 @@
+"""Distances and similarities of vectors along an axis, and their normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor.promote import legacy_name, result_dtype
+from ..tensor.tensor import Tensor, wrap
+from .explain import broadcast_mismatch
+from .registry import composite
+
+
+def _broadcast(x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
+    a, b = x1._array.shape, x2._array.shape
+    if a == b:
+        return x1, x2
+    try:
+        shape = np.broadcast_shapes(a, b)
+    except ValueError:
+        raise RuntimeError(broadcast_mismatch([a, b])) from None
+    return x1.expand(shape), x2.expand(shape)
+
+
+def _kept_above(x: Tensor, least: float) -> Tensor:
+    """max(x, least) whose gradient is that of x."""
+    low = x.detach()
+    return x if bool((low >= least).all()) else x + (low.clamp(min=least) - low)
+
+
+@composite(expose=("torch", "nn.functional"))
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """Cosine of the angle between vectors along `dim`; norms are kept above `eps`.
+
+    >>> torch.cosine_similarity(torch.tensor([[1., 0.]]), torch.tensor([[2., 0.]]))
+    tensor([1.])
+    """
+    kind = result_dtype((x1, x2))
+    if not (kind.is_floating_point or kind.is_complex):
+        raise RuntimeError(
+            f"expected common dtype to be floating point, yet common dtype is {legacy_name(kind)}"
+        )
+    x1, x2 = _broadcast(x1.to(kind), x2.to(kind))
+    norms = [_kept_above(x.norm(2, dim, True), eps) for x in (x1, x2)]
+    return (x1 / norms[0] * (x2 / norms[1])).sum(dim)
+
+
+@composite(expose=("torch", "nn.functional"))
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """Norm of x1 - x2 + eps along the last axis."""
+    x1, x2 = _broadcast(x1, x2)
+    return (x1 - x2 + eps).norm(p, -1, keepdim)
+
+
+@composite(expose=("torch", "nn.functional"))
+def pdist(input, p=2.0):
+    """Distances between all pairs of a matrix's rows, those of the first row first."""
+    if input.dim() != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    n = input.size(0)
+    first, second = (wrap(i) for i in np.triu_indices(n, 1))
+    if n < 2:
+        return input.new_empty(0) if not input.requires_grad else input.reshape(-1)[:0]
+    return (input.index_select(0, first) - input.index_select(0, second)).norm(p, 1)
+
+
+@composite(expose=("nn.functional",))
+def normalize(input, p=2.0, dim=1, eps=1e-12, out: Any = None):
+    """input divided by its norm along `dim`, which is kept above `eps`.
+
+    >>> torch.nn.functional.normalize(torch.tensor([[3., 4.]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    norms = input.norm(p, dim, True).clamp_min(eps).expand_as(input)
+    y = input / norms
+    return y if out is None else out.copy_(y)

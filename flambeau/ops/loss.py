@@ -1,0 +1,562 @@
+"""Losses on elements: squares, absolute values, binary cross entropy, divergences."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.promote import legacy_name, result_dtype
+from ..tensor.tensor import Tensor
+from .loss_reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
+from .promotion import compute_dtype
+from .registry import Array, composite, opaque, publish
+from .samples import Rng, Sample
+from .selection import where
+
+
+def _pair(input: Array, target: Array, name: str) -> tuple[Array, Array]:
+    """Both in the dtype in which they meet; NotImplementedError unless that is a real float."""
+    kind = _kind(input, target)
+    if not FROM_NUMPY[kind].is_floating_point:
+        raise NotImplementedError(
+            f"\"{name}_cpu\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
+        )
+    inside = compute_dtype(kind)
+    return input.astype(inside, copy=False), target.astype(inside, copy=False)
+
+
+def _kind(input: Array, target: Array) -> np.dtype:
+    if input.dtype == target.dtype:
+        return input.dtype
+    return result_dtype((input, target)).numpy
+
+
+def _reduced(y: Array, reduction: int, kind: np.dtype) -> Array:
+    if reduction == NONE:
+        return np.asarray(y, kind)
+    total = np.add.reduce(y, None)
+    if reduction == MEAN:
+        total = total / y.size if y.size else np.nan
+    return np.asarray(total, kind)
+
+
+# ---------------------------------------------------------------- losses of input - target
+
+
+def _differences(parameter: float):
+    def samples(rng: Rng) -> Iterator[Sample]:
+        for number in (NONE, MEAN, SUM):
+            yield (rng.normal(size=(3, 4)) * 3, rng.normal(size=(3, 4)), number, parameter), {}
+
+    return samples
+
+
+def _reference(formula):
+    def ref(x, t, reduction, parameter):
+        y = formula(x - t, parameter)
+        return (y, y.mean(), y.sum())[reduction]
+
+    return ref
+
+
+def _difference_loss(name: str, node: str, parameter: float, formula: Any):
+    """Declares an operator (input, target, reduction, parameter) of the difference alone.
+
+    Decorates (forward, slope): forward writes the losses over the differences; slope gives, in
+    operators, the derivative by the difference, times the cotangent.
+    """
+
+    def decorate(parts: Any) -> Any:
+        forward, slope = parts()
+
+        def body(input: Array, target: Array, reduction, parameter) -> Array:
+            x, t = _pair(input, target, name)
+            return _reduced(forward(x - t, parameter), reduction, _kind(input, target))
+
+        body.__doc__ = parts.__doc__
+        made = opaque(name=f"_{name}_loss", node=node, expose=(), ref=_reference(formula),
+                      samples=_differences(parameter))(body)  # fmt: skip
+
+        @made.vjp("input")
+        def _(g, input, target, reduction, parameter):
+            return slope(input - target, g, reduction, parameter)
+
+        @made.vjp("target")
+        def _(g, input, target, reduction, parameter):
+            return slope(target - input, g, reduction, parameter)
+
+        return made
+
+    return decorate
+
+
+@_difference_loss("mse", "MseLossBackward0", 0.0, lambda d, _: d * d)
+def _mse():
+    """Squared differences."""
+
+    def forward(d, _):
+        return np.multiply(d, d, out=d) if d.ndim else d * d
+
+    def slope(d, g, reduction, _):
+        return d * share(g, reduction, d._array.size, 2.0)
+
+    return forward, slope
+
+
+@_difference_loss("smooth_l1", "SmoothL1LossBackward0", 0.7,
+                  lambda d, b: np.where(abs(d) < b, d * d / (2 * b), abs(d) - b / 2))  # fmt: skip
+def _smooth_l1():
+    """Squares of differences below beta, absolute values above."""
+
+    def forward(d, beta):
+        z = np.abs(d)
+        return np.where(z < beta, 0.5 / beta * z * z, z - 0.5 * beta)
+
+    def slope(d, g, reduction, beta):
+        return (d / beta).clamp(-1, 1) * share(g, reduction, d._array.size)
+
+    return forward, slope
+
+
+@_difference_loss("huber", "HuberLossBackward0", 1.3,
+                  lambda d, b: np.where(abs(d) <= b, d * d / 2, b * (abs(d) - b / 2)))  # fmt: skip
+def _huber():
+    """Half squares of differences below delta, lines above."""
+
+    def forward(d, delta):
+        z = np.abs(d)
+        return np.where(z <= delta, 0.5 * z * z, delta * (z - 0.5 * delta))
+
+    def slope(d, g, reduction, delta):
+        return d.clamp(-delta, delta) * share(g, reduction, d._array.size)
+
+    return forward, slope
+
+
+def _matched(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both at one shape; a warning where that takes broadcasting."""
+    if input._array.shape == target.shape:
+        return input, target
+    warnings.warn(
+        f"Using a target size ({target.size()}) that is different to the input size "
+        f"({input.size()}). This will likely lead to incorrect results due to broadcasting. "
+        "Please ensure they have the same size.",
+        stacklevel=3,
+    )
+    try:
+        shape = np.broadcast_shapes(input._array.shape, target._array.shape)
+    except ValueError:
+        from .explain import broadcast_mismatch
+
+        raise RuntimeError(
+            broadcast_mismatch([input._array.shape, target._array.shape])
+        ) from None
+    return input.expand(shape), target.expand(shape)
+
+
+def _weighted(losses: Tensor, weight: Tensor, input: Tensor, reduction: str, mean: Any) -> Tensor:
+    if weight.size() != input.size():
+        raise ValueError("Weights and input must have the same size.")
+    y = losses * weight
+    if reduction == "none":
+        return y
+    if reduction == "sum":
+        return y.sum()
+    if reduction == "mean":
+        return mean(y)
+    raise ValueError(
+        f"Invalid reduction mode: {reduction}. Expected one of 'none', 'mean', 'sum'."
+    )
+
+
+@composite(expose=("nn.functional",))
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """Mean squared error, (input - target) ** 2.
+
+    >>> torch.nn.functional.mse_loss(torch.tensor([1., 3.]), torch.tensor([0., 0.]))
+    tensor(5.)
+    """
+    input, target = _matched(input, target)
+    if weight is not None:
+        return _weighted(_mse(input, target, NONE, 0.0), weight, input, reduction,
+                         lambda y: y.sum() / weight.sum())  # fmt: skip
+    return _mse(input, target, reduction_number(reduction, size_average, reduce), 0.0)
+
+
+@composite(expose=("nn.functional",))
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """Mean absolute error, |input - target|.
+
+    >>> torch.nn.functional.l1_loss(torch.tensor([1., 3.]), torch.tensor([0., 0.]))
+    tensor(2.)
+    """
+    input, target = _matched(input, target)
+    losses = (input - target).abs()
+    if weight is not None:
+        return _weighted(losses, weight, input, reduction, lambda y: y.sum() / weight.sum())
+    return reduce_tensor(losses, reduction_number(reduction, size_average, reduce))
+
+
+@composite(expose=("nn.functional",))
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """Squares below `beta`, over 2 beta; absolute values less beta / 2 above."""
+    input, target = _matched(input, target)
+    number = reduction_number(reduction, size_average, reduce)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    if beta == 0:
+        return reduce_tensor((input - target).abs(), number)
+    return _smooth_l1(input, target, number, beta)
+
+
+@composite(expose=("nn.functional",))
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    """Half squares below `delta`; delta times (the absolute value less delta / 2) above."""
+    input, target = _matched(input, target)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    if weight is not None:
+        return _weighted(_huber(input, target, NONE, delta), weight, input, reduction,
+                         lambda y: y.mean())  # fmt: skip
+    return _huber(input, target, reduction_number(reduction), delta)
+
+
+# -------------------------------------------------------------------- binary cross entropy
+
+
+def _probabilities(rng: Rng) -> Iterator[Sample]:
+    for number in (NONE, MEAN, SUM):
+        yield (rng.uniform(0.1, 0.9, (3, 4)), rng.uniform(0.1, 0.9, (3, 4)), None, number), {}
+    weight = rng.uniform(0.5, 2, (3, 4))
+    yield (rng.uniform(0.1, 0.9, (3, 4)), rng.uniform(0.1, 0.9, (3, 4)), weight, MEAN), {}
+
+
+def _bce_reference(x, t, weight, reduction):
+    y = -(t * np.log(x) + (1 - t) * np.log(1 - x)) * (1 if weight is None else weight)
+    return (y, y.mean(), y.sum())[reduction]
+
+
+@opaque(name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", expose=(),
+        ref=_bce_reference, samples=_probabilities)  # fmt: skip
+def _bce(input: Array, target: Array, weight: Array | None, reduction) -> Array:
+    """-(target log(input) + (1 - target) log(1 - input)), logarithms kept above -100."""
+    if not FROM_NUMPY[input.dtype].is_floating_point:
+        kind = legacy_name(FROM_NUMPY[input.dtype])
+        raise NotImplementedError(f"\"binary_cross_entropy\" not implemented for '{kind}'")
+    if target.dtype != input.dtype:
+        kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (target, input)]
+        raise RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}")
+    for name, a in (("input", input), ("target", target)):
+        if a.size and not (a.min() >= 0 and a.max() <= 1):
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+    inside = compute_dtype(input.dtype)
+    x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
+    with np.errstate(divide="ignore"):
+        y = (t - 1) * np.maximum(np.log1p(-x), -100) - t * np.maximum(np.log(x), -100)
+    return _reduced(y if weight is None else y * weight, reduction, input.dtype)
+
+
+@_bce.vjp("input")
+def _(g, input, target, weight, reduction):
+    slope = (input - target) / (input * (1 - input)).clamp_min(1e-12)
+    slope = slope if weight is None else slope * weight
+    return slope * share(g, reduction, input._array.size)
+
+
+@_bce.vjp("target")
+def _(g, input, weight, reduction):
+    slope = (1 - input).log() - input.log()
+    slope = slope if weight is None else slope * weight
+    return slope * share(g, reduction, input._array.size)
+
+
+@composite(expose=("nn.functional",))
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None,
+                         reduction="mean"):  # fmt: skip
+    """Cross entropy of probabilities and targets in [0, 1]; RuntimeError outside of it.
+
+    >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.]))
+    tensor(0.6931)
+    """
+    number = reduction_number(reduction, size_average, reduce)
+    if target.size() != input.size():
+        raise ValueError(
+            f"Using a target size ({target.size()}) that is different to the input size "
+            f"({input.size()}) is deprecated. Please ensure they have the same size."
+        )
+    if weight is not None:
+        weight = weight.expand(np.broadcast_shapes(target._array.shape, weight._array.shape))
+    return _bce(input, target, weight, number)
+
+
+def _logits(rng: Rng) -> Iterator[Sample]:
+    for number in (NONE, MEAN, SUM):
+        yield (rng.normal(size=(3, 4)) * 3, rng.random((3, 4)), None, None, number), {}
+    yield (rng.normal(size=(3, 4)), rng.random((3, 4)), rng.random(4), rng.random(4), MEAN), {}
+
+
+def _logits_reference(x, t, weight, pos_weight, reduction):
+    p = 1 / (1 + np.exp(-x))
+    y = -((1 if pos_weight is None else pos_weight) * t * np.log(p) + (1 - t) * np.log(1 - p))
+    y = y * (1 if weight is None else weight)
+    return (y, y.mean(), y.sum())[reduction]
+
+
+@opaque(name="_binary_cross_entropy_with_logits", node="BinaryCrossEntropyWithLogitsBackward0",
+        expose=(), ref=_logits_reference, samples=_logits)  # fmt: skip
+def _bce_logits(
+    input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction
+) -> Array:
+    """Binary cross entropy of sigmoid(input), without overflow."""
+    if not FROM_NUMPY[input.dtype].is_floating_point:
+        kind = legacy_name(FROM_NUMPY[input.dtype])
+        raise NotImplementedError(f"\"log_sigmoid_cpu\" not implemented for '{kind}'")
+    if not FROM_NUMPY[target.dtype].is_floating_point:
+        kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (input, target)]
+        raise RuntimeError(
+            f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}"
+        )
+    inside = compute_dtype(_kind(input, target))
+    x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
+    y = np.log1p(np.exp(-np.abs(x)))  # softplus(-x) = max(-x, 0) + this
+    y += np.maximum(-x, 0)
+    if pos_weight is not None:
+        y = y * ((pos_weight.astype(inside, copy=False) - 1) * t + 1)
+    y = y + (1 - t) * x
+    return _reduced(y if weight is None else y * weight, reduction, target.dtype)
+
+
+@_bce_logits.vjp("input")
+def _(g, input, target, weight, pos_weight, reduction):
+    if pos_weight is None:
+        slope = input.sigmoid() - target
+    else:
+        positive = pos_weight * target
+        slope = (positive + 1 - target) * input.sigmoid() - positive
+    slope = slope if weight is None else slope * weight
+    return slope * share(g, reduction, input._array.size)
+
+
+@_bce_logits.vjp("target")
+def _(g, input, weight, pos_weight, reduction):
+    slope = -input
+    if pos_weight is not None:
+        slope = slope + (pos_weight - 1) * _softplus(-input)
+    slope = slope if weight is None else slope * weight
+    return slope * share(g, reduction, input._array.size)
+
+
+@_bce_logits.vjp("weight")
+def _(g, input, target, pos_weight, weight_shape, reduction):
+    losses = _bce_logits(input, target, None, pos_weight, NONE)
+    return (losses * share(g, reduction, input._array.size)).sum_to_size(weight_shape)
+
+
+@_bce_logits.vjp("pos_weight")
+def _(g, input, target, weight, pos_weight_shape, reduction):
+    slope = target * _softplus(-input)
+    slope = slope if weight is None else slope * weight
+    return (slope * share(g, reduction, input._array.size)).sum_to_size(pos_weight_shape)
+
+
+def _softplus(x: Tensor) -> Tensor:
+    return x.clamp_min(0) + (-x.abs()).exp().log1p()
+
+
+@composite(expose=("nn.functional",))
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
+    """Binary cross entropy of sigmoid(input) and targets in [0, 1], safe for any logits.
+
+    >>> f = torch.nn.functional.binary_cross_entropy_with_logits
+    >>> f(torch.tensor([0.]), torch.tensor([1.]))
+    tensor(0.6931)
+    """
+    number = reduction_number(reduction, size_average, reduce)
+    if target.size() != input.size():
+        raise ValueError(
+            f"Target size ({target.size()}) must be the same as input size ({input.size()})"
+        )
+    return _bce_logits(input, target, weight, pos_weight, number)
+
+
+def _torch_bce_logits(input, target, weight=None, pos_weight=None, reduction=MEAN):
+    """Binary cross entropy of sigmoid(input), with the reduction as a number."""
+    return _bce_logits(input, target, weight, pos_weight, reduction)
+
+
+publish(_torch_bce_logits, ("binary_cross_entropy_with_logits",), ("torch",))
+
+
+# ------------------------------------------------------------------------ other divergences
+
+
+def _kl_div(input: Tensor, target: Tensor, number: int, log_target: bool) -> Tensor:
+    if not (input.is_floating_point() and target.is_floating_point()):
+        kind = "Integral" if not input.is_complex() else "Complex"
+        raise RuntimeError(f"kl_div: {kind} inputs not supported.")
+    if log_target:
+        y = target.exp() * (target - input)
+    else:
+        y = target.xlogy(target) - target * input
+    return reduce_tensor(y, number)
+
+
+@composite(expose=("nn.functional",))
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """Kullback-Leibler divergence, target * (log(target) - input); input holds logarithms.
+
+    reduction="batchmean" divides the sum by the batch's size, which is the mathematical one.
+    """
+    if reduction == "mean" and size_average is None and reduce is None:
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size."
+            "'batchmean' divides only by the batch size, and aligns with the KL div math "
+            "definition.'mean' will be changed to behave the same as 'batchmean' in the next major "
+            "release.",
+            stacklevel=2,
+        )
+    by_batch = reduction == "batchmean"
+    number = reduction_number("sum" if by_batch else reduction, size_average, reduce)
+    y = _kl_div(input, target, number, log_target)
+    return y / input.size()[0] if by_batch and input.dim() else y
+
+
+def _torch_kl_div(input, target, reduction=MEAN, *, log_target=False):
+    """Kullback-Leibler divergence, with the reduction as a number."""
+    return _kl_div(input, target, reduction, log_target)
+
+
+publish(_torch_kl_div, ("kl_div",), ("torch",))
+
+
+def _poisson(input, target, log_input, full, eps, reduction):
+    """Negative log likelihood of a Poisson distribution, with the reduction as a number."""
+    if log_input:
+        y = input.exp() - target * input
+    else:
+        y = input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        y = y + stirling.masked_fill(target <= 1, 0)
+    return reduce_tensor(y, reduction)
+
+
+publish(_poisson, ("poisson_nll_loss",), ("torch",))
+
+
+@composite(expose=("nn.functional",))
+def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8,
+                     reduce=None, reduction="mean"):  # fmt: skip
+    """Negative log likelihood of counts under a Poisson distribution.
+
+    `full` adds Stirling's approximation of log(target!) for targets above 1.
+    """
+    number = reduction_number(reduction, size_average, reduce)
+    return _poisson(input, target, log_input, full, eps, number)
+
+
+def _variance_of(input: Tensor, var: Any) -> Tensor:
+    """The variance at a shape that broadcasts with the input; ValueError otherwise."""
+    if isinstance(var, float):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * input.new_ones(input.size())
+    elif bool((var < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    if var.size() == input.size():
+        return var
+    if input.size()[:-1] == var.size():
+        return var.unsqueeze(-1)
+    if input.dim() == var.dim():
+        other = [n for m, n in zip(input.size(), var.size(), strict=True) if m != n]
+        if sum(other) == 1:
+            return var
+    raise ValueError("var is of incorrect size")
+
+
+@composite(expose=("nn.functional",))
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """Negative log likelihood of targets under normal distributions N(input, var).
+
+    `var` as large as input, or 1 along the last axis; kept above eps, as a constant.
+    """
+    var = _variance_of(input, var)
+    number = reduction_number(reduction) if reduction in ("none", "mean", "sum") else None
+    if number is None:
+        raise ValueError(f"{reduction} is not valid")
+    kept = var + (var.detach().clamp(min=eps) - var.detach())
+    y = 0.5 * (kept.log() + (input - target) ** 2 / kept)
+    if full:
+        y = y + 0.5 * math.log(2 * math.pi)
+    return reduce_tensor(y, number)
+
+
+@opaque(name="_soft_margin_loss", node="SoftMarginLossBackward0", expose=(),
+        ref=lambda x, t, r: [f(np.log(1 + np.exp(-t * x))) for f in (np.array, np.mean, np.sum)][r],
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)), r), {})
+                                  for r in range(3)]))  # fmt: skip
+def _soft_margin(input: Array, target: Array, reduction) -> Array:
+    """log(1 + exp(-target * input))."""
+    if not FROM_NUMPY[input.dtype].is_floating_point:
+        raise RuntimeError(
+            "result type Float can't be cast to the desired output type "
+            f"{legacy_name(FROM_NUMPY[input.dtype])}"
+        )
+    kind = _kind(input, target)
+    y = -(target.astype(compute_dtype(kind), copy=False) * input)
+    return _reduced(np.log1p(np.exp(y)), reduction, kind)
+
+
+@_soft_margin.vjp("input")
+def _(g, input, target, reduction):
+    y = (-target * (-(target * input)).sigmoid()) * share(g, reduction, input._array.size)
+    return y.sum_to_size(input.shape)
+
+
+@_soft_margin.vjp("target")
+def _(g, input, target, reduction):
+    y = (-input * (-(target * input)).sigmoid()) * share(g, reduction, input._array.size)
+    return y.sum_to_size(target.shape)
+
+
+@composite(expose=("nn.functional",))
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """Logistic loss of scores and labels 1 or -1, log(1 + exp(-target * input))."""
+    return _soft_margin(input, target, reduction_number(reduction, size_average, reduce))
+
+
+@composite(expose=("nn.functional",))
+def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
+                                reduction="mean"):  # fmt: skip
+    """Binary cross entropy with logits, averaged over the classes, which lie along the last axis."""
+    number = reduction_number(reduction, size_average, reduce)
+    shape = np.broadcast_shapes(input._array.shape, target._array.shape)
+    y = _bce_logits(input.expand(shape), target.to(input.dtype).expand(shape), None, None, NONE)
+    if weight is not None:
+        y = y * weight
+    return reduce_tensor(y.sum(-1) / input.size(-1), number)
+
+
+def _hinge_embedding(input, target, margin=1.0, reduction=MEAN):
+    """input where the target is 1, max(0, margin - input) where it is -1; reduction a number."""
+    far = (margin - input).clamp_min(0)
+    y = where(target != 1, far, 0) + where(target != -1, input, 0)
+    return reduce_tensor(y, reduction)
+
+
+publish(_hinge_embedding, ("hinge_embedding_loss",), ("torch",))
+
+
+@composite(expose=("nn.functional",))
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None,
+                         reduction="mean"):  # fmt: skip
+    """Distances of pairs: kept small where the target is 1, above `margin` where it is -1."""
+    number = reduction_number(reduction, size_average, reduce)
+    return _hinge_embedding(input, target, margin, number)

@@ -1,0 +1,194 @@
+"""Losses with a margin: rankings, several classes, several labels, angles, triplets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor.tensor import Tensor
+from .distance import pairwise_distance
+from .loss_reduction import MEAN, reduce_tensor, reduction_number
+from .registry import composite, publish
+from .selection import where
+
+_LEAST_SQUARE = 1e-12
+
+
+def _margin_ranking(input1, input2, target, margin=0, reduction=MEAN):
+    """max(0, margin - target * (input1 - input2)), with the reduction as a number."""
+    return reduce_tensor((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+
+
+publish(_margin_ranking, ("margin_ranking_loss",), ("torch",))
+
+
+@composite(expose=("nn.functional",))
+def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
+                        reduction="mean"):  # fmt: skip
+    """max(0, margin - target * (input1 - input2)): target 1 ranks input1 first, -1 input2."""
+    number = reduction_number(reduction, size_average, reduce)
+    if input1.dim() != input2.dim() or input1.dim() != target.dim():
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
+        )
+    return _margin_ranking(input1, input2, target, margin, number)
+
+
+def _cosine_embedding(input1, input2, target, margin=0.0, reduction=MEAN):
+    """1 - cos where the target is 1, max(0, cos - margin) where -1; reduction a number."""
+    if target.dim() > 1 or target.dim() + 1 != input1.dim() or input1.dim() != input2.dim():
+        if target.dim() > 1:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+        rank = target.dim() + 1
+        raise RuntimeError(
+            f"{target.dim()}D target tensor expects {rank}D input tensors, but found inputs with "
+            f"sizes {list(input1.size())} and {list(input2.size())}."
+        )
+    squares = [(x * x).sum(-1) + _LEAST_SQUARE for x in (input1, input2)]
+    cos = (input1 * input2).sum(-1) / (squares[0] * squares[1]).sqrt()
+    y = where(target == 1, 1 - cos, 0) + where(target == -1, (cos - margin).clamp_min(0), 0)
+    return reduce_tensor(y, reduction)
+
+
+publish(_cosine_embedding, ("cosine_embedding_loss",), ("torch",))
+
+
+@composite(expose=("nn.functional",))
+def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
+                          reduction="mean"):  # fmt: skip
+    """1 - cosine for pairs with target 1; the cosine's excess over `margin` for those with -1.
+
+    input1 and input2 (n, d) or (d,), target (n,) or ().
+    """
+    number = reduction_number(reduction, size_average, reduce)
+    return _cosine_embedding(input1, input2, target, margin, number)
+
+
+# -------------------------------------------------------------------------------- classes
+
+
+def _rows(input: Tensor) -> None:
+    shape = input._array.shape
+    if len(shape) > 2 or 0 in shape[-1:]:
+        raise RuntimeError(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(shape)}"
+        )
+
+
+@composite(expose=("nn.functional",))
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None,
+                      reduction="mean"):  # fmt: skip
+    """Mean over classes of max(0, margin - (score of the target) + score) ** p.
+
+    input (n, classes) or (classes,), target (n,) or () of class indices.
+    """
+    number = reduction_number(reduction, size_average, reduce)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
+    _rows(input)
+    classes = input.size(-1) if input.dim() else 1
+    x = input.reshape(-1, classes)
+    if target.dim() > 1 or target.numel() != x.size(0):
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input "
+            f"samples (batch size). Expected target size [{x.size(0)}], but got "
+            f"{list(target.size())}. Input has shape {list(input.size())}."
+        )
+    if weight is not None and weight.size(0) != classes:
+        raise RuntimeError(
+            f"inconsistent weight size, expected {classes} but got {list(weight.size())}"
+        )
+    at = target.reshape(-1, 1)
+    if at.numel() and bool(((at < 0) | (at >= classes)).any()):
+        raise RuntimeError("target out of range")
+    y = (margin - x.gather(1, at) + x).relu()
+    y = y.scatter(1, at, 0.0)
+    y = y * y if p == 2 else y
+    y = y if weight is None else y * weight[at]
+    y = y.sum(1) / classes
+    return reduce_tensor(y if input.dim() == 2 else y.reshape(()), number)
+
+
+@composite(expose=("nn.functional",))
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """Mean over classes of max(0, 1 - (score of a label) + score of a class that is no label).
+
+    input (n, classes) or (classes,); target the same, label indices up to the first -1.
+    """
+    number = reduction_number(reduction, size_average, reduce)
+    _rows(input)
+    if target.size() != input.size():
+        raise RuntimeError(
+            f"inconsistent target size: {list(target.size())} for input of size: "
+            f"{list(input.size())}"
+        )
+    classes = input.size(-1) if input.dim() else 1
+    x, labels = input.reshape(-1, classes), target.reshape(-1, classes)
+    if labels.numel() and bool(((labels < -1) | (labels >= classes)).any()):
+        raise RuntimeError("argument #2 'target' is out of range")
+    listed = (labels == -1).long().cumsum(1) == 0  # before the first -1
+    at = labels.masked_fill(~listed, 0)
+    is_label = x.detach().new_zeros(x.shape).scatter_add(1, at, listed.to(x.dtype)) > 0
+    y = 1 - x.gather(1, at).unsqueeze(2) + x.unsqueeze(1)  # (n, labels, classes)
+    y = y.relu().masked_fill(~listed.unsqueeze(2) | is_label.unsqueeze(1), 0)
+    y = y.sum((1, 2)) / classes
+    return reduce_tensor(y if input.dim() == 2 else y.reshape(()), number)
+
+
+# -------------------------------------------------------------------------------- triplets
+
+
+def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable,
+             margin: float, swap: bool, number: int) -> Tensor:  # fmt: skip
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    ranks = [x.dim() for x in (anchor, positive, negative)]
+    if len(set(ranks)) > 1:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {ranks[0]}D, positive {ranks[1]}D, and negative "
+            f"{ranks[2]}D inputs"
+        )
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    return reduce_tensor((margin + near - far).clamp_min(0), number)
+
+
+def _torch_triplet(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False,
+                   reduction=MEAN):  # fmt: skip
+    """max(0, margin + |anchor - positive| - |anchor - negative|), the reduction a number."""
+
+    def distance(a: Tensor, b: Tensor) -> Tensor:
+        return pairwise_distance(a, b, p, eps)
+
+    return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+publish(_torch_triplet, ("triplet_margin_loss",), ("torch",))
+
+
+@composite(expose=("nn.functional",))
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False,
+                        size_average=None, reduce=None, reduction="mean"):  # fmt: skip
+    """max(0, margin + |anchor - positive| - |anchor - negative|), in p-norms along the last axis.
+
+    `swap`: the distance of positive and negative counts where it is smaller.
+    """
+    number = reduction_number(reduction, size_average, reduce)
+    return _torch_triplet(anchor, positive, negative, margin, p, eps, swap, number)
+
+
+@composite(expose=("nn.functional",))
+def triplet_margin_with_distance_loss(
+    anchor, positive, negative, *, distance_function: Any = None, margin=1.0, swap=False,
+    reduction="mean",
+):  # fmt: skip
+    """The triplet loss with any distance of two tensors."""
+    number = reduction_number(reduction)
+    distance = pairwise_distance if distance_function is None else distance_function
+    return _triplet(anchor, positive, negative, distance, margin, swap, number)
