@@ -118,7 +118,7 @@ def mvlgamma(input, p, *, out=None):
     """Logarithm of the multivariate gamma function of dimension p; RuntimeError below (p - 1)/2.
 
     >>> torch.mvlgamma(torch.tensor([3.]), 2)
-    tensor([1.5492])
+    tensor([1.5502])
     """
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, not {p}")
@@ -213,7 +213,7 @@ def zeta(input: Array | Number, other: Array | Number) -> Array:
     tensor([1.6449])
     """
     wide = special("zeta")(input.astype(np.float64), other.astype(np.float64))
-    return np.asarray(wide).astype(input.dtype)
+    return np.asanyarray(wide).astype(input.dtype)
 
 
 @zeta.vjp("other")

@@ -151,8 +151,14 @@ def _scalar_power(input: np.ndarray, exponent: float) -> np.ndarray:
     return _power(input, np.asarray(exponent, input.dtype if exponent >= 0 else np.int64))
 
 
+def _numbers(rng: Rng) -> Iterator[Sample]:
+    for (x,), _ in positive(rng):
+        for exponent in (2, 3, -1.5, 0.5, 0, 1):
+            yield (x, exponent), {}
+
+
 @pointwise(name="_pow_number", node="PowBackward0", ref=np.power, expose=(), inplace=False,
-           samples=lambda rng: ((x, k) for (x,), _ in positive(rng) for k in (2, 3, -1.5, 0.5)))  # fmt: skip
+           samples=_numbers)  # fmt: skip
 def power_number(input: Array, exponent) -> Array:
     """input**exponent for a number as the exponent."""
     return _scalar_power(input, exponent)

@@ -50,8 +50,9 @@ def _(g, y):
     return masked(g, y, 0)
 
 
-@pointwise(name="threshold_backward", ref=lambda g, x, t: g * (x > t), expose=(), inplace=False,
-           samples=lambda rng: ((a, {"threshold": 0.1}) for a, _ in pairs_nonzero(rng)))  # fmt: skip
+@pointwise(name="threshold_backward", ref=lambda g, x, threshold: g * (x > threshold), expose=(),
+           samples=lambda rng: ((a, {"threshold": 0.1}) for a, _ in pairs_nonzero(rng)),
+           inplace=False)  # fmt: skip
 def masked(grad: Array, input: Array, threshold) -> Array:
     """grad where input > threshold, else 0."""
     return choose(np.greater(input, threshold), grad, 0)
@@ -279,9 +280,14 @@ publish(leaky_relu_of.operator.twin, ("leaky_relu_",), ("nn.functional",))
 # ------------------------------------------------------------------------------- thresholds
 
 
-@pointwise(name="_threshold", node="ThresholdBackward0", expose=(), refuse=refusal.complex_and_bool,
+def _threshold_samples(rng):
+    for args, _ in real_line(rng):
+        yield args, {"threshold": 0.3, "value": 2.0}
+
+
+@pointwise(name="_threshold", node="ThresholdBackward0", expose=(), samples=_threshold_samples,
            ref=lambda x, threshold, value: np.where(x > threshold, x, value),
-           samples=lambda rng: ((a, {"threshold": 0.3, "value": 2.0}) for a, _ in real_line(rng)))  # fmt: skip
+           refuse=refusal.complex_and_bool)  # fmt: skip
 def threshold_of(input: Array, threshold, value) -> Array:
     """input where above the threshold, else value."""
     # NaN stays itself, as it does in comparisons the other way round.

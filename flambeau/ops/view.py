@@ -66,7 +66,7 @@ def viewed(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
 
 
 @view(name="_view", node="ViewBackward0", expose=(), ref=lambda x, size: x.reshape(size),
-      samples=matrices(((6, 2),), ((3, -1),)))  # fmt: skip
+      samples=matrices(((6, 2), (3, -1))))  # fmt: skip
 def _view(input: Array, size) -> Array:
     """The same elements in another shape; RuntimeError when that needs a copy."""
     found = viewed(input, inferred_shape(size, input.size))

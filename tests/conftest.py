@@ -1,0 +1,15 @@
+"""What all tests share: pytest turns warnings into errors, except those that flambeau silences."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _numpy_may_compute_inf():
+    """Inside flambeau NumPy's floating-point warnings are ignored, as importing it arranges."""
+    warnings.filterwarnings(
+        "ignore", category=RuntimeWarning, module=r"flambeau\.(ops|autograd|optim)"
+    )
