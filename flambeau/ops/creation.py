@@ -308,7 +308,10 @@ def logspace(
     """base to the power of `steps` equally spaced numbers from start to end."""
     kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
     steps = _check_steps(steps)
-    exponents = _symmetric(_number(start), _number(end), steps, np.dtype(np.complex128)
+    start, end = _number(start), _number(end)
+    if kind.kind in "iu":
+        start, end = int(start), int(end)
+    exponents = _symmetric(start, end, steps, np.dtype(np.complex128)
                            if kind.kind == "c" else np.dtype(np.float64))  # fmt: skip
     array = np.power(float(base) if kind.kind != "c" else complex(base), exponents).astype(kind)
     return place(array, device, requires_grad) if out is None else _into(out, array)

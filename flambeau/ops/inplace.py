@@ -91,7 +91,7 @@ def write(target: Tensor, y: np.ndarray, name: str) -> None:
 
 
 def _refuse_overlap(array: np.ndarray, name: str) -> None:
-    if 0 in array.strides and any(
+    if array.size and 0 in array.strides and any(
         s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)
     ):
         if type(array) is not np.ndarray:

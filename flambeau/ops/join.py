@@ -222,7 +222,7 @@ def combinations(input, r=2, with_replacement=False):
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input._array.size), r))
     if r == 0 or not rows:
-        return input.new_empty((0,) if r == 0 else (0, r))
+        return input[:0] if r == 0 else input[:0].reshape(0, 1).expand(0, r).clone()
     return input[wrap(np.array(rows, np.int64))]
 
 

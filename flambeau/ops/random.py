@@ -206,7 +206,11 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
     if out is not None:
         out._array = array
         return out
-    return place(array, device, requires_grad)
+    made = place(array, device, requires_grad)
+    for x in (mean, std):  # its derivative with respect to these is zero
+        if isinstance(x, Tensor) and MODE.grad and x.requires_grad:
+            made = _without_gradient(x, made)
+    return made
 
 
 # ------------------------------------------------------------------- drawn from a tensor's values
@@ -247,8 +251,8 @@ def _without_gradient(input: Array, value: Array) -> Array:
 
 
 @_without_gradient.vjp("input")
-def _(g):
-    return g * 0
+def _(g, input_shape):
+    return g.new_zeros(input_shape)
 
 
 @public(spaces=("torch", "Tensor"))

@@ -68,6 +68,8 @@ def sum_to_size(input, *size):
     if len(size) == 1 and not isinstance(size[0], int):
         size = tuple(size[0])
     shape = input._array.shape
+    if not size:
+        return sum(input)
     if shape == tuple(size):
         return input
     new = len(shape) - len(size)

@@ -13,6 +13,7 @@ from .creation import public
 from .reduce import along_axis
 from .registry import Array, composite, opaque
 from .return_types import return_type
+from .selection import select
 
 
 def _refuse_complex(input: Array, name: str) -> None:
@@ -20,11 +21,10 @@ def _refuse_complex(input: Array, name: str) -> None:
         raise RuntimeError(f'"{name}" does not support complex inputs ({FROM_NUMPY[input.dtype]})')
 
 
-def order(input: Array, at: int, descending: bool, stable: bool) -> Array:
+def order(input: Array, at: int, descending: bool) -> Array:
     """The indices that sort along an axis; NaN counts as largest."""
-    kind = "stable" if stable or descending else None
     if not descending:
-        return np.argsort(input, at, kind=kind)
+        return np.argsort(input, at, kind="stable")  # PyTorch's is stable, asked or not
     flipped = np.flip(input, at)  # a stable descending order is the reverse of a reversed one
     found = np.flip(np.argsort(flipped, at, kind="stable"), at)
     return input.shape[at] - 1 - found
@@ -45,7 +45,7 @@ def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, 
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    where = order(input, at, descending, stable)
+    where = order(input, at, descending)
     return np.take_along_axis(input, where, at), where
 
 
@@ -101,7 +101,7 @@ def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Arr
         where = np.take_along_axis(near, inner, at)
         if not np.isnan(input).any():
             return np.take_along_axis(input, where, at), where
-    where = order(input, at, largest, True).take(np.arange(k), at)
+    where = order(input, at, largest).take(np.arange(k), at)
     return np.take_along_axis(input, where, at), where
 
 
@@ -125,7 +125,7 @@ def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{at}")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    where = order(input, at, False, True).take([k - 1], at)
+    where = order(input, at, False).take([k - 1], at)
     values = np.take_along_axis(input, where, at)
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
@@ -257,27 +257,25 @@ def _interpolated(input: Tensor, q: Tensor, dim: Any, keepdim: bool, how: str, i
     missing = np.isnan(values._array)
     n = values._array.shape[-1]
     counts = n - missing.sum(-1, keepdims=True) if ignore else np.full((1,), n)
-    ranks = q._array.reshape(-1) * (np.maximum(counts, 1) - 1)
-    if not ignore:
-        ranks = np.where(missing.any(-1, keepdims=True), n - 1, ranks)
-    ranks = np.broadcast_to(ranks, (*values._array.shape[:-1], q._array.size))
-    y = _between(values, ranks, how)
+    ranks = q.reshape(-1) * wrap((np.maximum(counts, 1) - 1).astype(q._array.dtype))
+    if not ignore and missing.any():
+        ranks = select(wrap(missing.any(-1, keepdims=True)), float(n - 1), ranks)
+    y = _between(values, ranks.expand(*values._array.shape[:-1], q._array.size), how)
     y = y.movedim(-1, 0)
     if keepdim:
         y = y.unsqueeze(at + 1) if dim is not None and rank else y.reshape((-1, *[1] * rank))
     return y if q._array.ndim else y.squeeze(0)
 
 
-def _between(values: Tensor, ranks: np.ndarray, how: str) -> Tensor:
+def _between(values: Tensor, ranks: Tensor, how: str) -> Tensor:
+    place = ranks._array
     if how == "nearest":
-        return values.gather(-1, wrap(np.rint(ranks).astype(np.int64)))
-    low = np.floor(ranks).astype(np.int64)
-    high = np.ceil(ranks).astype(np.int64)
+        return values.gather(-1, wrap(np.rint(place).astype(np.int64)))
+    low, high = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
     if how in ("lower", "higher"):
         return values.gather(-1, wrap(low if how == "lower" else high))
-    weight = wrap((ranks - low if how == "linear" else np.full(ranks.shape, 0.5)).astype(
-        values._array.dtype))  # fmt: skip
     below = values.gather(-1, wrap(low))
+    weight = ranks - wrap(low) if how == "linear" else below.new_full(place.shape, 0.5)
     return below.lerp(values.gather(-1, wrap(high)), weight)
 
 
