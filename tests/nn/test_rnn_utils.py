@@ -20,6 +20,10 @@ def test_pad_sequence(torch, rnn, sequences):
     rows = rnn.pad_sequence(sequences, batch_first=True)
     assert rows.tolist() == [[1, 2, 3], [4, 5, 0], [6, 0, 0]]
     assert rnn.pad_sequence(sequences).tolist() == [[1, 4, 6], [2, 5, 0], [3, 0, 0]]
+    for s in sequences:
+        s.requires_grad_()
+    assert rnn.pad_sequence(sequences, True).tolist() == rows.tolist()
+    assert rnn.pad_sequence(sequences, padding_side="left")[0].tolist() == [1, 0, 0]
     left = rnn.pad_sequence(sequences, True, padding_value=-1, padding_side="left")
     assert left.tolist() == [[1, 2, 3], [-1, 4, 5], [-1, -1, 6]]
     wide = rnn.pad_sequence([torch.ones(2, 4), torch.ones(1, 4)])
@@ -34,13 +38,15 @@ def test_pad_sequence_is_differentiable(torch, rnn):
     assert b.grad.tolist() == [1.0]
 
 
-def test_pad_sequence_refusals(rnn, sequences):
+def test_pad_sequence_refusals(torch, rnn, sequences):
     with pytest.raises(RuntimeError, match="Expected iterable for input sequences"):
         rnn.pad_sequence(3)
     with pytest.raises(RuntimeError, match="received an empty list of sequences"):
         rnn.pad_sequence([])
     with pytest.raises(RuntimeError, match="Expected padding_side to be one of left or right"):
         rnn.pad_sequence(sequences, padding_side="up")
+    with pytest.raises(RuntimeError, match="must match"):
+        rnn.pad_sequence([torch.ones(2, 3), torch.ones(1, 4)])
 
 
 def test_unpad(torch, rnn, sequences):

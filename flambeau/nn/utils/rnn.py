@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import ops
+from ...autograd import is_grad_enabled
 from ...tensor import Tensor, dtypes, wrap
-from .. import functional as F
 
 __all__ = [
     "PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence",
@@ -133,8 +133,8 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     return inverse
 
 
-def _check_lengths(input: Tensor, lengths: list[int], batch_first: bool) -> None:
-    batch, time = input.shape[:2] if batch_first else input.shape[1::-1]
+def _check_lengths(lengths: list[int], batch: int, time: int) -> None:
+    """Raises RuntimeError unless there are `batch` falling lengths from 1 to `time`."""
     if len(lengths) != batch:
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} "
@@ -153,8 +153,8 @@ def _check_lengths(input: Tensor, lengths: list[int], batch_first: bool) -> None
         )
     if lengths[0] > time:
         raise RuntimeError(
-            f"Expected sequence length to be larger than or equal to the longest of `lengths`, "
-            f"got {time} time steps and length {lengths[0]}"
+            "Expected sequence length to be larger than or equal to the longest of `lengths`, got "
+            f"{time} time steps and length {lengths[0]}"
         )
 
 
@@ -193,9 +193,9 @@ def pack_padded_sequence(
         lengths, order = ops.sort(lengths, descending=True)
         input = input.index_select(0 if batch_first else 1, order)
     counts = lengths.tolist()
-    _check_lengths(input, counts, batch_first)
     if batch_first:
         input = input.transpose(0, 1)
+    _check_lengths(counts, input.shape[1], input.shape[0])
     sizes = _counts_above(counts, counts[0])
     flat = input[: counts[0]].reshape(-1, *input.shape[2:])  # (time * batch, *)
     data = flat.index_select(0, _packed_positions(sizes, len(counts)))
@@ -258,16 +258,45 @@ def pad_sequence(
         raise RuntimeError(
             f"Expected padding_side to be one of left or right, but got {padding_side}."
         )
-    time = max(s.shape[0] for s in sequences)
+    lengths = np.array([s.shape[0] for s in sequences])
+    if is_grad_enabled() and any(s.requires_grad for s in sequences):
+        return _pad_differentiably(sequences, lengths, batch_first, padding_value, padding_side)
+    first = sequences[0]
+    n, time = len(sequences), int(lengths.max())
+    axes = (n, time) if batch_first else (time, n)
+    padded = first.new_full((*axes, *first.shape[1:]), padding_value)
+    rows = padded._array if batch_first else padded._array.swapaxes(0, 1)
+    try:
+        for row, sequence, length in zip(rows, sequences, lengths, strict=True):
+            place = slice(time - length, None) if padding_side == "left" else slice(length)
+            row[place] = sequence._array
+    except ValueError:
+        shapes = [tuple(s.shape) for s in sequences]
+        raise RuntimeError(
+            "pad_sequence: the sizes of the sequences must match in all dimensions but the first, "
+            f"got shapes {shapes}"
+        ) from None
+    return padded
 
-    def padded(sequence: Tensor) -> Tensor:
-        missing = time - sequence.shape[0]
-        if not missing:
-            return sequence
-        ends = (missing, 0) if padding_side == "left" else (0, missing)
-        return F.pad(sequence, (0, 0) * (sequence.dim() - 1) + ends, value=padding_value)
 
-    return ops.stack([padded(s) for s in sequences], 0 if batch_first else 1)
+def _pad_differentiably(
+    sequences: tuple[Tensor, ...],
+    lengths: np.ndarray,
+    batch_first: bool,
+    padding_value: float,
+    padding_side: str,
+) -> Tensor:
+    """All elements joined and put where they belong, in two operators however many there are."""
+    n, time = len(sequences), int(lengths.max())
+    row, step = np.nonzero(np.arange(time) < lengths[:, None])  # in the order of the elements
+    if padding_side == "left":
+        step += (time - lengths)[row]
+    axes = (n, time) if batch_first else (time, n)
+    positions = row * time + step if batch_first else step * n + row
+    first = sequences[0]
+    filler = first.new_full((n * time, *first.shape[1:]), padding_value)
+    elements = ops.cat(sequences).to(first.dtype)
+    return filler.index_copy(0, wrap(positions), elements).reshape(*axes, *first.shape[1:])
 
 
 def unpad_sequence(
@@ -282,8 +311,17 @@ def unpad_sequence(
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
     """Packs tensors (length, *); with `enforce_sorted` the longest must come first."""
-    lengths = [s.size(0) for s in sequences]
-    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+    lengths = np.array([s.shape[0] for s in sequences])
+    order = None if enforce_sorted else np.argsort(-lengths, kind="stable")
+    falling = lengths if order is None else lengths[order]
+    _check_lengths(falling.tolist(), len(sequences), int(lengths.max(initial=0)))
+    starts = np.cumsum(lengths) - lengths  # where each sequence starts in the joined ones
+    if order is not None:
+        starts = starts[order]
+    step, place = np.nonzero(falling > np.arange(falling[0])[:, None])
+    data = ops.cat(tuple(sequences)).index_select(0, wrap(starts[place] + step))
+    sizes = wrap(_counts_above(falling, int(falling[0])))
+    return PackedSequence(data, sizes, None if order is None else wrap(order), None)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
