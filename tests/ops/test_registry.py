@@ -259,8 +259,7 @@ class Probe:
         self.places = []
         for i, value in enumerate(self.args):
             known = i < len(names) and (operator.joint is not None or names[i] in operator.vjps)
-            starred = i >= len(names) or not known
-            if starred:
+            if not known:
                 continue
             parts = value if isinstance(value, list | tuple) else [value]
             for k, part in enumerate(parts):
@@ -269,6 +268,14 @@ class Probe:
         self.weights = None
         self.rng = rng
         self.directions = [self.random(self.array(place)) for place in self.places]
+
+    def leave_out_constants(self):
+        """Leaves out the inputs for which a vjp of all inputs answers None."""
+        kept = [g is not None for g in self.gradient()[0]]
+        self.places, self.directions = (
+            [x for x, keep in zip(every, kept, strict=True) if keep]
+            for every in (self.places, self.directions)
+        )
 
     def array(self, place):
         i, k = place
@@ -342,6 +349,8 @@ def agree(found, expected, scale, what):
 def probes(operator, rng):
     for args, kwargs in operator.samples(rng):
         probe = Probe(operator, args, kwargs, rng)
+        if operator.joint is not None:
+            probe.leave_out_constants()
         if probe.places:
             yield probe
 
