@@ -1,0 +1,266 @@
+"""Padding: constant_pad_nd and nn.functional.pad, which mirrors, repeats or wraps the borders.
+
+`pad` lists (before, after) for each axis from the last; negative numbers crop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .promotion import compute_dtype
+from .registry import Array, composite, opaque
+from .samples import matrices
+
+_MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
+
+
+def _pairs(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
+    """(before, after) for each axis from the first."""
+    given = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
+    return [(0, 0)] * (ndim - len(given)) + given[::-1]
+
+
+def _padded_shape(shape: tuple[int, ...], pairs: list[tuple[int, int]]) -> tuple[int, ...]:
+    made = tuple(n + a + b for n, (a, b) in zip(shape, pairs, strict=True))
+    for axis, n in enumerate(made):
+        if n < 0:
+            raise RuntimeError(
+                f"The input size {shape[axis]}, plus negative padding {pairs[axis][0]} and "
+                f"{pairs[axis][1]} resulted in a negative output size, which is invalid: narrow(): "
+                f"length must be non-negative. Check dimension {axis} of your input {list(shape)}."
+            )
+    return made
+
+
+def _empty(input: Array, shape: tuple[int, ...]) -> Array:
+    """An array whose axes lie in memory in the order of the input's."""
+    if input.ndim < 3 or input.flags.c_contiguous:
+        return np.empty(shape, input.dtype)
+    order = sorted(range(input.ndim), key=lambda axis: -abs(input.strides[axis]))
+    return np.empty([shape[i] for i in order], input.dtype).transpose(np.argsort(order))
+
+
+@opaque(expose=("torch",),
+        ref=lambda x, pad, value=0: np.pad(x, [(pad[2], pad[3]), (pad[0], pad[1])],
+                                           constant_values=value),
+        samples=matrices(((2, 3), (1, 2, 0, 1), 0.5), ((2, 3), (0, 0, 1, 0))))  # fmt: skip
+def constant_pad_nd(input: Array, pad, value=0) -> Array:
+    """The tensor with `value` around it.
+
+    >>> torch.constant_pad_nd(torch.ones(2), (1, 0))
+    tensor([0., 1., 1.])
+    """
+    if len(pad) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
+    if len(pad) > 2 * input.ndim:
+        raise RuntimeError(
+            "Length of pad should be no more than twice the number of dimensions of the input. "
+            f"Pad length is {len(pad)} while the input has {input.ndim} dimensions."
+        )
+    pairs = _pairs(pad, input.ndim)
+    shape = _padded_shape(input.shape, pairs)
+    if input.__class__ is MetaArray:
+        return meta_array(shape, input.dtype)
+    made = _empty(input, shape)
+    fill = np.asarray(value).astype(input.dtype)
+    core: list[slice] = []
+    for axis, (before, after) in enumerate(pairs):
+        start, end = max(before, 0), shape[axis] - max(after, 0)
+        for edge in (slice(0, start), slice(end, None)) if before > 0 or after > 0 else ():
+            made[(*core, edge)] = fill
+        core.append(slice(start, end))
+    source = tuple(slice(max(-a, 0), n - max(-b, 0))
+                   for n, (a, b) in zip(input.shape, pairs, strict=True))  # fmt: skip
+    made[tuple(core)] = input[source]
+    return made
+
+
+@constant_pad_nd.vjp
+def _(g, pad):
+    return constant_pad_nd(g, [-n for n in pad], 0)
+
+
+# ---------------------------------------------------------------------------- borders from inside
+
+
+def _sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
+    """Where along an axis of length n each place of the padded axis comes from."""
+    if mode == "circular":
+        first = max(-before, 0)
+        kept = n - first - max(-after, 0)
+        return first + (np.arange(n + before + after) - max(before, 0)) % max(kept, 1)
+    places = np.arange(-before, n + after)
+    if mode == "replicate":
+        return np.clip(places, 0, n - 1)
+    places = np.abs(places)
+    return np.where(places >= n, 2 * (n - 1) - places, places)
+
+
+def _on_axis(axis: int, where: Any) -> tuple:
+    return (*(slice(None),) * axis, where)
+
+
+def _extended(input: Array, axis: int, before: int, after: int, mode: str) -> Array:
+    n = input.shape[axis]
+    sources = _sources(n, before, after, mode)
+    if before < 0 or after < 0:
+        return input.take(sources, axis)
+    shape = list(input.shape)
+    shape[axis] = sources.size
+    made = _empty(input, tuple(shape))
+    made[_on_axis(axis, slice(before, before + n))] = input
+    made[_on_axis(axis, slice(0, before))] = input.take(sources[:before], axis)
+    made[_on_axis(axis, slice(before + n, None))] = input.take(sources[before + n :], axis)
+    return made
+
+
+def _contracted(g: Array, n: int, axis: int, before: int, after: int, mode: str) -> Array:
+    """The adjoint of `_extended`: what came from a place is added up there."""
+    sources = _sources(n, before, after, mode)
+    if before < 0 or after < 0:
+        shape = list(g.shape)
+        shape[axis] = n
+        made = np.zeros(shape, g.dtype)
+        np.add.at(np.moveaxis(made, axis, 0), sources, np.moveaxis(g, axis, 0))
+        return made
+    made = g[_on_axis(axis, slice(before, before + n))].copy()
+    for edge in (slice(0, before), slice(before + n, None)):
+        part, places = g[_on_axis(axis, edge)], sources[edge]
+        if mode == "replicate" and places.size:
+            made[_on_axis(axis, slice(places[0], places[0] + 1))] += part.sum(axis, keepdims=True)
+        elif places.size:
+            made[_on_axis(axis, places)] += part
+    return made
+
+
+@opaque(name="_padded", node="PadBackward0", expose=(),
+        ref=lambda x, pad, mode: np.pad(x, [(0, 0), (pad[2], pad[3]), (pad[0], pad[1])], {
+            "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]),
+        samples=lambda rng: iter([((rng.normal(size=(2, 4, 3)), (1, 2, 3, 1), mode), {})
+                                  for mode in _MODES]))  # fmt: skip
+def _padded(input: Array, pad, mode) -> Array:
+    """The tensor with its borders mirrored ("reflect"), repeated ("replicate") or wrapped."""
+    if input.__class__ is MetaArray:
+        return meta_array(_padded_shape(input.shape, _pairs(pad, input.ndim)), input.dtype)
+    y = input
+    for axis, (before, after) in enumerate(_pairs(pad, input.ndim)):
+        if before or after:
+            y = _extended(y, axis, before, after, mode)
+    return y if y is not input else input.copy()
+
+
+@_padded.vjp
+def _(g, input_shape, pad, mode):
+    return _padded_adjoint(g, input_shape, pad, mode)
+
+
+@opaque(name="_padded_adjoint", expose=(), ref=None, samples=None)
+def _padded_adjoint(g: Array, shape, pad, mode) -> Array:
+    """The cotangent of `_padded`."""
+    y = g.astype(compute_dtype(g.dtype), copy=False)
+    for axis, (before, after) in reversed(list(enumerate(_pairs(pad, g.ndim)))):
+        if before or after:
+            y = _contracted(y, shape[axis], axis, before, after, mode)
+    return y.astype(g.dtype, copy=False)
+
+
+@_padded_adjoint.vjp
+def _(g, pad, mode):
+    return _padded(g, pad, mode)
+
+
+# ------------------------------------------------------------------------------------- nn.functional
+
+
+@composite(expose=("nn.functional",))
+def pad(input, pad, mode="constant", value=None):
+    """The tensor with (before, after) elements more on each axis, listed from the last axis.
+
+    `mode`: "constant" (with `value`, 0 by default), "reflect" (mirrored without the border),
+    "replicate" (the border repeated), "circular". Negative numbers crop. RuntimeError where the
+    padding does not fit, NotImplementedError for ranks that a mode does not know.
+
+    >>> torch.nn.functional.pad(torch.tensor([[1., 2., 3.]]), (2, 1), mode="reflect")
+    tensor([[3., 2., 1., 2., 3., 2.]])
+    """
+    pad = _checked_pad(pad)
+    shape = input._array.shape
+    if len(pad) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(pad) > 2 * len(shape):
+        raise RuntimeError(
+            "Padding length should be less than or equal to two times the input dimension but got "
+            f"padding length {len(pad)} and input of dimension {len(shape)}"
+        )
+    if mode == "constant":
+        return constant_pad_nd(input, pad, 0 if value is None else value)
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    if mode not in _MODES:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    axes = len(pad) // 2
+    if axes not in (1, 2, 3) or len(shape) not in (axes + 1, axes + 2):
+        raise NotImplementedError(
+            f"Padding size {len(pad)} is not supported for {len(shape)}D input tensor: non-constant "
+            "padding takes 2 numbers for 2D or 3D input, 4 for 3D or 4D, 6 for 4D or 5D"
+        )
+    _check_borders(input, pad, mode)
+    return _padded(input, pad, mode)
+
+
+def _checked_pad(pad: Any) -> list[int]:
+    if not isinstance(pad, (tuple, list)):
+        raise TypeError(
+            f"pad(): argument 'pad' (position 2) must be tuple of ints, not {type(pad).__name__}"
+        )
+    for i, n in enumerate(pad):
+        if n.__class__ is not int and (isinstance(n, (bool, float)) or not hasattr(n, "__index__")):
+            raise TypeError(
+                "pad(): argument 'pad' (position 2) must be tuple of ints, but found element of "
+                f"type {type(n).__name__} at pos {i}"
+            )
+    return [n.__index__() for n in pad]
+
+
+def _check_borders(input: Tensor, pad: list[int], mode: str) -> None:
+    shape, ndim, axes = input._array.shape, input._array.ndim, len(pad) // 2
+    pairs = _pairs(pad, ndim)
+    if mode == "circular":
+        for axis, (before, after) in enumerate(pairs):
+            if before > shape[axis] or after > shape[axis]:
+                raise RuntimeError(
+                    "Padding value causes wrapping around more than once. "
+                    f"({(before, after)} at dimension {axis} of input {list(shape)})"
+                )
+            if shape[axis] + before + after < 0:
+                raise RuntimeError("Negative padding value is resulting in an empty dimension")
+        return
+    if 0 in shape[ndim - axes - 1 :]:
+        raise RuntimeError(
+            f"Expected {axes + 1}D or {axes + 2}D (batch mode) tensor with possibly 0 batch size "
+            f"and other non-zero dimensions for input, but got: {list(shape)}"
+        )
+    for i in range(axes):
+        axis = ndim - 1 - i
+        before, after = pairs[axis]
+        if mode == "reflect" and (before >= shape[axis] or after >= shape[axis]):
+            raise RuntimeError(
+                f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input "
+                f"dimension, but got: padding ({before}, {after}) at dimension {axis} of input "
+                f"{list(shape)}"
+            )
+        if shape[axis] + before + after < 1:
+            raise RuntimeError(
+                f"input ({'WHD'[i]}: {shape[axis]}) is too small. Calculated output {'WHD'[i]}: "
+                f"{shape[axis] + before + after}"
+            )
+    if mode == "replicate" and input._array.dtype == np.bool_:
+        kind = legacy_name(FROM_NUMPY[input._array.dtype])
+        raise NotImplementedError(f"\"replication_pad{axes}d\" not implemented for '{kind}'")
