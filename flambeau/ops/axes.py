@@ -34,6 +34,8 @@ def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...
     if len(set(found)) != len(found):
         twice = next(d for d in found if found.count(d) > 1)
         raise RuntimeError(f"dim {twice} appears multiple times in the list of dims")
+    if not ndim:
+        return ()  # a 0-dim tensor takes dim 0 or -1, which names nothing
     return found if found or not len(dim) == 0 else tuple(range(ndim))
 
 
