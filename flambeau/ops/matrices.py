@@ -1,0 +1,179 @@
+"""What the linear algebra families share: checks of matrices, LAPACK's refusals, declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY, HALF
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .registry import PUBLIC, Array, composite, opaque, publish
+from .samples import Rng, Sample
+
+
+class _LinAlgError(RuntimeError):
+    """A matrix that a decomposition cannot take: singular, not positive-definite, not finite."""
+
+
+_LinAlgError.__module__ = "torch._C"
+LinAlgError = _LinAlgError
+PUBLIC.setdefault("linalg", {})["LinAlgError"] = LinAlgError
+
+
+def _titled(name: str) -> str:
+    return "Linalg" + "".join(part.capitalize() for part in name.split("_")) + "Backward0"
+
+
+def linalg_operator(**options: Any) -> Callable[[Callable], Any]:
+    """Declares an operator that users find as torch.linalg.NAME.
+
+    Vjps are written with the conjugates spelled out (`mH`), whatever the number of outputs.
+    """
+
+    def decorate(body: Callable) -> Any:
+        name = body.__name__
+        settings = {"node": _titled(name), "holomorphic": False, **options}
+        made = opaque(name=f"linalg_{name}", expose=(), **settings)(body)
+        publish(made, (name,), ("linalg",))
+        return made
+
+    return decorate
+
+
+def linalg_function(*also: str) -> Callable[[Callable], Any]:
+    """Declares a function made of operators, torch.linalg.NAME; `also` are names in torch."""
+
+    def decorate(body: Callable) -> Any:
+        name = body.__name__
+        body.__name__ = body.__qualname__ = f"linalg_{name}"
+        made = composite(expose=())(body)
+        publish(made, (name,), ("linalg",))
+        if also:
+            publish(made, also, ("torch", "Tensor"))
+        return made
+
+    return decorate
+
+
+# ----------------------------------------------------------------------------------- checks
+
+
+def kind_name(input: Array) -> str:
+    """A dtype as PyTorch's messages call it: Float, Double, Int, ..."""
+    return legacy_name(FROM_NUMPY[input.dtype])
+
+
+def check_floats(A: Array, name: str) -> None:
+    """RuntimeError for integers and bools."""
+    if A.dtype.kind in "biu":
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {kind_name(A)}"
+        )
+
+
+def check_precision(A: Array, name: str) -> None:
+    """RuntimeError for half precision, which LAPACK does not have."""
+    if FROM_NUMPY[A.dtype] in HALF:
+        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {kind_name(A)}")
+
+
+def check_kernel(A: Array, kernel: str) -> None:
+    """NotImplementedError for the dtypes that LAPACK does not have."""
+    if A.dtype.kind not in "fc" or FROM_NUMPY[A.dtype] in HALF:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind_name(A)}'")
+
+
+def check_matrix(A: Array, name: str, label: str = "A") -> None:
+    """RuntimeError for tensors of fewer than two axes."""
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor {label} must have at least 2 dimensions.")
+
+
+def check_square(A: Array, name: str, label: str = "A") -> None:
+    """RuntimeError for what is not a batch of square matrices."""
+    check_matrix(A, name, label)
+    rows, columns = A.shape[-2:]
+    if rows != columns:
+        raise RuntimeError(
+            f"{name}: {label} must be batches of square matrices, but they are {rows} by "
+            f"{columns} matrices"
+        )
+
+
+def refuse(info: Array, name: str, words: Callable[[int], str], kind: type = LinAlgError) -> None:
+    """Raises for the first matrix of a batch with which LAPACK was not content."""
+    if not info.any():
+        return
+    flat = info.reshape(-1)
+    first = int(np.flatnonzero(flat)[0])
+    where = f"(Batch element {first}): " if info.ndim else ""
+    raise kind(f"{name}: {where}{words(int(flat[first]))}")
+
+
+def no_info(A: Array) -> Array:
+    """LAPACK's content with each matrix of a batch: zeros."""
+    return np.zeros(A.shape[:-2], np.int32)
+
+
+def each_matrix(A: Array, *others: Array) -> Iterator[tuple]:
+    """The matrices of a batch one by one, with those of other batches of the same shape."""
+    batch = A.shape[:-2]
+    for index in np.ndindex(*batch):
+        yield (index, A[index], *[x[index] for x in others])
+
+
+def lapack(name: str, kind: np.dtype) -> Callable:
+    """A LAPACK routine for a dtype, by its name without the letter for it."""
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    return get_lapack_funcs((name,), dtype=kind)[0]
+
+
+# ------------------------------------------------------------------------------- pieces
+
+
+def mT(x: Tensor) -> Tensor:
+    """Matrices transposed."""
+    return x.transpose(-2, -1)
+
+
+def mH(x: Tensor) -> Tensor:
+    """Matrices transposed and conjugated."""
+    return x.transpose(-2, -1).conj()
+
+
+def to_dtype_of(x: Tensor, like: Tensor) -> Tensor:
+    """A real result as the dtype of `like`, which may be complex."""
+    return x if x.dtype is like.dtype else x.to(like.dtype)
+
+
+# ------------------------------------------------------------------------------- samples
+
+
+def well_conditioned(rng: Rng, *shape: int) -> Array:
+    """Matrices far from singular, their singular values apart from each other."""
+    x = rng.normal(size=shape) * 0.3
+    n = min(shape[-2:])
+    x[..., range(n), range(n)] += np.linspace(1.5, 3.5, n)
+    return x
+
+
+def square_samples(rng: Rng) -> Iterator[Sample]:
+    """Square matrices that can be inverted."""
+    for shape in ((3, 3), (2, 2, 2), (1, 1)):
+        yield (well_conditioned(rng, *shape),), {}
+
+
+def rectangular_samples(rng: Rng) -> Iterator[Sample]:
+    """Matrices of full rank, tall, square and wide."""
+    for shape in ((4, 3), (3, 3), (2, 2, 3)):
+        yield (well_conditioned(rng, *shape),), {}
+
+
+def positive_definite(rng: Rng, *shape: int) -> Array:
+    """Symmetric matrices that are positive-definite."""
+    x = well_conditioned(rng, *shape)
+    return x @ np.swapaxes(x, -1, -2)

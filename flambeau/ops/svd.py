@@ -1,0 +1,165 @@
+"""Singular values: svd, svdvals, and what follows from them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+from .matrices import (
+    LinAlgError, check_floats, check_kernel, check_matrix, each_matrix, linalg_function, mH,
+    rectangular_samples, to_dtype_of,
+)  # fmt: skip
+from .registry import Array, composite, opaque
+from .return_types import return_type
+from .triangles import diag_embed
+
+
+def _decomposed(A: Array, full_matrices: bool, vectors: bool) -> tuple:
+    """U, S and Vh as contiguous arrays, empty ones where no vectors are wanted."""
+    check_floats(A, "linalg.svd")
+    check_matrix(A, "linalg.svd")
+    check_kernel(A, "linalg_svd_cpu")
+    if not A.size:
+        return _of_nothing(A, full_matrices, vectors)
+    try:
+        if not vectors:
+            return None, np.linalg.svd(A, False, False), None
+        return tuple(np.linalg.svd(A, full_matrices))
+    except np.linalg.LinAlgError:
+        raise _failure(A) from None
+
+
+def _failure(A: Array) -> Exception:
+    for index, x in each_matrix(A):
+        where = f"(Batch element {np.ravel_multi_index(index, A.shape[:-2])}): " if index else ""
+        if not np.isfinite(x).all():
+            return LinAlgError(f"linalg.svd: {where}The algorithm failed to converge because the "
+                               "input matrix contained non-finite values.")  # fmt: skip
+    return LinAlgError("linalg.svd: The algorithm failed to converge because the input matrix is "
+                       "ill-conditioned or has too many repeated singular values.")  # fmt: skip
+
+
+def _of_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
+    batch, (m, n) = A.shape[:-2], A.shape[-2:]
+    k = min(m, n)
+    S = np.zeros((*batch, k), A.real.dtype)
+    if not vectors:
+        return None, S, None
+    rows, columns = (m, n) if full_matrices else (k, k)
+    U = np.broadcast_to(np.eye(m, rows, dtype=A.dtype), (*batch, m, rows)).copy()
+    Vh = np.broadcast_to(np.eye(columns, n, dtype=A.dtype), (*batch, columns, n)).copy()
+    return U, S, Vh
+
+
+@opaque(name="_linalg_svd", node="LinalgSvdBackward0", expose=(), holomorphic=False,
+        samples=rectangular_samples, result_type=return_type("linalg_svd", "U", "S", "Vh"),
+        ref=lambda A: np.linalg.svd(A, full_matrices=False))  # fmt: skip
+def _svd(A: Array, full_matrices=False) -> tuple[Array, Array, Array]:
+    """U, S and Vh with A = U diag(S) Vh."""
+    return _decomposed(A, full_matrices, True)
+
+
+@_svd.vjp
+def _(gs, ys):
+    U, S, Vh = ys
+    k = S.shape[-1]
+    gU, gS, gVh = gs
+    gU = gU.narrow(-1, 0, k) if gU is not None and gU.shape[-1] > k else gU
+    gVh = gVh.narrow(-2, 0, k) if gVh is not None and gVh.shape[-2] > k else gVh
+    return svd_cotangent(gU, gS, gVh, U.narrow(-1, 0, k), S, Vh.narrow(-2, 0, k))
+
+
+def _of_values(gS: Tensor, U: Tensor, Vh: Tensor) -> Tensor:
+    return (U * to_dtype_of(gS, U).unsqueeze(-2)) @ Vh
+
+
+def svd_cotangent(gU, gS, gVh, U, S, Vh) -> Tensor | None:
+    """The cotangent of A = U diag(S) Vh, of thin U and Vh."""
+    if gU is None and gVh is None:
+        return None if gS is None else _of_values(gS, U, Vh)
+    m, k, n = U.shape[-2], S.shape[-1], Vh.shape[-1]
+    squares = S * S
+    gaps = squares.unsqueeze(-2) - squares.unsqueeze(-1)
+    gaps = gaps + diag_embed(gaps.new_ones(k))
+    inner = None
+    if gU is not None:
+        turned = mH(U) @ gU
+        turned = turned - mH(turned)
+        inner = turned / gaps * S.unsqueeze(-2)
+        if U.is_complex():
+            inner = inner + diag_embed(turned.diagonal(0, -2, -1) / (2 * S))
+    if gVh is not None:
+        other = Vh @ mH(gVh)
+        other = S.unsqueeze(-1) * ((other - mH(other)) / gaps)
+        inner = other if inner is None else inner + other
+    if gS is not None:
+        inner = inner + diag_embed(to_dtype_of(gS, U))
+    if m > k and gU is not None:
+        outside = gU / S.unsqueeze(-2)
+        return (U @ inner + outside - U @ (mH(U) @ outside)) @ Vh
+    if n > k and gVh is not None:
+        outside = gVh / S.unsqueeze(-1)
+        return U @ (inner @ Vh + outside - (outside @ mH(Vh)) @ Vh)
+    return U @ (inner @ Vh) if m >= n else (U @ inner) @ Vh
+
+
+@opaque(name="_linalg_svdvals", expose=(), node="LinalgSvdBackward0", holomorphic=False,
+        differentiable=False, samples=rectangular_samples,
+        ref=lambda A: np.linalg.svd(A, compute_uv=False))  # fmt: skip
+def _svdvals(A: Array) -> Array:
+    """The singular values alone."""
+    return _decomposed(A, False, False)[1]
+
+
+def _refuse_driver(driver) -> None:
+    if driver is not None:
+        raise RuntimeError("torch.linalg.svd: keyword argument `driver=` is only supported on CUDA "
+                           "inputs with cuSOLVER backend.")  # fmt: skip
+
+
+@linalg_function()
+def svd(A, full_matrices=True, *, driver=None, out=None):
+    """U, S and Vh with A = U diag(S) Vh, the singular values in descending order.
+
+    >>> torch.linalg.svd(torch.tensor([[3., 0.], [0., 4.]])).S
+    tensor([4., 3.])
+    """
+    _refuse_driver(driver)
+    return _svd(A, full_matrices, out=out)
+
+
+@linalg_function()
+def svdvals(A, *, driver=None, out=None):
+    """The singular values in descending order.
+
+    >>> torch.linalg.svdvals(torch.tensor([[3., 0.], [0., 4.]]))
+    tensor([4., 3.])
+    """
+    _refuse_driver(driver)
+    if not A._tracked:
+        return _svdvals(A, out=out)
+    y = _svd(A, False)[1]
+    return y if out is None else out.copy_(y)
+
+
+_LEGACY = return_type("svd", "U", "S", "V")
+
+
+@composite(name="svd")
+def svd_legacy(input, some=True, compute_uv=True, *, out=None):
+    """U, S and V with input = U diag(S) V^H; zeros for U and V without `compute_uv`."""
+    rank = input._array.ndim
+    if rank < 2:
+        raise RuntimeError("linalg.svd: The input tensor A must have at least 2 dimensions.")
+    if compute_uv:
+        U, S, Vh = _svd(input, not some)
+        found = U, S, mH(Vh)
+    else:
+        batch, (m, n) = input.shape[:-2], input.shape[-2:]
+        found = (input.new_zeros((*batch, m, m)), svdvals(input),
+                 input.new_zeros((*batch, n, n)))  # fmt: skip
+    if out is not None:
+        for target, y in zip(out, found, strict=True):
+            target.resize_(y.shape).copy_(y)
+        return _LEGACY(*out)
+    return _LEGACY(*found)
