@@ -464,16 +464,21 @@ def record(operator: Any, result: Any, args: tuple) -> None:
     mask, edges, needed = 0, [], []
     for position in positions:
         value = args[position]
-        if value.__class__ in (tuple, list):
+        if value is None:
+            needed.append(False)
+        elif isinstance(value, Tensor):
+            if value._tracked and (value._requires_grad if value._base is None else requires(value)):
+                mask |= 1 << position
+                edges.append(value._node or value)
+                needed.append(True)
+            else:
+                needed.append(False)
+        elif value.__class__ in (tuple, list):
             found = [isinstance(v, Tensor) and v._tracked and requires(v) for v in value]
             if any(found):
                 mask |= 1 << position
                 edges += [(v._node or v) if f else None for v, f in zip(value, found, strict=True)]
             needed.append(any(found))
-        elif isinstance(value, Tensor) and value._tracked and requires(value):
-            mask |= 1 << position
-            edges.append(value._node or value)
-            needed.append(True)
         else:
             needed.append(False)
     if mask:
@@ -514,7 +519,9 @@ def _hang(operator: Any, result: Any, args: tuple, mask: int, edges: tuple, need
     plan = operator.plans.get(mask) or operator.plan(mask)
     saved, versions = save(plan, args, result, needed)
     first = result[0] if several else result
-    restore = None if plan.joint else operator.restores(args, first)
+    restore = None
+    if not plan.joint and (operator.pointwise or not _of_one_dtype(operator, args, first)):
+        restore = operator.restores(args, first)
     if restore is not None:
         restore = _spread(tuple(restore[i] for i in plan.inputs), plan, args)
     node = new_node(plan, edges, saved, versions, restore)
@@ -527,6 +534,15 @@ def _hang(operator: Any, result: Any, args: tuple, mask: int, edges: tuple, need
         if y is not None and y._array.dtype.kind in "fcV" and i not in operator.constant_outputs:
             y._node = Output(node, i)
             y._requires_grad = y._tracked = True
+
+
+def _of_one_dtype(operator: Any, args: tuple, first: Tensor) -> bool:
+    kind = first._array.dtype
+    for i in operator.tensor_positions:
+        value = args[i]
+        if value is not None and (not isinstance(value, Tensor) or value._array.dtype is not kind):
+            return False
+    return True
 
 
 def _spread(restore: tuple, plan: Plan, args: tuple) -> tuple:
@@ -542,9 +558,17 @@ def _spread(restore: tuple, plan: Plan, args: tuple) -> tuple:
 def save(plan: Plan, args: tuple, result: Any, needed: Any) -> tuple[tuple, tuple]:
     """The values that the plan's vjps read, and the versions of those that are tensors."""
     saved, versions = [], []
+    special = SPECIAL.count
     for kind, position in plan.sources:
-        if kind == INPUT:
-            value, version = _keep(args[position])
+        if kind == ATTRIBUTE:
+            value, version = args[position], None
+        elif kind == INPUT:
+            value = args[position]
+            if special or not isinstance(value, Tensor) or value._stamp is INFERENCE:
+                value, version = _keep(value)
+            else:
+                counter = value._counter
+                version = 0 if counter is None else counter.value
         elif kind == OUTPUT:
             value, version = _keep_output(result)
         elif kind == SHAPE:
@@ -552,7 +576,7 @@ def save(plan: Plan, args: tuple, result: Any, needed: Any) -> tuple[tuple, tupl
         elif kind == DTYPE:
             value, version = args[position].dtype, None
         else:
-            value, version = (needed if kind == NEEDS else args[position]), None
+            value, version = needed, None
         saved.append(value)
         versions.append(version)
     return tuple(saved), tuple(versions)

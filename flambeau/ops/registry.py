@@ -71,6 +71,7 @@ class Operator:
         self.vjps: dict[str, Callable] = {}
         self.joint: Callable | None = None
         self.plans: dict[int, Plan] = {}
+        self.pointwise = kind is Kind.POINTWISE
         self.function: Callable = body
         self.kernels: dict[str, Callable] = {}
         if kind is not Kind.COMPOSITE:
