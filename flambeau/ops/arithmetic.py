@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..tensor import dtypes as types
+from ..tensor.dtypes import BOOL
 from ..tensor.tensor import Tensor
 from .dispatch import python_operator, reflected
+from .refusal import Refusal
 from .registry import Array, Number, Promotion, composite, pointwise
 from .samples import pairs, pairs_nonzero, real_line
 
@@ -17,13 +19,19 @@ def _is_bool(x: Any) -> bool:
     return x.dtype is types.bool_ if isinstance(x, Tensor) else isinstance(x, (bool, np.bool_))
 
 
-def _refuse_bools(operator: Any, operands: tuple, common: Any) -> None:
-    if all(map(_is_bool, operands)) and all(isinstance(x, Tensor) for x in operands):
-        raise RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` "
-            "or `logical_xor()` operator instead."
-        )
-    if any(map(_is_bool, operands)):
+class _NoBools(Refusal):
+    """Refuses to subtract where an operand is bool, whatever the other is."""
+
+    __slots__ = ()
+
+    def __call__(self, operator: Any, operands: tuple, common: Any) -> None:
+        if not any(map(_is_bool, operands)):
+            return
+        if all(isinstance(x, Tensor) and _is_bool(x) for x in operands):
+            raise RuntimeError(
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
+                "`^` or `logical_xor()` operator instead."
+            )
         raise RuntimeError(
             "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
             "trying to invert a mask, use the `~` or `logical_not()` operator instead."
@@ -52,9 +60,13 @@ def _(g):
 
 
 @pointwise(name="_sub", node="SubBackward0", ref=lambda x, y: x - y, samples=pairs, expose=(),
-           ufunc=np.subtract, refuse=_refuse_bools)  # fmt: skip
+           ufunc=np.subtract, refuse=_NoBools(BOOL))  # fmt: skip
 def _sub(input: Array | Number, other: Array | Number) -> Array:
-    """Difference, input - other."""
+    """Difference, input - other.
+
+    >>> torch.tensor([1., 2.]) - 3
+    tensor([-2., -1.])
+    """
     return np.subtract(input, other)
 
 
@@ -70,7 +82,11 @@ def _(g):
 
 @pointwise(ref=lambda x, y: x * y, samples=pairs, aliases=("multiply",), ufunc=np.multiply)
 def mul(input: Array | Number, other: Array | Number) -> Array:
-    """Product, input * other."""
+    """Product, input * other.
+
+    >>> torch.mul(torch.tensor([1., 2.]), 3)
+    tensor([3., 6.])
+    """
     return np.multiply(input, other)
 
 
@@ -101,14 +117,19 @@ def _(g, y, other):
     return -g * y / other
 
 
-@pointwise(ref=lambda x: 0 - x, samples=real_line, aliases=("negative",), ufunc=np.negative)
+_not_bool = Refusal(BOOL, error=lambda operator, kind: RuntimeError(
+    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+    "mask, use the `~` or `logical_not()` operator instead."))  # fmt: skip
+
+
+@pointwise(ref=lambda x: 0 - x, samples=real_line, aliases=("negative",), ufunc=np.negative,
+           refuse=_not_bool)  # fmt: skip
 def neg(input: Array) -> Array:
-    """Negation, -input."""
-    if input.dtype == np.bool_:
-        raise RuntimeError(
-            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
-            "invert a mask, use the `~` or `logical_not()` operator instead."
-        )
+    """Negation, -input.
+
+    >>> torch.neg(torch.tensor([1., -2.]))
+    tensor([-1.,  2.])
+    """
     return np.negative(input)
 
 
@@ -135,7 +156,11 @@ def add_(self, other, *, alpha=1):
 
 @composite(aliases=("subtract",))
 def sub(input, other, *, alpha=1, out=None):
-    """Difference, input - alpha * other, with broadcasting."""
+    """Difference, input - alpha * other, with broadcasting.
+
+    >>> torch.sub(torch.tensor([1., 2.]), 3, alpha=2)
+    tensor([-5., -4.])
+    """
     return _sub(input, _scaled(other, alpha, input), out=out)
 
 
@@ -157,7 +182,7 @@ def _scaled(other: Any, alpha: Any, like: Any) -> Any:
     return other * alpha
 
 
-@composite()
+@composite(expose=("torch",))
 def rsub(input, other, *, alpha=1):
     """Difference the other way round, other - alpha * input.
 

@@ -28,8 +28,8 @@ def _value(value: Any, dtype: np.dtype) -> Any:
 def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value=1) -> Array:
     """input + value * tensor1 * tensor2.
 
-    >>> torch.addcmul(torch.tensor([1., 2.]), torch.tensor([3., 4.]), torch.tensor([5., 6.]), value=0.1)
-    tensor([2.5000, 4.4000])
+    >>> torch.addcmul(torch.tensor([1., 2.]), torch.tensor([3., 4.]), torch.tensor([5., 6.]))
+    tensor([16., 26.])
     """
     y = np.multiply(tensor1, tensor2)
     return np.add(input, y if value == 1 else y * _value(value, y.dtype))

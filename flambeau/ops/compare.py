@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.dtypes import COMPLEX, FROM_NUMPY
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
 from . import refusal
@@ -32,8 +32,8 @@ def unusual(rng: Rng) -> Iterator[Sample]:
 # ------------------------------------------------------------------------------ element by element
 
 
-@pointwise(ref=lambda x, y: x == y, samples=ties, promotion=Promotion.PREDICATE,
-           differentiable=False)  # fmt: skip
+@pointwise(ref=lambda x, y: x == y, samples=ties, ufunc=np.equal,
+           promotion=Promotion.PREDICATE, differentiable=False)  # fmt: skip
 def eq(input: Array, other: Array | Number) -> Array:
     """Whether input == other, element by element.
 
@@ -43,8 +43,8 @@ def eq(input: Array, other: Array | Number) -> Array:
     return np.equal(input, other)
 
 
-@pointwise(ref=lambda x, y: x != y, samples=ties, promotion=Promotion.PREDICATE,
-           differentiable=False, aliases=("not_equal",))  # fmt: skip
+@pointwise(ref=lambda x, y: x != y, samples=ties, ufunc=np.not_equal,
+           promotion=Promotion.PREDICATE, differentiable=False, aliases=("not_equal",))  # fmt: skip
 def ne(input: Array, other: Array | Number) -> Array:
     """Whether input != other, element by element.
 
@@ -54,8 +54,9 @@ def ne(input: Array, other: Array | Number) -> Array:
     return np.not_equal(input, other)
 
 
-@pointwise(ref=lambda x, y: x < y, samples=ties, promotion=Promotion.PREDICATE,
-           differentiable=False, aliases=("less",), refuse=refusal.complex_numbers)  # fmt: skip
+@pointwise(ref=lambda x, y: x < y, samples=ties, ufunc=np.less,
+           promotion=Promotion.PREDICATE, differentiable=False, aliases=("less",),
+           refuse=refusal.complex_numbers)  # fmt: skip
 def lt(input: Array, other: Array | Number) -> Array:
     """Whether input < other, element by element.
 
@@ -65,8 +66,9 @@ def lt(input: Array, other: Array | Number) -> Array:
     return np.less(input, other)
 
 
-@pointwise(ref=lambda x, y: x <= y, samples=ties, promotion=Promotion.PREDICATE,
-           differentiable=False, aliases=("less_equal",), refuse=refusal.complex_numbers)  # fmt: skip
+@pointwise(ref=lambda x, y: x <= y, samples=ties, ufunc=np.less_equal,
+           promotion=Promotion.PREDICATE, differentiable=False, aliases=("less_equal",),
+           refuse=refusal.complex_numbers)  # fmt: skip
 def le(input: Array, other: Array | Number) -> Array:
     """Whether input <= other, element by element.
 
@@ -76,8 +78,9 @@ def le(input: Array, other: Array | Number) -> Array:
     return np.less_equal(input, other)
 
 
-@pointwise(ref=lambda x, y: x > y, samples=ties, promotion=Promotion.PREDICATE,
-           differentiable=False, aliases=("greater",), refuse=refusal.complex_numbers)  # fmt: skip
+@pointwise(ref=lambda x, y: x > y, samples=ties, ufunc=np.greater,
+           promotion=Promotion.PREDICATE, differentiable=False, aliases=("greater",),
+           refuse=refusal.complex_numbers)  # fmt: skip
 def gt(input: Array, other: Array | Number) -> Array:
     """Whether input > other, element by element.
 
@@ -87,8 +90,9 @@ def gt(input: Array, other: Array | Number) -> Array:
     return np.greater(input, other)
 
 
-@pointwise(ref=lambda x, y: x >= y, samples=ties, promotion=Promotion.PREDICATE,
-           differentiable=False, aliases=("greater_equal",), refuse=refusal.complex_numbers)  # fmt: skip
+@pointwise(ref=lambda x, y: x >= y, samples=ties, ufunc=np.greater_equal,
+           promotion=Promotion.PREDICATE, differentiable=False, aliases=("greater_equal",),
+           refuse=refusal.complex_numbers)  # fmt: skip
 def ge(input: Array, other: Array | Number) -> Array:
     """Whether input >= other, element by element.
 
@@ -134,13 +138,14 @@ def isfinite(input: Array) -> Array:
     return np.isfinite(input)
 
 
-def _refuse_complex(operator, operands, common) -> None:
-    if common.is_complex:
-        raise RuntimeError(f"{operator.name} does not support complex inputs.")
+_no_complex = refusal.Refusal(
+    COMPLEX,
+    error=lambda operator, kind: RuntimeError(f"{operator.name} does not support complex inputs."),
+)
 
 
 @pointwise(ref=lambda x: x == np.inf, samples=unusual, promotion=Promotion.PREDICATE,
-           differentiable=False, inplace=False, refuse=_refuse_complex)  # fmt: skip
+           differentiable=False, inplace=False, refuse=_no_complex)  # fmt: skip
 def isposinf(input: Array) -> Array:
     """Whether each element is +infinity; RuntimeError for complex input.
 
@@ -151,7 +156,7 @@ def isposinf(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x: x == -np.inf, samples=unusual, promotion=Promotion.PREDICATE,
-           differentiable=False, inplace=False, refuse=_refuse_complex)  # fmt: skip
+           differentiable=False, inplace=False, refuse=_no_complex)  # fmt: skip
 def isneginf(input: Array) -> Array:
     """Whether each element is -infinity; RuntimeError for complex input.
 
@@ -198,7 +203,7 @@ def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
     return y | (np.isfinite(difference) & (difference <= allowed))
 
 
-@opaque(ref=lambda x, y, **k: np.isclose(x, y, **k), samples=ties, differentiable=False)
+@opaque(ref=np.isclose, samples=ties, differentiable=False)
 def isclose(input: Array, other: Array, rtol=1e-05, atol=1e-08, equal_nan=False) -> Array:
     """Whether |input - other| <= atol + rtol * |other|, element by element.
 
@@ -232,7 +237,7 @@ def equal(input, other):
     a, b = input._array, other._array
     if a.shape != b.shape:
         return False
-    return a is b and a.dtype.kind in "biu" or bool(np.equal(a, b).all())
+    return (a is b and a.dtype.kind in "biu") or bool(np.equal(a, b).all())
 
 
 @composite(expose=("torch",))

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from ..autograd.tape import record, record_binary, record_unary
-from ..tensor.dtypes import FLOAT32, FLOAT64
+from ..tensor.dtypes import BOOL, FLOAT32, FLOAT64, FLOATING, FROM_NUMPY, INTEGER
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, creation, view_of, wrap
 from .explain import explained
 from .inplace import inplace_twin, write_out
 from .promotion import compute_pointwise
-from .registry import Kind, Operator, publish
+from .registry import Kind, Operator, Promotion, publish
 
 _new = object.__new__
 _ndarray = np.ndarray
@@ -64,9 +64,21 @@ def as_array(y: Any) -> np.ndarray:
     return y if isinstance(y, _ndarray) else np.asarray(y)
 
 
+def straight(operator: Operator) -> frozenset[np.dtype]:
+    """The dtypes on which a pointwise body may run as it is: no cast, and nothing to refuse."""
+    if operator.promotion is Promotion.NONE:
+        return _FAST_FLOATS
+    refused = () if operator.refuse is None else getattr(operator.refuse, "categories", None)
+    if refused is None:
+        return _FAST_FLOATS
+    cast = (BOOL, INTEGER) if operator.promotion is Promotion.FLOATING else ()
+    left_out = {FLOATING, *refused, *cast}
+    return _FAST_FLOATS | {n for n, d in FROM_NUMPY.items() if d.category not in left_out}
+
+
 def _unary(operator: Operator) -> Callable:
     body = operator.ufunc or operator.body
-    fast = _FAST_FLOATS
+    fast = straight(operator)
     differentiable = operator.differentiable
 
     def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -94,9 +106,10 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
     NotImplemented.
     """
     body = operator.ufunc or operator.body
-    fast = _FAST_FLOATS
+    fast = straight(operator)
     takes_number = unknown is NotImplemented or "Number" in str(operator.parameters[1].annotation)
-    with_number = fast if takes_number else frozenset()
+    with_number = _FAST_FLOATS if takes_number else frozenset()
+    with_integer = frozenset(d for d in fast if takes_number and d.kind in "iu") | with_number
     differentiable = operator.differentiable
     scalars = _scalars
 
@@ -105,7 +118,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
             a = input._array
             kind = a.dtype
             cls = other.__class__
-            if (cls is float or cls is int) and kind in with_number:
+            if (cls is int and kind in with_integer) or (cls is float and kind in with_number):
                 b = scalars.get((other, kind))
                 if b is None:
                     b = _scalar(other, kind)
@@ -186,7 +199,8 @@ def _check_numbers(operator: Operator, *operands: Any) -> None:
 def reflected(operator: Operator) -> Callable:
     """`other op input`, for Python's __radd__ and its like: the operands arrive swapped."""
     body = operator.ufunc or operator.body
-    fast = _FAST_FLOATS
+    with_number = _FAST_FLOATS
+    with_integer = frozenset(d for d in straight(operator) if d.kind in "iu") | with_number
     scalars = _scalars
     forward = _binary(operator, NotImplemented)
 
@@ -194,11 +208,14 @@ def reflected(operator: Operator) -> Callable:
         a = self._array
         kind = a.dtype
         cls = other.__class__
-        if kind not in fast or (cls is not float and cls is not int):
+        if not (kind in with_integer if cls is int else cls is float and kind in with_number):
             return forward(other, self)
         b = scalars.get((other, kind))
         if b is None:
-            b = _scalar(other, kind)
+            try:
+                b = _scalar(other, kind)
+            except OverflowError:
+                return forward(other, self)
         y = body(b, a)
         made = _new(Tensor)
         made._array = y if y.__class__ is _ndarray else as_array(y)
@@ -355,18 +372,40 @@ class _Writer:
         general = f"y = compute_pointwise(operator, ({tensors}), ({plain}), {{{options}}})"
         arrays = [f"a{i}_" for i in operator.tensor_positions]
         notes = [str(operator.parameters[i].annotation) for i in operator.tensor_positions]
-        if any(note not in ("Array", str(_ndarray)) for note in notes):
-            return [f"        {general}"]
-        same = "".join(f" and kind_ is {a}.dtype" for a in arrays[1:])
         given = f"{', '.join(arrays)}, {plain}" + "".join(f"{n}={n}, " for n in named)
+        windows = map(self._window, operator.tensor_names, notes)
+        lines = [f"        {a} = {w}" for a, w in zip(arrays, windows, strict=True)]
+        if operator.promotion is Promotion.NONE:
+            return [*lines, f"        y = body({given})"]
+        if "Number" in notes[0] or "None" in notes[0]:
+            return [f"        {general}"]
+        same = "".join(f" and {self._meets(a, note)}" for a, note in
+                       zip(arrays[1:], notes[1:], strict=True))  # fmt: skip
         return [
-            *(f"        {a} = {n}._array" for a, n in zip(arrays, operator.tensor_names, strict=True)),
+            *lines,
             f"        kind_ = {arrays[0]}.dtype",
             f"        if kind_ in FAST{same}:",
             f"            y = body({given})",
             "        else:",
             f"            {general}",
         ]
+
+    @staticmethod
+    def _window(name: str, note: str) -> str:
+        """What stands for a parameter of a pointwise body: a tensor's array, or what it is."""
+        if "Number" in note or "None" in note:
+            return f"{name}._array if isinstance({name}, Tensor) else {name}"
+        return f"{name}._array"
+
+    @staticmethod
+    def _meets(array: str, note: str) -> str:
+        """The test that a further operand needs no cast to the first one's floating dtype."""
+        tests = [f"{array} is None"] if "None" in note else []
+        if "Number" in note:
+            tests += [f"{array}.__class__ is float", f"{array}.__class__ is int"]
+        if not tests:
+            return f"kind_ is {array}.dtype"
+        return f"({' or '.join(tests)} or kind_ is {array}.dtype)"
 
     def every(self) -> str:
         """All the parameters, as the tuple that the tape sees."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tensor.dtypes import BOOL, COMPLEX
 from ..tensor.tensor import Tensor
 from . import refusal
 from .arithmetic import _div
@@ -20,19 +21,12 @@ def _check_divisor(divisor: np.ndarray) -> None:
         raise RuntimeError("ZeroDivisionError: integer division by zero")
 
 
-def _refuse(name: str) -> Any:
-    """Refuses bools and complex numbers, by the name of PyTorch's kernel."""
-
-    def refuse(operator: Any, operands: tuple, common: Any) -> None:
-        if common.category in refusal.complex_and_bool.categories:
-            error = refusal.not_implemented(operator, common)
-            raise NotImplementedError(f'"{name}_cpu"' + str(error)[str(error).index('" ') + 1 :])
-
-    return refuse
+_floor = refusal.Refusal(BOOL, COMPLEX, error=refusal.as_kernel("div_floor_cpu"))
+_trunc = refusal.Refusal(BOOL, COMPLEX, error=refusal.as_kernel("div_trunc_cpu"))
 
 
 @pointwise(ref=lambda x, y: np.floor(x / y), samples=pairs_nonzero, differentiable=False,
-           refuse=_refuse("div_floor"))  # fmt: skip
+           refuse=_floor)  # fmt: skip
 def floor_divide(input: Array | Number, other: Array | Number) -> Array:
     """Quotient rounded down, floor(input / other); RuntimeError for an integer divided by 0.
 
@@ -44,7 +38,7 @@ def floor_divide(input: Array | Number, other: Array | Number) -> Array:
 
 
 @pointwise(name="_div_floor", node="DivBackward2", ref=lambda x, y: np.floor(x / y), expose=(),
-           samples=pairs_nonzero, refuse=_refuse("div_floor"))  # fmt: skip
+           samples=pairs_nonzero, refuse=_floor)  # fmt: skip
 def div_floor(input: Array | Number, other: Array | Number) -> Array:
     """floor(input / other)."""
     _check_divisor(other)
@@ -57,7 +51,7 @@ def _(g):
 
 
 @pointwise(name="_div_trunc", node="DivBackward2", ref=lambda x, y: np.trunc(x / y), expose=(),
-           samples=pairs_nonzero, refuse=_refuse("div_trunc"))  # fmt: skip
+           samples=pairs_nonzero, refuse=_trunc)  # fmt: skip
 def div_trunc(input: Array | Number, other: Array | Number) -> Array:
     """input / other rounded towards zero."""
     _check_divisor(other)
@@ -126,7 +120,7 @@ def true_divide_(self, other):
 @pointwise(ref=lambda x, y: x - y * np.floor(x / y), samples=pairs_nonzero,
            refuse=refusal.complex_and_bool)  # fmt: skip
 def remainder(input: Array | Number, other: Array | Number) -> Array:
-    """What remains after rounding down, with the sign of `other`: input - other * floor(input/other).
+    """What remains after rounding down: input - other * floor(input / other), of `other`'s sign.
 
     >>> torch.remainder(torch.tensor([5., -5.]), 3)
     tensor([2., 1.])

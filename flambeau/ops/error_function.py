@@ -58,7 +58,7 @@ def gauss(x):
     return (-x * x).exp()
 
 
-@pointwise(ref=lambda x: np.vectorize(math.erf)(x), samples=real_line, promotion=Promotion.FLOATING,
+@pointwise(ref=np.vectorize(math.erf), samples=real_line, promotion=Promotion.FLOATING,
            aliases=("special.erf",), refuse=refusal.complex_numbers)  # fmt: skip
 def erf(input: Array) -> Array:
     """Error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to input.
@@ -75,7 +75,8 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: 1 - np.vectorize(math.erf)(x), samples=real_line,
-           promotion=Promotion.FLOATING, aliases=("special.erfc",), refuse=refusal.complex_numbers)  # fmt: skip
+           promotion=Promotion.FLOATING, aliases=("special.erfc",),
+           refuse=refusal.complex_numbers)  # fmt: skip
 def erfc(input: Array) -> Array:
     """Complementary error function, 1 - erf(input), exact for large input too.
 

@@ -17,10 +17,10 @@ from .registry import Array, composite, pointwise, publish
 from .samples import Rng, Sample, pairs
 from .selection import select
 
-
-def _refuse_complex(operator, operands, common) -> None:
-    if common.category == COMPLEX:
-        raise RuntimeError(f"{operator.name} not implemented for complex tensors.")
+_real_only = refusal.Refusal(COMPLEX, error=lambda operator, kind: RuntimeError(
+    f"{operator.name} not implemented for complex tensors."))  # fmt: skip
+_clamp_real = refusal.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
+    "clamp is not supported for complex types"))  # fmt: skip
 
 
 def _share(g, first, second):
@@ -29,7 +29,7 @@ def _share(g, first, second):
 
 
 @pointwise(ref=lambda x, y: np.where(x > y, x, y), samples=pairs, inplace=False,
-           refuse=_refuse_complex)  # fmt: skip
+           refuse=_real_only)  # fmt: skip
 def maximum(input: Array, other: Array) -> Array:
     """The larger of both; NaN where either is NaN.
 
@@ -50,7 +50,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: np.where(x < y, x, y), samples=pairs, inplace=False,
-           refuse=_refuse_complex)  # fmt: skip
+           refuse=_real_only)  # fmt: skip
 def minimum(input: Array, other: Array) -> Array:
     """The smaller of both; NaN where either is NaN.
 
@@ -123,11 +123,6 @@ def _numbers(rng: Rng) -> Iterator[Sample]:
         yield (x,), {"max": 0.1}
 
 
-def _refuse_clamp(operator, operands, common) -> None:
-    if common.category == COMPLEX:
-        raise NotImplementedError("clamp is not supported for complex types")
-
-
 def _clip(x: np.ndarray, min: Any, max: Any) -> np.ndarray:
     if min is None:
         return np.minimum(x, max)
@@ -135,12 +130,14 @@ def _clip(x: np.ndarray, min: Any, max: Any) -> np.ndarray:
     return y if max is None else np.minimum(y, max, out=y if y.ndim else None)
 
 
-@pointwise(name="_clamp", node="ClampBackward1", expose=(), refuse=_refuse_clamp,
-           ref=lambda x, min=-np.inf, max=np.inf: np.clip(x, min, max), samples=_numbers)  # fmt: skip
+@pointwise(name="_clamp", node="ClampBackward1", expose=(), refuse=_clamp_real,
+           ref=lambda x, min=-np.inf, max=np.inf: np.clip(x, min, max),
+           samples=_numbers)  # fmt: skip
 def clamp_numbers(input: Array, min=None, max=None) -> Array:
     """input clipped to [min, max]; NaN where a bound is NaN."""
-    low, high = (None if v is None else np.asarray(v).astype(input.dtype) for v in (min, max))
-    return _clip(input, low, high)
+    if input.dtype.kind != "f":
+        min, max = (None if v is None else np.asarray(v).astype(input.dtype) for v in (min, max))
+    return _clip(input, min, max)
 
 
 @clamp_numbers.vjp
@@ -162,7 +159,7 @@ def _clip_ref(x, low, high):
     return np.where(x > high, high, np.where(x < low, low, x))
 
 
-@pointwise(name="_clamp_tensors", node="ClampBackward0", expose=(), refuse=_refuse_clamp,
+@pointwise(name="_clamp_tensors", node="ClampBackward0", expose=(), refuse=_clamp_real,
            ref=_clip_ref, samples=_bounds)  # fmt: skip
 def clamp_tensors(input: Array, min: Array | None, max: Array | None) -> Array:
     """input clipped between two tensors, either of which may be None."""
@@ -214,6 +211,10 @@ def _in_place(self: Tensor, call: Any, cast: Tensor, *bounds: Any) -> Tensor:
     return assign(self, call(cast, *bounds), "clamp_")
 
 
+def _is_number(bound: Any) -> bool:
+    return bound.__class__ is float or bound.__class__ is int
+
+
 @composite()
 def clamp(input, min=None, max=None, *, out=None):
     """input clipped to [min, max], which are numbers or tensors; either may be left out.
@@ -221,8 +222,10 @@ def clamp(input, min=None, max=None, *, out=None):
     >>> torch.clamp(torch.tensor([-1., 0.5, 2.]), 0, 1)
     tensor([0.0000, 0.5000, 1.0000])
     """
-    if max is None and input._array.dtype.kind == "f" and min.__class__ in (int, float):
-        y = clamp_numbers(input, min)
+    if input._array.dtype.kind == "f" and _is_number(min) and (
+        max is None or _is_number(max)
+    ):
+        y = clamp_numbers(input, min, max)
     else:
         call, *operands = _clamp_of(input, min, max, "clamp")
         y = call(*operands)

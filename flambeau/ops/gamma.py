@@ -14,7 +14,7 @@ from .samples import Rng, Sample, positive, positive_pairs
 from .scipy_special import special
 
 
-@pointwise(ref=lambda x: np.vectorize(math.lgamma)(x), samples=positive,
+@pointwise(ref=np.vectorize(math.lgamma), samples=positive,
            promotion=Promotion.FLOATING, aliases=("special.gammaln",),
            refuse=refusal.complex_numbers)  # fmt: skip
 def lgamma(input: Array) -> Array:

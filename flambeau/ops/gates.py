@@ -8,8 +8,8 @@ from ..tensor.tensor import Tensor, wrap
 from . import refusal
 from .blocks import choose
 from .inplace import assign
-from .registry import Array, composite, pointwise, publish
 from .rectifiers import leaky_relu
+from .registry import Array, composite, pointwise, publish
 from .samples import pairs_nonzero
 
 
@@ -86,8 +86,8 @@ def glu(input, dim=-1):
 
 def _noise(input: Tensor, lower: float, upper: float, generator) -> Tensor:
     """Slopes drawn for the elements that are not positive, in order; 1 for the others."""
-    from .creation import empty
     from ..tensor.dtypes import float64
+    from .creation import empty
 
     array = input._array
     below = array <= 0

@@ -9,7 +9,7 @@ from .registry import Array, Promotion, pointwise
 
 
 @pointwise(ref=lambda x: x == 0, samples=unusual, promotion=Promotion.PREDICATE,
-           differentiable=False)  # fmt: skip
+           differentiable=False, ufunc=np.logical_not)  # fmt: skip
 def logical_not(input: Array) -> Array:
     """Whether each element is zero.
 

@@ -118,9 +118,9 @@ def chebyshev_polynomial_w(input: Array | Number, n: Array | Number) -> Array:
     return _polynomial(input, n, lambda x: 2 * x + 1, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.cos(n * a), True), samples=_degrees,
-           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=refusal.complex_numbers)  # fmt: skip
+@pointwise(ref=_of_angle(lambda a, n: np.cos(n * a), True),
+           samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
+           differentiable=False, refuse=refusal.complex_numbers)  # fmt: skip
 def shifted_chebyshev_polynomial_t(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the first kind and degree n, at 2 * input - 1.
 
@@ -130,9 +130,9 @@ def shifted_chebyshev_polynomial_t(input: Array | Number, n: Array | Number) -> 
     return _polynomial(2 * input - 1, n, lambda x: x, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 1) * a) / np.sin(a), True), samples=_degrees,
-           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=refusal.complex_numbers)  # fmt: skip
+@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 1) * a) / np.sin(a), True),
+           samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
+           differentiable=False, refuse=refusal.complex_numbers)  # fmt: skip
 def shifted_chebyshev_polynomial_u(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the second kind and degree n, at 2 * input - 1.
 
@@ -142,9 +142,9 @@ def shifted_chebyshev_polynomial_u(input: Array | Number, n: Array | Number) -> 
     return _polynomial(2 * input - 1, n, lambda x: 2 * x, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.cos((n + 0.5) * a) / np.cos(a / 2), True), samples=_degrees,
-           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=refusal.complex_numbers)  # fmt: skip
+@pointwise(ref=_of_angle(lambda a, n: np.cos((n + 0.5) * a) / np.cos(a / 2), True),
+           samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
+           differentiable=False, refuse=refusal.complex_numbers)  # fmt: skip
 def shifted_chebyshev_polynomial_v(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the third kind and degree n, at 2 * input - 1.
 
@@ -154,9 +154,9 @@ def shifted_chebyshev_polynomial_v(input: Array | Number, n: Array | Number) -> 
     return _polynomial(2 * input - 1, n, lambda x: 2 * x - 1, _chebyshev)
 
 
-@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 0.5) * a) / np.sin(a / 2), True), samples=_degrees,
-           promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
-           refuse=refusal.complex_numbers)  # fmt: skip
+@pointwise(ref=_of_angle(lambda a, n: np.sin((n + 0.5) * a) / np.sin(a / 2), True),
+           samples=_degrees, promotion=Promotion.FLOATING, expose=("special",), inplace=False,
+           differentiable=False, refuse=refusal.complex_numbers)  # fmt: skip
 def shifted_chebyshev_polynomial_w(input: Array | Number, n: Array | Number) -> Array:
     """Chebyshev polynomial of the fourth kind and degree n, at 2 * input - 1.
 

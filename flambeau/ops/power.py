@@ -67,7 +67,7 @@ def _(g, input):
     return g * (input + input)
 
 
-@pointwise(ref=lambda x: x**-1, samples=lambda rng: _away_from_zero(rng),
+@pointwise(ref=lambda x: x**-1, samples=_away_from_zero,
            promotion=Promotion.FLOATING)  # fmt: skip
 def reciprocal(input: Array) -> Array:
     """One over input.

@@ -27,11 +27,17 @@ def _near_zero(rng):
         yield (rng.normal(size=shape), rng.uniform(-1, 1, shape)), {}
 
 
-def _refuse_relu(operator, operands, common) -> None:
-    if common.category == BOOL:
-        raise RuntimeError("Boolean inputs not supported for relu")
-    if common.category == COMPLEX:
-        raise NotImplementedError("relu is not supported for complex types")
+def _no_pieces(operator, kind) -> Exception:
+    """The error for dtypes that cannot be cut at a number."""
+    name = operator.node_type.__name__.removesuffix("Backward0").lower()
+    if kind.is_complex:
+        return NotImplementedError(f"clamp is not supported for complex types ({name})")
+    if name == "relu":
+        return RuntimeError("Boolean inputs not supported for relu")
+    return RuntimeError(f"Bool inputs not supported for {name}")
+
+
+_ordered = refusal.Refusal(BOOL, COMPLEX, error=_no_pieces)
 
 
 def _rectified(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -39,7 +45,7 @@ def _rectified(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 
 
 @pointwise(name="relu_only", node="ReluBackward0", ref=lambda x: x * (x > 0), samples=real_line,
-           ufunc=_rectified, refuse=_refuse_relu, expose=())  # fmt: skip
+           ufunc=_rectified, refuse=_ordered, expose=())  # fmt: skip
 def rectify(input: Array) -> Array:
     """max(input, 0)."""
     return np.maximum(input, 0)
@@ -85,14 +91,7 @@ publish(rectify.operator.twin, ("relu_",), ("torch", "Tensor", "nn.functional"))
 # ------------------------------------------------------------------------------- clipped
 
 
-def _refuse_hardtanh(operator, operands, common) -> None:
-    if common.category == BOOL:
-        raise RuntimeError("Bool inputs not supported for hardtanh")
-    if common.category == COMPLEX:
-        raise NotImplementedError("hardtanh is not supported for complex types")
-
-
-@pointwise(name="_hardtanh", node="HardtanhBackward0", refuse=_refuse_hardtanh, expose=(),
+@pointwise(name="_hardtanh", node="HardtanhBackward0", refuse=_ordered, expose=(),
            ref=lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
            samples=_with(min_val=-0.5, max_val=2.0))  # fmt: skip
 def hardtanh_of(input: Array, min_val=-1.0, max_val=1.0) -> Array:
@@ -315,7 +314,8 @@ publish(threshold_of.operator.twin, ("threshold_",), ("torch", "nn.functional"))
 
 
 @pointwise(ref=lambda x, lambd=0.5: x * (np.abs(x) > lambd), samples=_with(lambd=1.0),
-           expose=("torch", "Tensor", "nn.functional"), inplace=False, refuse=refusal.integers)  # fmt: skip
+           expose=("torch", "Tensor", "nn.functional"), inplace=False,
+           refuse=refusal.integers)  # fmt: skip
 def hardshrink(input: Array, lambd=0.5) -> Array:
     """input where |input| > lambd, else 0.
 

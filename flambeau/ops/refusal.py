@@ -5,6 +5,7 @@ A declaration's `refuse=` gets the operator, its operands and the dtype in which
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..tensor.dtypes import BOOL, COMPLEX, FLOATING, INTEGER, dtype
@@ -20,16 +21,28 @@ def not_implemented(operator: Operator, kind: dtype) -> NotImplementedError:
 
 
 class Refusal:
-    """Raises NotImplementedError where operands meet in one of some categories of dtypes."""
+    """Raises an error where operands meet in one of some categories of dtypes.
 
-    __slots__ = ("categories",)
+    `error` makes the exception from the operator and the dtype.
+    """
 
-    def __init__(self, *categories: int) -> None:
-        self.categories = categories
+    __slots__ = ("categories", "error")
+
+    def __init__(
+        self, *categories: int, error: Callable[[Operator, dtype], Exception] = not_implemented
+    ) -> None:
+        self.categories, self.error = categories, error
 
     def __call__(self, operator: Operator, operands: tuple[Any, ...], common: dtype) -> None:
         if common.category in self.categories:
-            raise not_implemented(operator, common)
+            raise self.error(operator, common)
+
+
+def as_kernel(name: str) -> Callable[[Operator, dtype], Exception]:
+    """The usual error under the name of PyTorch's kernel."""
+    return lambda operator, kind: NotImplementedError(
+        f"\"{name}\" not implemented for '{legacy_name(kind)}'"
+    )
 
 
 complex_numbers = Refusal(COMPLEX)

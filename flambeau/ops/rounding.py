@@ -32,14 +32,16 @@ def between_integers(rng: Rng) -> Iterator[Sample]:
         yield (rng.integers(-3, 3, shape) + rng.uniform(0.1, 0.4, shape),), {}
 
 
-def _refuse_rounding(operator, operands, common) -> None:
-    if common.category == COMPLEX:
-        raise NotImplementedError(f"{operator.name} is not supported for complex inputs")
-    if common.category == BOOL:
-        raise NotImplementedError(f"\"{operator.name}_vml_cpu\" not implemented for 'Bool'")
+def _unrounded(operator, kind) -> NotImplementedError:
+    if kind.is_complex:
+        return NotImplementedError(f"{operator.name} is not supported for complex inputs")
+    return refusal.as_kernel(operator.name + "_vml_cpu")(operator, kind)
 
 
-@pointwise(ref=lambda x: -np.ceil(-x), samples=between_integers, refuse=_refuse_rounding,
+_rounded = refusal.Refusal(BOOL, COMPLEX, error=_unrounded)
+
+
+@pointwise(ref=lambda x: -np.ceil(-x), samples=between_integers, refuse=_rounded,
            ufunc=np.floor)  # fmt: skip
 def floor(input: Array) -> Array:
     """The greatest integer not above input.
@@ -50,7 +52,7 @@ def floor(input: Array) -> Array:
     return np.floor(input)
 
 
-@pointwise(ref=lambda x: -np.floor(-x), samples=between_integers, refuse=_refuse_rounding,
+@pointwise(ref=lambda x: -np.floor(-x), samples=between_integers, refuse=_rounded,
            ufunc=np.ceil)  # fmt: skip
 def ceil(input: Array) -> Array:
     """The least integer not below input.
@@ -62,7 +64,7 @@ def ceil(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x: np.sign(x) * np.floor(np.abs(x)), samples=between_integers,
-           refuse=_refuse_rounding, ufunc=np.trunc, aliases=("fix",))  # fmt: skip
+           refuse=_rounded, ufunc=np.trunc, aliases=("fix",))  # fmt: skip
 def trunc(input: Array) -> Array:
     """input without its fraction.
 
@@ -78,12 +80,8 @@ def _rounding_samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=5) * 100,), {"decimals": -1}
 
 
-def _refuse_round(operator, operands, common) -> None:
-    _refuse_rounding(operator, operands, common)
-
-
 @pointwise(ref=lambda x, decimals=0: np.floor(x * 10.0**decimals + 0.5) / 10.0**decimals,
-           samples=_rounding_samples, refuse=_refuse_round, aliases=("special.round",))  # fmt: skip
+           samples=_rounding_samples, refuse=_rounded, aliases=("special.round",))  # fmt: skip
 def round(input: Array, *, decimals=0) -> Array:
     """input rounded to `decimals` places; halves go to the even neighbour.
 
@@ -152,13 +150,12 @@ def _sign(x: np.ndarray) -> np.ndarray:
     return y
 
 
-def _refuse_sign(operator, operands, common) -> None:
-    if common.category == COMPLEX:
-        raise NotImplementedError("Unlike NumPy, torch.sign is not intended to support complex "
-                                  "numbers. Please use torch.sgn instead.")  # fmt: skip
+_sign_real = refusal.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
+    "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn "
+    "instead."))  # fmt: skip
 
 
-@pointwise(ref=lambda x: (x > 0) * 1.0 - (x < 0), samples=away_from_zero, refuse=_refuse_sign)
+@pointwise(ref=lambda x: (x > 0) * 1.0 - (x < 0), samples=away_from_zero, refuse=_sign_real)
 def sign(input: Array) -> Array:
     """-1, 0 or 1; 0 for NaN.
 
@@ -193,13 +190,12 @@ def _(g, input, y):
     return select(magnitude == 0, 0, turned)
 
 
-def _refuse_signbit(operator, operands, common) -> None:
-    if common.category == COMPLEX:
-        raise NotImplementedError("signbit is not implemented for complex tensors.")
+_signbit_real = refusal.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
+    "signbit is not implemented for complex tensors."))  # fmt: skip
 
 
 @pointwise(ref=lambda x: x < 0, samples=away_from_zero, promotion=Promotion.PREDICATE,
-           differentiable=False, inplace=False, refuse=_refuse_signbit)  # fmt: skip
+           differentiable=False, inplace=False, refuse=_signbit_real)  # fmt: skip
 def signbit(input: Array) -> Array:
     """Whether the sign bit is set: below 0, and -0.
 
@@ -274,7 +270,7 @@ def _(g, input):
 def nextafter(input: Array, other: Array) -> Array:
     """The next floating-point number from input towards other.
 
-    >>> torch.nextafter(torch.tensor([1.]), torch.tensor([2.])) == 1 + torch.finfo(torch.float32).eps
+    >>> torch.nextafter(torch.tensor([1.]), torch.tensor([2.])) == 1 + 2**-23
     tensor([True])
     """
     kind = result_dtype((input, other))
@@ -332,7 +328,7 @@ def ldexp(input, other, *, out=None):
     return mul(input, 2.0**other, out=out)
 
 
-@composite(expose=("Tensor",))
+@composite(expose=("Tensor", "torch"))
 def ldexp_(self, other):
     """Multiplies by 2**other in place."""
     from ..tensor.promote import check_cast

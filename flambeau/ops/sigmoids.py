@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import refusal
-from .blocks import blockwise
+from .blocks import blockwise, choose
 from .registry import Array, Promotion, composite, pointwise
 from .samples import pairs_nonzero, real_line
 
@@ -20,8 +20,9 @@ def logistic(x: np.ndarray) -> np.ndarray:
     return np.reciprocal(y, y)
 
 
-@pointwise(ref=lambda x: 0.5 * (np.tanh(0.5 * x) + 1), samples=real_line, ufunc=None,
-           promotion=Promotion.FLOATING, aliases=("special.expit", "nn.functional.sigmoid"))  # fmt: skip
+@pointwise(ref=lambda x: 0.5 * (np.tanh(0.5 * x) + 1), samples=real_line,
+           promotion=Promotion.FLOATING,
+           aliases=("special.expit", "nn.functional.sigmoid"))  # fmt: skip
 def sigmoid(input: Array) -> Array:
     """Logistic function, 1 / (1 + exp(-input)).
 
@@ -116,8 +117,8 @@ def silu(input, inplace=False):
 def _tanh_of_softplus(x: np.ndarray) -> np.ndarray:
     # With e = exp(-|x|), tanh(log(1 + exp(x))) is a ratio without overflow or cancellation.
     e = np.exp(-np.abs(x))
-    positive = x >= 0
-    return np.where(positive, (1 + 2 * e) / (1 + 2 * e + 2 * e * e), e * (e + 2) / (e * (e + 2) + 2))
+    above = (1 + 2 * e) / (1 + 2 * e + 2 * e * e)
+    return choose(x >= 0, above, e * (e + 2) / (e * (e + 2) + 2))
 
 
 def _mish(x: np.ndarray) -> np.ndarray:

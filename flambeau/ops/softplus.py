@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import refusal
+from .blocks import choose
 from .registry import Array, composite, pointwise
 from .samples import pairs_nonzero, real_line
 
@@ -39,7 +40,7 @@ def softplus(input: Array, beta=1, threshold=20) -> Array:
     # Past 20 float32 cannot tell the formula from its input, float64 past 37.
     if threshold == 20 and input.dtype.itemsize <= 4:
         return y
-    return np.where(scaled > threshold, input, y)
+    return choose(scaled > threshold, input, y)
 
 
 @softplus.vjp
@@ -51,13 +52,17 @@ def _softplus_slope_ref(g, x, beta, threshold):
     return np.where(x * beta > threshold, g, g / (1 + np.exp(-beta * x)))
 
 
-@pointwise(ref=_softplus_slope_ref, expose=(), inplace=False,
-           samples=lambda rng: ((a, {"beta": 0.7, "threshold": 0.5}) for a, _ in pairs_nonzero(rng)))  # fmt: skip
+def _slope_samples(rng):
+    for args, _ in pairs_nonzero(rng):
+        yield args, {"beta": 0.7, "threshold": 0.5}
+
+
+@pointwise(ref=_softplus_slope_ref, samples=_slope_samples, expose=(), inplace=False)
 def softplus_backward(grad: Array, input: Array, beta, threshold) -> Array:
     """The cotangent of softplus's input."""
     scaled = input if beta == 1 else input * beta
     y = grad / (1 + np.exp(-scaled))
-    return np.where(scaled > threshold, grad, y)
+    return choose(scaled > threshold, grad, y)
 
 
 @softplus_backward.vjp("grad")
@@ -71,10 +76,10 @@ def _(g, grad, input, beta, threshold):
     return g * grad * beta * s * (1 - s) * (input * beta <= threshold)
 
 
-@pointwise(name="log_sigmoid", node="LogSigmoidBackward0", samples=real_line, inplace=False,
+@pointwise(node="LogSigmoidBackward0", samples=real_line, inplace=False,
            ref=lambda x: np.log(1 / (1 + np.exp(-x))), expose=("nn.functional",),
-           aliases=("logsigmoid",), refuse=refusal.integers)  # fmt: skip
-def log_sigmoid(input: Array) -> Array:
+           refuse=refusal.integers)  # fmt: skip
+def logsigmoid(input: Array) -> Array:
     """log(sigmoid(input)), without overflow.
 
     >>> torch.nn.functional.logsigmoid(torch.tensor([0., -100.]))
@@ -83,7 +88,7 @@ def log_sigmoid(input: Array) -> Array:
     return np.minimum(input, 0) - np.log1p(np.exp(-np.abs(input)))
 
 
-@log_sigmoid.vjp
+@logsigmoid.vjp
 def _(g, input):
     return g * (-input).sigmoid()
 

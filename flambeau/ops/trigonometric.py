@@ -195,7 +195,8 @@ def _(g, input):
 
 
 @pointwise(ref=lambda x: (np.exp(x) - np.exp(-x)) / (np.exp(x) + np.exp(-x)), samples=real_line,
-           promotion=Promotion.FLOATING, ufunc=np.tanh, aliases=("nn.functional.tanh",))  # fmt: skip
+           promotion=Promotion.FLOATING, ufunc=np.tanh,
+           aliases=("nn.functional.tanh",))  # fmt: skip
 def tanh(input: Array) -> Array:
     """Hyperbolic tangent, in (-1, 1).
 
@@ -232,7 +233,8 @@ def _(g, grad, output):
 
 
 @pointwise(ref=lambda y, x: np.angle(x + 1j * y), samples=pairs_nonzero, aliases=("arctan2",),
-           promotion=Promotion.FLOATING, refuse=refusal.complex_numbers, ufunc=np.arctan2)  # fmt: skip
+           promotion=Promotion.FLOATING, refuse=refusal.complex_numbers,
+           ufunc=np.arctan2)  # fmt: skip
 def atan2(input: Array, other: Array) -> Array:
     """The angle of the point (other, input), in (-pi, pi].
 
