@@ -42,7 +42,7 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
                 y = np.dot(input.reshape(-1, input.shape[-1]), weight.T)
                 y = y.reshape(input.shape[:-1] + y.shape[1:])
             else:
-                y = np.dot(input, weight.T)
+                y = input.dot(weight.T)
             if bias is not None:
                 y += bias
             return y
