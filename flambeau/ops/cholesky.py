@@ -1,0 +1,164 @@
+"""Cholesky factors of positive-definite matrices, and what is solved with them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .matrices import (
+    check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
+    linalg_function, mH, no_info, refuse, well_conditioned,
+)  # fmt: skip
+from .registry import Array, composite, opaque
+from .return_types import return_type
+from .solves import solve_triangular, triangular_solved
+from .triangles import diag_embed, tril, triu
+
+
+def _words(order: int) -> str:
+    return ("The factorization could not be completed because the input is not positive-definite "
+            f"(the leading minor of order {order} is not positive-definite).")  # fmt: skip
+
+
+def _factored(A: Array) -> tuple[Array, Array]:
+    """Lower factors, and for each matrix the order of the first minor that is not positive."""
+    try:
+        return np.linalg.cholesky(A), no_info(A)
+    except np.linalg.LinAlgError:
+        y, info = np.zeros(A.shape, A.dtype), no_info(A)
+    factor = lapack("potrf", A.dtype)
+    for index, x in each_matrix(A):
+        y[index], info[index] = factor(x, lower=1, clean=1)
+    return y, info
+
+
+@opaque(name="_cholesky_ex", node="LinalgCholeskyExBackward0", expose=(), holomorphic=False,
+        constant_outputs=(1,), result_type=return_type("linalg_cholesky_ex", "L", "info"),
+        ref=lambda A: (np.linalg.cholesky(A), np.zeros(A.shape[:-2], np.int32)), samples=None)  # fmt: skip
+def _cholesky_ex(
+    A: Array, upper=False, check_errors=True, name="linalg.cholesky"
+) -> tuple[Array, Array]:
+    """L with A = L L^H, or its conjugate transpose."""
+    check_floats(A, "linalg.cholesky")
+    check_square(A, "linalg.cholesky")
+    check_kernel(A, "cholesky_cpu")
+    y, info = _factored(np.swapaxes(A, -1, -2).conj() if upper else A)
+    if check_errors:
+        refuse(info, name, _words)
+    return (np.swapaxes(y, -1, -2).conj() if upper else y), info
+
+
+@_cholesky_ex.vjp
+def _(gs, ys, upper):
+    if gs[0] is None:
+        return None
+    L, g = (mH(ys[0]), mH(gs[0])) if upper else (ys[0], gs[0])
+    inner = tril(mH(L) @ g)
+    inner = (inner + mH(inner) - diag_embed(inner.diagonal(0, -2, -1))) / 2
+    half = solve_triangular(mH(L), inner, upper=True)
+    return solve_triangular(L, half, upper=False, left=False)
+
+
+@linalg_function()
+def cholesky_ex(A, *, upper=False, check_errors=False, out=None):
+    """L with A = L L^H, and info: 0, or the order of the first minor that is not positive."""
+    return _cholesky_ex(A, upper, check_errors, "linalg.cholesky_ex", out=out)
+
+
+def _result(y, out):
+    from .inplace import write_out
+
+    return y if out is None else write_out(_cholesky_ex.operator, y, out)
+
+
+@linalg_function()
+def cholesky(A, *, upper=False, out=None):
+    """L with A = L L^H, or U with A = U^H U; LinAlgError for an A that is not positive-definite.
+
+    >>> torch.linalg.cholesky(torch.tensor([[4., 2.], [2., 5.]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
+    return _result(_cholesky_ex(A, upper)[0], out)
+
+
+@composite(name="cholesky")
+def cholesky_legacy(input, upper=False, *, out=None):
+    """L with input = L L^H: the older name of linalg.cholesky."""
+    return _result(_cholesky_ex(input, upper, True, "cholesky")[0], out)
+
+
+# ------------------------------------------------------------------------------------ solves
+
+
+def _check_factor(B: Array, L: Array) -> None:
+    check_matrix(B, "cholesky_solve", "b")
+    check_square(L, "cholesky_solve", "A")
+    if B.dtype != L.dtype:
+        raise RuntimeError("cholesky_solve: Expected b and A to have the same dtype, but found b of "
+                           f"type {kind_name(B)} and A of type {kind_name(L)} instead")  # fmt: skip
+    if B.shape[-2] != L.shape[-2]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {L.shape[-2]} by "
+            f"{L.shape[-1]} but each b matrix is {B.shape[-2]} by {B.shape[-1]}"
+        )
+
+
+def _factor_samples(rng):
+    for a, b in (((3, 3), (3, 2)), ((2, 2, 2), (2, 2, 1))):
+        yield (rng.normal(size=b), np.tril(well_conditioned(rng, *a))), {}
+
+
+@opaque(name="cholesky_solve", samples=_factor_samples, holomorphic=False,
+        ref=lambda B, L: np.linalg.solve(L @ np.swapaxes(L, -1, -2), B))  # fmt: skip
+def cholesky_solve(input: Array, L: Array, upper=False) -> Array:
+    """The X of A X = input, for A given by its Cholesky factor L.
+
+    >>> torch.cholesky_solve(torch.tensor([[8.]]), torch.tensor([[2.]]))
+    tensor([[2.]])
+    """
+    _check_factor(input, L)
+    check_kernel(input, "cholesky_solve_cpu")
+    adjoint = np.swapaxes(L, -1, -2).conj()
+    if upper:
+        return triangular_solved(L, triangular_solved(adjoint, input, False), True)
+    return triangular_solved(adjoint, triangular_solved(L, input, False), True)
+
+
+@cholesky_solve.vjp
+def _(g, y, L, input_shape, upper, needs):
+    gB = cholesky_solve(g, L, upper)
+    gL = None
+    if needs[1]:
+        both = gB @ mH(y)
+        both = both + mH(both)
+        gL = -triu(L @ both) if upper else -tril(both @ L)
+        gL = gL.sum_to_size(L.shape)
+    return (gB.sum_to_size(input_shape) if needs[0] else None), gL
+
+
+def _factors(rng):
+    for shape in ((3, 3), (2, 2, 2)):
+        yield (np.tril(well_conditioned(rng, *shape)),), {}
+
+
+@opaque(name="cholesky_inverse", samples=_factors, holomorphic=False,
+        ref=lambda L: np.linalg.inv(L @ np.swapaxes(L, -1, -2)))  # fmt: skip
+def cholesky_inverse(L: Array, upper=False) -> Array:
+    """The inverse of A, given by its Cholesky factor L.
+
+    >>> torch.cholesky_inverse(torch.tensor([[2.]]))
+    tensor([[0.2500]])
+    """
+    check_square(L, "cholesky_inverse")
+    check_kernel(L, "cholesky_inverse_out_cpu")
+    eye = np.eye(L.shape[-1], dtype=L.dtype)
+    half = triangular_solved(np.swapaxes(L, -1, -2) if upper else L, eye, False)
+    if upper:
+        half = half.conj()
+    return np.matmul(np.swapaxes(half, -1, -2).conj(), half)
+
+
+@cholesky_inverse.vjp
+def _(g, y, L, upper):
+    both = y @ (g + mH(g)) @ y
+    return -triu(L @ both) if upper else -tril(both @ L)

@@ -1,0 +1,190 @@
+"""Eigenvalues and eigenvectors: eig for any square matrix, eigh for symmetric and Hermitian."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+from .matrices import (
+    LinAlgError, check_kernel, check_square, kind_name, linalg_function, mH, positive_definite,
+    square_samples, to_dtype_of,
+)  # fmt: skip
+from .registry import Array, opaque
+from .return_types import return_type
+from .solves import solve_matrix
+from .triangles import diag_embed
+
+
+def _gaps(L: Tensor) -> Tensor:
+    """L_j - L_i, ones on the diagonal."""
+    return L.unsqueeze(-2) - L.unsqueeze(-1) + diag_embed(L.new_ones(L.shape[-1]))
+
+
+# --------------------------------------------------------------------------------- symmetric
+
+
+def _check_triangle(UPLO: str) -> str:
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return UPLO.upper()
+
+
+def _symmetric_samples(rng):
+    for shape in ((3, 3), (2, 2, 2)):
+        yield (positive_definite(rng, *shape),), {}
+
+
+def _check_symmetric(A: Array, UPLO: str) -> str:
+    check_square(A, "linalg.eigh")
+    check_kernel(A, "linalg_eigh_cpu")
+    return _check_triangle(UPLO)
+
+
+def _all_nan(A: Array) -> tuple[Array, Array]:
+    L = np.full(A.shape[:-1], np.nan, A.real.dtype)
+    return L, np.full(A.shape, np.nan, A.dtype)
+
+
+@opaque(name="_linalg_eigh", node="LinalgEighBackward0", expose=(), holomorphic=False,
+        result_type=return_type("linalg_eigh", "eigenvalues", "eigenvectors"),
+        ref=lambda A: np.linalg.eigh(A), samples=None)  # fmt: skip
+def _eigh(A: Array, UPLO="L") -> tuple[Array, Array]:
+    """Eigenvalues in ascending order and orthonormal eigenvectors."""
+    part = _check_symmetric(A, UPLO)
+    if not A.size:
+        return np.zeros(A.shape[:-1], A.real.dtype), np.zeros(A.shape, A.dtype)
+    try:
+        return tuple(np.linalg.eigh(A, part))
+    except np.linalg.LinAlgError:
+        if not np.isfinite(A).all():
+            return _all_nan(A)
+        raise LinAlgError("linalg.eigh: The algorithm failed to converge because the input matrix "
+                          "is ill-conditioned or has too many repeated eigenvalues.") from None  # fmt: skip
+
+
+@_eigh.vjp
+def _(gs, ys):
+    (gL, gV), (L, V) = gs, ys
+    if gV is None:
+        return None if gL is None else (V * to_dtype_of(gL, V).unsqueeze(-2)) @ mH(V)
+    inner = (mH(V) @ gV) / _gaps(L)
+    inner = inner - diag_embed(inner.diagonal(0, -2, -1))
+    if gL is not None:
+        inner = inner + diag_embed(to_dtype_of(gL, V))
+    return V @ (inner @ mH(V))
+
+
+@linalg_function()
+def eigh(A, UPLO="L", *, out=None):
+    """Eigenvalues, ascending, and eigenvectors of symmetric or Hermitian matrices.
+
+    Only the triangle UPLO, 'L' or 'U', is read.
+
+    >>> torch.linalg.eigh(torch.tensor([[2., 0.], [0., 1.]])).eigenvalues
+    tensor([1., 2.])
+    """
+    return _eigh(A, UPLO, out=out)
+
+
+@opaque(name="_linalg_eigvalsh", expose=(), differentiable=False, samples=_symmetric_samples,
+        ref=lambda A: np.linalg.eigvalsh(A))  # fmt: skip
+def _eigvalsh(A: Array, UPLO="L") -> Array:
+    """The eigenvalues alone."""
+    part = _check_symmetric(A, UPLO)
+    if not A.size:
+        return np.zeros(A.shape[:-1], A.real.dtype)
+    try:
+        return np.linalg.eigvalsh(A, part)
+    except np.linalg.LinAlgError:
+        return _all_nan(A)[0]
+
+
+@linalg_function()
+def eigvalsh(A, UPLO="L", *, out=None):
+    """Eigenvalues, ascending, of symmetric or Hermitian matrices.
+
+    >>> torch.linalg.eigvalsh(torch.tensor([[2., 0.], [0., 1.]]))
+    tensor([1., 2.])
+    """
+    if not A._tracked:
+        return _eigvalsh(A, UPLO, out=out)
+    y = _eigh(A, UPLO)[0]
+    return y if out is None else out.copy_(y)
+
+
+# ----------------------------------------------------------------------------------- general
+
+
+def _check_general(A: Array, name: str) -> np.dtype:
+    if A.dtype.kind in "biu":
+        raise RuntimeError(f"Unknown Complex ScalarType for {kind_name(A)}")
+    check_square(A, name)
+    check_kernel(A, "linalg_eig_out_cpu")
+    if not np.isfinite(A).all():
+        raise RuntimeError(f"{name}: input tensor should not contain infs or NaNs.")
+    return np.result_type(A.dtype, np.complex64)
+
+
+@opaque(name="_linalg_eig", node="LinalgEigBackward0", expose=(), holomorphic=False,
+        result_type=return_type("linalg_eig", "eigenvalues", "eigenvectors"),
+        ref=lambda A: tuple(x.astype(complex) for x in np.linalg.eig(A)), samples=square_samples)  # fmt: skip
+def _eig(A: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of norm 1."""
+    kind = _check_general(A, "linalg.eig")
+    if not A.size:
+        return np.zeros(A.shape[:-1], kind), np.zeros(A.shape, kind)
+    try:
+        L, V = np.linalg.eig(A)
+    except np.linalg.LinAlgError:
+        raise LinAlgError("linalg.eig: The algorithm failed to converge because the input matrix "
+                          "is ill-conditioned or has too many repeated eigenvalues.") from None  # fmt: skip
+    return L.astype(kind), V.astype(kind)
+
+
+@_eig.vjp
+def _(gs, ys):
+    (gL, gV), (L, V) = gs, ys
+    if gV is None:
+        return None if gL is None else solve_matrix(mH(V), gL.unsqueeze(-1) * mH(V))
+    inner = mH(V) @ gV
+    # Eigenvectors have norm 1: what would lengthen them does not count.
+    inner = inner - (mH(V) @ V) * to_dtype_of(inner.diagonal(0, -2, -1).real, V).unsqueeze(-2)
+    inner = inner / _gaps(L.conj())
+    inner = inner - diag_embed(inner.diagonal(0, -2, -1))
+    if gL is not None:
+        inner = inner + diag_embed(gL)
+    return solve_matrix(mH(V), inner @ mH(V))
+
+
+@linalg_function()
+def eig(A, *, out=None):
+    """Eigenvalues and eigenvectors of square matrices, complex.
+
+    >>> torch.linalg.eig(torch.tensor([[0., -1.], [1., 0.]])).eigenvalues
+    tensor([0.+1.j, 0.-1.j])
+    """
+    return _eig(A, out=out)
+
+
+@opaque(name="_linalg_eigvals", expose=(), differentiable=False, samples=square_samples,
+        ref=lambda A: np.linalg.eigvals(A).astype(complex))  # fmt: skip
+def _eigvals(A: Array) -> Array:
+    """The eigenvalues alone."""
+    kind = _check_general(A, "linalg.eigvals")
+    if not A.size:
+        return np.zeros(A.shape[:-1], kind)
+    return np.linalg.eigvals(A).astype(kind)
+
+
+@linalg_function()
+def eigvals(A, *, out=None):
+    """Eigenvalues of square matrices, complex.
+
+    >>> torch.linalg.eigvals(torch.tensor([[0., -1.], [1., 0.]]))
+    tensor([0.+1.j, 0.-1.j])
+    """
+    if not A._tracked:
+        return _eigvals(A, out=out)
+    check_square(A._array, "linalg.eigvals")
+    y = _eig(A)[0]
+    return y if out is None else out.copy_(y)

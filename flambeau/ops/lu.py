@@ -1,0 +1,367 @@
+"""LU factors with row exchanges, what is solved with them, and determinants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from .inplace import write_out
+from .matrices import (
+    check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix,
+    kind_name, lapack, linalg_function, linalg_operator, mH, mT, no_info, rectangular_samples,
+    refuse, square_samples, to_dtype_of,
+)  # fmt: skip
+from .reduce import others
+from .registry import Array, composite, opaque
+from .return_types import return_type
+from .selection import select
+from .solves import inv_ex, solve_triangular
+from .svd import _svd
+from .triangles import diag_embed, tril, triu
+
+
+def factored(A: Array) -> tuple[Array, Array, Array]:
+    """L and U in one array, the row exchanges from 1, and the places of zero pivots."""
+    k = min(A.shape[-2:])
+    LU, pivots = np.empty(A.shape, A.dtype), np.zeros((*A.shape[:-2], k), np.int32)
+    info = no_info(A)
+    if not A.size:
+        return LU, pivots, info
+    factor = lapack("getrf", A.dtype)
+    for index, x in each_matrix(A):
+        LU[index], swaps, info[index] = factor(x)
+        pivots[index] = swaps + 1
+    return LU, pivots, info
+
+
+def permutation(pivots: Array, m: int) -> Array:
+    """The matrices P with P L U = A, as row numbers: A[rows] = L U."""
+    rows = np.broadcast_to(np.arange(m), (*pivots.shape[:-1], m)).copy()
+    for index in np.ndindex(*pivots.shape[:-1]):
+        order = rows[index]
+        for i, j in enumerate(pivots[index]):
+            order[i], order[j - 1] = order[j - 1], order[i]
+    return rows
+
+
+def permutation_matrix(pivots: Array, m: int, kind: np.dtype) -> Array:
+    """The matrices P with P L U = A."""
+    return np.swapaxes(np.eye(m, dtype=kind)[permutation(pivots, m)], -1, -2).copy()
+
+
+def _check_rank(A: Array, name: str) -> None:
+    if A.ndim < 2:
+        raise RuntimeError(
+            f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(A.shape)} instead"
+        )
+    check_kernel(A, "lu_cpu")
+
+
+def _needs_pivots(pivot: bool) -> None:
+    if not pivot:
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
+
+
+def _zero_pivot(place: int) -> str:
+    return (f"U[{place},{place}] is zero and using it on lu_solve would result in a division by "
+            "zero. If you still want to perform the factorization, consider calling linalg.lu(A, "
+            "pivot) or linalg.lu_factor_ex(A, pivot)")  # fmt: skip
+
+
+# -------------------------------------------------------------------------------- derivative
+
+
+def lu_cotangent(gL: Tensor | None, gU: Tensor | None, P: Tensor, L: Tensor, U: Tensor) -> Any:
+    """The cotangent of A = P L U."""
+    m, k, n = L.shape[-2], L.shape[-1], U.shape[-1]
+    gL = L * 0 if gL is None else gL
+    gU = U * 0 if gU is None else gU
+    L1, U1 = L.narrow(-2, 0, k), U.narrow(-1, 0, k)
+    left = tril(mH(L1) @ gL.narrow(-2, 0, k), -1)
+    right = triu(gU.narrow(-1, 0, k) @ mH(U1))
+    if n > k:  # wide: the columns after the square part
+        rest = gU.narrow(-1, k, n - k)
+        left = left - tril(rest @ mH(U.narrow(-1, k, n - k)), -1)
+        beside = solve_triangular(mH(L1), rest, upper=True)
+    if m > k:  # tall: the rows below the square part
+        rest = gL.narrow(-2, k, m - k)
+        right = right - triu(mH(L.narrow(-2, k, m - k)) @ rest)
+        below = solve_triangular(mH(U1), rest, upper=False, left=False)
+    inner = solve_triangular(mH(U1), left + right, upper=False, left=False)
+    y = solve_triangular(mH(L1), inner, upper=True, unitriangular=True)
+    if n > k:
+        y = _cat([y, beside], -1)
+    if m > k:
+        y = _cat([y, below], -2)
+    return P @ y
+
+
+def _cat(parts: list[Tensor], dim: int) -> Tensor:
+    from .join import cat
+
+    return cat(parts, dim)
+
+
+# ----------------------------------------------------------------------------------- factors
+
+
+def _reference(A):
+    import scipy.linalg
+
+    return tuple(scipy.linalg.lu(A))
+
+
+@linalg_operator(result_type=return_type("linalg_lu", "P", "L", "U"), constant_outputs=(0,),
+                 samples=rectangular_samples, ref=_reference)  # fmt: skip
+def lu(A: Array, *, pivot=True) -> tuple[Array, Array, Array]:
+    """P, L and U with A = P L U: a permutation, a lower and an upper triangle.
+
+    >>> torch.linalg.lu(torch.tensor([[1., 2.], [2., 4.]])).U
+    tensor([[2., 4.],
+            [0., 0.]])
+    """
+    _check_rank(A, "linalg.lu")
+    _needs_pivots(pivot)
+    LU, pivots, _ = factored(A)
+    P = permutation_matrix(pivots, A.shape[-2], A.dtype)
+    return (P, *_triangles(LU))
+
+
+def _triangles(LU: Array) -> tuple[Array, Array]:
+    k = min(LU.shape[-2:])
+    L = np.tril(LU[..., :, :k], -1)
+    L[..., range(k), range(k)] = 1
+    return L, np.triu(LU[..., :k, :])
+
+
+@lu.vjp
+def _(gs, ys):
+    return None if gs[1] is None and gs[2] is None else lu_cotangent(gs[1], gs[2], *ys)
+
+
+@opaque(name="_lu_factor_ex", node="LinalgLuFactorExBackward0", expose=(), holomorphic=False,
+        result_type=return_type("linalg_lu_factor_ex", "LU", "pivots", "info"),
+        constant_outputs=(1, 2), samples=square_samples, ref=None)  # fmt: skip
+def _lu_factor_ex(A: Array, pivot=True, check_errors=False, name="torch.linalg.lu_factor_ex"):
+    """L and U in one array, row exchanges, and the places of zero pivots."""
+    _check_rank(A, "torch.lu_factor")
+    _needs_pivots(pivot)
+    LU, pivots, info = factored(A)
+    if check_errors:
+        refuse(info, name, _zero_pivot, RuntimeError)
+    return LU, pivots, info
+
+
+@_lu_factor_ex.vjp
+def _(gs, ys):
+    if gs[0] is None:
+        return None
+    k = min(gs[0].shape[-2:])
+    P, L, U = lu_unpack(ys[0], ys[1])
+    return lu_cotangent(gs[0].narrow(-1, 0, k), gs[0].narrow(-2, 0, k), P, L, U)
+
+
+@linalg_function()
+def lu_factor_ex(A, *, pivot=True, check_errors=False, out=None):
+    """L and U in one array, row exchanges, and info: the places of zero pivots."""
+    return _lu_factor_ex(A, pivot, check_errors, out=out)
+
+
+@linalg_function()
+def lu_factor(A, *, pivot=True, out=None):
+    """L and U in one array, and the row exchanges, from 1; RuntimeError for a zero pivot.
+
+    >>> torch.linalg.lu_factor(torch.tensor([[1., 2.], [2., 6.]])).LU
+    tensor([[ 2.0000,  6.0000],
+            [ 0.5000, -1.0000]])
+    """
+    LU, pivots, _ = _lu_factor_ex(A, pivot, True, "torch.linalg.lu_factor")
+    kind = return_type("linalg_lu_factor", "LU", "pivots")
+    made = kind(LU, pivots)
+    return made if out is None else write_out(_lu_factor_ex.operator, made, out)
+
+
+@composite(name="lu")
+def lu_legacy(A, pivot=True, get_infos=False, out=None):
+    """L and U in one array, the row exchanges and, with get_infos, the places of zero pivots."""
+    LU, pivots, info = _lu_factor_ex(A, pivot, not get_infos, "torch.linalg.lu_factor")
+    made = (LU, pivots, info) if get_infos else (LU, pivots)
+    return made if out is None else write_out(_lu_factor_ex.operator, made, tuple(out))
+
+
+@composite(expose=("torch",))
+def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True, *, out=None):
+    """P, L and U of what lu_factor gave; empty tensors for those not asked for.
+
+    >>> torch.lu_unpack(*torch.linalg.lu_factor(torch.tensor([[1., 2.], [2., 6.]]))).P
+    tensor([[0., 1.],
+            [1., 0.]])
+    """
+    data, pivots = LU_data._array, LU_pivots._array
+    check_matrix(data, "torch.lu_unpack", "LU_data")
+    if unpack_pivots and pivots.dtype != np.int32:
+        raise RuntimeError(
+            "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 "
+            "dtype.\nNote: this function is intended to be used with the output produced by "
+            "torch.linalg.lu_factor"
+        )
+    m, n = data.shape[-2:]
+    k = min(m, n)
+    P = L = U = LU_data.new_empty((0,))
+    if unpack_pivots:
+        P = wrap(permutation_matrix(pivots, m, data.dtype))
+    if unpack_data:
+        eye = wrap(np.eye(m, k, dtype=data.dtype))
+        L = tril(LU_data.narrow(-1, 0, k), -1) + eye
+        U = triu(LU_data.narrow(-2, 0, k))
+    made = return_type("lu_unpack", "P", "L", "U")(P, L, U)
+    return made if out is None else write_out(_lu_factor_ex.operator, made, out)
+
+
+# ------------------------------------------------------------------------------------ solves
+
+
+def _check_solve(LU: Array, pivots: Array, B: Array, left: bool) -> None:
+    name = "linalg.lu_solve"
+    check_floats(LU, name)
+    if LU.dtype != B.dtype:
+        raise RuntimeError(f"linalg.lu_solve: Expected LU and B to have the same dtype, but found "
+                           f"LU of type {kind_name(LU)} and B of type {kind_name(B)} instead")  # fmt: skip
+    if pivots.dtype != np.int32:
+        raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
+    check_square(LU, "torch.linalg.lu_solve", "LU")
+    check_matrix(B, name, "B")
+    if LU.shape[-2] != B.shape[-2 if left else -1]:
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation "
+            f"{'AX = B' if left else 'XA = B'} ({LU.shape[-2]}x{LU.shape[-1]} and "
+            f"{B.shape[-2]}x{B.shape[-1]})"
+        )
+    if LU.shape[-1] != pivots.shape[-1]:
+        raise RuntimeError(f"{name}: Number of pivots per batch should be same as the dimension of "
+                           "the matrix")  # fmt: skip
+    if LU.shape[:-2] != pivots.shape[:-1]:
+        raise RuntimeError(f"{name}: Batch dimensions of LU doesn't match batch dimensions of "
+                           "pivots")  # fmt: skip
+
+
+@linalg_function()
+def lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):
+    """The X of A X = B (X A = B without `left`) for the A, or A^H, that lu_factor took apart."""
+    _check_solve(LU._array, pivots._array, B._array, left)
+    if not left:
+        y = mH(_lu_solved(LU, pivots, mH(B), not adjoint))
+    else:
+        y = _lu_solved(LU, pivots, B, adjoint)
+    return y if out is None else write_out(_lu_factor_ex.operator, y, out)
+
+
+def _lu_solved(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
+    P = wrap(permutation_matrix(pivots._array, LU.shape[-2], LU._array.dtype))
+    if adjoint:
+        half = solve_triangular(mH(LU), B, upper=False)
+        return P @ solve_triangular(mH(LU), half, upper=True, unitriangular=True)
+    half = solve_triangular(LU, mT(P) @ B, upper=False, unitriangular=True)
+    return solve_triangular(LU, half, upper=True)
+
+
+@composite(name="lu_solve")
+def lu_solve_legacy(input, LU_data, LU_pivots, *, out=None):
+    """The X of A X = input: the older form of linalg.lu_solve."""
+    return lu_solve(LU_data, LU_pivots, input, out=out)
+
+
+# ------------------------------------------------------------------------------ determinants
+
+
+_FEW = 32  # matrices up to which LU one by one is exact and quick enough
+
+
+@linalg_operator(node="LinalgDetBackward0", samples=square_samples, ref=np.linalg.det)
+def det(A: Array) -> Array:
+    """Determinants of square matrices.
+
+    >>> torch.linalg.det(torch.tensor([[1., 2.], [3., 4.]]))
+    tensor(-2.)
+    """
+    check_floats(A, "linalg.det")
+    check_square(A, "linalg.det")
+    check_kernel(A, "lu_cpu")
+    batch = A.shape[:-2]
+    if not A.size or np.prod(batch) > _FEW:
+        wide = np.promote_types(A.dtype, np.float64)
+        return np.asarray(np.linalg.det(A.astype(wide))).astype(A.dtype)
+    LU, pivots, _ = factored(A)
+    swaps = (pivots != np.arange(1, A.shape[-1] + 1)).sum(-1)
+    with np.errstate(all="ignore"):
+        product = np.multiply.reduce(np.diagonal(LU, 0, -2, -1), -1)
+    return np.where(swaps % 2, -product, product)
+
+
+@det.vjp
+def _(g, A, y):
+    inverse, info = inv_ex(A)
+    if not info.any() and y._array.all():
+        return (g * y.conj()).unsqueeze(-1).unsqueeze(-1) * mH(inverse)
+    U, S, Vh = _svd(A, True)
+    turn = det(U).conj() * det(Vh).conj()
+    scale = diag_embed(others(S, S.dim() - 1))
+    return (g * turn).unsqueeze(-1).unsqueeze(-1) * (U @ to_dtype_of(scale, U) @ Vh)
+
+
+@linalg_operator(result_type=return_type("linalg_slogdet", "sign", "logabsdet"),
+                 samples=square_samples, ref=lambda A: tuple(np.linalg.slogdet(A)))  # fmt: skip
+def slogdet(A: Array) -> tuple[Array, Array]:
+    """Signs of determinants and logarithms of their magnitudes.
+
+    >>> torch.linalg.slogdet(torch.tensor([[-1.]])).sign
+    tensor(-1.)
+    """
+    check_floats(A, "linalg.slogdet")
+    check_square(A, "linalg.slogdet")
+    check_precision(A, "linalg.slogdet")
+    sign, size = np.linalg.slogdet(A)
+    return np.asarray(sign), np.asarray(size)
+
+
+@slogdet.vjp
+def _(gs, ys, A):
+    turn, size = gs
+    sign = ys[0]
+    scale = None if size is None else to_dtype_of(size, A)
+    if turn is not None and A.is_complex():
+        part = (turn.conj() * sign).imag * -1j
+        scale = part if scale is None else scale + part
+    if scale is None:
+        return A * 0
+    return scale.unsqueeze(-1).unsqueeze(-1) * mH(inv_ex(A)[0])
+
+
+@composite(name="det")
+def det_legacy(input):
+    """Determinants of square matrices."""
+    return det(input)
+
+
+@composite(name="slogdet")
+def slogdet_legacy(input, *, out=None):
+    """Signs of determinants and logarithms of their magnitudes."""
+    made = return_type("slogdet", "sign", "logabsdet")(slogdet(input))
+    return made if out is None else write_out(slogdet.operator, made, out)
+
+
+@composite()
+def logdet(input):
+    """Logarithms of determinants; nan for negative ones.
+
+    >>> torch.logdet(torch.tensor([[1.]]))
+    tensor(0.)
+    """
+    check_floats(input._array, "logdet")
+    check_square(input._array, "logdet")
+    sign, size = slogdet(input)
+    if input.is_complex():
+        return size + sign.log()
+    return select(sign == -1, float("nan"), size)

@@ -1,0 +1,302 @@
+"""Linear equations with square matrices: inv, solve, solve_triangular."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+from .matrices import (
+    check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix,
+    kind_name, lapack, linalg_function, mH, mT, no_info, refuse, square_samples,
+    well_conditioned,
+)  # fmt: skip
+from .registry import Array, composite, opaque
+from .return_types import return_type
+from .triangles import tril, triu
+
+# ------------------------------------------------------------------------------------ inverses
+
+
+def _singular_places(A: Array) -> Array:
+    """For each matrix the place, from 1, of the first zero on its U's diagonal; 0 for none."""
+    found = no_info(A)
+    factor = lapack("getrf", A.dtype)
+    for index, x in each_matrix(A):
+        found[index] = factor(x)[2]
+    return found
+
+
+@opaque(name="_linalg_inv_ex", node="LinalgInvExBackward0", expose=(), holomorphic=False,
+        samples=square_samples, constant_outputs=(1,),
+        result_type=return_type("linalg_inv_ex", "inverse", "info"),
+        ref=lambda A: (np.linalg.inv(A), np.zeros(A.shape[:-2], np.int32)))  # fmt: skip
+def _inv_ex(A: Array, name="linalg.inv_ex", check_errors=True) -> tuple[Array, Array]:
+    """Inverses, and where matrices were singular."""
+    check_floats(A, "linalg.inv")
+    check_square(A, "linalg.inv")
+    check_precision(A, "linalg.inv")
+    try:
+        return np.linalg.inv(A), no_info(A)
+    except np.linalg.LinAlgError:
+        info = _singular_places(A)
+    if check_errors:
+        refuse(info, name, _singular)
+    y = np.full(A.shape, np.nan, A.dtype)
+    fine = info == 0
+    y[fine] = np.linalg.inv(A[fine])
+    return y, info
+
+
+def _singular(place: int) -> str:
+    return (f"The diagonal element {place} is zero, the inversion could not be completed because "
+            "the input matrix is singular.")  # fmt: skip
+
+
+@_inv_ex.vjp
+def _(gs, ys):
+    inverse = mH(ys[0])
+    return None if gs[0] is None else -(inverse @ gs[0] @ inverse)
+
+
+@linalg_function()
+def inv_ex(A, *, check_errors=False, out=None):
+    """Inverses, and info: 0, or the place of the zero pivot of a singular matrix.
+
+    >>> torch.linalg.inv_ex(torch.tensor([[2.]])).inverse
+    tensor([[0.5000]])
+    """
+    return _inv_ex(A, "linalg.inv_ex", check_errors, out=out)
+
+
+@linalg_function("inverse")
+def inv(A, *, out=None):
+    """Inverses of square matrices; LinAlgError for a singular one.
+
+    >>> torch.linalg.inv(torch.tensor([[2., 0.], [0., 4.]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
+    y = _inv_ex(A, "linalg.inv")[0]
+    return y if out is None else _placed(y, out)
+
+
+def _placed(y: Tensor, out: Tensor) -> Tensor:
+    """A result written to `out`, of any shape."""
+    from .inplace import write_out
+
+    return write_out(_inv_ex.operator, y, out)
+
+
+# -------------------------------------------------------------------------------------- solve
+
+
+def is_vector(A_shape: tuple, B_shape: tuple) -> bool:
+    """Whether B stands for vectors: one axis, or the shape of A without its last axis."""
+    return len(B_shape) == 1 or (
+        len(A_shape) - 1 == len(B_shape) and tuple(B_shape) == tuple(A_shape[:-1])
+    )
+
+
+def check_equation(A: Array, B: Array, name: str, left: bool, matrix: tuple[int, int]) -> None:
+    """RuntimeError when AX = B, or XA = B, does not fit; `matrix`: B's last two axes."""
+    if A.dtype != B.dtype:
+        raise RuntimeError(
+            f"{name}: Expected A and B to have the same dtype, but found A of type {kind_name(A)} "
+            f"and B of type {kind_name(B)} instead"
+        )
+    if A.shape[-2] != (matrix[0] if left else matrix[1]):
+        equation = "AX = B" if left else "XA = B"
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {equation} "
+            f"({A.shape[-2]}x{A.shape[-1]} and {matrix[0]}x{matrix[1]})"
+        )
+
+
+def _equations(rng):
+    for a, b in (((3, 3), (3, 2)), ((2, 2, 2), (2, 2)), ((3, 3), (3,)), ((2, 3, 3), (1, 3, 2))):
+        yield (well_conditioned(rng, *a), rng.normal(size=b)), {}
+
+
+def _solve_reference(A, B, left=True):
+    vector = is_vector(A.shape, B.shape)
+    y = np.matmul(np.linalg.inv(A), B[..., None] if vector else B)
+    return y[..., 0] if vector else y
+
+
+@opaque(name="_linalg_solve", node="LinalgSolveExBackward0", expose=(), holomorphic=False,
+        result_type=return_type("linalg_solve_ex", "result", "info"), constant_outputs=(1,),
+        samples=_equations,
+        ref=lambda A, B: (_solve_reference(A, B), np.zeros(A.shape[:-2], np.int32)))  # fmt: skip
+def _solve(
+    A: Array, B: Array, left=True, check_errors=True, name="linalg.solve"
+) -> tuple[Array, Array]:
+    """The X of A X = B, or of X A = B."""
+    check_floats(A, "linalg.solve")
+    check_square(A, "linalg.solve")
+    check_precision(A, "linalg.solve")
+    vector = is_vector(A.shape, B.shape)
+    if not vector:
+        check_matrix(B, "linalg.solve", "B")
+    right = B[..., None] if vector else B
+    check_equation(A, right, "linalg.solve", left, right.shape[-2:])
+    if vector and not left:
+        raise RuntimeError("linalg.solve: Vector broadcasting of the left hand side is not "
+                           "supported for left=False. In this case linalg.solve is equivalent to B "
+                           "/ A.squeeze(-1)")  # fmt: skip
+    y, info = _solved(A, right, left)
+    if check_errors:
+        refuse(info, f"torch.{name}", lambda _: "The solver failed because the input matrix is "
+               "singular.")  # fmt: skip
+    return (y[..., 0] if vector else y), info
+
+
+def _solved(A: Array, B: Array, left: bool) -> tuple[Array, Array]:
+    if not left:
+        y, info = _solved(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2), True)
+        return np.swapaxes(y, -1, -2), info
+    try:
+        return np.linalg.solve(A, B), no_info(A)
+    except np.linalg.LinAlgError:
+        info = _singular_places(A)
+    batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    y = np.full((*batch, *B.shape[-2:]), np.nan, A.dtype)
+    fine = np.broadcast_to(info == 0, batch)
+    every_A, every_B = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (A, B))
+    y[fine] = np.linalg.solve(every_A[fine], every_B[fine])
+    return y, info
+
+
+@_solve.vjp
+def _(gs, ys, A, B_shape, left, needs):
+    g, X = gs[0], ys[0]
+    if g is None:
+        return None, None
+    vector = is_vector(A.shape, B_shape)
+    if vector:
+        g, X = g.unsqueeze(-1), X.unsqueeze(-1)
+    gB = _solve(mH(A), g, left)[0]
+    gA = None
+    if needs[0]:
+        gA = -(gB @ mH(X) if left else mH(X) @ gB)
+        gA = gA.sum_to_size(A.shape)
+    if vector:
+        gB = gB.squeeze(-1)
+    return gA, gB.sum_to_size(B_shape) if needs[1] else None
+
+
+def solve_matrix(A: Tensor, B: Tensor, left: bool = True) -> Tensor:
+    """The X of A X = B for matrices B: what derivatives call."""
+    return _solve(A, B, left)[0]
+
+
+@linalg_function()
+def solve_ex(A, B, *, left=True, check_errors=False, out=None):
+    """The X of A X = B, and info: 0, or the place of the zero pivot of a singular matrix."""
+    return _solve(A, B, left, check_errors, "linalg.solve_ex", out=out)
+
+
+@linalg_function()
+def solve(A, B, *, left=True, out=None):
+    """The X of A X = B, or of X A = B without `left`; LinAlgError for a singular A.
+
+    >>> torch.linalg.solve(torch.tensor([[2., 0.], [0., 4.]]), torch.tensor([2., 2.]))
+    tensor([1.0000, 0.5000])
+    """
+    y = _solve(A, B, left)[0]
+    return y if out is None else _placed(y, out)
+
+
+# ---------------------------------------------------------------------------------- triangular
+
+
+def _triangular_samples(rng):
+    for a, b in (((3, 3), (3, 2)), ((2, 2, 2), (2, 2, 1))):
+        yield (well_conditioned(rng, *a), rng.normal(size=b)), {"upper": True}
+        yield (well_conditioned(rng, *a), rng.normal(size=b)), {"upper": False}
+
+
+def triangular_solved(A: Array, B: Array, upper: bool, unit: bool = False, trans: int = 0) -> Array:
+    """The X of op(A) X = B for triangular matrices of one batch shape."""
+    if A.ndim == 2 and A.size and B.size:
+        x, _ = lapack("trtrs", A.dtype)(A, B, lower=not upper, unitdiag=unit, trans=trans)
+        return np.ascontiguousarray(x)
+    batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    A = np.broadcast_to(A, (*batch, *A.shape[-2:]))
+    B = np.broadcast_to(B, (*batch, *B.shape[-2:]))
+    y = np.empty(B.shape, B.dtype)
+    if y.size:
+        solve_one = lapack("trtrs", A.dtype)
+        for index, a, b in each_matrix(A, B):
+            y[index] = solve_one(a, b, lower=not upper, unitdiag=unit, trans=trans)[0]
+    return y
+
+
+@opaque(name="_linalg_solve_triangular", node="LinalgSolveTriangularBackward0", expose=(),
+        samples=_triangular_samples, ref=lambda A, B, upper: np.linalg.solve(
+            np.triu(A) if upper else np.tril(A), B), holomorphic=False)  # fmt: skip
+def _solve_triangular(A: Array, B: Array, upper, left=True, unitriangular=False) -> Array:
+    """The X of A X = B for triangular A."""
+    name = "linalg.solve_triangular"
+    check_square(A, name)
+    check_matrix(B, name, "B")
+    check_equation(A, B, name, left, B.shape[-2:])
+    check_kernel(A, "triangular_solve_cpu")
+    if left:
+        return _checked_triangular(A, B, upper, unitriangular)
+    y = _checked_triangular(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2), not upper,
+                            unitriangular)  # fmt: skip
+    return np.swapaxes(y, -1, -2)
+
+
+def _checked_triangular(A: Array, B: Array, upper: bool, unit: bool) -> Array:
+    with np.errstate(all="ignore"):
+        y = triangular_solved(A, B, upper, unit)
+    diagonal = np.diagonal(A, 0, -2, -1)
+    if unit or diagonal.all():
+        return y
+    # LAPACK stops at a zero pivot; PyTorch divides by it.
+    zero = np.broadcast_to(~diagonal.all(-1), y.shape[:-2])
+    y[zero] = np.nan
+    return y
+
+
+@_solve_triangular.vjp
+def _(g, A, B_shape, y, upper, left, unitriangular, needs):
+    gB = _solve_triangular(mH(A), g, not upper, left, unitriangular)
+    gA = None
+    if needs[0]:
+        gA = -(gB @ mH(y) if left else mH(y) @ gB)
+        k = 1 if unitriangular else 0
+        gA = (triu(gA, k) if upper else tril(gA, -k)).sum_to_size(A.shape)
+    return gA, gB.sum_to_size(B_shape) if needs[1] else None
+
+
+@linalg_function()
+def solve_triangular(A, B, *, upper, left=True, unitriangular=False, out=None):
+    """The X of A X = B, or of X A = B without `left`, for triangular A.
+
+    >>> A = torch.tensor([[2., 1.], [0., 4.]])
+    >>> torch.linalg.solve_triangular(A, torch.tensor([[4.], [8.]]), upper=True)
+    tensor([[1.],
+            [2.]])
+    """
+    return _solve_triangular(A, B, upper, left, unitriangular, out=out)
+
+
+@composite()
+def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False, *, out=None):
+    """The X of A X = input for triangular A, and A: the older form of linalg.solve_triangular."""
+    kind = return_type("triangular_solve", "solution", "cloned_coefficient")
+    check_square(A._array, "triangular_solve")
+    check_matrix(input._array, "triangular_solve", "b")
+    check_equation(A._array, input._array, "triangular_solve", True, input.shape[-2:])
+    batch = np.broadcast_shapes(A.shape[:-2], input.shape[:-2])
+    whole = A.expand((*batch, *A.shape[-2:]))
+    used = mT(whole) if transpose else whole
+    x = _solve_triangular(used, input, upper != transpose, True, unitriangular)
+    found = x, whole.clone()
+    if out is not None:
+        for target, y in zip(out, found, strict=True):
+            _placed(y, target)
+        return kind(*out)
+    return kind(*found)
