@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor.dtypes import FLOAT32
+from ..tensor.storage import VersionCounter
 from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .mode import MODE, SPECIAL
 
@@ -70,7 +71,7 @@ class SavedOutput:
     def __init__(self, tensor: Tensor, index: int | None = None) -> None:
         counter = tensor._counter
         if counter is None:
-            tensor._counter = counter = _new_counter()
+            tensor._counter = counter = VersionCounter()
         self.array, self.counter, self.index = tensor._array, counter, index
         self.version = counter.value
 
@@ -93,12 +94,6 @@ class PackedTensor:
 
     def __init__(self, packed: Any, unpack: Callable) -> None:
         self.packed, self.unpack = packed, unpack
-
-
-def _new_counter() -> Any:
-    from ..tensor.storage import VersionCounter
-
-    return VersionCounter()
 
 
 class Node:
@@ -450,6 +445,28 @@ def _save_binary(plan: Plan, x: Tensor, other: Tensor, y: Tensor) -> tuple[tuple
         else:
             return save(plan, (x, other), y, None)
     return saved, versions
+
+
+def record_number(operator: Any, y: Tensor, args: tuple, position: int) -> None:
+    """Records y = operator(*args), two operands of which only the one at `position` is a tensor."""
+    x = args[position]
+    if not MODE.grad or not requires(x):
+        return
+    mask = 1 << position
+    plan = operator.plans.get(mask) or operator.plan(mask)
+    sources = plan.sources
+    if not sources:
+        saved = versions = ()
+    elif SPECIAL.count or len(sources) > 1 or sources[0] != (INPUT, 1 - position):
+        saved, versions = save(plan, args, y, None)
+    else:
+        saved, versions = (args[1 - position],), (None,)
+    restore = None
+    if x._array.dtype is not y._array.dtype or x._array.shape != y._array.shape:
+        restore = operator.restores(args, y)
+        restore = None if restore is None else (restore[position],)
+    y._node = new_node(plan, (x._node or x,), saved, versions, restore)
+    y._requires_grad = y._tracked = True
 
 
 def record(operator: Any, result: Any, args: tuple) -> None:

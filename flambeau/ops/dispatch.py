@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.tape import record, record_binary, record_unary
+from ..autograd.tape import record, record_binary, record_number, record_unary
 from ..tensor.dtypes import BOOL, FLOAT32, FLOAT64, FLOATING, FROM_NUMPY, INTEGER
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, creation, view_of, wrap
@@ -159,9 +159,10 @@ def _scalar(value: float | int, kind: np.dtype) -> np.ndarray:
 def _record_mixed(operator: Operator, made: Tensor, input: Any, other: Any) -> None:
     """Records a binary operator on a subclass of Tensor (a Parameter) or a Python number."""
     if not isinstance(other, Tensor) or not isinstance(input, Tensor):
-        tensor = input if isinstance(input, Tensor) else other
+        position = 0 if isinstance(input, Tensor) else 1
+        tensor = other if position else input
         if isinstance(tensor, Tensor) and tensor._tracked:
-            record(operator, made, (input, other))
+            record_number(operator, made, (input, other), position)
     elif input._tracked or other._tracked:
         record_binary(operator, made, input, other)
 
@@ -223,7 +224,7 @@ def reflected(operator: Operator) -> Callable:
         made._node = made._grad = made._counter = made._base = None
         made._stamp = creation.stamp
         if self._tracked and operator.differentiable:
-            record(operator, made, (other, self))
+            record_number(operator, made, (other, self), 1)
         return made
 
     return _named(function, operator)
