@@ -1,0 +1,91 @@
+"""LDL factors of symmetric and Hermitian matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .inplace import write_out
+from .matrices import (
+    check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
+    linalg_function, no_info, refuse,
+)  # fmt: skip
+from .registry import Array, opaque
+from .return_types import return_type
+
+
+@opaque(name="_ldl_factor_ex", expose=(), differentiable=False, ref=None, samples=None,
+        result_type=return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"))  # fmt: skip
+def _ldl_factor_ex(A: Array, hermitian, check_errors=False, name="torch.linalg.ldl_factor_ex"):
+    """L and D in one array, LAPACK's pivots, and where D is singular."""
+    check_floats(A, "torch.linalg.ldl_factor_ex")
+    check_square(A, "torch.linalg.ldl_factor_ex")
+    check_kernel(A, "ldl_factor_kernel_cpu")
+    LD, pivots, info = np.zeros(A.shape, A.dtype), np.zeros(A.shape[:-1], np.int32), no_info(A)
+    if A.size:
+        factor = lapack("hetrf" if hermitian and A.dtype.kind == "c" else "sytrf", A.dtype)
+        for index, x in each_matrix(A):
+            found, pivots[index], info[index] = factor(x, lower=1)
+            LD[index] = np.tril(found)
+    if check_errors:
+        refuse(info, name, lambda place: f"The diagonal element {place} of D is zero.", RuntimeError)
+    return LD, pivots, info
+
+
+@linalg_function()
+def ldl_factor_ex(A, *, hermitian=False, check_errors=False, out=None):
+    """L and D of A = L D L^T (L^H if hermitian) in one array, pivots, and info."""
+    return _ldl_factor_ex(A, hermitian, check_errors, out=out)
+
+
+@linalg_function()
+def ldl_factor(A, *, hermitian=False, out=None):
+    """L and D of A = L D L^T (L^H if hermitian) in one array, and LAPACK's pivots.
+
+    >>> torch.linalg.ldl_factor(torch.tensor([[2., 1.], [1., 3.]])).LD
+    tensor([[2.0000, 0.0000],
+            [0.5000, 2.5000]])
+    """
+    LD, pivots, _ = _ldl_factor_ex(A, hermitian, True, "torch.linalg.ldl_factor")
+    made = return_type("linalg_ldl_factor", "LD", "pivots")(LD, pivots)
+    return made if out is None else write_out(_ldl_factor_ex.operator, made, out)
+
+
+def _check_solve(LD: Array, pivots: Array, B: Array) -> None:
+    name = "torch.linalg.ldl_solve"
+    check_square(LD, name, "LD")
+    check_matrix(B, name, "B")
+    if B.ndim < 2:
+        raise RuntimeError(f"{name}: Expected B to have at least 2 dimensions, but it has {B.ndim} "
+                           "dimensions instead")  # fmt: skip
+    if LD.shape[:-1] != pivots.shape:
+        raise RuntimeError(f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but "
+                           f"got pivots with shape {list(pivots.shape)} instead")  # fmt: skip
+    if pivots.dtype.kind not in "iu":
+        raise RuntimeError(f"{name}: Expected pivots to be integers. Got {kind_name(pivots)}")
+    if LD.dtype != B.dtype:
+        raise RuntimeError(
+            f"{name}: LD dtype{kind_name(LD)} does not match b dtype{kind_name(B)}"
+        )
+
+
+@opaque(name="_ldl_solve", expose=(), differentiable=False, ref=None, samples=None)
+def _ldl_solve(LD: Array, pivots: Array, B: Array, hermitian) -> Array:
+    """The X of A X = B for a factored A."""
+    _check_solve(LD, pivots, B)
+    batch = np.broadcast_shapes(LD.shape[:-2], B.shape[:-2])
+    LD, B = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (LD, B))
+    pivots = np.broadcast_to(pivots, (*batch, pivots.shape[-1]))
+    y = np.empty(B.shape, B.dtype)
+    if not y.size:
+        return y
+    conjugate = hermitian and LD.dtype.kind == "c"
+    solve = lapack("hetrs" if conjugate else "sytrs", LD.dtype)
+    for index, a, p, b in each_matrix(LD, pivots[..., None], B):
+        y[index] = solve(a, p[:, 0], b, lower=1)[0]
+    return y
+
+
+@linalg_function()
+def ldl_solve(LD, pivots, B, *, hermitian=False, out=None):
+    """The X of A X = B for the A that ldl_factor took apart."""
+    return _ldl_solve(LD, pivots, B, hermitian, out=out)

@@ -1,0 +1,220 @@
+"""Pseudo-inverses, least squares, and numerical rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+from .inplace import write_out
+from .matrices import (
+    check_matrix, each_matrix, kind_name, linalg_function, mH, rectangular_samples, well_conditioned,
+)  # fmt: skip
+from .registry import Array, composite, opaque
+from .return_types import return_type
+
+# ------------------------------------------------------------------------------ pseudo-inverses
+
+
+def _threshold(largest: Array, atol: Any, rtol: Any, shape: tuple, kind: np.dtype) -> Any:
+    """What counts as zero among singular values, of which these are the largest."""
+    absolute = 0.0 if atol is None else atol
+    if rtol is None:
+        rtol = np.finfo(kind).eps * max(shape[-2:])
+        # Given an absolute tolerance alone, there is no relative one.
+        rtol = np.where(np.asarray(absolute) > 0, 0.0, rtol)
+    return np.maximum(np.asarray(absolute), np.asarray(rtol) * largest)[..., None]
+
+
+def _values(A: Array, hermitian: bool, vectors: bool) -> tuple:
+    if not hermitian:
+        if vectors:
+            return np.linalg.svd(A, full_matrices=False)
+        return None, np.linalg.svd(A, compute_uv=False), None
+    if not vectors:
+        return None, np.abs(np.linalg.eigvalsh(A)), None
+    L, V = np.linalg.eigh(A)
+    return V, L, np.swapaxes(V, -1, -2).conj()
+
+
+def _check_pinv(A: Array) -> None:
+    if A.ndim < 2 or A.dtype.kind not in "fc" or A.real.dtype.itemsize < 4:
+        raise RuntimeError(
+            f"linalg.pinv({kind_name(A)}{{{list(A.shape)}}}): expected a tensor with 2 or more "
+            "dimensions of float, double, cfloat or cdouble types"
+        )
+
+
+@opaque(name="_linalg_pinv", node="LinalgPinvBackward0", expose=(), holomorphic=False,
+        samples=rectangular_samples, ref=lambda A: np.linalg.pinv(A))  # fmt: skip
+def _pinv(A: Array, atol=None, rtol=None, hermitian=False) -> Array:
+    """The pseudo-inverses of matrices."""
+    _check_pinv(A)
+    m, n = A.shape[-2:]
+    if not A.size:
+        return np.zeros((*A.shape[:-2], n, m), A.dtype)
+    U, S, Vh = _values(A, hermitian, True)
+    sizes = np.abs(S)
+    least = _threshold(sizes.max(-1), atol, rtol, A.shape, S.dtype)
+    with np.errstate(all="ignore"):
+        inverse = np.where(sizes > least, 1 / S, 0).astype(S.dtype)
+    return np.matmul(np.swapaxes(Vh, -1, -2).conj() * inverse[..., None, :],
+                     np.swapaxes(U, -1, -2).conj())  # fmt: skip
+
+
+@_pinv.vjp
+def _(g, A, y):
+    return pinv_cotangent(g, y, A)
+
+
+def pinv_cotangent(g: Tensor, y: Tensor, A: Tensor) -> Tensor:
+    """The cotangent of A from that of its pseudo-inverse y, the rank being constant."""
+    yH, gH = mH(y), mH(g)
+    if A.shape[-2] <= A.shape[-1]:
+        K = gH @ y
+        KyH = K @ yH
+        return KyH - mH(y @ K) - (A @ y) @ KyH + (yH @ y) @ (gH - K @ A)
+    K = y @ gH
+    yHK = yH @ K
+    return (gH - A @ K) @ y @ yH - mH(K @ y) + yHK - (yHK @ y) @ A
+
+
+def _number(x: Any) -> Any:
+    return x._array if isinstance(x, Tensor) else x
+
+
+@linalg_function()
+def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):
+    """The pseudo-inverse, singular values up to max(atol, rtol * largest) counting as zero.
+
+    >>> torch.linalg.pinv(torch.tensor([[2.], [0.]]))
+    tensor([[0.5000, 0.0000]])
+    """
+    if rcond is not None:
+        atol, rtol = 0.0, rcond
+    return _pinv(A, _number(atol), _number(rtol), hermitian, out=out)
+
+
+@composite()
+def pinverse(input, rcond=1e-15):
+    """The pseudo-inverse, singular values up to rcond times the largest counting as zero."""
+    return _pinv(input, 0.0, rcond)
+
+
+@opaque(name="_matrix_rank", expose=(), differentiable=False, samples=rectangular_samples,
+        ref=lambda A: np.linalg.matrix_rank(A))  # fmt: skip
+def _matrix_rank(A: Array, atol=None, rtol=None, hermitian=False) -> Array:
+    """How many singular values do not count as zero."""
+    check_matrix(A, "torch.linalg.matrix_rank", "input")
+    if A.dtype.kind not in "fc" or A.real.dtype.itemsize < 4:
+        raise RuntimeError("This function doesn't handle types other than float and double")
+    if not A.size:
+        return np.zeros(A.shape[:-2], np.int64)
+    S = _values(A, hermitian, False)[1]
+    least = _threshold(S.max(-1), atol, rtol, A.shape, S.dtype)
+    return np.asarray((S > least).sum(-1), np.int64)
+
+
+@linalg_function()
+def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None, out=None):
+    """How many singular values are above max(atol, rtol * largest).
+
+    >>> torch.linalg.matrix_rank(torch.ones(2, 2))
+    tensor(1)
+    """
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    return _matrix_rank(A, _number(atol), _number(rtol), hermitian, out=out)
+
+
+# -------------------------------------------------------------------------------- least squares
+
+
+_RESULT = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+_DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+def _check_least_squares(a: Array, b: Array, driver: str) -> bool:
+    """Whether `b` stands for vectors; RuntimeError for what does not fit."""
+    name = "torch.linalg.lstsq"
+    if a.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if b.ndim < 1:
+        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
+    if a.dtype != b.dtype:
+        raise RuntimeError(f"{name}: Expected input and other to have the same dtype, but got "
+                           f"input's dtype {kind_name(a)} and other's dtype {kind_name(b)}")  # fmt: skip
+    if not 0 <= a.ndim - b.ndim <= 1:
+        raise RuntimeError(f"{name}: input.dim() must be greater or equal to other.dim() and "
+                           "(input.dim() - other.dim()) <= 1")  # fmt: skip
+    if driver not in _DRIVERS:
+        raise RuntimeError(f"{name}: parameter `driver` should be one of "
+                           "(gels, gelsy, gelsd, gelss)")  # fmt: skip
+    vector = a.ndim - 1 == b.ndim
+    if a.shape[-2] != b.shape[-1 if vector else -2]:
+        raise RuntimeError(f"{name}: input.size(-2) should match other.size("
+                           f"{-1 if vector else -2})")  # fmt: skip
+    return vector
+
+
+def _problems(rng):
+    for a, b in (((4, 3), (4, 2)), ((2, 3, 2), (2, 3, 1)), ((2, 3), (2, 1))):
+        yield (well_conditioned(rng, *a), rng.normal(size=b), None, "gelsd"), {}
+
+
+@opaque(name="_linalg_lstsq", node="LinalgLstsqBackward0", expose=(), holomorphic=False,
+        constant_outputs=(1, 2), samples=_problems, ref=None)  # fmt: skip
+def _lstsq(A: Array, B: Array, rcond, driver) -> tuple[Array, Array, Array]:
+    """Least-squares solutions of smallest norm, ranks and singular values, matrix by matrix."""
+    import scipy.linalg
+
+    batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    A, B = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (A, B))
+    n, k = A.shape[-1], min(A.shape[-2:])
+    X = np.zeros((*batch, n, B.shape[-1]), A.dtype)
+    rank, values = np.zeros(batch, np.int64), np.zeros((*batch, k), A.real.dtype)
+    if not (A.size and B.size):
+        return X, rank, values
+    if rcond is None:
+        rcond = float(np.finfo(A.dtype).eps) * max(A.shape[-2:])
+    routine = "gelsd" if driver == "gels" else driver
+    for index, a, b in each_matrix(A, B):
+        X[index], _, rank[index], s = scipy.linalg.lstsq(
+            a, b, cond=rcond, lapack_driver=routine, check_finite=False
+        )
+        if s is not None:
+            values[index] = s
+    return X, rank, values
+
+
+@_lstsq.vjp
+def _(gs, A, B):
+    if gs[0] is None:
+        return None, None
+    inverse = _pinv(A)
+    gA = pinv_cotangent(gs[0] @ mH(B), inverse, A).sum_to_size(A.shape)
+    return gA, (mH(inverse) @ gs[0]).sum_to_size(B.shape)
+
+
+@linalg_function()
+def lstsq(A, B, rcond=None, *, driver=None):
+    """The X that makes |A X - B| least, with residuals, ranks and singular values where computed.
+
+    >>> torch.linalg.lstsq(torch.tensor([[1.], [1.]]), torch.tensor([[1.], [3.]])).solution
+    tensor([[2.]])
+    """
+    driver = "gelsy" if driver is None else driver
+    vector = _check_least_squares(A._array, B._array, driver)
+    right = B.unsqueeze(-1) if vector else B
+    X, rank, values = _lstsq(A, right, rcond, driver)
+    m, n = A.shape[-2:]
+    residuals = X.new_empty((0,)).real if X.is_complex() else X.new_empty((0,))
+    full = driver == "gels" or bool((rank == n).all())
+    if m > n and driver != "gelsy" and full:
+        residuals = (A @ X - right).abs().square().sum(-2)
+    if driver == "gels":
+        rank = rank.new_empty((0,))
+    if driver in ("gels", "gelsy"):
+        values = values.new_empty((0,))
+    return _RESULT(X.squeeze(-1) if vector else X, residuals, rank, values)

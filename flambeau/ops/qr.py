@@ -1,0 +1,244 @@
+"""QR factors, and the Householder reflections that they are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from .inplace import write_out
+from .matrices import (
+    check_floats, check_kernel, check_matrix, each_matrix, kind_name, lapack, linalg_function, mH,
+    rectangular_samples, well_conditioned,
+)  # fmt: skip
+from .registry import Array, composite, opaque
+from .return_types import return_type
+from .solves import solve_triangular
+from .triangles import diag_embed, tril, triu
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', "
+            "or 'complete'"
+        )
+
+
+@opaque(name="_linalg_qr", node="LinalgQrBackward0", expose=(), holomorphic=False,
+        result_type=return_type("linalg_qr", "Q", "R"), samples=rectangular_samples,
+        ref=lambda A: tuple(np.linalg.qr(A)))  # fmt: skip
+def _qr(A: Array, mode="reduced") -> tuple[Array, Array]:
+    """Q and R with A = Q R."""
+    check_floats(A, "linalg.qr")
+    check_matrix(A, "linalg.qr")
+    check_kernel(A, "geqrf_cpu")
+    _check_mode(mode)
+    if mode == "r":
+        return np.zeros((0,), A.dtype), np.linalg.qr(A, "r")
+    Q, R = np.linalg.qr(A, mode)
+    return Q, R
+
+
+def _tall(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor:
+    """The cotangent of A = Q R with as many rows as columns, or more."""
+    inner = None
+    if gR is not None:
+        inner = gR @ mH(R)
+    if gQ is not None:
+        inner = -(mH(Q) @ gQ) if inner is None else inner - mH(Q) @ gQ
+    inner = triu(inner)
+    inner = inner + mH(inner)
+    inner = inner - diag_embed(inner.diagonal(0, -2, -1)) / 2
+    y = Q @ inner
+    if gQ is not None:
+        y = y + gQ
+    return solve_triangular(mH(R), y, upper=False, left=False)
+
+
+def qr_cotangent(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor | None:
+    """The cotangent of A = Q R, of any shape."""
+    if gQ is None and gR is None:
+        return None
+    k, n = R.shape[-2], R.shape[-1]
+    if n <= k:
+        return _tall(gQ, gR, Q, R)
+    # A = [X, Y] with X = Q U, and V = Q^H Y beside U.
+    U, V = R.narrow(-1, 0, k), R.narrow(-1, k, n - k)
+    gU = gV = None
+    if gR is not None:
+        gU, gV = gR.narrow(-1, 0, k), gR.narrow(-1, k, n - k)
+        turned = (Q @ V) @ mH(gV)
+        gQ = turned if gQ is None else gQ + turned
+    from .join import cat
+
+    gX = _tall(gQ, gU, Q, U)
+    gY = Q @ gV if gV is not None else V.new_zeros((*Q.shape[:-1], n - k))
+    return cat([gX, gY.expand((*gX.shape[:-1], n - k))], -1)
+
+
+@_qr.vjp
+def _(gs, ys, mode):
+    Q, R = ys
+    if mode == "r":
+        raise RuntimeError("The derivative of linalg.qr depends on Q, which is not computed when "
+                           "mode='r'. Please use linalg.qr(A, mode='reduced') if you are going to "
+                           "require gradients")  # fmt: skip
+    if mode == "complete" and Q.shape[-1] > R.shape[-1]:
+        raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and "
+                           "nrows > ncols")  # fmt: skip
+    return qr_cotangent(gs[0], gs[1], Q, R)
+
+
+@linalg_function()
+def qr(A, mode="reduced", *, out=None):
+    """Q and R with A = Q R, Q with orthonormal columns; only R with mode 'r'.
+
+    >>> torch.linalg.qr(torch.tensor([[3., 1.], [4., 2.]])).R
+    tensor([[-5.0000, -2.2000],
+            [ 0.0000,  0.4000]])
+    """
+    return _qr(A, mode, out=out)
+
+
+@composite(name="qr")
+def qr_legacy(input, some=True, *, out=None):
+    """Q and R with input = Q R: the older form of linalg.qr."""
+    made = return_type("qr", "Q", "R")(_qr(input, "reduced" if some else "complete"))
+    return made if out is None else write_out(_qr.operator, made, out)
+
+
+# -------------------------------------------------------------------------------- reflections
+
+
+@opaque(name="geqrf", differentiable=False, ref=None, samples=None,
+        result_type=return_type("geqrf", "a", "tau"))  # fmt: skip
+def geqrf(input: Array) -> tuple[Array, Array]:
+    """R on and above the diagonal, the reflections' vectors below it, and their scales tau."""
+    check_matrix(input, "torch.geqrf", "input")
+    check_kernel(input, "geqrf_cpu")
+    a, tau = np.linalg.qr(input, "raw")
+    return np.ascontiguousarray(np.swapaxes(a, -1, -2)), tau
+
+
+def _check_reflections(A: Array, tau: Array, name: str, matrix: str = "input") -> None:
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: {matrix} must have at least 2 dimensions.")
+    if name.endswith("product") and A.shape[-2] < A.shape[-1]:
+        raise RuntimeError(
+            f"{name}: {matrix}.shape[-2] must be greater than or equal to {matrix}.shape[-1]"
+        )
+    if A.shape[-1] < tau.shape[-1]:
+        raise RuntimeError(
+            f"{name}: {matrix}.shape[-1] must be greater than or equal to tau.shape[-1]"
+        )
+    if A.ndim - tau.ndim != 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than {matrix}, but got tau.ndim "
+            f"equal to {tau.ndim} and {matrix}.ndim is equal to {A.ndim}"
+        )
+    if A.shape[:-2] != tau.shape[:-1]:
+        raise RuntimeError(
+            f"{name}: Expected batch dimensions of tau to be equal to {matrix}.shape[:-2], but got "
+            f"{list(tau.shape[:-1])}"
+        )
+    if A.dtype != tau.dtype:
+        raise RuntimeError(
+            f"{name}: tau dtype {kind_name(tau)} does not match input dtype {kind_name(A)}"
+        )
+
+
+def reflected(A: Tensor, tau: Tensor, target: Tensor, adjoint: bool) -> Tensor:
+    """Q target, or Q^H target: the reflections applied one after the other."""
+    m, k = A.shape[-2], tau.shape[-1]
+    eye = wrap(np.eye(m, A.shape[-1], dtype=A._array.dtype))
+    vectors = tril(A, -1) + eye
+    order = range(k) if adjoint else range(k - 1, -1, -1)
+    for i in order:
+        v = vectors.narrow(-1, i, 1)
+        scale = tau.narrow(-1, i, 1).unsqueeze(-1)
+        scale = scale.conj() if adjoint else scale
+        target = target - (scale * v) @ (mH(v) @ target)
+    return target
+
+
+def _reflections(rng):
+    for shape in ((4, 3), (2, 3, 2)):
+        A = well_conditioned(rng, *shape)
+        yield (A, rng.normal(size=(*shape[:-2], shape[-1]))), {}
+
+
+@opaque(name="_householder_product", expose=(), differentiable=False, samples=_reflections,
+        ref=None)  # fmt: skip
+def _householder_product(A: Array, tau: Array) -> Array:
+    """The first columns of a product of reflections, by LAPACK."""
+    y = np.empty(A.shape, A.dtype)
+    multiply = lapack("orgqr" if A.dtype.kind == "f" else "ungqr", A.dtype)
+    for index, a, t in each_matrix(A, tau[..., None]):
+        y[index] = multiply(a, t[:, 0])[0]
+    return y
+
+
+@linalg_function("orgqr")
+def householder_product(A, tau, *, out=None):
+    """The first columns of H_1 ... H_k, with H_i = I - tau_i v_i v_i^H and v_i under A's diagonal.
+
+    >>> torch.linalg.householder_product(torch.tensor([[1.], [0.]]), torch.tensor([0.]))
+    tensor([[1.],
+            [0.]])
+    """
+    name = "torch.linalg.householder_product"
+    _check_reflections(A._array, tau._array, name)
+    if not (A._tracked or tau._tracked) and A._array.size:
+        return _householder_product(A, tau, out=out)
+    start = wrap(np.eye(A.shape[-2], A.shape[-1], dtype=A._array.dtype))
+    start = start.expand(A.shape) if A._array.size else A * 0  # empty, but part of the graph
+    y = reflected(A, tau, start, False)
+    return y if out is None else write_out(_householder_product.operator, y, out)
+
+
+def _check_target(A: Array, tau: Array, other: Array, left: bool) -> None:
+    name = "torch.ormqr"
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if other.ndim < 2:
+        raise RuntimeError(f"{name}: other must have at least 2 dimensions.")
+    side = -2 if left else -1
+    if other.shape[side] < tau.shape[-1]:
+        raise RuntimeError(
+            f"{name}: other.shape[{side}] must be greater than or equal to tau.shape[-1]"
+        )
+    if other.shape[side] != A.shape[-2]:
+        raise RuntimeError(f"{name}: other.shape[{side}] must be equal to input.shape[-2]")
+    if tau.shape[-1] > A.shape[-1]:
+        raise RuntimeError(f"{name}: tau.shape[-1] must be less than or equal to input.shape[-1]")
+    if A.ndim - tau.ndim != 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal "
+            f"to {tau.ndim} and input.ndim is equal to {A.ndim}"
+        )
+    if A.ndim != other.ndim:
+        raise RuntimeError(
+            f"{name}: Expected other to have the same number of dimensions as input, but got "
+            f"other.ndim equal to {other.ndim} and input.ndim is equal to {A.ndim}"
+        )
+    for label, found in (("tau", tau.shape[:-1]), ("other", other.shape[:-2])):
+        if found != A.shape[:-2]:
+            raise RuntimeError(f"{name}: Expected batch dimensions of {label} to be equal to "
+                               f"input.shape[:-2], but got {list(found)}")  # fmt: skip
+    for label, x in (("tau", tau), ("other", other)):
+        if x.dtype != A.dtype:
+            raise RuntimeError(
+                f"{name}: Expected input and {label} to have the same dtype, but input has dtype "
+                f"{kind_name(A)} and {label} has dtype {kind_name(x)}"
+            )
+
+
+@composite()
+def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
+    """Q other (other Q without `left`, Q^H with `transpose`) for the Q of reflections."""
+    _check_target(input._array, tau._array, other._array, left)
+    if left:
+        y = reflected(input, tau, other, transpose)
+    else:
+        y = mH(reflected(input, tau, mH(other), not transpose))
+    return y if out is None else write_out(_householder_product.operator, y, out)
