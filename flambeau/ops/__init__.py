@@ -53,6 +53,7 @@ FAMILIES = (
     "mask",
     "matmul",
     "matrices",
+    "matrix_functions",
     "multihead",
     "norms",
     "padding",

@@ -1,0 +1,461 @@
+"""Convolutions in one, two and three dimensions, and their transposes.
+
+Three operators are each other's derivatives: the convolution, its transpose (the cotangent of its
+input), and the cotangent of its weight. Everything public is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.tensor import Tensor
+from .conv_kernels import (
+    Window, backward_data, backward_weight, forward, forward_channels_last, is_channels_last,
+)  # fmt: skip
+from .promotion import compute_dtype
+from .registry import Array, composite, opaque
+from .samples import Rng, Sample
+
+
+def _computed(kernel: Any, arrays: Sequence[Array | None], *rest: Any) -> Array:
+    """A kernel's result in the dtype of its inputs; half precision is computed in float32."""
+    kind = arrays[0].dtype
+    inside = compute_dtype(kind)
+    if inside != kind:
+        arrays = [None if a is None else a.astype(inside) for a in arrays]
+    return kernel(*arrays, *rest).astype(kind, copy=False)
+
+
+# ---------------------------------------------------------------------------- the operators
+
+
+def _window(kernel=(2, 3), stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1)) -> Window:
+    return Window(kernel, stride, padding, dilation)
+
+
+_WINDOWS = (
+    (_window(), 1), (_window(stride=(2, 1), padding=((1, 1), (2, 1))), 1),
+    (_window(dilation=(2, 1), padding=((2, 2), (0, 0))), 2), (_window(stride=(2, 2)), 4),
+)  # fmt: skip
+
+
+def _images(rng: Rng) -> Iterator[Sample]:
+    for window, groups in _WINDOWS:
+        x, w = rng.normal(size=(2, 4, 5, 5)), rng.normal(size=(4, 4 // groups, 2, 3))
+        yield (x, w, rng.normal(size=4), window, groups), {}
+
+
+def _reference(x, w, bias, window, groups):
+    x = np.pad(x, [(0, 0), (0, 0), *window.padding])
+    each, out = x.shape[1] // groups, w.shape[0] // groups
+    span = [d * (k - 1) + 1 for k, d in zip(window.kernel, window.dilation, strict=True)]
+    view = np.lib.stride_tricks.sliding_window_view(x, span, (2, 3))
+    view = view[:, :, :: window.stride[0], :: window.stride[1]]
+    view = view[..., :: window.dilation[0], :: window.dilation[1]]
+    y = np.concatenate([
+        np.einsum("nchwij,ocij->nohw", view[:, g * each : (g + 1) * each],
+                  w[g * out : (g + 1) * out])
+        for g in range(groups)
+    ], 1)  # fmt: skip
+    return y if bias is None else y + bias[:, None, None]
+
+
+@opaque(name="_convolution", node="ConvolutionBackward0", expose=(), ref=_reference,
+        samples=_images)  # fmt: skip
+def convolution_op(
+    input: Array, weight: Array, bias: Array | None, window: Window, groups: int
+) -> Array:
+    """Sums over windows of the input, weighted: input (n, c, ...), weight (o, c / groups, ...)."""
+    if input.__class__ is MetaArray:
+        shape = (input.shape[0], weight.shape[0], *window.output(input.shape[2:]))
+        return meta_array(shape, input.dtype)
+    if input.ndim == 4 and groups == 1 and (is_channels_last(input) or is_channels_last(weight)):
+        return _computed(forward_channels_last, (input, weight, bias), window)
+    return _computed(forward, (input, weight, bias), window, groups)
+
+
+@convolution_op.vjp("input")
+def _(g, weight, input_shape, window, groups):
+    return transposed_op(g, weight, None, input_shape[2:], window, groups)
+
+
+@convolution_op.vjp("weight")
+def _(g, input, window, groups):
+    return weight_op(input, g, window, groups)
+
+
+@convolution_op.vjp("bias")
+def _(g):
+    return _sum_to_channels(g)
+
+
+def _sum_to_channels(g: Tensor) -> Tensor:
+    return g.sum([0, *range(2, g._array.ndim)])
+
+
+def _transposed_images(rng: Rng) -> Iterator[Sample]:
+    for window, groups in _WINDOWS:
+        output = window.output((5, 5))
+        x, w = rng.normal(size=(2, 4, *output)), rng.normal(size=(4, 4 // groups, 2, 3))
+        yield (x, w, rng.normal(size=4), (5, 5), window, groups), {}
+
+
+def _transposed_reference(x, w, bias, spatial, window, groups):
+    lengths = [n + lo + hi for n, (lo, hi) in zip(spatial, window.padding, strict=True)]
+    each, out = w.shape[0] // groups, w.shape[1]
+    y = np.zeros((len(x), groups * out, *lengths))
+    for n, c, h, v in np.ndindex(*x.shape):
+        at, group = (h * window.stride[0], v * window.stride[1]), c // each
+        for i, j in np.ndindex(*window.kernel):
+            place = (at[0] + i * window.dilation[0], at[1] + j * window.dilation[1])
+            y[(n, slice(group * out, (group + 1) * out), *place)] += x[n, c, h, v] * w[c, :, i, j]
+    (top, _), (left, _) = window.padding
+    y = y[:, :, top : top + spatial[0], left : left + spatial[1]]
+    return y if bias is None else y + bias[:, None, None]
+
+
+@opaque(name="_transposed_convolution", node="ConvolutionBackward0", expose=(),
+        ref=_transposed_reference, samples=_transposed_images)  # fmt: skip
+def transposed_op(
+    input: Array, weight: Array, bias: Array | None, spatial, window: Window, groups: int
+) -> Array:
+    """The cotangent of a convolution's input, whose spatial axes had the lengths `spatial`."""
+    if input.__class__ is MetaArray:
+        return meta_array((input.shape[0], weight.shape[1] * groups, *spatial), input.dtype)
+    y = _computed(backward_data, (input, weight), spatial, window, groups)
+    if bias is not None:
+        np.add(y, bias.reshape(-1, *(1,) * len(spatial)), out=y)
+    return y
+
+
+@transposed_op.vjp("input")
+def _(g, weight, input_shape, window, groups):
+    y = convolution_op(g, weight, None, window, groups)
+    for axis, n in enumerate(input_shape[2:], 2):
+        if y._array.shape[axis] != n:  # output_padding beyond the stride: windows never used
+            y = y.narrow(axis, 0, n)
+    return y
+
+
+@transposed_op.vjp("weight")
+def _(g, input, window, groups):
+    return weight_op(g, input, window, groups)
+
+
+@transposed_op.vjp("bias")
+def _(g):
+    return _sum_to_channels(g)
+
+
+def _weight_reference(x, g, window, groups):
+    x = np.pad(x, [(0, 0), (0, 0), *window.padding])
+    each, out = x.shape[1] // groups, g.shape[1] // groups
+    made = np.zeros((g.shape[1], each, *window.kernel))
+    for i, j in np.ndindex(*window.kernel):
+        part = x[:, :, i * window.dilation[0] :, j * window.dilation[1] :]
+        part = part[:, :, :: window.stride[0], :: window.stride[1]]
+        part = part[:, :, : g.shape[2], : g.shape[3]]
+        for o in range(g.shape[1]):
+            c = o // out * each
+            made[o, :, i, j] = np.einsum("nchw,nhw->c", part[:, c : c + each], g[:, o])
+    return made
+
+
+def _weight_images(rng: Rng) -> Iterator[Sample]:
+    for window, groups in _WINDOWS:
+        output = window.output((5, 5))
+        x, g = rng.normal(size=(2, 4, 5, 5)), rng.normal(size=(2, 4, *output))
+        yield (x, g, window, groups), {}
+
+
+@opaque(name="_convolution_weight", node="ConvolutionBackwardBackward0", expose=(),
+        ref=_weight_reference, samples=_weight_images)  # fmt: skip
+def weight_op(input: Array, output: Array, window: Window, groups: int) -> Array:
+    """The cotangent of a convolution's weight, from its input and its output's cotangent."""
+    return _computed(backward_weight, (input, output), window, groups)
+
+
+@weight_op.vjp("input")
+def _(g, output, input_shape, window, groups):
+    return transposed_op(output, g, None, input_shape[2:], window, groups)
+
+
+@weight_op.vjp("output")
+def _(g, input, output_shape, window, groups):
+    y = convolution_op(input, g, None, window, groups)
+    for axis, n in enumerate(output_shape[2:], 2):
+        if y._array.shape[axis] != n:
+            y = y.narrow(axis, 0, n)
+    return y
+
+
+# --------------------------------------------------------------------------------- arguments
+
+
+def _each(value: Any, n: int, name: str) -> tuple[int, ...]:
+    """A setting for each of n spatial axes, from one number or a list of 1 or n."""
+    if value.__class__ is int:
+        return (value,) * n
+    values = tuple(int(v) for v in value) if hasattr(value, "__iter__") else (int(value),) * n
+    if len(values) == 1:
+        return values * n
+    if len(values) != n:
+        raise RuntimeError(
+            f"expected {name} to be a single integer value or a list of {n} values to match the "
+            f"convolution dimensions, but got {name}={list(values)}"
+        )
+    return values
+
+
+def _settings(n: int, stride: Any, dilation: Any, groups: int) -> tuple:
+    stride, dilation = _each(stride, n, "stride"), _each(dilation, n, "dilation")
+    if any(s <= 0 for s in stride):
+        raise RuntimeError("non-positive stride is not supported")
+    if any(d <= 0 for d in dilation):
+        raise RuntimeError(f"dilation should be greater than zero, but got {list(dilation)}")
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+    return stride, dilation
+
+
+def _pads(padding: Any, kernel: tuple, stride: tuple, dilation: tuple) -> tuple:
+    if isinstance(padding, str):
+        if padding == "valid":
+            return ((0, 0),) * len(kernel)
+        if padding != "same":
+            raise RuntimeError(f"Invalid padding string: '{padding}'")
+        if any(s != 1 for s in stride):
+            raise RuntimeError("padding='same' is not supported for strided convolutions")
+        totals = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+        return tuple([(t // 2, t - t // 2) for t in totals])
+    pads = _each(padding, len(kernel), "padding")
+    if any(p < 0 for p in pads):
+        raise RuntimeError("negative padding is not supported")
+    return tuple([(p, p) for p in pads])
+
+
+def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool) -> None:
+    """RuntimeError unless the shapes of input, weight and bias belong together."""
+    given = f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {list(w)}"
+    channels = w[0] if transposed else w[1] * groups
+    if w[0] == 0 or (transposed and w[1] == 0):
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least 1 at dimension 0, but got "
+            f"weight of size {list(w)} instead"
+        )
+    if w[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+            f"but got weight of size [{list(w)}] instead"
+        )
+    if x[1] != channels:
+        raise RuntimeError(f"{given}, expected input{list(x)} to have {channels} channels, but got "
+                           f"{x[1]} channels instead")  # fmt: skip
+    out = w[1] * groups if transposed else w[0]
+    if bias is not None and bias != (out,):
+        raise RuntimeError(
+            f"Given {'transposed=1, ' if transposed else ''}weight of size {list(w)}, expected "
+            f"bias to be 1-dimensional with {out} elements, but got bias of size {list(bias)} "
+            "instead"
+        )
+
+
+def _check_rank(name: str, n: int, x: tuple, w: tuple) -> None:
+    if len(x) not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input "
+            f"of size: {list(x)}"
+        )
+    if len(w) != n + 2:
+        raise RuntimeError(
+            f"Expected {n + 2}D weight for {name}, but got weight of size: {list(w)}: expected "
+            f"stride to be a single integer value or a list of {len(w) - 2} values to match the "
+            "convolution dimensions"
+        )
+
+
+@lru_cache(maxsize=1024)
+def _planned(
+    name: str, n: int, x: tuple, w: tuple, bias: tuple | None, stride: Any, padding: Any,
+    dilation: Any, groups: int,
+) -> Window:  # fmt: skip
+    """The window of a convolution whose arguments were checked."""
+    _check_rank(name, n, x, w)
+    x = x if len(x) == n + 2 else (1, *x)
+    stride, dilation = _settings(n, stride, dilation, groups)
+    pads = _pads(padding, w[2:], stride, dilation)
+    _check(x, w, bias, groups, False)
+    window = Window(w[2:], stride, pads, dilation)
+    spans = [d * (k - 1) + 1 for k, d in zip(w[2:], dilation, strict=True)]
+    lengths = [m + lo + hi for m, (lo, hi) in zip(x[2:], pads, strict=True)]
+    if any(m < k for m, k in zip(lengths, spans, strict=True)):
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({' x '.join(map(str, lengths))}). Kernel "
+            f"size: ({' x '.join(map(str, spans))}). Kernel size can't be greater than actual "
+            "input size"
+        )
+    return window
+
+
+@lru_cache(maxsize=1024)
+def _planned_transposed(
+    name: str, n: int, x: tuple, w: tuple, bias: tuple | None, stride: Any, padding: Any,
+    output_padding: Any, dilation: Any, groups: int,
+) -> tuple[Window, tuple[int, ...]]:  # fmt: skip
+    """The window of a transposed convolution, and the lengths of its result."""
+    _check_rank(name, n, x, w)
+    x = x if len(x) == n + 2 else (1, *x)
+    stride, dilation = _settings(n, stride, dilation, groups)
+    pads = _pads(padding, w[2:], stride, dilation)
+    _check(x, w, bias, groups, True)
+    extra = _each(output_padding, n, "output_padding")
+    if any(e >= s and e >= d for e, s, d in zip(extra, stride, dilation, strict=True)):
+        axes = ("depth", "height", "width")[-n:] if n > 1 else ("width",)
+        words = [f"{what}_{a}: {v}" for what, values in (
+            ("output_padding", extra), ("stride", stride), ("dilation", dilation))
+            for a, v in zip(axes, values, strict=True)]  # fmt: skip
+        raise RuntimeError("output padding must be smaller than either stride or dilation, but got "
+                           + " ".join(words))  # fmt: skip
+    lengths = tuple([
+        (m - 1) * s - lo - hi + d * (k - 1) + 1 + e
+        for m, s, (lo, hi), d, k, e in zip(x[2:], stride, pads, dilation, w[2:], extra, strict=True)
+    ])  # fmt: skip
+    if any(m <= 0 for m in lengths):
+        raise RuntimeError(
+            f"Given input size per channel: ({' x '.join(map(str, x[2:]))}). Calculated output "
+            f"size per channel: ({' x '.join(map(str, lengths))}). Output size is too small"
+        )
+    return Window(w[2:], stride, pads, dilation), lengths
+
+
+def _key(value: Any) -> Any:
+    return tuple(value) if value.__class__ is list or isinstance(value, tuple) else value
+
+
+def _check_dtypes(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    for name, other in (("weight", weight), ("bias", bias)):
+        if other is not None and other._array.dtype != input._array.dtype:
+            kinds = [FROM_NUMPY[t._array.dtype] for t in (input, other)]
+            short = [{"float32": "float", "float64": "double"}.get(k.name, k.name) for k in kinds]
+            from ..tensor.promote import legacy_name
+
+            raise RuntimeError(
+                f"Input type ({short[0]}) and {name} type ({short[1]}) should be the same: "
+                f"expected scalar type {legacy_name(kinds[0])} but found {legacy_name(kinds[1])}"
+            )
+
+
+def _convolve(name: str, n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
+              padding: Any, dilation: Any, groups: int) -> Tensor:  # fmt: skip
+    x, w = input._array, weight._array
+    window = _planned(name, n, x.shape, w.shape, None if bias is None else bias._array.shape,
+                      _key(stride), _key(padding), _key(dilation), groups)  # fmt: skip
+    if x.dtype is not w.dtype or bias is not None:
+        _check_dtypes(input, weight, bias)
+    if x.ndim == n + 2:
+        return convolution_op(input, weight, bias, window, groups)
+    return convolution_op(input.unsqueeze(0), weight, bias, window, groups).squeeze(0)
+
+
+def _convolve_transposed(
+    name: str, n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
+    padding: Any, output_padding: Any, groups: int, dilation: Any,
+) -> Tensor:  # fmt: skip
+    window, lengths = _planned_transposed(
+        name, n, input._array.shape, weight._array.shape,
+        None if bias is None else bias._array.shape, _key(stride), _key(padding),
+        _key(output_padding), _key(dilation), groups,
+    )  # fmt: skip
+    _check_dtypes(input, weight, bias)
+    if input._array.ndim == n + 2:
+        return transposed_op(input, weight, bias, lengths, window, groups)
+    y = transposed_op(input.unsqueeze(0), weight, bias, lengths, window, groups)
+    return y.squeeze(0)
+
+
+# --------------------------------------------------------------------------- public functions
+
+_SPACES = ("torch", "nn.functional")
+
+
+@composite(expose=_SPACES)
+def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Convolution over one axis.
+
+    input (n, c, length) or (c, length), weight (o, c / groups, kernel), bias (o,).
+    """
+    return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(expose=_SPACES)
+def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Convolution over two axes.
+
+    input (n, c, h, w) or (c, h, w), weight (o, c / groups, kh, kw), bias (o,); padding a number,
+    one for each axis, 'same' or 'valid'. The result is (n, o, h', w'), with channels innermost in
+    memory where the input's were.
+
+    >>> torch.conv2d(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2))
+    tensor([[[[4.]]]])
+    """
+    return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(expose=_SPACES)
+def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    """Convolution over three axes.
+
+    input (n, c, d, h, w) or (c, d, h, w), weight (o, c / groups, kd, kh, kw), bias (o,).
+    """
+    return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(expose=_SPACES)
+def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
+                     dilation=1):  # fmt: skip
+    """Transposed convolution over one axis: input (n, c, length), weight (c, o / groups, kernel)."""
+    return _convolve_transposed("conv_transpose1d", 1, input, weight, bias, stride, padding,
+                                output_padding, groups, dilation)  # fmt: skip
+
+
+@composite(expose=_SPACES)
+def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
+                     dilation=1):  # fmt: skip
+    """Transposed convolution over two axes: input (n, c, h, w), weight (c, o / groups, kh, kw).
+
+    >>> torch.conv_transpose2d(torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1, 2))
+    tensor([[[[1., 1.]]]])
+    """
+    return _convolve_transposed("conv_transpose2d", 2, input, weight, bias, stride, padding,
+                                output_padding, groups, dilation)  # fmt: skip
+
+
+@composite(expose=_SPACES)
+def conv_transpose3d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
+                     dilation=1):  # fmt: skip
+    """Transposed convolution over three axes: weight (c, o / groups, kd, kh, kw)."""
+    return _convolve_transposed("conv_transpose3d", 3, input, weight, bias, stride, padding,
+                                output_padding, groups, dilation)  # fmt: skip
+
+
+@composite(expose=("torch",))
+def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    """Convolution or its transpose over as many axes as the weight has beyond two."""
+    n = weight.dim() - 2
+    if transposed:
+        return _convolve_transposed("convolution", n, input, weight, bias, stride, padding,
+                                    output_padding, groups, dilation)  # fmt: skip
+    return _convolve("convolution", n, input, weight, bias, stride, padding, dilation, groups)
+
+
+@composite(expose=_SPACES)
+def conv_tbc(input, weight, bias, pad=0):
+    """Convolution over time: input (time, batch, c), weight (kernel, c, o), bias (o,)."""
+    y = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return y.permute(2, 0, 1)
