@@ -36,6 +36,7 @@ FAMILIES = (
     "exponential_units",
     "extrema",
     "fill",
+    "fold",
     "gamma",
     "gates",
     "gather",

@@ -191,7 +191,9 @@ def householder_product(A, tau, *, out=None):
     if not (A._tracked or tau._tracked) and A._array.size:
         return _householder_product(A, tau, out=out)
     start = wrap(np.eye(A.shape[-2], A.shape[-1], dtype=A._array.dtype))
-    start = start.expand(A.shape) if A._array.size else A * 0  # empty, but part of the graph
+    start = start.expand(A.shape)
+    if not tau._array.size:
+        start = start + A * 0  # a constant, but part of the graph
     y = reflected(A, tau, start, False)
     return y if out is None else write_out(_householder_product.operator, y, out)
 

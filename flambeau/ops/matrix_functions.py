@@ -1,0 +1,293 @@
+"""Functions of matrices: exponential, powers, condition, tensor equations, Vandermonde."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY, HALF
+from ..tensor.tensor import Tensor
+from .inplace import write_out
+from .join import cat
+from .matrices import (
+    check_floats, check_square, linalg_function, mH, square_samples,
+)  # fmt: skip
+from .matmul import matmul
+from .norms import matrix_norm
+from .registry import Array, composite, opaque
+from .solves import inv, inv_ex, solve
+from .svd import svdvals
+
+
+def _out(y: Tensor, out: Tensor | None) -> Tensor:
+    return y if out is None else write_out(_matrix_exp.operator, y, out)
+
+
+# ------------------------------------------------------------------------------- exponential
+
+
+def _series(A):
+    y, term = np.eye(A.shape[-1]) + A * 0, np.eye(A.shape[-1]) + A * 0
+    for i in range(1, 60):
+        term = term @ A / i
+        y = y + term
+    return y
+
+
+@opaque(name="_matrix_exp", node="LinalgMatrixExpBackward0", expose=(), holomorphic=False,
+        samples=square_samples, ref=_series)  # fmt: skip
+def _matrix_exp(A: Array) -> Array:
+    """The exponential of square matrices."""
+    from scipy.linalg import expm
+
+    check_floats(A, "linalg.matrix_exp")
+    check_square(A, "linalg.matrix_exp")
+    if not A.size:
+        return np.zeros(A.shape, A.dtype)
+    if FROM_NUMPY[A.dtype] in HALF:
+        return expm(A.astype(np.float32)).astype(A.dtype)
+    return np.asarray(expm(A), A.dtype)
+
+
+@_matrix_exp.vjp
+def _(g, A):
+    # exp([[X, G], [0, X]]) has the derivative along G in its upper right corner.
+    n = A.shape[-1]
+    X = mH(A)
+    top = cat([X, g], -1)
+    bottom = cat([X * 0, X], -1)
+    return _matrix_exp(cat([top, bottom], -2)).narrow(-2, 0, n).narrow(-1, n, n)
+
+
+@linalg_function("matrix_exp")
+def matrix_exp(A):
+    """The exponential of square matrices, I + A + A A / 2 + ...
+
+    >>> torch.linalg.matrix_exp(torch.zeros(2, 2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    return _matrix_exp(A)
+
+
+# ------------------------------------------------------------------------------------ powers
+
+
+@linalg_function("matrix_power")
+def matrix_power(A, n, *, out=None):
+    """A multiplied by itself n times; of the inverse where n is negative.
+
+    >>> torch.linalg.matrix_power(torch.tensor([[1, 1], [0, 1]]), 3)
+    tensor([[1, 3],
+            [0, 1]])
+    """
+    check_square(A._array, "linalg.matrix_power")
+    if n == 0:
+        eye = A.new_zeros(A.shape)
+        eye.diagonal(0, -2, -1).fill_(1)
+        return _out(eye + A * 0 if A._tracked else eye, out)
+    if n < 0:
+        A, n = inv(A), -n
+    y = None
+    while n:
+        if n & 1:
+            y = A if y is None else matmul(y, A)
+        n >>= 1
+        if n:
+            A = matmul(A, A)
+    return _out(y.clone() if out is None and y is A else y, out)
+
+
+def _best_order(sizes: list[int]) -> list[list[int]]:
+    """Where to split each range of a chain of products so that it costs least."""
+    n = len(sizes) - 1
+    cost = [[0.0] * n for _ in range(n)]
+    split = [[0] * n for _ in range(n)]
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            cost[i][j] = math.inf
+            for k in range(i, j):
+                found = cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1]
+                if found < cost[i][j]:
+                    cost[i][j], split[i][j] = found, k
+    return split
+
+
+def _chain(tensors: list[Tensor], split: list[list[int]], i: int, j: int) -> Tensor:
+    if i == j:
+        return tensors[i]
+    k = split[i][j]
+    return matmul(_chain(tensors, split, i, k), _chain(tensors, split, k + 1, j))
+
+
+def _check_chain(tensors: list[Tensor]) -> None:
+    n = len(tensors)
+    if n < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {n}")
+    first = tensors[0]
+    for i, t in enumerate(tensors):
+        at_end = i in (0, n - 1)
+        allowed = (1, 2) if at_end else (2,)
+        if t._array.ndim not in allowed:
+            words = "1D or 2D" if at_end else "2D"
+            which = "the first" if i == 0 else "the last" if i == n - 1 else f"tensor {i}"
+            raise RuntimeError(f"multi_dot(): {which} tensor must be {words} but got "
+                               f"{t._array.ndim}D")  # fmt: skip
+        if t.dtype is not first.dtype:
+            raise RuntimeError(f"multi_dot(): all tensors must have be the same dtype but tensor 0 "
+                               f"is {first.dtype} and tensor {i} {t.dtype}")  # fmt: skip
+
+
+@linalg_function()
+def multi_dot(tensors, *, out=None):
+    """The product of many matrices, in the order that costs least.
+
+    >>> torch.linalg.multi_dot([torch.ones(1, 2), torch.ones(2, 3), torch.ones(3, 1)])
+    tensor([[6.]])
+    """
+    chain = list(tensors)
+    _check_chain(chain)
+    row, column = chain[0]._array.ndim == 1, chain[-1]._array.ndim == 1
+    shapes = [list(t.shape) for t in chain]
+    chain[0] = chain[0].unsqueeze(0) if row else chain[0]
+    chain[-1] = chain[-1].unsqueeze(-1) if column else chain[-1]
+    for i in range(len(chain) - 1):
+        if chain[i].shape[1] != chain[i + 1].shape[0]:
+            raise RuntimeError(f"multi_dot(): tensors {i} and {i + 1} with shapes {shapes[i]} and "
+                               f"{shapes[i + 1]} cannot be multiplied")  # fmt: skip
+    sizes = [t.shape[0] for t in chain] + [chain[-1].shape[1]]
+    y = _chain(chain, _best_order(sizes), 0, len(chain) - 1)
+    y = y.squeeze(-1) if column else y
+    return _out(y.squeeze(0) if row else y, out)
+
+
+@composite(expose=("torch",))
+def chain_matmul(*matrices, out=None):
+    """The product of many matrices: the older name of linalg.multi_dot."""
+    for m in matrices:
+        if m._array.ndim != 2:
+            raise RuntimeError(f"Tensor dimension is {m._array.ndim}, expected 2 instead.")
+    if len(matrices) == 0:
+        raise RuntimeError("chain_matmul(): Expected one or more matrices")
+    return matrices[0] if len(matrices) == 1 else multi_dot(matrices, out=out)
+
+
+# --------------------------------------------------------------------------------- condition
+
+_NAMES = ("fro", "nuc")
+
+
+@linalg_function()
+def cond(A, p=None, *, out=None):
+    """The condition number: the norm of A times that of its inverse, the ratio of singular values.
+
+    >>> torch.linalg.cond(torch.tensor([[2., 0.], [0., 4.]]))
+    tensor(2.)
+    """
+    if A._array.ndim < 2:
+        raise RuntimeError("linalg.cond: The input tensor must have at least 2 dimensions.")
+    if (isinstance(p, str) and p not in _NAMES) or (
+        p is not None and not isinstance(p, str) and abs(p) not in (1, 2, math.inf)
+    ):
+        shown = p if isinstance(p, str) else f"{p:g}"
+        raise RuntimeError(f"linalg.cond got an invalid norm type: {shown}")
+    if p is None or (not isinstance(p, str) and abs(p) == 2):
+        S = svdvals(A)
+        if not S.shape[-1]:
+            return _out(S.new_zeros(S.shape[:-1]), out)
+        first, last = S.select(-1, 0), S.select(-1, -1)
+        return _out(last / first if p == -2 else first / last, out)
+    check_square(A._array, f"linalg.cond(ord={p if isinstance(p, str) else format(p, 'g')})")
+    if not A._array.shape[-1]:
+        return _out(A.new_zeros(A.shape[:-2]).abs(), out)
+    inverse, info = inv_ex(A)
+    inverse = inverse.masked_fill((info > 0).unsqueeze(-1).unsqueeze(-1), math.inf)
+    return _out(matrix_norm(A, p) * matrix_norm(inverse, p), out)
+
+
+# ------------------------------------------------------------------------- tensor equations
+
+
+def _product(lengths: Any) -> int:
+    return math.prod(lengths)
+
+
+@linalg_function()
+def tensorinv(A, ind=2, *, out=None):
+    """The inverse of A seen as a matrix, its first `ind` axes being the rows.
+
+    >>> torch.linalg.tensorinv(torch.eye(4).reshape(2, 2, 4)).shape
+    torch.Size([4, 2, 2])
+    """
+    if ind <= 0:
+        raise RuntimeError(f"Expected a strictly positive integer for 'ind', but got {ind}")
+    shape = tuple(A.shape)
+    rows, columns = _product(shape[:ind]), _product(shape[ind:])
+    if rows != columns:
+        raise RuntimeError("Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+                           f"prod(self.shape[:ind]), but got {columns} != {rows}")  # fmt: skip
+    return _out(inv(A.reshape(rows, columns)).reshape((*shape[ind:], *shape[:ind])), out)
+
+
+@linalg_function()
+def tensorsolve(A, B, dims=None, *, out=None):
+    """The X with tensordot(A, X, X.ndim) = B; the axes `dims` of A are put last.
+
+    >>> A = torch.eye(6).reshape(2, 3, 6)
+    >>> torch.linalg.tensorsolve(A, torch.ones(2, 3)).shape
+    torch.Size([6])
+    """
+    if dims is not None:
+        rank = A._array.ndim
+        A = A.movedim(tuple(dims), tuple(range(rank - len(dims), rank)))
+    known, unknown = tuple(A.shape[: B._array.ndim]), tuple(A.shape[B._array.ndim :])
+    if _product(known) != _product(unknown):
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            f"prod(self.shape[:other.ndim]), but got {_product(unknown)} != {_product(known)}"
+        )
+    n = _product(unknown)
+    return _out(solve(A.reshape(n, n), B.reshape(n)).reshape(unknown), out)
+
+
+@linalg_function()
+def vander(x, N=None):
+    """The powers 0 to N - 1 of each element, along a new last axis.
+
+    >>> torch.linalg.vander(torch.tensor([2, 3]), N=3)
+    tensor([[1, 2, 4],
+            [1, 3, 9]])
+    """
+    count = (x.shape[-1] if x._array.ndim else 1) if N is None else N
+    if count < 2:
+        raise RuntimeError("N must be greater than 1.")
+    kind = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else None
+    column = x.unsqueeze(-1)
+    powers = column.expand((*x.shape, count - 1)).cumprod(-1)
+    y = cat([(column * 0 + 1).to(powers.dtype), powers], -1)
+    return y if kind is None else y.to(kind)
+
+
+@composite(name="vander", expose=("torch",))
+def vander_legacy(x, N=None, increasing=False):
+    """The powers N - 1 to 0 of a vector's elements, or 0 to N - 1 with `increasing`."""
+    if x._array.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    count = x.shape[0] if N is None else N
+    if count < 0:
+        raise RuntimeError("N must be non-negative.")
+    column = x.unsqueeze(-1)
+    parts = [column * 0 + 1] if count else [column.narrow(-1, 0, 0)]
+    for _ in range(count - 1):
+        parts.append(parts[-1] * column)
+    y = cat(parts, -1)
+    return y if increasing else y.flip(-1)
+
+
+@linalg_function()
+def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
+    """The diagonal of matrices, as a view."""
+    return A.diagonal(offset, dim1, dim2)
