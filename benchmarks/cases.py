@@ -1,0 +1,307 @@
+"""What is measured: each case is a function of `torch`, be it PyTorch or flambeau, that prepares
+its data and returns the piece of work to be timed.
+
+The networks are those of examples/, so `torch` must be what `import torch` gives.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Work = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: its title, how to prepare it, the ratio to PyTorch's time that it should keep."""
+
+    title: str
+    prepare: Callable[[Any], Work]
+    target: float | None
+
+
+GROUPS: dict[str, dict[str, Case]] = {"small": {}, "large": {}, "steps": {}}
+HEADINGS = {
+    "small": "Small tensors",
+    "large": "Large tensors, matrix products, convolution",
+    "steps": "Training steps (forward, backward, optimiser)",
+}
+
+
+def case(group: str, title: str, target: float | None = None):
+    """Registers the function below it under its own name."""
+
+    def register(prepare: Callable[[Any], Work]) -> Callable[[Any], Work]:
+        GROUPS[group][prepare.__name__] = Case(title, prepare, target)
+        return prepare
+
+    return register
+
+
+def pair(torch: Any) -> tuple[Any, Any]:
+    return torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([5.0, 6.0, 7.0, 8.0])
+
+
+def square(torch: Any) -> Any:
+    return torch.arange(16.0).view(4, 4)
+
+
+# ---- small tensors: how much an operator costs before it does anything ----
+
+
+@case("small", "`a + b`", 1.0)
+def add(torch):
+    a, b = pair(torch)
+    return lambda: a + b
+
+
+@case("small", "`a + b`, recorded", 1.0)
+def add_recorded(torch):
+    a, b = pair(torch)
+    a.requires_grad_()
+    return lambda: a + b
+
+
+@case("small", "`a * 2.0`", 1.0)
+def times_number(torch):
+    a, _ = pair(torch)
+    return lambda: a * 2.0
+
+
+@case("small", "`m.t()`", 1.0)
+def transpose(torch):
+    m = square(torch)
+    return lambda: m.t()
+
+
+@case("small", "`m.view(16)`", 1.0)
+def view(torch):
+    m = square(torch)
+    return lambda: m.view(16)
+
+
+@case("small", "`m[0]`", 1.0)
+def row(torch):
+    m = square(torch)
+    return lambda: m[0]
+
+
+@case("small", "`m[1:, None]`", 1.0)
+def slice_and_none(torch):
+    m = square(torch)
+    return lambda: m[1:, None]
+
+
+@case("small", "`m[:, index]`", 1.0)
+def index_tensor(torch):
+    m, index = square(torch), torch.tensor([0, 2])
+    return lambda: m[:, index]
+
+
+@case("small", "`a.sum()`", 1.0)
+def total(torch):
+    a, _ = pair(torch)
+    return lambda: a.sum()
+
+
+@case("small", "`a.softmax(0)`", 1.0)
+def softmax(torch):
+    a, _ = pair(torch)
+    return lambda: a.softmax(0)
+
+
+@case("small", "`m @ m`, 4 by 4", 1.0)
+def small_matmul(torch):
+    m = square(torch)
+    return lambda: m @ m
+
+
+@case("small", "`Linear(4, 4)(m)`", 1.0)
+def linear(torch):
+    m, layer = square(torch), torch.nn.Linear(4, 4)
+    return lambda: layer(m)
+
+
+@case("small", "call of an empty Module", 1.0)
+def empty_module(torch):
+    class Empty(torch.nn.Module):
+        def forward(self, x):
+            return x
+
+    a, module = torch.ones(4), Empty()
+    return lambda: module(a)
+
+
+@case("small", "`s.item()`", 1.0)
+def item(torch):
+    s = torch.tensor(1.5)
+    return lambda: s.item()
+
+
+@case("small", "`torch.zeros(4)`", 1.0)
+def zeros(torch):
+    make = torch.zeros
+    return lambda: make(4)
+
+
+@case("small", "`(a*b).sum().backward()`", 0.6)
+def backward(torch):
+    a, b = pair(torch)
+    a.requires_grad_()
+    return lambda: (a * b).sum().backward()
+
+
+# ---- large tensors: 4M elements, 2048 by 2048 ----
+
+
+def pointwise(name: str, title: str, function: Callable[[Any, Any], Any]) -> None:
+    def prepare(torch: Any) -> Work:
+        torch.manual_seed(0)
+        x = torch.randn(2048, 2048)
+        return lambda: function(torch, x)
+
+    prepare.__name__ = name
+    case("large", title)(prepare)
+
+
+pointwise("large_add", "`x + x`, 4M", lambda torch, x: x + x)
+pointwise("large_exp", "`exp`, 4M", lambda torch, x: x.exp())
+pointwise("large_tanh", "`tanh`, 4M", lambda torch, x: x.tanh())
+pointwise("large_gelu", "`gelu`, 4M", lambda torch, x: torch.nn.functional.gelu(x))
+pointwise("large_sum", "`sum`, 4M", lambda torch, x: x.sum())
+pointwise("large_softmax", "`softmax(-1)`, 4M", lambda torch, x: x.softmax(-1))
+pointwise(
+    "large_layer_norm",
+    "`layer_norm`, 4M",
+    lambda torch, x: torch.nn.functional.layer_norm(x, (2048,)),
+)
+pointwise("large_transpose", "`t().contiguous()`, 4M", lambda torch, x: x.t().contiguous())
+
+
+@case("large", "`(x*y+x).sigmoid()*y`, 4M")
+def large_chain(torch):
+    torch.manual_seed(0)
+    x, y = torch.randn(2048, 2048), torch.randn(2048, 2048)
+    return lambda: (x * y + x).sigmoid() * y
+
+
+def product(size: int) -> None:
+    def prepare(torch: Any) -> Work:
+        torch.manual_seed(0)
+        a, b = torch.randn(size, size), torch.randn(size, size)
+        return lambda: a @ b
+
+    prepare.__name__ = f"matmul_{size}"
+    case("large", f"matmul {size}")(prepare)
+
+
+for size in (512, 1024, 2048):
+    product(size)
+
+
+@case("large", "conv 3x3, 64 to 64, 32x32, batch 32")
+def convolution(torch):
+    torch.manual_seed(0)
+    x, layer = torch.randn(32, 64, 32, 32), torch.nn.Conv2d(64, 64, 3, padding=1)
+
+    def work():
+        with torch.no_grad():
+            return layer(x)
+
+    return work
+
+
+@case("large", "the same conv, forward and backward")
+def convolution_backward(torch):
+    torch.manual_seed(0)
+    x, layer = torch.randn(32, 64, 32, 32), torch.nn.Conv2d(64, 64, 3, padding=1)
+    x.requires_grad_()
+    return lambda: layer(x).sum().backward()
+
+
+# ---- training steps ----
+
+
+def step(torch: Any, model: Any, optimizer: Any, loss_of: Callable[[], Any]) -> Work:
+    """zero_grad, forward, backward, step."""
+    model.train()
+
+    def work() -> None:
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return work
+
+
+def perceptron(torch: Any, widths: tuple[int, ...], batch: int) -> Work:
+    torch.manual_seed(0)
+    nn = torch.nn
+    layers: list[Any] = []
+    for inputs, outputs in itertools.pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    model = nn.Sequential(*layers[:-1])
+    x, y = torch.randn(batch, widths[0]), torch.randint(widths[-1], (batch,))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    return step(torch, model, optimizer, lambda: nn.functional.cross_entropy(model(x), y))
+
+
+@case("steps", "MLP 4-64-64-2, batch 32, Adam", 1.0)
+def tiny_mlp(torch):
+    return perceptron(torch, (4, 64, 64, 2), 32)
+
+
+@case("steps", "MLP 784-256-128-10, batch 64, Adam", 1.0)
+def mlp(torch):
+    return perceptron(torch, (784, 256, 128, 10), 64)
+
+
+@case("steps", "CNN of mnist.py, 28x28, batch 64, Adam")
+def cnn(torch):
+    from mnist import Net
+
+    torch.manual_seed(0)
+    model = Net()
+    x, y = torch.randn(64, 1, 28, 28), torch.randint(10, (64,))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    return step(torch, model, optimizer, lambda: torch.nn.functional.nll_loss(model(x), y))
+
+
+@case("steps", "ResNet-18, 32x32, batch 32, SGD")
+def resnet(torch):
+    from resnet import ResNet18
+
+    torch.manual_seed(0)
+    model = ResNet18()
+    x, y = torch.randn(32, 3, 32, 32), torch.randint(10, (32,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return step(torch, model, optimizer, lambda: torch.nn.functional.cross_entropy(model(x), y))
+
+
+@case("steps", "char GPT, 4 layers, 128 wide, batch 12x64, AdamW")
+def char_gpt(torch):
+    from char_gpt import GPT, nats
+
+    torch.manual_seed(0)
+    model = GPT(letters=65, context=64, layers=4, width=128, heads=4)
+    x, y = torch.randint(65, (12, 64)), torch.randint(65, (12, 64))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    return step(torch, model, optimizer, lambda: nats(model, x, y))
+
+
+@case("steps", "LSTM 128, batch 32, length 50, RMSprop")
+def lstm(torch):
+    from lstm import Writer
+
+    torch.manual_seed(0)
+    model = Writer(letters=65, width=128)
+    x, y = torch.randint(65, (32, 50)), torch.randint(65, (32, 50))
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3)
+
+    def loss():
+        return torch.nn.functional.cross_entropy(model(x)[0].flatten(0, 1), y.flatten())
+
+    return step(torch, model, optimizer, loss)

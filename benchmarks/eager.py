@@ -1,0 +1,142 @@
+"""Measures flambeau beside PyTorch: every round runs both, in turn, in fresh processes with two
+threads. Shown are the medians over the rounds, and flambeau's time over PyTorch's: below 1 is
+better.
+
+    python benchmarks/eager.py [--only REGEX] [--rounds N] [--json FILE] [--readme]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cases import GROUPS
+from table import markdown, write_readme
+
+HERE = Path(__file__).resolve().parent
+LIBRARIES = ("torch", "flambeau")
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
+BUSY = 0.8  # a load above this before the first round spoils the figures
+
+
+def python_with_torch(given: str | None) -> str:
+    """The interpreter given, or this one, or that of .venv-parity: the first that has torch."""
+    parity = HERE.parent / ".venv-parity" / "bin" / "python"
+    candidates = [given] if given else [sys.executable, str(parity)]
+    search = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    for python in candidates:
+        try:
+            if subprocess.run([python, "-c", search], check=False, cwd="/").returncode == 0:
+                return python
+        except OSError:
+            continue
+    sys.exit(f"no PyTorch in {' or '.join(candidates)}: `make parity` installs it, "
+             "or name an interpreter that has it with --torch-python")
+
+
+def measure(python: str, library: str, names: list[str]) -> dict[str, float | None]:
+    """Runs measure.py once in a fresh process."""
+    run = subprocess.run(
+        [python, str(HERE / "measure.py"), library, *names],
+        env={**os.environ, **THREADS}, stdout=subprocess.PIPE, text=True, check=False,
+    )
+    if run.returncode:
+        return dict.fromkeys(names)
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def one_round(pythons: dict[str, str], chosen: dict[str, list[str]], order, samples) -> None:
+    """Each library in turn: import alone, the small and the large cases, each step by itself."""
+    jobs = [[], *(chosen[group] for group in ("small", "large") if chosen[group])]
+    jobs += [[name] for name in chosen["steps"]]
+    for names in jobs:
+        for library in order:
+            found = measure(pythons[library], library, names)
+            keep = samples[library]
+            for name in names:
+                keep.setdefault(name, []).append(found[name])
+            if not names:
+                keep.setdefault("import", []).append(found.get("import"))
+                keep.setdefault("import memory", []).append(found.get("peak"))
+            elif names[0] in GROUPS["steps"]:
+                peak = None if found[names[0]] is None else found["peak"]
+                keep.setdefault(f"{names[0]} memory", []).append(peak)
+            print(".", end="", file=sys.stderr, flush=True)
+
+
+def medians(samples: dict[str, list[float | None]]) -> dict[str, float | None]:
+    return {
+        name: None if None in values else statistics.median(values)
+        for name, values in samples.items()
+    }
+
+
+def processor() -> str:
+    """The CPU's name, where the system tells it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        return re.search(r"model name\s*:\s*(.+)", text).group(1)
+    except (OSError, AttributeError):
+        return platform.processor() or platform.machine()
+
+
+def versions(pythons: dict[str, str]) -> dict[str, str]:
+    show = "import torch; print(torch.__version__)"
+    torch = subprocess.run(
+        [pythons["torch"], "-c", show], capture_output=True, text=True, check=False, cwd="/"
+    )
+    return {
+        "torch": torch.stdout.strip(), "python": platform.python_version(),
+        "processor": processor(), "cores": str(os.cpu_count()),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", metavar="REGEX", default="", help="cases whose name matches")
+    parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.add_argument("--readme", action="store_true",
+                        help="put the figures into README.md, docs/speed.md and results.json")
+    parser.add_argument("--torch-python", metavar="PYTHON", help="the interpreter that has PyTorch")
+    parser.add_argument("--busy", action="store_true", help="allow --readme on a busy machine")
+    args = parser.parse_args()
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        print(f"the machine is busy (load {load:.1f}): ratios will be wrong", file=sys.stderr)
+        if args.readme and not args.busy:
+            sys.exit("figures for README.md want a quiet machine; --busy takes them all the same")
+
+    pythons = {"torch": python_with_torch(args.torch_python), "flambeau": sys.executable}
+    chosen = {
+        group: [name for name in cases if re.search(args.only, name)]
+        for group, cases in GROUPS.items()
+    }
+    samples: dict[str, dict[str, list[float | None]]] = {library: {} for library in LIBRARIES}
+    for number in range(args.rounds):
+        order = LIBRARIES if number % 2 == 0 else LIBRARIES[::-1]
+        one_round(pythons, chosen, order, samples)
+    print(file=sys.stderr)
+
+    results = {
+        "machine": versions(pythons), "load": load, "rounds": args.rounds,
+        **{library: medians(samples[library]) for library in LIBRARIES},
+    }
+    print(markdown(results))
+    if args.json:
+        Path(args.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if args.readme:
+        write_readme(results)
+
+
+if __name__ == "__main__":
+    main()

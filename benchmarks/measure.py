@@ -1,0 +1,78 @@
+"""One fresh process of the benchmark: imports one library, times the cases it is told to, and
+prints a line of JSON: {case: seconds} with "import" and the process's "peak" memory in MB.
+
+    python measure.py {torch,flambeau} [CASE ...]
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import time
+import traceback
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+THREADS = 2
+REPEATS = 7
+SPAN = {"small": 0.015, "large": 0.05, "steps": 0.25}  # seconds one repeat lasts, at least
+WARM_UP = {"small": 200, "large": 2, "steps": 3}
+
+
+def memory() -> float:
+    """The most memory this process has held so far, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 if sys.platform != "darwin" else 1024 * 1024)
+
+
+def time_of(work, group: str) -> float:
+    """Median over the repeats of the seconds that one call takes."""
+    for _ in range(WARM_UP[group]):
+        work()
+    begin = time.perf_counter()
+    work()
+    once = max(time.perf_counter() - begin, 1e-7)
+    calls = max(1, round(SPAN[group] / once))
+    repeats = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            work()
+        repeats.append((time.perf_counter() - begin) / calls)
+    return statistics.median(repeats)
+
+
+def main() -> None:
+    library, *names = sys.argv[1:]
+    begin = time.perf_counter()
+    if library == "flambeau":
+        sys.path.insert(0, str(HERE.parent))
+        import flambeau as torch
+    else:
+        import torch
+    found: dict[str, float | None] = {"import": time.perf_counter() - begin, "peak": memory()}
+
+    if names:
+        if library == "flambeau":
+            from flambeau import torch_alias
+
+            torch_alias.install()  # so that the examples' `import torch` is flambeau here
+        torch.set_num_threads(THREADS)
+        sys.path.insert(0, str(HERE.parent / "examples"))
+        from cases import GROUPS
+
+        for group, cases in GROUPS.items():
+            for name in cases.keys() & set(names):
+                try:
+                    found[name] = time_of(cases[name].prepare(torch), group)
+                except Exception:  # a row that does not run is shown as such, the others go on
+                    traceback.print_exc()
+                    found[name] = None
+        found["peak"] = memory()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Turns the benchmark's figures into tables, and puts them where the documentation has its marks.
+
+    python benchmarks/table.py      writes README.md and docs/speed.md anew from results.json
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from cases import GROUPS, HEADINGS
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+BEGIN = "<!-- speed: begin (written by benchmarks/eager.py --readme) -->"
+END = "<!-- speed: end -->"
+IMPORT_TARGETS = {"import": 0.25}
+HEADLINE = (
+    "add", "add_recorded", "linear", "backward", "tiny_mlp", "mlp", "cnn", "resnet", "char_gpt",
+    "lstm", "matmul_1024", "import",
+)  # the rows that README.md shows
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "does not run"
+    for unit, factor in (("s", 1), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 1 or unit == "us":
+            return f"{seconds * factor:.3g} {unit}"
+    return ""
+
+
+def megabytes(size: float | None) -> str:
+    return "does not run" if size is None else f"{size:.0f} MB"
+
+
+def ratio(ours: float | None, theirs: float | None) -> str:
+    return "" if ours is None or not theirs else f"{ours / theirs:.2f}"
+
+
+def row(title: str, name: str, results: dict, show=duration, target: float | None = None) -> str:
+    theirs, ours = results["torch"].get(name), results["flambeau"].get(name)
+    aim = "" if target is None else f"{target:g}"
+    return f"| {title} | {show(theirs)} | {show(ours)} | {ratio(ours, theirs)} | {aim} |"
+
+
+def head(title: str) -> list[str]:
+    return [f"| {title} | PyTorch | flambeau | ratio | aim |", "|---|---:|---:|---:|---:|"]
+
+
+def footnote(results: dict) -> str:
+    machine = results["machine"]
+    return (
+        f"PyTorch {machine['torch']}, Python {machine['python']}, {machine['processor']}, "
+        f"2 threads, {machine['date']}; medians of {results['rounds']} rounds, each in fresh processes. The "
+        "ratio is flambeau's time over PyTorch's: below 1 is better."
+    )
+
+
+def markdown(results: dict) -> str:
+    """Every row that was measured, a table a group."""
+    lines: list[str] = []
+    for group, cases in GROUPS.items():
+        measured = [name for name in cases if name in results["torch"]]
+        if not measured:
+            continue
+        lines += head(HEADINGS[group])
+        lines += [row(cases[n].title, n, results, target=cases[n].target) for n in measured]
+        lines.append("")
+    lines += head("Import, and peak memory")
+    lines.append(row("import, time", "import", results, target=IMPORT_TARGETS["import"]))
+    lines.append(row("import, memory", "import memory", results, megabytes))
+    for name, step in GROUPS["steps"].items():
+        if name in results["torch"]:
+            lines.append(row(f"{step.title}, memory", f"{name} memory", results, megabytes))
+    return "\n".join([*lines, "", footnote(results)])
+
+
+def headline(results: dict) -> str:
+    """The short table of README.md."""
+    titles = {name: case.title for cases in GROUPS.values() for name, case in cases.items()}
+    titles["import"] = "`import torch`, `import flambeau`"
+    lines = ["| | PyTorch | flambeau | ratio |", "|---|---:|---:|---:|"]
+    lines += [
+        row(titles[name], name, results).rsplit(" | ", 1)[0] + " |"
+        for name in HEADLINE if name in results["torch"]
+    ]
+    return "\n".join([*lines, "", footnote(results), "[All rows](docs/speed.md)."])
+
+
+def write_readme(results: dict) -> None:
+    """Writes results.json and docs/speed.md, and README.md between its two marks."""
+    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    text = f"# Speed\n\nWritten by `make bench`.\n\n{markdown(results)}\n"
+    (ROOT / "docs" / "speed.md").write_text(text, encoding="utf-8")
+    readme = ROOT / "README.md"
+    marked = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    old = readme.read_text(encoding="utf-8")
+    if not marked.search(old):
+        raise SystemExit(f"README.md lacks the marks {BEGIN} and {END}")
+    new = f"{BEGIN}\n{headline(results)}\n{END}"
+    readme.write_text(marked.sub(lambda _: new, old), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_readme(json.loads((HERE / "results.json").read_text(encoding="utf-8")))
