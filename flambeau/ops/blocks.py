@@ -30,7 +30,7 @@ def blockwise(body: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarra
 
 
 _BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
-_SMALL = 1024
+SMALL = 1024
 
 
 def choose(condition: np.ndarray, a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
@@ -42,7 +42,7 @@ def choose(condition: np.ndarray, a: np.ndarray | float, b: np.ndarray | float) 
     dtype = a.dtype if isinstance(a, np.ndarray) else b.dtype
     a, b = np.asarray(a, dtype), np.asarray(b, dtype)
     bits = _BITS.get(dtype.itemsize)
-    if condition.size <= _SMALL or bits is None or condition.__class__ is not np.ndarray:
+    if condition.size <= SMALL or bits is None or condition.__class__ is not np.ndarray:
         return np.where(condition, a, b)
     mask = condition.view(np.int8).astype(bits)
     np.negative(mask, mask)

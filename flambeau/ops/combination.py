@@ -32,7 +32,9 @@ def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value=1) -> Array:
     tensor([16., 26.])
     """
     y = np.multiply(tensor1, tensor2)
-    return np.add(input, y if value == 1 else y * _value(value, y.dtype))
+    if value != 1:
+        y = np.multiply(y, _value(value, y.dtype), out=y if y.ndim else None)
+    return np.add(input, y)
 
 
 @addcmul.vjp("input")

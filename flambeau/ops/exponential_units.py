@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import refusal
-from .blocks import choose
+from .blocks import blockwise, choose
 from .registry import Array, composite, pointwise, publish
 from .samples import pairs_nonzero, real_line
 
@@ -24,16 +24,20 @@ def _elu_ref(x, alpha=1.0, scale=1.0, input_scale=1.0):
     return scale * np.where(x > 0, x, alpha * (np.exp(np.minimum(x, 0) * input_scale) - 1))
 
 
+def _elu(x: np.ndarray, below_scale: float, scale: float, rate: float) -> np.ndarray:
+    below = np.minimum(x, 0)
+    below = np.expm1(below if rate == 1 else below * rate)
+    if below_scale != 1:
+        below = below * below_scale
+    above = np.maximum(x, 0)
+    return above + below if scale == 1 else above * scale + below
+
+
 @pointwise(name="_elu", node="EluBackward0", ref=_elu_ref, samples=_parameters, expose=(),
            refuse=refusal.integers)  # fmt: skip
 def elu_of(input: Array, alpha=1.0, scale=1.0, input_scale=1.0) -> Array:
     """scale * input above 0, scale * alpha * (exp(input_scale * input) - 1) below."""
-    below = np.minimum(input, 0)
-    below = np.expm1(below if input_scale == 1 else below * input_scale)
-    if alpha * scale != 1:
-        below = below * (alpha * scale)
-    above = np.maximum(input, 0)
-    return above + below if scale == 1 else above * scale + below
+    return blockwise(lambda x: _elu(x, alpha * scale, scale, input_scale), input)
 
 
 @elu_of.vjp
@@ -45,14 +49,20 @@ def _slope_ref(g, x, below, above, rate):
     return g * np.where(x > 0, above, below * np.exp(np.minimum(x, 0) * rate))
 
 
+def _elu_slope(
+    grad: np.ndarray, x: np.ndarray, below: float, above: float, rate: float
+) -> np.ndarray:
+    slope = np.exp(np.minimum(x, 0) if rate == 1 else np.minimum(x, 0) * rate)
+    if below == above == 1:
+        return grad * slope
+    return grad * choose(x > 0, np.asarray(above, x.dtype), slope * below)
+
+
 @pointwise(ref=_slope_ref, expose=(), inplace=False, samples=lambda rng: (
     (a, {"below": 1.5, "above": 2.0, "rate": 0.7}) for a, _ in pairs_nonzero(rng)))  # fmt: skip
 def elu_backward(grad: Array, input: Array, below, above, rate) -> Array:
     """grad times a slope: `above` where input > 0, else below * exp(rate * input)."""
-    slope = np.exp(np.minimum(input, 0) if rate == 1 else np.minimum(input, 0) * rate)
-    if below == above == 1:
-        return grad * slope
-    return grad * choose(input > 0, np.asarray(above, input.dtype), slope * below)
+    return blockwise(lambda g, x: _elu_slope(g, x, below, above, rate), grad, input)
 
 
 @elu_backward.vjp("grad")

@@ -7,7 +7,7 @@ import numpy as np
 from ..tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY
 from ..tensor.promote import legacy_name
 from . import refusal
-from .blocks import choose
+from .blocks import blockwise, choose
 from .creation import zeros_like
 from .registry import Array, composite, pointwise, publish
 from .samples import pairs_nonzero, real_line
@@ -61,7 +61,7 @@ def _(g, y):
            inplace=False)  # fmt: skip
 def masked(grad: Array, input: Array, threshold) -> Array:
     """grad where input > threshold, else 0."""
-    return choose(np.greater(input, threshold), grad, 0)
+    return blockwise(lambda g, x: choose(np.greater(x, threshold), g, 0), grad, input)
 
 
 @masked.vjp("grad")
@@ -120,8 +120,8 @@ def _within_samples(rng):
 def within(grad: Array, input: Array, low, high, closed=False) -> Array:
     """grad where low < input < high, else 0; the ends count too if `closed`."""
     if closed:
-        return choose((input >= low) & (input <= high), grad, 0)
-    return choose((input > low) & (input < high), grad, 0)
+        return blockwise(lambda g, x: choose((x >= low) & (x <= high), g, 0), grad, input)
+    return blockwise(lambda g, x: choose((x > low) & (x < high), g, 0), grad, input)
 
 
 @within.vjp("grad")
@@ -164,7 +164,7 @@ def relu6(input, inplace=False):
            ref=lambda x: np.clip(x / 6 + 0.5, 0, 1), samples=real_line)  # fmt: skip
 def hardsigmoid_of(input: Array) -> Array:
     """min(max(input + 3, 0), 6) / 6."""
-    return np.minimum(np.maximum(input + 3, 0), 6) / 6
+    return blockwise(lambda x: np.minimum(np.maximum(x + 3, 0), 6) / 6, input)
 
 
 @hardsigmoid_of.vjp
@@ -186,7 +186,7 @@ def hardsigmoid(input, inplace=False):
            ref=lambda x: x * np.clip(x / 6 + 0.5, 0, 1), samples=real_line)  # fmt: skip
 def hardswish_of(input: Array) -> Array:
     """input * min(max(input + 3, 0), 6) / 6."""
-    return input * np.minimum(np.maximum(input + 3, 0), 6) / 6
+    return blockwise(lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6, input)
 
 
 @hardswish_of.vjp
@@ -194,12 +194,16 @@ def _(g, input):
     return hardswish_backward(g, input)
 
 
+def _hardswish_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
+    slope = choose(x < 3, x / 3 + 0.5, np.ones((), x.dtype))
+    return grad * choose(x > -3, slope, 0)
+
+
 @pointwise(ref=lambda g, x: g * np.clip(x / 3 + 0.5, 0, 1) * (x > -3), samples=_near_zero,
            expose=(), inplace=False)  # fmt: skip
 def hardswish_backward(grad: Array, input: Array) -> Array:
     """The cotangent of hardswish's input: slope 0 up to -3, 1 from 3 on, straight between."""
-    slope = choose(input < 3, input / 3 + 0.5, np.ones((), input.dtype))
-    return grad * choose(input > -3, slope, 0)
+    return blockwise(_hardswish_slope, grad, input)
 
 
 @hardswish_backward.vjp("grad")
@@ -236,7 +240,7 @@ def _leaky(x: np.ndarray, negative_slope: float) -> np.ndarray:
            samples=_with(negative_slope=-0.3))  # fmt: skip
 def leaky_relu_of(input: Array, negative_slope=0.01) -> Array:
     """input where positive, else negative_slope * input."""
-    return _leaky(input, negative_slope)
+    return blockwise(lambda x: _leaky(x, negative_slope), input)
 
 
 @leaky_relu_of.vjp
@@ -249,7 +253,7 @@ def _(g, input, negative_slope):
            inplace=False)  # fmt: skip
 def leaky_relu_backward(grad: Array, input: Array, negative_slope) -> Array:
     """grad where input > 0, else negative_slope * grad."""
-    return choose(input > 0, grad, grad * negative_slope)
+    return blockwise(lambda g, x: choose(x > 0, g, g * negative_slope), grad, input)
 
 
 @leaky_relu_backward.vjp("grad")

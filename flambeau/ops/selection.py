@@ -11,6 +11,7 @@ import numpy as np
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name, result_dtype
 from ..tensor.tensor import Tensor, wrap
+from .blocks import SMALL, choose
 from .registry import Array, Number, Promotion, composite, pointwise
 from .samples import Rng, Sample
 
@@ -26,10 +27,13 @@ def select(condition: Array, input: Array | Number, other: Array | Number) -> Ar
     """input where the condition holds, else other; either may be a number."""
     if condition.dtype.kind != "b":
         condition = _as_condition(condition)
-    if input.__class__ is other.__class__ is np.ndarray and input.dtype is other.dtype:
-        return np.where(condition, input, other)
-    kind = result_dtype((input, other)).numpy
-    return np.where(condition, np.asarray(input, kind), np.asarray(other, kind))
+    kind = getattr(input, "dtype", None)
+    if kind is None or kind is not getattr(other, "dtype", None):
+        kind = result_dtype((input, other)).numpy
+        input, other = _cast(input, kind), _cast(other, kind)
+    return np.where(condition, input, other) if condition.size <= SMALL else choose(
+        condition, input, other
+    )
 
 
 @select.vjp("input")
@@ -40,6 +44,10 @@ def _(g, condition):
 @select.vjp("other")
 def _(g, condition):
     return select(condition, 0, g)
+
+
+def _cast(x: Any, kind: np.dtype) -> np.ndarray:
+    return x.astype(kind, copy=False) if isinstance(x, np.ndarray) else np.asarray(x, kind)
 
 
 def _as_condition(condition: np.ndarray) -> np.ndarray:

@@ -46,7 +46,7 @@ def _logistic_slope(grad: np.ndarray, output: np.ndarray) -> np.ndarray:
 @pointwise(ref=lambda g, y: g * y * (1 - y), samples=pairs_nonzero, expose=(), inplace=False)
 def sigmoid_backward(grad: Array, output: Array) -> Array:
     """The cotangent of sigmoid's input from its output, grad * output * (1 - output)."""
-    return _logistic_slope(grad, output)
+    return blockwise(_logistic_slope, grad, output)
 
 
 @sigmoid_backward.vjp("grad")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import refusal
-from .blocks import choose
+from .blocks import blockwise, choose
 from .registry import Array, composite, pointwise
 from .samples import pairs_nonzero, real_line
 
@@ -25,6 +25,17 @@ def _softplus_ref(x, beta=1, threshold=20):
     return np.where(x * beta > threshold, x, np.log1p(np.exp(beta * x)) / beta)
 
 
+def _softplus(x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
+    scaled = x if beta == 1 else x * beta
+    y = _log1p_exp(scaled)
+    if beta != 1:
+        y = y / beta
+    # Past 20 float32 cannot tell the formula from its input, float64 past 37.
+    if threshold == 20 and x.dtype.itemsize <= 4:
+        return y
+    return choose(scaled > threshold, x, y)
+
+
 @pointwise(ref=_softplus_ref, samples=_parameters, expose=("nn.functional",), inplace=False,
            refuse=refusal.integers)  # fmt: skip
 def softplus(input: Array, beta=1, threshold=20) -> Array:
@@ -33,14 +44,7 @@ def softplus(input: Array, beta=1, threshold=20) -> Array:
     >>> torch.nn.functional.softplus(torch.tensor([0., 30.]))
     tensor([ 0.6931, 30.0000])
     """
-    scaled = input if beta == 1 else input * beta
-    y = _log1p_exp(scaled)
-    if beta != 1:
-        y = y / beta
-    # Past 20 float32 cannot tell the formula from its input, float64 past 37.
-    if threshold == 20 and input.dtype.itemsize <= 4:
-        return y
-    return choose(scaled > threshold, input, y)
+    return blockwise(lambda x: _softplus(x, beta, threshold), input)
 
 
 @softplus.vjp
@@ -52,6 +56,13 @@ def _softplus_slope_ref(g, x, beta, threshold):
     return np.where(x * beta > threshold, g, g / (1 + np.exp(-beta * x)))
 
 
+def _softplus_slope(
+    grad: np.ndarray, x: np.ndarray, beta: float, threshold: float
+) -> np.ndarray:
+    scaled = x if beta == 1 else x * beta
+    return choose(scaled > threshold, grad, grad / (1 + np.exp(-scaled)))
+
+
 def _slope_samples(rng):
     for args, _ in pairs_nonzero(rng):
         yield args, {"beta": 0.7, "threshold": 0.5}
@@ -60,9 +71,7 @@ def _slope_samples(rng):
 @pointwise(ref=_softplus_slope_ref, samples=_slope_samples, expose=(), inplace=False)
 def softplus_backward(grad: Array, input: Array, beta, threshold) -> Array:
     """The cotangent of softplus's input."""
-    scaled = input if beta == 1 else input * beta
-    y = grad / (1 + np.exp(-scaled))
-    return choose(scaled > threshold, grad, y)
+    return blockwise(lambda g, x: _softplus_slope(g, x, beta, threshold), grad, input)
 
 
 @softplus_backward.vjp("grad")
@@ -76,6 +85,10 @@ def _(g, grad, input, beta, threshold):
     return g * grad * beta * s * (1 - s) * (input * beta <= threshold)
 
 
+def _log_logistic(x: np.ndarray) -> np.ndarray:
+    return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+
+
 @pointwise(node="LogSigmoidBackward0", samples=real_line, inplace=False,
            ref=lambda x: np.log(1 / (1 + np.exp(-x))), expose=("nn.functional",),
            refuse=refusal.integers)  # fmt: skip
@@ -85,7 +98,7 @@ def logsigmoid(input: Array) -> Array:
     >>> torch.nn.functional.logsigmoid(torch.tensor([0., -100.]))
     tensor([  -0.6931, -100.0000])
     """
-    return np.minimum(input, 0) - np.log1p(np.exp(-np.abs(input)))
+    return blockwise(_log_logistic, input)
 
 
 @logsigmoid.vjp

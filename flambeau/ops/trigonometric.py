@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from . import refusal
+from .blocks import blockwise
 from .registry import Array, Promotion, pointwise
 from .samples import Rng, Sample, pairs_nonzero, real_line, unit_interval
 
@@ -211,12 +212,16 @@ def _(g, y):
     return tanh_backward(g, y)
 
 
-@pointwise(ref=lambda g, y: g * (1 - y**2), samples=pairs_nonzero, expose=(), inplace=False)
-def tanh_backward(grad: Array, output: Array) -> Array:
-    """The cotangent of tanh's input from its output, grad * (1 - output**2)."""
+def _tanh_slope(grad: np.ndarray, output: np.ndarray) -> np.ndarray:
     slope = np.multiply(output, output)
     slope = np.subtract(1, slope, out=slope if slope.ndim else None)
     return np.multiply(slope, grad)
+
+
+@pointwise(ref=lambda g, y: g * (1 - y**2), samples=pairs_nonzero, expose=(), inplace=False)
+def tanh_backward(grad: Array, output: Array) -> Array:
+    """The cotangent of tanh's input from its output, grad * (1 - output**2)."""
+    return blockwise(_tanh_slope, grad, output)
 
 
 @tanh_backward.vjp("grad")
