@@ -1,0 +1,262 @@
+"""LSTM: one operator for all the steps of a layer, with its own backward through time.
+
+Gates lie in the order i f g o. sigmoid(x) = (tanh(x / 2) + 1) / 2, so that one tanh makes all four.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..autograd.tape import requires
+from ..tensor.tensor import Tensor
+from .linear import linear
+from .promotion import compute_dtype
+from .recurrent import (
+    Steps, add_to_bias, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
+    unrolled,
+)  # fmt: skip
+from .registry import Array, composite, opaque
+from .samples import Rng
+
+_ROWS = 128  # rows of gates worked on at a time, so that they stay in the cache
+
+
+def _samples(rng: Rng):
+    for projected in (False, True):
+        for sizes, reverse in (((2, 2, 2), False), ((3, 2, 1), True)):
+            rows, width = sum(sizes), 2 if projected else 3
+            yield (rng.normal(size=(rows, 4)), rng.normal(size=(sizes[0], width)),
+                   rng.normal(size=(sizes[0], 3)), rng.normal(size=(12, 4)),
+                   rng.normal(size=(12, width)), rng.normal(size=12), rng.normal(size=12),
+                   rng.normal(size=(2, 3)) if projected else None, sizes, reverse), {}  # fmt: skip
+
+
+def _reference(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
+    y, h, c = np.empty((len(x), h.shape[1])), h.copy(), c.copy()
+    starts = np.cumsum([0, *sizes])
+    for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
+        n, rows = sizes[t], slice(starts[t], starts[t + 1])
+        i, f, g, o = np.split(x[rows] @ w_ih.T + h[:n] @ w_hh.T + b_ih + b_hh, 4, 1)
+        i, f, o = (1 / (1 + np.exp(-v)) for v in (i, f, o))
+        c[:n] = f * c[:n] + i * np.tanh(g)
+        h[:n] = o * np.tanh(c[:n]) if w_hr is None else (o * np.tanh(c[:n])) @ w_hr.T
+        y[rows] = h[:n]
+    return y, h, c
+
+
+def _halves(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """What the gates are multiplied by, before and after tanh, and what is then added."""
+    factor, shift = np.full(4 * width, 0.5, kind), np.full(4 * width, 0.5, kind)
+    factor[2 * width : 3 * width], shift[2 * width : 3 * width] = 1, 0
+    return factor, shift
+
+
+@opaque(name="_lstm_layer", node="LstmLayerBackward0", expose=(), constant_outputs=(3, 4, 5, 6),
+        ref=_reference, samples=_samples)  # fmt: skip
+def lstm_layer(
+    x: Array, h: Array, c: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
+    b_hh: Array | None = None, w_hr: Array | None = None, sizes=(), reverse=False, keep=True,
+) -> tuple[Array, ...]:  # fmt: skip
+    """(h of every row, last h, last c, and for backward: gates, c, tanh(c), h before projection).
+
+    x (rows, input), h (batch, hidden or proj), c (batch, hidden).
+    """
+    kind, inside = x.dtype, compute_dtype(x.dtype)
+    x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _cast(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
+    steps, width = Steps(sizes, reverse), c.shape[1]
+    factor, shift = _halves(width, inside)
+    gates = np.dot(x, w_ih.T)
+    add_to_bias(gates, b_ih, b_hh)
+    gates *= factor
+    turned = np.ascontiguousarray((w_hh * factor[:, None]).T)
+    y = np.empty((steps.rows, h.shape[1]), inside)
+    whole = y if w_hr is None else np.empty((steps.rows, width), inside)
+    cells, tanhs = np.empty((2, steps.rows, width), inside)
+    scratch, product = np.empty((steps.batch, 4 * width), inside), np.empty(c.shape, inside)
+    if not steps.dense:
+        h, c = h.copy(), c.copy()
+    for start, end in steps.windows:
+        n = end - start
+        g, new, t = gates[start:end], cells[start:end], tanhs[start:end]
+        g += np.dot(h[:n], turned, scratch[:n])
+        np.tanh(g, g)
+        g *= factor
+        g += shift
+        np.multiply(g[:, width : 2 * width], c[:n], new)
+        new += np.multiply(g[:, :width], g[:, 2 * width : 3 * width], product[:n])
+        np.tanh(new, t)
+        made = np.multiply(g[:, 3 * width :], t, whole[start:end])
+        if w_hr is not None:
+            made = np.dot(made, w_hr.T, y[start:end])
+        if steps.dense:
+            h, c = made, new
+        else:
+            h[:n], c[:n] = made, new
+    last = (h.copy().astype(kind, copy=False), c.copy().astype(kind, copy=False))
+    y = y.astype(kind, copy=False)
+    if not keep:
+        return y, *last
+    return (y, *last, gates, cells, tanhs) if w_hr is None else (y, *last, gates, cells, tanhs, whole)
+
+
+def _cast(kind: np.dtype, *arrays: Array | None) -> list[Any]:
+    """The arrays in the dtype of the computation, laid out for it."""
+    return [None if a is None else np.ascontiguousarray(a, kind) for a in arrays]
+
+
+@lstm_layer.vjp
+def _(gs, ys, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, needs):
+    inputs = (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
+    if MODE.grad:
+        return differentiable_adjoint(
+            lambda *own: _in_operators(*own, sizes, reverse), inputs, gs[:3], needs
+        )
+    whole = ys[6] if len(ys) > 6 else None
+    dx, dh, dc, dw_ih, dw_hh, db, dw_hr = lstm_adjoint(
+        gs[0], gs[1], gs[2], x, h, c, w_ih, w_hh, w_hr, ys[0], *ys[3:6], whole, sizes, reverse, needs
+    )
+    return dx, dh, dc, dw_ih, dw_hh, db, db, dw_hr
+
+
+def _factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
+    """(the gates' derivatives: i f g by dc, o by dh; the derivative of c by h)."""
+    width = before.shape[1]
+    made, of_cell = np.empty_like(gates), np.empty_like(before)
+    for start in range(0, len(gates), _ROWS):
+        rows = slice(start, start + _ROWS)
+        s, d, t = gates[rows], made[rows], tanhs[rows]
+        i, f, g, o = (s[:, k * width : (k + 1) * width] for k in range(4))
+        np.multiply(s, s, d)
+        np.subtract(s, d, d)  # s (1 - s), which is right for i, f and o
+        d[:, :width] *= g
+        d[:, width : 2 * width] *= before[rows]
+        np.multiply(g, g, d[:, 2 * width : 3 * width])
+        np.subtract(1, d[:, 2 * width : 3 * width], d[:, 2 * width : 3 * width])
+        d[:, 2 * width : 3 * width] *= i
+        d[:, 3 * width :] *= t
+        k = np.multiply(t, t, of_cell[rows])
+        np.subtract(1, k, k)
+        k *= o
+    return made, of_cell
+
+
+@opaque(name="_lstm_adjoint", expose=(), differentiable=False, ref=None, samples=None)
+def lstm_adjoint(
+    g_y: Array | None, g_h: Array | None, g_c: Array | None, x: Array, h: Array, c: Array,
+    w_ih: Array, w_hh: Array, w_hr: Array | None, y: Array, gates: Array, cells: Array,
+    tanhs: Array, whole: Array | None, sizes, reverse, needs,
+) -> tuple[Array | None, ...]:  # fmt: skip
+    """The cotangents of x, h, c, w_ih, w_hh, a bias and w_hr."""
+    kind, inside = x.dtype, gates.dtype
+    g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y = _cast(
+        inside, g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y
+    )
+    steps, width = Steps(sizes, reverse), c.shape[1]
+    d, of_cell = _factors(gates, steps.previous(cells, c), tanhs)
+    forgets = gates[:, width : 2 * width]
+    dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
+    dc = np.zeros(c.shape, inside) if g_c is None else g_c.copy()
+    product = np.empty(c.shape, inside)
+    projected = None if w_hr is None else np.empty(y.shape, inside)
+    for start, end in reversed(steps.windows):
+        n = end - start
+        a, b, rows = dh[:n], dc[:n], d[start:end]
+        if g_y is not None:
+            a += g_y[start:end]
+        if w_hr is not None:
+            projected[start:end] = a
+            total = np.dot(a, w_hr)
+        else:
+            total = a
+        b += np.multiply(total, of_cell[start:end], product[:n])
+        first = rows[:, : 3 * width].reshape(n, 3, width, copy=False)
+        first *= b[:, None, :]
+        rows[:, 3 * width :] *= total
+        b *= forgets[start:end]
+        np.dot(rows, w_hh, a)
+    return _gradients(d, x, y, h, w_ih, projected, whole, dh, dc, steps, kind, needs)
+
+
+def _gradients(
+    d: Array, x: Array, y: Array, h: Array, w_ih: Array, projected: Any, whole: Any, dh: Array,
+    dc: Array, steps: Steps, kind: np.dtype, needs: tuple[bool, ...],
+) -> tuple[Array | None, ...]:  # fmt: skip
+    """What is wanted of the cotangents, from those of the gates."""
+    found = (
+        np.dot(d, w_ih) if needs[0] else None,
+        dh if needs[1] else None,
+        dc if needs[2] else None,
+        product_of_rows(d, x) if needs[3] else None,
+        product_of_rows(d, steps.previous(y, h)) if needs[4] else None,
+        np.add.reduce(d, 0) if needs[5] or needs[6] else None,
+        product_of_rows(projected, whole) if needs[7] else None,
+    )
+    return tuple(None if v is None else v.astype(kind, copy=False) for v in found)
+
+
+def _in_operators(x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse):
+    """The layer's first three results in recorded operators."""
+
+    def step(part, states):
+        h, c = states
+        i, f, g, o = (part + linear(h, w_hh, b_hh)).chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        return (h if w_hr is None else linear(h, w_hr)), c
+
+    return unrolled(linear(x, w_ih, b_ih), (h, c), sizes, reverse, step)
+
+
+def _layer(x, states, weights, sizes, reverse):
+    """One direction of one layer, from its weights in PyTorch's order."""
+    w_ih, w_hh, *rest = weights
+    b_ih, b_hh = (rest[0], rest[1]) if len(rest) > 1 else (None, None)
+    w_hr = rest[-1] if len(rest) % 2 else None
+    keep = MODE.grad and any(
+        v is not None and v._tracked and requires(v) for v in (x, *states, *weights)
+    )
+    return lstm_layer(x, *states, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, keep)[:3]
+
+
+_NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional",
+          "batch_first")  # fmt: skip
+
+
+@composite(expose=("torch",))
+def lstm(*args, **kwargs):
+    """(output, h, c) of an LSTM.
+
+    lstm(input, (h, c), params, has_biases, num_layers, dropout, train, bidirectional, batch_first),
+    or lstm(data, batch_sizes, (h, c), params, ..., bidirectional) for a packed sequence. `params`
+    lists for each layer and direction w_ih, w_hh, b_ih, b_hh, w_hr, without those there are not.
+    RuntimeError where shapes do not fit. Hochreiter and Schmidhuber, 1997.
+    """
+    given, batch_sizes = overload(args, kwargs, _NAMES, "lstm")
+    x, states, params = given["input"], tuple(given["hx"]), given["params"]
+    if len(states) != 2:
+        raise RuntimeError(f"lstm expects two hidden states, got {len(states)}")
+    has_biases = given["has_biases"]
+    hidden = params[0]._array.shape[0] // 4
+    width = params[1]._array.shape[1]
+    each = (4 if has_biases else 2) + (width != hidden)
+    options = tuple(given[n] for n in _NAMES[4:])
+    return run_stack("lstm", _layer, x, states, params, each, (width, hidden), options, batch_sizes)
+
+
+@composite(expose=("torch",))
+def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    """(h, c) after one step of an LSTM.
+
+    input (batch, features), hx a pair (h, c), each (batch, hidden). RuntimeError where shapes do
+    not fit.
+    """
+    if len(hx) != 2:
+        raise RuntimeError(f"lstm_cell expects two hidden states, got {len(hx)}")
+    check_cell(input, hx, w_ih, w_hh)
+    batch = input._array.shape[0]
+    weights = [w for w in (w_ih, w_hh, b_ih, b_hh) if w is not None]
+    _, h, c = _layer(input, tuple(hx), weights, (batch,), False)
+    return h, c

@@ -1,0 +1,230 @@
+"""What recurrent operators share: time steps, layers and directions, dropout between layers.
+
+Inside, a sequence is (rows, features) with the rows of one time step after those of another, so
+that padded batches and packed ones, whose steps get smaller, are the same thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..autograd.backward import grad
+from ..tensor.tensor import Tensor
+from .dropout import dropout
+from .join import cat, stack
+
+
+class Steps:
+    """The time steps of a sequence: `sizes[t]` rows each, walked backward where `reverse`."""
+
+    __slots__ = ("batch", "dense", "rows", "windows")
+
+    def __init__(self, sizes: tuple[int, ...], reverse: bool) -> None:
+        self.batch = max(sizes, default=0)
+        self.dense = len(set(sizes)) <= 1
+        windows, start = [], 0
+        for n in sizes:
+            windows.append((start, start + n))
+            start += n
+        self.rows = start
+        self.windows = windows[::-1] if reverse else windows
+
+    def previous(self, states: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """For each row the state before its step; `first` is the state before all steps."""
+        made = np.empty_like(states)
+        held = first.copy()
+        for start, end in self.windows:
+            made[start:end] = held[: end - start]
+            held[: end - start] = states[start:end]
+        return made
+
+
+def add_to_bias(gates: np.ndarray, *biases: np.ndarray | None) -> None:
+    """Adds the biases that there are to every row."""
+    for bias in biases:
+        if bias is not None:
+            gates += bias
+
+
+def product_of_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a.T @ b: a weight's gradient from the cotangents and inputs of all steps."""
+    return np.dot(a.T, b)
+
+
+def differentiable_adjoint(
+    forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
+    needs: Sequence[bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """The cotangents of `inputs` as recorded values, by way of operators: for second derivatives."""
+    own = [None if x is None else x.view_as(x) for x in inputs]
+    ys = forward(*own)
+    pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]
+    wanted = [x for x, need in zip(own, needs, strict=True) if need]
+    found = iter(grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True,
+                      allow_unused=True))  # fmt: skip
+    return tuple(next(found) if need else None for need in needs)
+
+
+def steps_of(x: Tensor, sizes: tuple[int, ...], reverse: bool) -> Iterator[tuple[int, Tensor]]:
+    """(the step's number of rows, its rows), in the order in which steps are walked."""
+    parts = list(x.split(list(sizes)))
+    order = range(len(sizes) - 1, -1, -1) if reverse else range(len(sizes))
+    for t in order:
+        yield t, parts[t]
+
+
+def unrolled(
+    x: Tensor, states: tuple[Tensor, ...], sizes: tuple[int, ...], reverse: bool,
+    step: Callable[[Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]],
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """(the first state of every step, the last states), step by step in recorded operators."""
+    found: list[Any] = [None] * len(sizes)
+    for t, part in steps_of(x, sizes, reverse):
+        n, held = sizes[t], states[0]._array.shape[0]
+        new = step(part, tuple(s if n == held else s[:n] for s in states))
+        found[t] = new[0]
+        states = new if n == held else tuple(
+            cat([a, s[n:]]) for a, s in zip(new, states, strict=True)
+        )  # fmt: skip
+    return (cat(found), *states)
+
+
+# ------------------------------------------------------------------------------------- the stack
+
+# (rows, initial states, weights, sizes, reverse) to (rows, last states).
+Layer = Callable[[Tensor, tuple[Tensor, ...], Sequence[Tensor], tuple[int, ...], bool], tuple]
+
+
+def run_layers(
+    layer: Layer, x: Tensor, states: tuple[Tensor, ...], weights: list[Sequence[Tensor]],
+    sizes: tuple[int, ...], bidirectional: bool, dropout_p: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """(the rows of the last layer, the last states of all layers and directions)."""
+    directions = 2 if bidirectional else 1
+    layers = len(weights) // directions
+    finals: list[tuple[Tensor, ...]] = []
+    for number in range(layers):
+        outputs = []
+        for direction in range(directions):
+            k = number * directions + direction
+            first = tuple(s.select(0, k) for s in states)
+            y, *last = layer(x, first, weights[k], sizes, direction == 1)
+            outputs.append(y)
+            finals.append(tuple(last))
+        x = outputs[0] if directions == 1 else cat(outputs, 1)
+        if dropout_p and number < layers - 1:
+            x = dropout(x, dropout_p, True)
+    return (x, *(stack(s) for s in zip(*finals, strict=True)))
+
+
+def grouped(params: Sequence[Tensor], each: int, count: int, name: str) -> list[Sequence[Tensor]]:
+    """The parameters of each layer and direction; RuntimeError when their number is wrong."""
+    if len(params) != each * count:
+        raise RuntimeError(
+            f"{name}: got an incorrect number of RNN parameters: {len(params)}, expected "
+            f"{each} for each of {count} layers and directions"
+        )
+    return [params[i : i + each] for i in range(0, len(params), each)]
+
+
+def check_states(
+    name: str, states: Sequence[Tensor], count: int, batch: int, widths: Sequence[int], x: Tensor
+) -> None:
+    """RuntimeError unless each state is (count, batch, width), of the dtype of the input."""
+    for state, width in zip(states, widths, strict=True):
+        if state._array.ndim != 3 or state._array.shape[0] < count:
+            raise RuntimeError(
+                f"Expected more hidden states in stacked_rnn ({name}: {list(state.shape)} for "
+                f"{count} layers and directions)"
+            )
+        if state._array.shape != (count, batch, width):
+            raise RuntimeError(
+                f"{name}: Expected hidden size {(count, batch, width)}, got {list(state.shape)}"
+            )
+        if state._array.dtype != x._array.dtype:
+            raise RuntimeError(
+                f"{name}: input and hidden states must have the same dtype, got {x.dtype} and "
+                f"{state.dtype}"
+            )
+
+
+def run_stack(
+    name: str, layer: Layer, x: Tensor, states: tuple[Tensor, ...], params: Sequence[Tensor],
+    each: int, widths: Sequence[int], options: tuple, batch_sizes: Tensor | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """(output, last states) of a recurrent operator, from (num_layers, dropout, train,
+    bidirectional, batch_first)."""
+    num_layers, dropout_p, train, bidirectional, batch_first = options
+    count = num_layers * (2 if bidirectional else 1)
+    weights = grouped(params, each, count, name)
+    p = dropout_p if train else 0.0
+    if batch_sizes is not None:
+        sizes = tuple(batch_sizes.tolist())
+        check_states(name, states, count, max(sizes, default=0), widths, x)
+        return run_layers(layer, x, states, weights, sizes, bidirectional, p)
+    if x._array.ndim != 3:
+        raise IndexError(
+            f"{name}: Dimension out of range: input must have 3 dimensions (time, batch, "
+            f"features), got {list(x.shape)}"
+        )
+    if batch_first:
+        x = x.transpose(0, 1)
+    time, batch, _ = x._array.shape
+    check_states(name, states, count, batch, widths, x)
+    if time == 0:
+        raise RuntimeError(f"{name}: Expected sequence length to be larger than 0 in RNN")
+    y, *last = run_layers(layer, x.reshape(time * batch, -1), states, weights, (batch,) * time,
+                          bidirectional, p)  # fmt: skip
+    y = y.reshape(time, batch, -1)
+    return (y.transpose(0, 1) if batch_first else y, *last)
+
+
+def overload(args: tuple, kwargs: dict, names: tuple[str, ...], name: str) -> tuple[dict, Any]:
+    """The arguments by name, and batch_sizes where the packed form was called."""
+    packed = "batch_sizes" in kwargs or "data" in kwargs or (
+        len(args) > 2 and isinstance(args[1], Tensor) and not isinstance(args[2], bool)
+        and len(args) + len(kwargs) == len(names) and not isinstance(args[3], bool)
+    )  # fmt: skip
+    if packed:
+        names = ("data", "batch_sizes", *names[1:-1])
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if len(args) > len(names) or set(given) != set(names):
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: expected {', '.join(names)}"
+        )
+    given.setdefault("batch_first", False)
+    if packed:
+        given["input"] = given.pop("data")
+    return given, given.pop("batch_sizes", None)
+
+
+# ----------------------------------------------------------------------------------------- cells
+
+
+def check_cell(
+    x: Tensor, states: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor
+) -> None:
+    """RuntimeError where a cell's input or states do not fit its weights."""
+    if x._array.ndim != 2:
+        raise IndexError(
+            f"Dimension out of range: a cell's input must be (batch, features), got {list(x.shape)}"
+        )
+    batch, width = x._array.shape
+    if width != w_ih._array.shape[1]:
+        raise RuntimeError(
+            f"input has inconsistent input_size: got {width} expected {w_ih._array.shape[1]}"
+        )
+    for i, state in enumerate(states):
+        if state._array.shape[0] != batch:
+            raise RuntimeError(
+                f"Input batch size {batch} doesn't match hidden{i} batch size "
+                f"{state._array.shape[0]}"
+            )
+        if state._array.shape[1:] != (w_hh._array.shape[1],):
+            raise RuntimeError(
+                f"hidden{i} has inconsistent hidden_size: got {state._array.shape[-1]}, expected "
+                f"{w_hh._array.shape[1]}"
+            )
