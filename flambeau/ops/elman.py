@@ -1,0 +1,150 @@
+"""Elman's recurrent network, h = tanh(W x + U h + b) or relu of it: all the steps of a layer in one
+operator, with its own backward through time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..autograd.tape import requires
+from .linear import linear
+from .lstm import _cast
+from .promotion import compute_dtype
+from .recurrent import (
+    Steps, add_to_bias, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
+    unrolled,
+)  # fmt: skip
+from .registry import Array, composite, opaque, publish
+from .samples import Rng
+
+
+def _samples(rng: Rng):
+    for sizes, reverse, relu in (((2, 2), False, False), ((3, 2, 1), True, False),
+                                 ((2, 2), True, True)):  # fmt: skip
+        yield (rng.normal(size=(sum(sizes), 4)), rng.normal(size=(sizes[0], 3)),
+               rng.normal(size=(3, 4)), rng.normal(size=(3, 3)), rng.normal(size=3),
+               rng.normal(size=3), sizes, reverse, relu), {}  # fmt: skip
+
+
+def _reference(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu):
+    y, h = np.empty((len(x), h.shape[1])), h.copy()
+    starts = np.cumsum([0, *sizes])
+    for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
+        n, rows = sizes[t], slice(starts[t], starts[t + 1])
+        z = x[rows] @ w_ih.T + b_ih + h[:n] @ w_hh.T + b_hh
+        y[rows] = h[:n] = np.maximum(z, 0) if relu else np.tanh(z)
+    return y, h
+
+
+@opaque(name="_rnn_layer", node="RnnLayerBackward0", expose=(), ref=_reference, samples=_samples)
+def rnn_layer(
+    x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
+    b_hh: Array | None = None, sizes=(), reverse=False, relu=False,
+) -> tuple[Array, Array]:  # fmt: skip
+    """(h of every row, last h): x (rows, input), h (batch, hidden)."""
+    kind, inside = x.dtype, compute_dtype(x.dtype)
+    x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
+    steps, turned = Steps(sizes, reverse), np.ascontiguousarray(w_hh.T)
+    y = np.dot(x, w_ih.T)
+    add_to_bias(y, b_ih, b_hh)
+    scratch = np.empty(h.shape, inside)
+    h = h if steps.dense else h.copy()
+    for start, end in steps.windows:
+        n, made = end - start, y[start:end]
+        made += np.dot(h[:n], turned, scratch[:n])
+        if relu:
+            np.maximum(made, 0, made)
+        else:
+            np.tanh(made, made)
+        if steps.dense:
+            h = made
+        else:
+            h[:n] = made
+    return y.astype(kind, copy=False), h.copy().astype(kind, copy=False)
+
+
+@rnn_layer.vjp
+def _(gs, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu, needs):
+    if MODE.grad:
+        return differentiable_adjoint(lambda *own: _in_operators(*own, sizes, reverse, relu),
+                                      (x, h, w_ih, w_hh, b_ih, b_hh), gs, needs)  # fmt: skip
+    dx, dh, dw_ih, dw_hh, db = rnn_adjoint(
+        *gs, x, h, w_ih, w_hh, ys[0], sizes, reverse, relu, needs
+    )
+    return dx, dh, dw_ih, dw_hh, db, db
+
+
+@opaque(name="_rnn_adjoint", expose=(), differentiable=False, ref=None, samples=None)
+def rnn_adjoint(
+    g_y: Array | None, g_h: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array, y: Array,
+    sizes, reverse, relu, needs,
+) -> tuple[Array | None, ...]:  # fmt: skip
+    """The cotangents of x, h, w_ih, w_hh and a bias."""
+    kind, inside = x.dtype, compute_dtype(x.dtype)
+    g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
+    steps = Steps(sizes, reverse)
+    d = (y > 0).astype(inside) if relu else np.subtract(1, y * y)
+    dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
+    for start, end in reversed(steps.windows):
+        a, rows = dh[: end - start], d[start:end]
+        if g_y is not None:
+            a += g_y[start:end]
+        rows *= a
+        np.dot(rows, w_hh, a)
+    found = (
+        np.dot(d, w_ih) if needs[0] else None,
+        dh if needs[1] else None,
+        product_of_rows(d, x) if needs[2] else None,
+        product_of_rows(d, steps.previous(y, h)) if needs[3] else None,
+        np.add.reduce(d, 0) if needs[4] or needs[5] else None,
+    )
+    return tuple(None if v is None else v.astype(kind, copy=False) for v in found)
+
+
+def _in_operators(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, relu) -> tuple:
+    """The layer's results in recorded operators."""
+
+    def step(part, states):
+        z = part + linear(states[0], w_hh, b_hh)
+        return (z.relu() if relu else z.tanh(),)
+
+    return unrolled(linear(x, w_ih, b_ih), (h,), sizes, reverse, step)
+
+
+_NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional",
+          "batch_first")  # fmt: skip
+
+
+def _declare(name: str, relu: bool, formula: str) -> None:
+    """torch.name over layers, and torch.name_cell for one step."""
+
+    def layer(x, states, weights, sizes, reverse) -> tuple[Any, ...]:
+        return rnn_layer(x, *states, *(*weights, None, None)[:4], sizes, reverse, relu)
+
+    def function(*args, **kwargs):
+        given, batch_sizes = overload(args, kwargs, _NAMES, name)
+        params, each = given["params"], 4 if given["has_biases"] else 2
+        options = tuple(given[n] for n in _NAMES[4:])
+        return run_stack(name, layer, given["input"], (given["hx"],), params, each,
+                         (params[0]._array.shape[0],), options, batch_sizes)  # fmt: skip
+
+    def cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+        check_cell(input, (hx,), w_ih, w_hh)
+        return layer(input, (hx,), (w_ih, w_hh, b_ih, b_hh), (input._array.shape[0],), False)[1]
+
+    function.__doc__ = (
+        f"(output, h) of {formula}: {name}(input, h, params, has_biases, num_layers, dropout, "
+        f"train, bidirectional, batch_first), or {name}(data, batch_sizes, h, params, ..., "
+        "bidirectional) for a packed sequence. RuntimeError where shapes do not fit."
+    )
+    cell.__doc__ = f"h after one step of {formula}: input (batch, features), hx (batch, hidden)."
+    for made, public in ((function, name), (cell, f"{name}_cell")):
+        made.__name__ = made.__qualname__ = public
+        composite(name=public, expose=())(made)
+        publish(made, (public,), ("torch",))
+
+
+_declare("rnn_tanh", False, "h = tanh(W x + U h + b)")
+_declare("rnn_relu", True, "h = relu(W x + U h + b)")

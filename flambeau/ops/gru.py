@@ -1,0 +1,219 @@
+"""GRU: one operator for all the steps of a layer, with its own backward through time.
+
+PyTorch's gates lie in the order r z n; the new gate is tanh(x_n + r (W_hn h + b_hn)). The part of
+the gates that comes from h is kept apart, in the order n r z, so that its cotangents and those of
+the part from x overlap in one array of n r z n'.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..autograd.tape import requires
+from .linear import linear
+from .lstm import _cast
+from .promotion import compute_dtype
+from .recurrent import (
+    Steps, add_to_bias, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
+    unrolled,
+)  # fmt: skip
+from .registry import Array, composite, opaque
+from .samples import Rng
+
+
+def _samples(rng: Rng):
+    for sizes, reverse in (((2, 2, 2), False), ((3, 2, 1), True)):
+        yield (rng.normal(size=(sum(sizes), 4)), rng.normal(size=(sizes[0], 3)),
+               rng.normal(size=(9, 4)), rng.normal(size=(9, 3)), rng.normal(size=9),
+               rng.normal(size=9), sizes, reverse), {}  # fmt: skip
+
+
+def _reference(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse):
+    y, h = np.empty((len(x), h.shape[1])), h.copy()
+    starts = np.cumsum([0, *sizes])
+    for t in reversed(range(len(sizes))) if reverse else range(len(sizes)):
+        n, rows = sizes[t], slice(starts[t], starts[t + 1])
+        xr, xz, xn = np.split(x[rows] @ w_ih.T + b_ih, 3, 1)
+        hr, hz, hn = np.split(h[:n] @ w_hh.T + b_hh, 3, 1)
+        r, z = 1 / (1 + np.exp(-xr - hr)), 1 / (1 + np.exp(-xz - hz))
+        h[:n] = (1 - z) * np.tanh(xn + r * hn) + z * h[:n]
+        y[rows] = h[:n]
+    return y, h
+
+
+def _new_first(w: Array) -> Array:
+    """Rows r z n in the order n r z."""
+    width = len(w) // 3
+    return np.concatenate((w[2 * width :], w[: 2 * width]))
+
+
+@opaque(name="_gru_layer", node="GruLayerBackward0", expose=(), constant_outputs=(2, 3),
+        ref=_reference, samples=_samples)  # fmt: skip
+def gru_layer(
+    x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
+    b_hh: Array | None = None, sizes=(), reverse=False, keep=True,
+) -> tuple[Array, ...]:  # fmt: skip
+    """(h of every row, last h, and for backward: the gates, W_hn h + b_hn).
+
+    x (rows, input), h (batch, hidden).
+    """
+    kind, inside = x.dtype, compute_dtype(x.dtype)
+    x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
+    steps, width = Steps(sizes, reverse), h.shape[1]
+    gates = np.dot(x, w_ih.T)
+    add_to_bias(gates, b_ih)
+    w = _new_first(w_hh)
+    w[width:] *= 0.5  # sigmoid(x) = (tanh(x / 2) + 1) / 2
+    if b_hh is not None:
+        gates[:, : 2 * width] += b_hh[: 2 * width]
+    gates[:, : 2 * width] *= 0.5
+    turned = np.ascontiguousarray(w.T)
+    y, inner = np.empty((2, steps.rows, width), inside)
+    y = y.copy() if keep else y  # so that the output does not hold on to what backward needs
+    scratch = np.empty((steps.batch, 3 * width), inside)
+    h = h if steps.dense else h.copy()
+    for start, end in steps.windows:
+        n = end - start
+        part = np.dot(h[:n], turned, scratch[:n])
+        both, new, made = gates[start:end, : 2 * width], gates[start:end, 2 * width :], y[start:end]
+        both += part[:, width:]
+        np.tanh(both, both)
+        both *= 0.5
+        both += 0.5
+        held = inner[start:end]
+        if b_hh is None:
+            held[...] = part[:, :width]
+        else:
+            np.add(part[:, :width], b_hh[2 * width :], held)
+        new += np.multiply(both[:, :width], held, made)
+        np.tanh(new, new)
+        np.subtract(h[:n], new, made)
+        made *= both[:, width:]
+        made += new
+        if steps.dense:
+            h = made
+        else:
+            h[:n] = made
+    last, y = h.copy().astype(kind, copy=False), y.astype(kind, copy=False)
+    return (y, last, gates, inner) if keep else (y, last)
+
+
+@gru_layer.vjp
+def _(gs, ys, x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse, needs):
+    if MODE.grad:
+        return differentiable_adjoint(lambda *own: _in_operators(*own, sizes, reverse),
+                                      (x, h, w_ih, w_hh, b_ih, b_hh), gs[:2], needs)  # fmt: skip
+    return gru_adjoint(gs[0], gs[1], x, h, w_ih, w_hh, ys[0], *ys[2:4], sizes, reverse, needs)
+
+
+def _factors(gates: Array, inner: Array, before: Array) -> Array:
+    """What dh is multiplied by for each gate, in the order n (from h), r, z, n (from x)."""
+    width = before.shape[1]
+    made = np.empty((len(gates), 4 * width), gates.dtype)
+    for start in range(0, len(gates), 128):  # few enough rows to stay in the cache
+        rows = slice(start, start + 128)
+        r, z, n = (gates[rows, k * width : (k + 1) * width] for k in range(3))
+        of_inner, of_r, of_z, of_n = (made[rows, k * width : (k + 1) * width] for k in range(4))
+        np.multiply(n, n, of_n)
+        np.subtract(1, of_n, of_n)
+        rest = 1 - z
+        of_n *= rest
+        np.multiply(of_n, r, of_inner)
+        np.subtract(1, r, of_r)
+        of_r *= of_inner
+        of_r *= inner[rows]
+        np.subtract(before[rows], n, of_z)
+        rest *= z
+        of_z *= rest
+    return made
+
+
+@opaque(name="_gru_adjoint", expose=(), differentiable=False, ref=None, samples=None)
+def gru_adjoint(
+    g_y: Array | None, g_h: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array, y: Array,
+    gates: Array, inner: Array, sizes, reverse, needs,
+) -> tuple[Array | None, ...]:  # fmt: skip
+    """The cotangents of x, h, w_ih, w_hh, b_ih and b_hh."""
+    kind, inside = x.dtype, gates.dtype
+    g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
+    steps, width = Steps(sizes, reverse), h.shape[1]
+    before, w = steps.previous(y, h), _new_first(w_hh)
+    d = _factors(gates, inner, before)
+    dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
+    product = np.empty(h.shape, inside)
+    for start, end in reversed(steps.windows):
+        a, rows = dh[: end - start], d[start:end]
+        if g_y is not None:
+            a += g_y[start:end]
+        each = rows.reshape(end - start, 4, width)
+        each *= a[:, None, :]
+        a *= gates[start:end, width : 2 * width]
+        a += np.dot(rows[:, : 3 * width], w, product[: end - start])
+    from_x, from_h = d[:, width:], d[:, : 3 * width]
+    found = (
+        np.dot(from_x, w_ih) if needs[0] else None,
+        dh if needs[1] else None,
+        product_of_rows(from_x, x) if needs[2] else None,
+        _new_last(product_of_rows(from_h, before)) if needs[3] else None,
+        np.add.reduce(from_x, 0) if needs[4] else None,
+        _new_last(np.add.reduce(from_h, 0)) if needs[5] else None,
+    )
+    return tuple(None if v is None else v.astype(kind, copy=False) for v in found)
+
+
+def _new_last(w: Array) -> Array:
+    """Rows n r z in the order r z n."""
+    width = len(w) // 3
+    return np.concatenate((w[width:], w[:width]))
+
+
+def _in_operators(x, h, w_ih, w_hh, b_ih, b_hh, sizes, reverse) -> tuple:
+    """The layer's first two results in recorded operators."""
+
+    def step(part, states):
+        (h,) = states
+        xr, xz, xn = part.chunk(3, 1)
+        hr, hz, hn = linear(h, w_hh, b_hh).chunk(3, 1)
+        n = (xn + (xr + hr).sigmoid() * hn).tanh()
+        return (n + (xz + hz).sigmoid() * (h - n),)
+
+    return unrolled(linear(x, w_ih, b_ih), (h,), sizes, reverse, step)
+
+
+def _layer(x, states, weights, sizes, reverse) -> tuple[Any, ...]:
+    """One direction of one layer."""
+    keep = MODE.grad and any(v._tracked and requires(v) for v in (x, *states, *weights))
+    w_ih, w_hh, b_ih, b_hh = (*weights, None, None)[:4]
+    return gru_layer(x, *states, w_ih, w_hh, b_ih, b_hh, sizes, reverse, keep)[:2]
+
+
+_NAMES = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional",
+          "batch_first")  # fmt: skip
+
+
+@composite(expose=("torch",))
+def gru(*args, **kwargs):
+    """(output, h) of a GRU.
+
+    gru(input, h, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or
+    gru(data, batch_sizes, h, params, ..., bidirectional) for a packed sequence. `params` lists for
+    each layer and direction w_ih, w_hh and, with biases, b_ih, b_hh. RuntimeError where shapes do
+    not fit. Cho et al., 2014.
+    """
+    given, batch_sizes = overload(args, kwargs, _NAMES, "gru")
+    params, each = given["params"], 4 if given["has_biases"] else 2
+    width = params[0]._array.shape[0] // 3
+    options = tuple(given[n] for n in _NAMES[4:])
+    return run_stack("gru", _layer, given["input"], (given["hx"],), params, each, (width,), options,
+                     batch_sizes)  # fmt: skip
+
+
+@composite(expose=("torch",))
+def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
+    """h after one step of a GRU: input (batch, features), hx (batch, hidden)."""
+    check_cell(input, (hx,), w_ih, w_hh)
+    weights = [w for w in (w_ih, w_hh, b_ih, b_hh) if w is not None]
+    return _layer(input, (hx,), weights, (input._array.shape[0],), False)[1]
