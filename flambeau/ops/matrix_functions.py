@@ -261,7 +261,8 @@ def vander(x, N=None):
     tensor([[1, 2, 4],
             [1, 3, 9]])
     """
-    count = (x.shape[-1] if x._array.ndim else 1) if N is None else N
+    x = x if x._array.ndim else x.unsqueeze(0)
+    count = x.shape[-1] if N is None else N
     if count < 2:
         raise RuntimeError("N must be greater than 1.")
     kind = x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else None

@@ -1,0 +1,377 @@
+"""Products added to tensors (addmm and its like), products of vectors, tensordot, kron."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .axes import canonical_dim
+from .inplace import assign, write_out
+from .matmul import dot, matmul, product
+from .matrices import kind_name, linalg_function
+from .registry import Array, composite, opaque
+from .samples import Rng
+
+
+def _fits(input: Array, shape: Sequence[int]) -> None:
+    """RuntimeError unless `input` can be expanded to `shape`."""
+    new = len(shape) - input.ndim
+    for i, (have, want) in enumerate(zip(input.shape, shape[new:], strict=True)):
+        if have not in (1, want):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({want}) must match the existing size ({have}) "
+                f"at non-singleton dimension {i + new}.  Target sizes: {list(shape)}.  Tensor "
+                f"sizes: {list(input.shape)}"
+            )
+    if new < 0:
+        raise RuntimeError(f"expand: the number of sizes provided ({len(shape)}) must be greater or "
+                           f"equal to the number of dimensions in the tensor ({input.ndim})")  # fmt: skip
+
+
+def _check_factors(kind: np.dtype, **factors: Any) -> None:
+    for name, value in factors.items():
+        if kind.kind in "biu" and isinstance(value, float):
+            raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating "
+                               "point number.")  # fmt: skip
+
+
+def _added(y: Array, input: Array, beta: Any, alpha: Any) -> Array:
+    """beta * input + alpha * y, written over y where its memory is its own."""
+    kind = y.dtype
+    if kind.kind in "biu":  # as in C, what is not whole is cut off
+        beta, alpha = int(beta), int(alpha)
+    if not y.ndim:
+        y = np.asarray(y)
+    if alpha != 1:
+        y = np.multiply(y, np.asarray(alpha).astype(kind))
+    if beta == 0:
+        return y
+    if beta == 1:
+        return np.add(y, input)
+    return np.add(y, np.multiply(input, np.asarray(beta).astype(kind)))
+
+
+def _same_kinds(input: Array, *others: tuple[Array, str]) -> None:
+    for other, name in others:
+        if other.dtype != input.dtype:
+            raise RuntimeError(f"self and {name} must have the same dtype, but got "
+                               f"{kind_name(input)} and {kind_name(other)}")  # fmt: skip
+
+
+def _matrix_sums(rng: Rng):
+    for shape in ((2, 4), (4,), (2, 1), ()):
+        yield (rng.normal(size=shape), rng.normal(size=(2, 3)), rng.normal(size=(3, 4))), {}
+    yield (rng.normal(size=(2, 4)), rng.normal(size=(2, 3)), rng.normal(size=(3, 4))), {
+        "beta": 0.5, "alpha": 2.0}  # fmt: skip
+
+
+@opaque(samples=_matrix_sums, inplace=True, ref=lambda x, a, b, beta=1, alpha=1: beta * x
+        + alpha * np.einsum("ij,jk", a, b))  # fmt: skip
+def addmm(input: Array, mat1: Array, mat2: Array, *, beta=1, alpha=1) -> Array:
+    """beta * input + alpha * (mat1 @ mat2).
+
+    >>> torch.addmm(torch.ones(1, 1), torch.ones(1, 2), torch.ones(2, 1))
+    tensor([[3.]])
+    """
+    if mat1.ndim != 2 or mat2.ndim != 2:
+        raise RuntimeError(f"mat1 must be a matrix, got {mat1.ndim}-D tensor" if mat1.ndim != 2
+                           else f"mat2 must be a matrix, got {mat2.ndim}-D tensor")  # fmt: skip
+    _same_kinds(input, (mat1, "mat1"), (mat2, "mat2"))
+    if mat1.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            f"mat1 and mat2 shapes cannot be multiplied ({mat1.shape[0]}x{mat1.shape[1]} and "
+            f"{mat2.shape[0]}x{mat2.shape[1]})"
+        )
+    _fits(input, (mat1.shape[0], mat2.shape[1]))
+    return _added(product(mat1, mat2), input, beta, alpha)
+
+
+def _scaled(g: Tensor, factor: Any) -> Tensor:
+    return g if factor == 1 else g * factor
+
+
+@addmm.vjp("input")
+def _(g, input_shape, beta):
+    return _scaled(g, beta).sum_to_size(input_shape)
+
+
+@addmm.vjp("mat1")
+def _(g, mat2, alpha):
+    return _scaled(matmul(g, mat2.t()), alpha)
+
+
+@addmm.vjp("mat2")
+def _(g, mat1, alpha):
+    return _scaled(matmul(mat1.t(), g), alpha)
+
+
+def _vector_sums(rng: Rng):
+    for shape in ((2,), (1,), ()):
+        yield (rng.normal(size=shape), rng.normal(size=(2, 3)), rng.normal(size=3)), {"alpha": 2.0}
+
+
+@opaque(samples=_vector_sums, inplace=True,
+        ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("ij,j", a, b))  # fmt: skip
+def addmv(input: Array, mat: Array, vec: Array, *, beta=1, alpha=1) -> Array:
+    """beta * input + alpha * (mat @ vec).
+
+    >>> torch.addmv(torch.ones(1), torch.ones(1, 2), torch.ones(2))
+    tensor([3.])
+    """
+    if mat.ndim != 2 or vec.ndim != 1 or input.ndim > 1:
+        raise RuntimeError(
+            f"vector + matrix @ vector expected, got {input.ndim}, {mat.ndim}, {vec.ndim}"
+        )
+    if mat.shape[1] != vec.shape[0] or input.shape not in ((), (1,), (mat.shape[0],)):
+        size = input.shape[0] if input.ndim else 1
+        raise RuntimeError(f"size mismatch, got input ({size}), mat "
+                           f"({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})")  # fmt: skip
+    _same_kinds(input, (mat, "mat"), (vec, "vec"))
+    return _added(product(mat, vec), input, beta, alpha)
+
+
+@addmv.vjp("input")
+def _(g, input_shape, beta):
+    return _scaled(g, beta).sum_to_size(input_shape)
+
+
+@addmv.vjp("mat")
+def _(g, vec, alpha):
+    return _scaled(g.unsqueeze(-1) * vec, alpha)
+
+
+@addmv.vjp("vec")
+def _(g, mat, alpha):
+    return _scaled(matmul(mat.t(), g), alpha)
+
+
+def _batch_sums(rng: Rng):
+    for shape in ((2, 2, 4), (2, 4), (4,)):
+        yield (rng.normal(size=shape), rng.normal(size=(2, 2, 3)), rng.normal(size=(2, 3, 4))), {
+            "beta": 2.0}  # fmt: skip
+
+
+@opaque(samples=_batch_sums, inplace=True,
+        ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("bij,bjk->bik", a, b))  # fmt: skip
+def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta=1, alpha=1) -> Array:
+    """beta * input + alpha * bmm(batch1, batch2)."""
+    _check_batches(batch1, batch2)
+    if batch1.shape[0] != batch2.shape[0] or batch1.shape[2] != batch2.shape[1]:
+        raise RuntimeError(
+            "Expected size for first two dimensions of batch2 tensor to be: "
+            f"[{batch1.shape[0]}, {batch1.shape[2]}] but got: [{batch2.shape[0]}, "
+            f"{batch2.shape[1]}]."
+        )
+    if not input.dtype == batch1.dtype == batch2.dtype:
+        kinds = [legacy_name(FROM_NUMPY[x.dtype]) for x in (input, batch1, batch2)]
+        raise RuntimeError("Input dtypes must be the same, got: input "
+                           f"{kinds[0]}, batch1: {kinds[1]}, batch2: {kinds[2]}")  # fmt: skip
+    _fits(input, (*batch1.shape[:2], batch2.shape[2]))
+    return _added(product(batch1, batch2), input, beta, alpha)
+
+
+def _check_batches(batch1: Array, batch2: Array) -> None:
+    for name, batch in (("batch1", batch1), ("batch2", batch2)):
+        if batch.ndim != 3:
+            raise RuntimeError(f"{name} must be a 3D tensor")
+
+
+@baddbmm.vjp("input")
+def _(g, input_shape, beta):
+    return _scaled(g, beta).sum_to_size(input_shape)
+
+
+@baddbmm.vjp("batch1")
+def _(g, batch2, alpha):
+    return _scaled(matmul(g, batch2.transpose(1, 2)), alpha)
+
+
+@baddbmm.vjp("batch2")
+def _(g, batch1, alpha):
+    return _scaled(matmul(batch1.transpose(1, 2), g), alpha)
+
+
+@composite()
+def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
+    """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch."""
+    a, b = batch1._array, batch2._array
+    _check_batches(a, b)
+    if a.shape[0] != b.shape[0]:
+        raise RuntimeError("batch1 and batch2 must have same number of batches, got "
+                           f"{a.shape[0]} and {b.shape[0]}")  # fmt: skip
+    if a.shape[2] != b.shape[1]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for bmm ({a.shape[1]}x{a.shape[2]} and "
+            f"{b.shape[1]}x{b.shape[2]})"
+        )
+    _fits(input._array, (a.shape[1], b.shape[2]))
+    # One product: the batch is one more axis to sum over.
+    rows = batch1.transpose(0, 1).reshape(a.shape[1], -1) if a.size else \
+        batch1.new_zeros(a.shape[1], a.shape[0] * a.shape[2])  # fmt: skip
+    columns = batch2.reshape(a.shape[0] * a.shape[2], b.shape[2])
+    return addmm(input, rows, columns, beta=beta, alpha=alpha, out=out)
+
+
+@composite(expose=("Tensor",))
+def addbmm_(self, batch1, batch2, *, beta=1, alpha=1):
+    """Adds the sum of bmm(batch1, batch2), in place."""
+    return assign(self, addbmm(self, batch1, batch2, beta=beta, alpha=alpha), "addbmm_")
+
+
+@composite()
+def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
+    """beta * input + alpha * outer(vec1, vec2).
+
+    >>> torch.addr(torch.zeros(1, 2), torch.ones(1), torch.ones(2))
+    tensor([[1., 1.]])
+    """
+    for name, v in (("vec1", vec1), ("vec2", vec2)):
+        if v._array.ndim != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {v._array.ndim}-D")
+    _fits(input._array, (vec1.shape[0], vec2.shape[0]))
+    y = outer(vec1, vec2)
+    kind = np.result_type(y._array, input._array)
+    _check_factors(kind, beta=beta, alpha=alpha)
+    if kind.kind == "b":
+        y = y if alpha else y & False
+        y = (y | input) if beta else y
+    else:
+        y = _scaled(y, alpha)
+        y = (y + _scaled(input, beta)) if beta != 0 else y
+    if y.shape != (vec1.shape[0], vec2.shape[0]):
+        y = y.expand(vec1.shape[0], vec2.shape[0])
+    return y if out is None else write_out(addmm.operator, y, out)
+
+
+@composite(expose=("Tensor",))
+def addr_(self, vec1, vec2, *, beta=1, alpha=1):
+    """Adds outer(vec1, vec2), in place."""
+    return assign(self, addr(self, vec1, vec2, beta=beta, alpha=alpha), "addr_")
+
+
+# --------------------------------------------------------------------------------- vectors
+
+
+@composite(aliases=("ger",))
+def outer(input, vec2, *, out=None):
+    """The products of each element of one vector with each of another.
+
+    >>> torch.outer(torch.tensor([1, 2]), torch.tensor([3, 4]))
+    tensor([[3, 4],
+            [6, 8]])
+    """
+    for name, v in (("self", input), ("vec2", vec2)):
+        if v._array.ndim != 1:
+            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {v._array.ndim}-D")
+    y = input.unsqueeze(-1) * vec2
+    return y if out is None else write_out(addmm.operator, y, out)
+
+
+@composite()
+def inner(input, other, *, out=None):
+    """Sums of products over the last axes of both; of a number, the product.
+
+    >>> torch.inner(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
+    tensor(11.)
+    """
+    a, b = input._array, other._array
+    if not a.ndim or not b.ndim:
+        y = input * other
+    elif a.shape[-1] != b.shape[-1]:
+        raise RuntimeError("inner() the last dimension must match on both input tensors but got "
+                           f"shapes {list(a.shape)} and {list(b.shape)}")  # fmt: skip
+    else:
+        y = tensordot(input, other, ([-1], [-1]))
+    return y if out is None else write_out(addmm.operator, y, out)
+
+
+@composite()
+def vdot(input, other, *, out=None):
+    """The sum of products of two vectors, the first conjugated."""
+    return dot(input.conj() if input.is_complex() else input, other, out=out)
+
+
+@linalg_function()
+def vecdot(x, y, *, dim=-1, out=None):
+    """Sums of products along an axis, the first tensor conjugated.
+
+    >>> torch.linalg.vecdot(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
+    tensor(11.)
+    """
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError("linalg.vecdot: Expected a floating point or complex tensor as input. "
+                           f"Got {kind_name(x._array)}")  # fmt: skip
+    left = x.conj() if x.is_complex() else x
+    if x._array.ndim == y._array.ndim == 1:
+        return dot(left, y, out=out)
+    made = (left * y).sum(dim)
+    return made if out is None else write_out(addmm.operator, made, out)
+
+
+# -------------------------------------------------------------------------------- tensors
+
+
+def _contracted_axes(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[int]]:
+    if isinstance(dims, Tensor):
+        dims = dims.tolist() if dims._array.size != 1 else dims.item()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a._array.ndim, b._array.ndim):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        first, second = list(range(-dims, 0)), list(range(dims))
+    else:
+        first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
+    if len(first) != len(second):
+        raise RuntimeError("both dimension lists should have same length")
+    return ([canonical_dim(d, a._array.ndim) for d in first],
+            [canonical_dim(d, b._array.ndim) for d in second])  # fmt: skip
+
+
+@composite(expose=("torch",))
+def tensordot(a, b, dims=2, out=None):
+    """Sums of products over `dims`: the last n axes of a and first n of b, or two lists of axes.
+
+    >>> torch.tensordot(torch.ones(2, 3), torch.ones(3, 4), dims=1).shape
+    torch.Size([2, 4])
+    """
+    first, second = _contracted_axes(a, b, dims)
+    shapes = a._array.shape, b._array.shape
+    for i, j in zip(first, second, strict=True):
+        m, n = shapes[0][i], shapes[1][j]
+        if m != n and 1 not in (m, n):
+            raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim "
+                               f"{i} and second has size {n} in dim {j}")  # fmt: skip
+        if m != n:  # a sum over an axis of length 1 on one side takes the other's sum
+            a, b = (a.sum(i, True), b) if n == 1 else (a, b.sum(j, True))
+    shapes = a._array.shape, b._array.shape
+    left = [i for i in range(len(shapes[0])) if i not in first]
+    right = [j for j in range(len(shapes[1])) if j not in second]
+    length = 1
+    for i in first:
+        length *= shapes[0][i]
+    rows, columns = [shapes[0][i] for i in left], [shapes[1][j] for j in right]
+    x = a.permute(left + first).reshape(int(np.prod(rows)), length)
+    y = b.permute(second + right).reshape(length, int(np.prod(columns)))
+    made = matmul(x, y).reshape(rows + columns)
+    return made if out is None else write_out(addmm.operator, made, out)
+
+
+@composite()
+def kron(input, other, *, out=None):
+    """The Kronecker product: each element of input times the whole of other, side by side.
+
+    >>> torch.kron(torch.tensor([1, 2]), torch.tensor([1, 1]))
+    tensor([1, 1, 2, 2])
+    """
+    rank = max(input._array.ndim, other._array.ndim)
+    a, b = ([1] * (rank - len(x.shape)) + list(x.shape) for x in (input, other))
+    spread = [n for i in a for n in (i, 1)], [n for j in b for n in (1, j)]
+    y = input.reshape(spread[0]) * other.reshape(spread[1])
+    made = y.reshape([i * j for i, j in zip(a, b, strict=True)])
+    return made if out is None else write_out(addmm.operator, made, out)
