@@ -93,9 +93,8 @@ def _measured(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: boo
 
 
 @opaque(name="_vector_norm", node="LinalgVectorNormBackward0", expose=(), holomorphic=False,
-        samples=_vectors, ref=lambda x, ord=2, dim=None, keepdim=False: np.linalg.norm(
-            x.reshape(-1) if not isinstance(dim, int) and not keepdim and dim is None else x, ord,
-            dim, keepdim))  # fmt: skip
+        samples=_vectors, ref=lambda x, ord=2, dim=None, keepdim=False: np.linalg.vector_norm(
+            x, axis=dim, keepdims=keepdim, ord=ord))  # fmt: skip
 def _vector_norm(input: Array, ord=2, dim=None, keepdim=False, dtype=None) -> Array:
     """The norm of the elements along `dim`, (sum |x|^ord)^(1/ord)."""
     check_floating(input, "linalg.vector_norm")

@@ -382,7 +382,9 @@ def _logical(name: str, ufunc: np.ufunc):
 any, all = _logical("any", np.logical_or), _logical("all", np.logical_and)
 
 
-@opaque(differentiable=False, ref=lambda x, dim=None: np.count_nonzero(x, dim), samples=reductions)
+@opaque(differentiable=False, ref=lambda x, dim=None: np.count_nonzero(x, dim),
+        samples=lambda rng: iter([((rng.integers(0, 2, (3, 4)),), {}),
+                                  ((rng.integers(0, 2, (3, 4)),), {"dim": 1})]))  # fmt: skip
 def count_nonzero(input: Array, dim=None) -> Array:
     """How many elements are not zero."""
     return np.asarray(np.count_nonzero(input, axes_of(dim, input.ndim)), np.int64)
