@@ -1,0 +1,296 @@
+"""Max pooling in one, two and three dimensions, with or without the places of the maxima."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .conv_kernels import Window
+from .pool_window import key_of, pooling_window
+from .registry import Array, opaque, publish
+from .samples import Rng, Sample
+
+_BLOCK = 1 << 17  # elements that stay in the L2 cache between the passes
+
+
+def _lowest(kind: np.dtype) -> Any:
+    return -np.inf if kind.kind in "fV" else np.iinfo(kind).min
+
+
+def _padded(x: Array, window: Window) -> Array:
+    """x (images, ...) with the lowest value around it."""
+    if not any(lo or hi for lo, hi in window.padding):
+        return x
+    shape = [m + lo + hi for m, (lo, hi) in zip(x.shape[1:], window.padding, strict=True)]
+    made = np.full((len(x), *shape), _lowest(x.dtype), x.dtype)
+    made[_inside(x.shape[1:], window)] = x
+    return made
+
+
+def _inside(spatial: Sequence[int], window: Window) -> tuple:
+    return (slice(None), *[
+        slice(lo, lo + m) for m, (lo, _) in zip(spatial, window.padding, strict=True)
+    ])  # fmt: skip
+
+
+def _met(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> Array:
+    """What one position of the window meets, as a view (images, output...)."""
+    return x[(slice(None), *[
+        slice(i * d, i * d + s * (m - 1) + 1, s)
+        for i, d, s, m in zip(at, window.dilation, window.stride, output, strict=True)
+    ])]  # fmt: skip
+
+
+def _largest(x: Array, window: Window, output: Sequence[int], y: Array) -> None:
+    """Maxima of windows, one axis after the other."""
+    for axis, (k, s, d, m) in enumerate(
+        zip(window.kernel, window.stride, window.dilation, output, strict=True), 1
+    ):
+        head = (slice(None),) * axis
+        parts = [x[(*head, slice(i * d, i * d + s * (m - 1) + 1, s))] for i in range(k)]
+        last = axis == len(output)
+        if k == 1:
+            if last:
+                y[...] = parts[0]
+            x = parts[0]
+            continue
+        made = np.maximum(parts[0], parts[1], out=y if last else None)
+        for part in parts[2:]:
+            np.maximum(made, part, out=made)
+        x = made
+
+
+def _images(shape: Sequence[int], n: int) -> int:
+    count = 1
+    for m in shape[: len(shape) - n]:
+        count *= m
+    return count
+
+
+def _blocks(count: int, each: int) -> Iterator[slice]:
+    step = max(1, _BLOCK // max(each, 1))
+    for i in range(0, count, step):
+        yield slice(i, i + step)
+
+
+def _maxima(input: Array, window: Window) -> Array:
+    n = len(window.kernel)
+    spatial = input.shape[-n:]
+    output = window.output(spatial)
+    y = np.empty((*input.shape[:-n], *output), input.dtype)
+    x = input.reshape(_images(input.shape, n), *spatial)
+    flat = y.reshape(len(x), *output)
+    for part in _blocks(len(x), x[:1].size):
+        _largest(_padded(x[part], window), window, output, flat[part])
+    return y
+
+
+def _first_inside(spatial: Sequence[int], window: Window, output: Sequence[int]) -> Array:
+    """The flat index of each window's first element that is not padding."""
+    flat = np.zeros((), np.int64)
+    for m, s, (lo, _), d, length in zip(
+        output, window.stride, window.padding, window.dilation, spatial, strict=True
+    ):
+        start = np.arange(m) * s - lo
+        start = np.where(start < 0, start + -(start // d) * d, start)
+        flat = flat[..., None] * length + start
+    return flat
+
+
+def _maxima_and_places(input: Array, window: Window) -> tuple[Array, Array]:
+    n = len(window.kernel)
+    spatial = input.shape[-n:]
+    output = window.output(spatial)
+    x = _padded(input.reshape(_images(input.shape, n), *spatial), window)
+    y = np.full((len(x), *output), _lowest(input.dtype), input.dtype)
+    places = np.empty(y.shape, np.int64)
+    places[...] = _first_inside(spatial, window, output)
+    flat = np.zeros(x.shape[1:], np.int64)
+    flat[_inside(spatial, window)[1:]] = np.arange(flat[_inside(spatial, window)[1:]].size).reshape(
+        spatial)  # fmt: skip
+    for at in np.ndindex(*window.kernel):
+        part = _met(x, window, at, output)
+        better = part > y
+        if x.dtype.kind != "i":
+            better |= part != part  # the last NaN wins
+        np.copyto(y, part, where=better)
+        np.copyto(places, _met(flat[None], window, at, output), where=better)
+    shape = (*input.shape[:-n], *output)
+    return y.reshape(shape), places.reshape(shape)
+
+
+def _selections(x: Array, y: Array, window: Window) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """For each window position, where it holds the window's first maximum."""
+    output = y.shape[1:]
+    x = _padded(x, window)
+    free = np.ones(y.shape, np.bool_)
+    nan = y != y if y.dtype.kind != "i" else None
+    nan = nan if nan is not None and nan.any() else None
+    for at in np.ndindex(*window.kernel):
+        part = _met(x, window, at, output)
+        hit = part == y
+        if nan is not None:
+            hit |= nan & (part != part)
+        hit &= free
+        free ^= hit
+        yield at, hit
+
+
+def _window_samples(n: int):
+    def samples(rng: Rng) -> Iterator[Sample]:
+        zeros = ((0, 0),) * n
+        yield (rng.permutation(2 * 4**n).reshape(1, 2, *(4,) * n) / 7.0,
+               Window((2,) * n, (2,) * n, zeros, (1,) * n)), {}  # fmt: skip
+        yield (rng.permutation(2 * 5**n).reshape(1, 2, *(5,) * n) / 7.0,
+               Window((3,) * n, (2,) * n, ((1, 1),) * n, (1,) * n)), {}  # fmt: skip
+
+    return samples
+
+
+def _reference(x, window):
+    n = len(window.kernel)
+    x = np.pad(x, [(0, 0)] * (x.ndim - n) + list(window.padding), constant_values=-np.inf)
+    axes = tuple(range(x.ndim - n, x.ndim))
+    view = np.lib.stride_tricks.sliding_window_view(x, window.kernel, axes)
+    view = view[(Ellipsis, *[slice(None, None, s) for s in window.stride], *[slice(None)] * n)]
+    return view.max(tuple(range(-n, 0)))
+
+
+def _known(input: Array, n: int) -> None:
+    if input.dtype.kind in "bc":
+        kind = legacy_name(FROM_NUMPY[input.dtype])
+        raise NotImplementedError(f"\"max_pool{n}d\" not implemented for '{kind}'")
+
+
+@opaque(name="_max_pool_placed", expose=(), ref=None, samples=None)
+def _placed(g: Array, input: Array, y: Array, window: Window) -> Array:
+    """Windows' cotangents at the places of their maxima."""
+    n = len(window.kernel)
+    spatial, output = input.shape[-n:], y.shape[-n:]
+    x = input.reshape(-1, *spatial)
+    tops, shares = y.reshape(len(x), *output), g.reshape(len(x), *output)
+    made = np.zeros(x.shape, g.dtype)
+    margins = any(lo or hi for lo, hi in window.padding)
+    for part in _blocks(len(x), x[:1].size):
+        target = _padded(made[part], window)
+        if margins:
+            target[...] = 0
+        for at, hit in _selections(x[part], tops[part], window):
+            place = _met(target, window, at, output)
+            np.add(place, shares[part], out=place, where=hit)
+        if margins:
+            made[part] = target[_inside(spatial, window)]
+    return made.reshape(input.shape)
+
+
+@_placed.vjp("g")
+def _(g, input, y, window):
+    return _picked(g, input, y, window)
+
+
+@_placed.vjp("input y")
+def _(g):
+    return None  # which element is the largest does not change
+
+
+@opaque(name="_max_pool_picked", expose=(), ref=None, samples=None)
+def _picked(u: Array, input: Array, y: Array, window: Window) -> Array:
+    """The elements of u at the places of the windows' maxima."""
+    n = len(window.kernel)
+    spatial, output = input.shape[-n:], y.shape[-n:]
+    values = _padded(u.reshape(-1, *spatial), window)
+    made = np.zeros((len(values), *output), u.dtype)
+    tops = y.reshape(made.shape)
+    for at, hit in _selections(input.reshape(-1, *spatial), tops, window):
+        np.copyto(made, _met(values, window, at, output), where=hit)
+    return made.reshape(y.shape)
+
+
+@_picked.vjp("u")
+def _(g, input, y, window):
+    return _placed(g, input, y, window)
+
+
+@_picked.vjp("input y")
+def _(g):
+    return None
+
+
+def _declare(n: int) -> tuple[Any, Any]:
+    """The two operators of one rank: maxima, and maxima with their places."""
+    node = "SqueezeBackward1" if n == 1 else f"MaxPool{n}DWithIndicesBackward0"
+
+    @opaque(name=f"_max_pool{n}d", node=node, expose=(), ref=_reference,
+            samples=_window_samples(n))  # fmt: skip
+    def values(input: Array, window: Window) -> Array:
+        """Maxima of windows."""
+        _known(input, n)
+        if input.__class__ is MetaArray:
+            return meta_array((*input.shape[:-n], *window.output(input.shape[-n:])), input.dtype)
+        return _maxima(input, window)
+
+    @values.vjp("input")
+    def _(g, y, input, window):
+        return _placed(g, input, y, window)
+
+    @opaque(name=f"_max_pool{n}d_with_indices", node=node, expose=(), constant_outputs=(1,),
+            ref=_reference, samples=_window_samples(n))  # fmt: skip
+    def both(input: Array, window: Window) -> tuple[Array, Array]:
+        """Maxima of windows, and their indices in the flattened image."""
+        _known(input, n)
+        return _maxima_and_places(input, window)
+
+    @both.vjp("input")
+    def _(gs, ys, input, window):
+        return _placed(gs[0], input, ys[0], window)
+
+    return values, both
+
+
+def _functions(n: int) -> None:
+    name = f"max_pool{n}d"
+    values, both = _declare(n)
+
+    def found(input: Tensor, *settings: Any) -> Window:
+        kernel, stride, padding, dilation, ceil_mode = settings
+        return pooling_window(name, n, input._array.shape, key_of(kernel), key_of(stride),
+                              key_of(padding), key_of(dilation), bool(ceil_mode))  # fmt: skip
+
+    def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+                     return_indices=False):  # fmt: skip
+        window = found(input, kernel_size, stride, padding, dilation, ceil_mode)
+        return both(input, window)
+
+    def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+             return_indices=False):  # fmt: skip
+        window = found(input, kernel_size, stride, padding, dilation, ceil_mode)
+        return both(input, window) if return_indices else values(input, window)
+
+    def torch_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+        return values(input, found(input, kernel_size, stride, padding, dilation, ceil_mode))
+
+    axes = {1: "length", 2: "h, w", 3: "d, h, w"}[n]
+    pool.__doc__ = (
+        f"Largest element of each window of an input (batch, c, {axes}) or (c, {axes}).\n\n"
+        "The stride is the kernel's size where none is given; padding counts as -inf. With\n"
+        "`return_indices` also the maxima's indices in the flattened image."
+    )
+    torch_pool.__doc__ = "Largest element of each window."
+    with_indices.__doc__ = "Largest element of each window, and its index in the flattened image."
+    for function, own in ((pool, name), (torch_pool, name), (with_indices, f"{name}_with_indices")):
+        function.__name__ = function.__qualname__ = own
+    publish(pool, (name,), ("nn.functional",))
+    publish(torch_pool, (name,), ("torch",))
+    publish(with_indices, (f"{name}_with_indices",), ("nn.functional",))
+    if n == 1:
+        publish(with_indices, ("max_pool1d_with_indices",), ("torch",))
+
+
+for _n in (1, 2, 3):
+    _functions(_n)
