@@ -105,7 +105,7 @@ def test_bits():
     assert (1 | INTEGERS).tolist() == [-5, 3, 3]
     assert (~BOOLS).tolist() == [False, True, False]
     assert (1 << torch.tensor([2, 70])).tolist() == [4, 0]
-    with pytest.raises(NotImplementedError, match="bitwise_and_cpu.* not implemented for 'Float'"):
+    with pytest.raises(NotImplementedError, match=r"bitwise_and_cpu.* not implemented for 'Float'"):
         FLOATS & 1
     with pytest.raises(TypeError, match="only implemented on integer and Boolean"):
         operator.invert(FLOATS)
