@@ -34,14 +34,15 @@ def _samples(rng: Rng):
     for batch, l, s in (((2, 2), 3, 4), ((2,), 4, 3), ((), 3, 3)):
         q, k = rng.normal(size=(*batch, l, 3)), rng.normal(size=(*batch, s, 3))
         yield (q, k, rng.normal(size=(*batch, s, 2)), None, 0.7, l != s, _PROBABILITIES), {}
-        yield (q, k, rng.normal(size=(*batch, s, 2)), rng.normal(size=(l, s)), 0.7, False,
-               _PROBABILITIES), {}  # fmt: skip
+        allowed = rng.random((l, s)) < 0.6
+        allowed[0] = True
+        yield (q, k, rng.normal(size=(*batch, s, 2)), allowed, 0.7, False, _PROBABILITIES), {}
 
 
 def _reference(q, k, v, mask, scale, is_causal, keep):
     scores = np.einsum("...ld,...sd->...ls", q, k) * scale
     if mask is not None:
-        scores = scores + mask
+        scores = np.where(mask, scores, -np.inf)
     if is_causal:
         scores = np.where(np.tril(np.ones(scores.shape[-2:])) > 0, scores, -np.inf)
     e = np.exp(scores)

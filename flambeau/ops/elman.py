@@ -13,7 +13,7 @@ from .linear import linear
 from .lstm import _cast
 from .promotion import compute_dtype
 from .recurrent import (
-    Steps, add_to_bias, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
+    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
     unrolled,
 )  # fmt: skip
 from .registry import Array, composite, opaque, publish
@@ -48,7 +48,7 @@ def rnn_layer(
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, turned = Steps(sizes, reverse), np.ascontiguousarray(w_hh.T)
     y = np.dot(x, w_ih.T)
-    add_to_bias(y, b_ih, b_hh)
+    add_biases(y, b_ih, b_hh)
     scratch = np.empty(h.shape, inside)
     h = h if steps.dense else h.copy()
     for start, end in steps.windows:

@@ -14,10 +14,10 @@ import numpy as np
 from ..autograd.mode import MODE
 from ..autograd.tape import requires
 from .linear import linear
-from .lstm import _cast
+from .lstm import _BLOCK, _cast
 from .promotion import compute_dtype
 from .recurrent import (
-    Steps, add_to_bias, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
+    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
     unrolled,
 )  # fmt: skip
 from .registry import Array, composite, opaque
@@ -63,16 +63,17 @@ def gru_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, width = Steps(sizes, reverse), h.shape[1]
-    gates = np.dot(x, w_ih.T)
-    add_to_bias(gates, b_ih)
+    factor = np.ones(3 * width, inside)
+    factor[: 2 * width] = 0.5  # sigmoid(x) = (tanh(x / 2) + 1) / 2
+    gates = np.dot(x, (w_ih * factor[:, None]).T)
+    outer = None if b_hh is None else b_hh.copy()
+    if outer is not None:
+        outer[2 * width :] = 0  # the new gate's comes in with each step
+    add_biases(gates, b_ih, outer, factor)
     w = _new_first(w_hh)
-    w[width:] *= 0.5  # sigmoid(x) = (tanh(x / 2) + 1) / 2
-    if b_hh is not None:
-        gates[:, : 2 * width] += b_hh[: 2 * width]
-    gates[:, : 2 * width] *= 0.5
+    w[width:] *= 0.5
     turned = np.ascontiguousarray(w.T)
-    y, inner = np.empty((2, steps.rows, width), inside)
-    y = y.copy() if keep else y  # so that the output does not hold on to what backward needs
+    y, inner = (np.empty((steps.rows, width), inside) for _ in range(2))
     scratch = np.empty((steps.batch, 3 * width), inside)
     h = h if steps.dense else h.copy()
     for start, end in steps.windows:
@@ -113,8 +114,9 @@ def _factors(gates: Array, inner: Array, before: Array) -> Array:
     """What dh is multiplied by for each gate, in the order n (from h), r, z, n (from x)."""
     width = before.shape[1]
     made = np.empty((len(gates), 4 * width), gates.dtype)
-    for start in range(0, len(gates), 128):  # few enough rows to stay in the cache
-        rows = slice(start, start + 128)
+    step = max(1, _BLOCK // max(gates.shape[1], 1))
+    for start in range(0, len(gates), step):
+        rows = slice(start, start + step)
         r, z, n = (gates[rows, k * width : (k + 1) * width] for k in range(3))
         of_inner, of_r, of_z, of_n = (made[rows, k * width : (k + 1) * width] for k in range(4))
         np.multiply(n, n, of_n)

@@ -15,13 +15,13 @@ from ..tensor.tensor import Tensor
 from .linear import linear
 from .promotion import compute_dtype
 from .recurrent import (
-    Steps, add_to_bias, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
+    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
     unrolled,
 )  # fmt: skip
 from .registry import Array, composite, opaque
 from .samples import Rng
 
-_ROWS = 128  # rows of gates worked on at a time, so that they stay in the cache
+_BLOCK = 1 << 14  # gates worked on at a time, so that they stay in the cache
 
 
 def _samples(rng: Rng):
@@ -68,9 +68,8 @@ def lstm_layer(
     x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _cast(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
     factor, shift = _halves(width, inside)
-    gates = np.dot(x, w_ih.T)
-    add_to_bias(gates, b_ih, b_hh)
-    gates *= factor
+    gates = np.dot(x, (w_ih * factor[:, None]).T)
+    add_biases(gates, b_ih, b_hh, factor)
     turned = np.ascontiguousarray((w_hh * factor[:, None]).T)
     y = np.empty((steps.rows, h.shape[1]), inside)
     whole = y if w_hr is None else np.empty((steps.rows, width), inside)
@@ -125,8 +124,9 @@ def _factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
     """(the gates' derivatives: i f g by dc, o by dh; the derivative of c by h)."""
     width = before.shape[1]
     made, of_cell = np.empty_like(gates), np.empty_like(before)
-    for start in range(0, len(gates), _ROWS):
-        rows = slice(start, start + _ROWS)
+    step = max(1, _BLOCK // max(gates.shape[1], 1))
+    for start in range(0, len(gates), step):
+        rows = slice(start, start + step)
         s, d, t = gates[rows], made[rows], tanhs[rows]
         i, f, g, o = (s[:, k * width : (k + 1) * width] for k in range(4))
         np.multiply(s, s, d)

@@ -35,6 +35,13 @@ class Steps:
     def previous(self, states: np.ndarray, first: np.ndarray) -> np.ndarray:
         """For each row the state before its step; `first` is the state before all steps."""
         made = np.empty_like(states)
+        if self.dense and self.rows:
+            n = self.batch
+            if self.windows[0][0] == 0:
+                made[:n], made[n:] = first, states[:-n]
+            else:
+                made[-n:], made[:-n] = first, states[n:]
+            return made
         held = first.copy()
         for start, end in self.windows:
             made[start:end] = held[: end - start]
@@ -42,11 +49,17 @@ class Steps:
         return made
 
 
-def add_to_bias(gates: np.ndarray, *biases: np.ndarray | None) -> None:
-    """Adds the biases that there are to every row."""
-    for bias in biases:
-        if bias is not None:
-            gates += bias
+def add_biases(
+    gates: np.ndarray, b_ih: np.ndarray | None, b_hh: np.ndarray | None,
+    factor: np.ndarray | None = None,
+) -> None:  # fmt: skip
+    """Adds the biases that there are, times `factor`, to every row."""
+    if b_ih is None or b_hh is None:
+        bias = b_hh if b_ih is None else b_ih
+    else:
+        bias = b_ih + b_hh
+    if bias is not None:
+        gates += bias if factor is None else bias * factor
 
 
 def product_of_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
