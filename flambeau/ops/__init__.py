@@ -79,9 +79,11 @@ FAMILIES = (
     "softplus",
     "solves",
     "sort",
+    "statistics",
     "svd",
     "triangles",
     "trigonometric",
+    "vectors",
     "view",
     "view_inplace",
 )

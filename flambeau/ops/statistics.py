@@ -1,0 +1,295 @@
+"""Covariances and correlations, histograms, and differences along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor import dtypes as types
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor, wrap
+from .axes import canonical_dims
+from .join import cat
+from .matmul import matmul
+from .registry import Array, Number, composite, opaque
+from .return_types import return_type
+from .triangles import diag
+
+
+def _observed(input: Tensor, name: str) -> Tensor:
+    if input._array.ndim > 2:
+        raise RuntimeError(f"{name}(): expected input to have two or fewer dimensions but got an "
+                           f"input with {input._array.ndim} dimensions")  # fmt: skip
+    if input.dtype is types.bool_:
+        raise RuntimeError(f"{name}(): bool dtype is not supported for input")
+    return input if input._array.ndim == 2 else input.reshape(1, -1)
+
+
+def _check_weights(weights: Tensor, count: int, label: str, integral: bool) -> None:
+    if weights._array.ndim > 1:
+        raise RuntimeError(f"cov(): expected {label} to have one or fewer dimensions but got "
+                           f"{label} with {weights._array.ndim} dimensions")  # fmt: skip
+    whole = not (weights.dtype.is_floating_point or weights.dtype.is_complex)
+    if whole != integral or weights.dtype is types.bool_:
+        words = "integral" if integral else "floating point"
+        raise RuntimeError(f"cov(): expected {label} to have {words} dtype but got {label} with "
+                           f"{legacy_name(weights.dtype)} dtype")  # fmt: skip
+    if weights._array.size != count:
+        raise RuntimeError(f"cov(): expected {label} to have the same numel as there are "
+                           f"observations in the input but got {weights._array.size} != {count}")  # fmt: skip
+    if count and bool((weights._array < 0).any()):
+        raise RuntimeError(f"cov(): {label} cannot be negative")
+
+
+@composite()
+def cov(input, *, correction=1, fweights=None, aweights=None):
+    """The covariances of variables, the rows of input, observed in its columns.
+
+    >>> torch.cov(torch.tensor([[0., 1., 2.], [2., 1., 0.]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
+    x = _observed(input, "cov")
+    count = x.shape[1]
+    weights = None
+    if fweights is not None:
+        _check_weights(fweights, count, "fweights", True)
+        weights = fweights
+    if aweights is not None:
+        _check_weights(aweights, count, "aweights", False)
+        weights = aweights if weights is None else weights * aweights
+    if weights is None:
+        total = count
+        mean = x.sum(1, True) / count
+        norm = total - correction
+    else:
+        total = weights.sum()
+        if count and total.item() == 0:
+            raise RuntimeError("cov(): weights sum to zero, can't be normalized")
+        mean = (x * weights).sum(1, True) / total
+        norm = total - correction
+        if aweights is not None and correction != 0:
+            norm = total - correction * (weights * aweights).sum() / total
+    centred = x - mean
+    scaled = centred if weights is None else centred * weights
+    if not isinstance(norm, Tensor):
+        norm = wrap(np.asarray(max(norm, 0), centred._array.real.dtype))
+    else:
+        norm = norm.clamp(min=0)
+    adjoint = scaled.t().conj() if scaled.is_complex() else scaled.t()
+    if adjoint.dtype is not centred.dtype:
+        centred = centred.to(adjoint.dtype)
+    y = matmul(centred, adjoint) / norm
+    return y.squeeze()
+
+
+@composite()
+def corrcoef(input):
+    """The correlations of variables, the rows of input, observed in its columns.
+
+    >>> torch.corrcoef(torch.tensor([[0., 1., 2.], [2., 1., 0.]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
+    _observed(input, "corrcoef")
+    c = cov(input)
+    if not c._array.ndim:
+        return c / c
+    d = diag(c)
+    deviation = (d.real if d.is_complex() else d).sqrt()
+    y = c / deviation.unsqueeze(-1) / deviation.unsqueeze(0)
+    if y.is_complex():
+        return _clipped_complex(y)
+    return y.clamp(-1, 1)
+
+
+def _clipped_complex(y: Tensor) -> Tensor:
+    from .complex_numbers import complex
+
+    return complex(y.real.clamp(-1, 1), y.imag.clamp(-1, 1))
+
+
+# ------------------------------------------------------------------------------- histograms
+
+
+def _check_numbers(input: Array, name: str) -> None:
+    if input.dtype.kind != "f" or input.dtype.itemsize < 4:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{legacy_name(FROM_NUMPY[input.dtype])}'"
+        )
+
+
+def _edges(column: Array, count: int, low: float | None, high: float | None) -> Array:
+    if count <= 0:
+        raise RuntimeError("torch.histogramdd(): bins must be > 0, but got "
+                           f"{count} for dimension 0")  # fmt: skip
+    if low is None:
+        low, high = (float(column.min()), float(column.max())) if column.size else (0.0, 1.0)
+        if not np.isfinite([low, high]).all():
+            raise RuntimeError(f"torch.histogramdd: range [{low}, {high}] is not finite")
+    elif low > high:
+        raise RuntimeError(f"torch.histogramdd: min should not exceed max, but got min {low} max "
+                           f"{high} for dimension 0")  # fmt: skip
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, count + 1, dtype=column.dtype)
+
+
+def _counted(points: Array, edges: list[Array], weight: Array | None, density: bool) -> Array:
+    shape = [len(e) - 1 for e in edges]
+    flat, inside = np.zeros(len(points), np.int64), np.ones(len(points), np.bool_)
+    for column, e in zip(points.T, edges, strict=True):
+        place = np.searchsorted(e, column, "right") - 1
+        place[column == e[-1]] = len(e) - 2  # the last bin has its upper end too
+        inside &= (column >= e[0]) & (column <= e[-1])
+        flat = flat * (len(e) - 1) + np.clip(place, 0, len(e) - 2)
+    share = None if weight is None else weight.reshape(-1)[inside]
+    made = np.bincount(flat[inside], share, int(np.prod(shape))).reshape(shape)
+    made = made.astype(points.dtype)
+    if density:
+        with np.errstate(all="ignore"):
+            made = made / made.dtype.type(made.sum())
+            for axis, e in enumerate(edges):
+                widths = np.diff(e).reshape([-1 if i == axis else 1 for i in range(len(edges))])
+                made = made / widths
+    return made
+
+
+@opaque(differentiable=False, samples=None, result_type=return_type(
+    "histogram", "hist", "bin_edges"), ref=None)  # fmt: skip
+def histogram(input: Array, bins: Array | Number, *, range=None, weight: Array | None = None,
+              density=False) -> tuple[Array, Array]:  # fmt: skip
+    """How many elements fall into each bin, and the bins' edges.
+
+    >>> torch.histogram(torch.tensor([1., 2., 1.]), bins=2, range=(0., 2.)).hist
+    tensor([0., 3.])
+    """
+    _check_numbers(input, "histogramdd")
+    flat = input.reshape(-1)
+    if isinstance(bins, np.ndarray):
+        if bins.dtype != input.dtype:
+            raise RuntimeError("torch.histogramdd: input tensor and bins tensors should have the "
+                               "same dtype")  # fmt: skip
+        edges = bins.copy()
+    else:
+        low, high = (None, None) if range is None else range
+        edges = _edges(flat, int(bins), low, high)
+    _check_weight(input, weight)
+    return _counted(flat[:, None], [edges], weight, density), edges
+
+
+def _check_weight(input: Array, weight: Array | None) -> None:
+    if weight is None:
+        return
+    if weight.dtype != input.dtype:
+        raise RuntimeError("torch.histogramdd: if weight tensor is provided, input tensor and "
+                           "weight tensor should have the same dtype")  # fmt: skip
+
+
+@composite(expose=("torch",))
+def histogramdd(input, bins, range=None, weight=None, density=False, *, out=None):
+    """How many points, the rows of input, fall into each cell of a grid, and the grid's edges."""
+    points = input._array
+    if points.ndim < 2:
+        raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions, but "
+                           f"got {points.ndim}")  # fmt: skip
+    _check_numbers(points, "histogramdd")
+    n = points.shape[-1]
+    points = points.reshape(-1, n)
+    each = [bins] * n if isinstance(bins, int) else list(bins)
+    if len(each) != n:
+        raise RuntimeError(f"torch.histogramdd: expected {n} sequences of bin edges for a "
+                           f"{n}-dimensional histogram but got {len(each)}")  # fmt: skip
+    edges = []
+    for i, b in enumerate(each):
+        if isinstance(b, Tensor):
+            edges.append(b._array.copy())
+            continue
+        low, high = (None, None) if range is None else range[2 * i : 2 * i + 2]
+        edges.append(_edges(points[:, i], b, low, high))
+    counts = _counted(points, edges, None if weight is None else weight._array, density)
+    return return_type("histogramdd", "hist", "bin_edges")(
+        wrap(counts), tuple(wrap(e) for e in edges))  # fmt: skip
+
+
+# -------------------------------------------------------------------------------- gradients
+
+
+def _difference(x: Tensor, at: int, spacing: Any, edge_order: int) -> Tensor:
+    """Second-order differences inside along an axis, one-sided ones at its ends."""
+    n = x.shape[at]
+
+    def part(start: int, length: int) -> Tensor:
+        return x.narrow(at, start, length)
+
+    if not isinstance(spacing, Tensor):
+        h = spacing
+        inside = (part(2, n - 2) - part(0, n - 2)) / (2 * h)
+        if edge_order == 1:
+            ends = (part(1, 1) - part(0, 1)) / h, (part(n - 1, 1) - part(n - 2, 1)) / h
+        else:
+            ends = ((part(0, 1) * -1.5 + part(1, 1) * 2 - part(2, 1) * 0.5) / h,
+                    (part(n - 1, 1) * 1.5 - part(n - 2, 1) * 2 + part(n - 3, 1) * 0.5) / h)  # fmt: skip
+        return cat([ends[0], inside, ends[1]], at)
+    shape = [-1 if i == at else 1 for i in range(len(x.shape))]
+    steps = spacing.diff().reshape(shape)
+    h1, h2 = steps.narrow(at, 0, n - 2), steps.narrow(at, 1, n - 2)
+    a, b, c = -h2 / (h1 * (h1 + h2)), (h2 - h1) / (h1 * h2), h1 / (h2 * (h1 + h2))
+    inside = a * part(0, n - 2) + b * part(1, n - 2) + c * part(2, n - 2)
+    first, last = steps.narrow(at, 0, 1), steps.narrow(at, n - 2, 1)
+    if edge_order == 1:
+        ends = (part(1, 1) - part(0, 1)) / first, (part(n - 1, 1) - part(n - 2, 1)) / last
+    else:
+        d, e = steps.narrow(at, 1, 1), steps.narrow(at, n - 3, 1)
+        ends = (
+            -(2 * first + d) / (first * (first + d)) * part(0, 1)
+            + (first + d) / (first * d) * part(1, 1) - first / (d * (first + d)) * part(2, 1),
+            (2 * last + e) / (last * (last + e)) * part(n - 1, 1)
+            - (last + e) / (last * e) * part(n - 2, 1) + last / (e * (last + e)) * part(n - 3, 1),
+        )  # fmt: skip
+    return cat([ends[0], inside, ends[1]], at)
+
+
+def _spacings(spacing: Any, axes: Sequence[int]) -> list[Any]:
+    if spacing is None:
+        return [1] * len(axes)
+    if isinstance(spacing, (list, tuple)):
+        if len(spacing) != len(axes):
+            raise RuntimeError(
+                "torch.gradient expected spacing to be unspecified, a scalar or a list of length "
+                f"equal to 'self.dim() - 1' ({len(axes)}), but got a list of length {len(spacing)}"
+            )
+        return list(spacing)
+    if isinstance(spacing, Tensor) and not spacing._array.ndim:
+        return [spacing.item()] * len(axes)
+    return [spacing] * len(axes)
+
+
+@composite(expose=("torch",))
+def gradient(input, *, spacing=None, dim=None, edge_order=1):
+    """Estimates of the derivative along each axis: a tuple of tensors like input.
+
+    >>> torch.gradient(torch.tensor([1., 4., 9.]))
+    (tensor([3., 4., 5.]),)
+    """
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    axes = canonical_dims(dim, input._array.ndim)
+    given = _spacings(spacing, axes)
+    for axis in axes:
+        if input.shape[axis] < edge_order + 1:
+            raise RuntimeError("torch.gradient expected each dimension size to be at least "
+                               "edge_order+1")  # fmt: skip
+    for axis, h in zip(axes, given, strict=True):
+        if isinstance(h, Tensor) and h._array.size != input.shape[axis]:
+            raise RuntimeError(
+                "torch.gradient expected each element to be a 1D tensor with the same length as "
+                f"the corresponding dimension, but got {h._array.size} for {input.shape[axis]}"
+            )
+    return tuple(_difference(input, axis, h, edge_order)
+                 for axis, h in zip(axes, given, strict=True))  # fmt: skip
+
+

@@ -1,0 +1,235 @@
+"""Vectors along an axis: cross products, distances between two sets, norms held below a bound."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY, HALF
+from .axes import canonical_dim
+from .inplace import assign, write_out
+from .matrices import kind_name, mT
+from .matmul import matmul
+from .norms import _vector_norm
+from .registry import Array, composite, opaque, publish
+from .samples import Rng
+from .selection import select
+
+# ------------------------------------------------------------------------------------ cross
+
+
+def _triples(rng: Rng):
+    yield (rng.normal(size=(2, 3)), rng.normal(size=(2, 3))), {}
+    yield (rng.normal(size=(3, 2)), rng.normal(size=(3, 1))), {"dim": 0}
+
+
+@opaque(name="linalg_cross", expose=(), samples=_triples,
+        ref=lambda x, y, dim=-1: np.moveaxis(np.cross(np.moveaxis(x, dim, -1), np.moveaxis(
+            np.broadcast_to(y, x.shape), dim, -1)), -1, dim))  # fmt: skip
+def linalg_cross(input: Array, other: Array, *, dim=-1) -> Array:
+    """The cross products of vectors of length 3 along an axis.
+
+    >>> torch.linalg.cross(torch.tensor([1., 0., 0.]), torch.tensor([0., 1., 0.]))
+    tensor([0., 0., 1.])
+    """
+    if input.ndim != other.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    at = canonical_dim(dim, input.ndim)
+    if not input.ndim or input.shape[at] != 3 or other.shape[at] != 3:
+        m, n = (x.shape[at] if x.ndim else 1 for x in (input, other))
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {m} and {n}"
+        )
+    x, y = (np.moveaxis(t, at, 0) for t in np.broadcast_arrays(input, other))
+    made = np.empty(np.broadcast_shapes(input.shape, other.shape), np.result_type(x, y))
+    target = np.moveaxis(made, at, 0)
+    for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        np.subtract(x[j] * y[k], x[k] * y[j], out=target[i])
+    return made
+
+
+@linalg_cross.vjp("input")
+def _(g, other, input_shape, dim):
+    return linalg_cross(other.expand(g.shape), g, dim=dim).sum_to_size(input_shape)
+
+
+@linalg_cross.vjp("other")
+def _(g, input, other_shape, dim):
+    return linalg_cross(g, input.expand(g.shape), dim=dim).sum_to_size(other_shape)
+
+
+publish(linalg_cross, ("cross",), ("linalg",))
+
+
+@composite()
+def cross(input, other, dim=None, *, out=None):
+    """The cross products along `dim`, by default the first axis of length 3."""
+    if dim is None:
+        shape = input._array.shape
+        if 3 not in shape:
+            raise RuntimeError("no dimension of size 3 in input")
+        dim = shape.index(3)
+        if dim != len(shape) - 1:
+            warnings.warn(
+                "Using torch.cross without specifying the dim arg is deprecated.\nPlease either "
+                "pass the dim explicitly or simply use torch.linalg.cross.\nThe default value of "
+                "dim will change to agree with that of linalg.cross in a future release.",
+                UserWarning, stacklevel=2,
+            )  # fmt: skip
+    return linalg_cross(input, other, dim=dim, out=out)
+
+
+# -------------------------------------------------------------------------------- distances
+
+_MANY = 25  # rows from which distances come of one matrix product, as in PyTorch
+_MODES = {None: 0, "use_mm_for_euclid_dist_if_necessary": 0, "use_mm_for_euclid_dist": 1,
+          "donot_use_mm_for_euclid_dist": 2}  # fmt: skip
+_BLOCK = 1 << 22  # elements of differences held at once
+
+
+def _by_product(x: Array, y: Array) -> Array:
+    """Euclidean distances from |x|^2 + |y|^2 - 2 x y."""
+    squares = np.matmul(x, np.swapaxes(y, -1, -2))
+    squares *= -2
+    squares += np.einsum("...i,...i->...", x, x)[..., :, None]
+    squares += np.einsum("...i,...i->...", y, y)[..., None, :]
+    np.maximum(squares, 0, out=squares)
+    return np.sqrt(squares, out=squares)
+
+
+def _measured(difference: Array, p: float) -> Array:
+    size = np.abs(difference, out=difference)
+    if p == 1:
+        return np.add.reduce(size, -1)
+    if p == 0:
+        return np.add.reduce((size != 0).astype(size.dtype), -1)
+    if p == math.inf:
+        return np.maximum.reduce(size, -1, initial=0)
+    if p == 2:
+        return np.sqrt(np.add.reduce(np.multiply(size, size, out=size), -1))
+    return np.add.reduce(size**p, -1) ** size.dtype.type(1 / p)
+
+
+def _by_differences(x: Array, y: Array, p: float) -> Array:
+    made = np.empty((*x.shape[:-1], y.shape[-2]), x.dtype)
+    each = max(y.size, 1)
+    step = max(1, _BLOCK // each)
+    for start in range(0, x.shape[-2], step):
+        rows = slice(start, start + step)
+        made[..., rows, :] = _measured(x[..., rows, None, :] - y[..., None, :, :], p)
+    return made
+
+
+def _sets(rng: Rng):
+    for p in (2.0, 1.0, 3.0, math.inf):
+        yield (rng.normal(size=(3, 2)), rng.normal(size=(4, 2)), p, 0), {}
+    yield (rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 4, 2)), 2.0, 1), {}
+
+
+@opaque(name="_cdist", node="CdistBackward0", expose=(), samples=_sets,
+        ref=lambda x, y, p, mode: np.linalg.norm(
+            x[..., :, None, :] - y[..., None, :, :], p, -1))  # fmt: skip
+def _cdist(x1: Array, x2: Array, p, mode) -> Array:
+    """The distances between each row of x1 and each of x2, batches of one shape."""
+    inside = np.float32 if FROM_NUMPY[x1.dtype] in HALF else x1.dtype
+    x, y = x1.astype(inside, copy=False), x2.astype(inside, copy=False)
+    many = x.shape[-2] > _MANY or y.shape[-2] > _MANY
+    with np.errstate(all="ignore"):
+        if p == 2 and (mode == 1 or (mode == 0 and many)):
+            made = _by_product(x, y)
+        else:
+            made = _by_differences(x, y, p)
+    return made.astype(x1.dtype, copy=False)
+
+
+@_cdist.vjp
+def _(g, x1, x2, y, p):
+    if p == 0:
+        return x1 * 0, x2 * 0
+    if p == 2:
+        weights = select(y == 0, 0, g / y)
+        first = weights.sum(-1).unsqueeze(-1) * x1 - matmul(weights, x2)
+        second = weights.sum(-2).unsqueeze(-1) * x2 - matmul(mT(weights), x1)
+        return first, second
+    difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    size, g, y = difference.abs(), g.unsqueeze(-1), y.unsqueeze(-1)
+    if p == 1:
+        share = difference.sign() * g
+    elif p == math.inf:
+        share = difference.sign() * (size == y).to(g.dtype) * g
+    else:
+        scaled = difference.sign() * select(size == 0, 0, size.pow(p - 1))
+        share = scaled * select(y == 0, 0, g / y.pow(p - 1))
+    return share.sum(-2), -share.sum(-3)
+
+
+def _check_sets(x: Array, y: Array, p: float) -> None:
+    for name, t in (("X1", x), ("X2", y)):
+        if t.ndim < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {t.ndim}D")
+        if t.dtype.kind not in "fV":
+            raise RuntimeError(
+                f"cdist only supports floating-point dtypes, {name} got: {kind_name(t)}"
+            )
+    if x.shape[-1] != y.shape[-1]:
+        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x.shape[-1]} X2: "
+                           f"{y.shape[-1]}")  # fmt: skip
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    if x.dtype != y.dtype:
+        raise RuntimeError(f"expected scalar type {kind_name(x)} but found {kind_name(y)}")
+
+
+@composite(expose=("torch",))
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    """The p-norm distances between each row of x1 and each row of x2, by batches.
+
+    x1 (..., m, d), x2 (..., n, d): result (..., m, n).
+
+    >>> torch.cdist(torch.tensor([[0., 0.]]), torch.tensor([[3., 4.], [0., 1.]]))
+    tensor([[5., 1.]])
+    """
+    if compute_mode not in _MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    a, b = x1._array, x2._array
+    _check_sets(a, b, p)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if a.shape[:-2] != batch:
+        x1 = x1.expand((*batch, *a.shape[-2:]))
+    if b.shape[:-2] != batch:
+        x2 = x2.expand((*batch, *b.shape[-2:]))
+    return _cdist(x1, x2, float(p), _MODES[compute_mode])
+
+
+# ----------------------------------------------------------------------------------- renorm
+
+
+@composite()
+def renorm(input, p, dim, maxnorm, *, out=None):
+    """The slices along `dim`, those whose p-norm is above maxnorm scaled down to it.
+
+    >>> torch.renorm(torch.tensor([[3., 4.], [0., 1.]]), 2, 0, 1)
+    tensor([[0.6000, 0.8000],
+            [0.0000, 1.0000]])
+    """
+    rank = input._array.ndim
+    if isinstance(p, complex) or p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    if rank < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {rank} dimensions")
+    at = canonical_dim(dim, rank)
+    axes = tuple(i for i in range(rank) if i != at)
+    size = _vector_norm(input, float(p), axes, True)
+    factor = select(size > maxnorm, maxnorm / (size + 1e-7), size.new_ones(()))
+    y = input * factor.to(input.dtype)
+    return y if out is None else write_out(_cdist.operator, y, out)
+
+
+@composite(expose=("Tensor",))
+def renorm_(self, p, dim, maxnorm):
+    """Scales slices down to a norm of maxnorm, in place."""
+    return assign(self, renorm(self, p, dim, maxnorm), "renorm_")
