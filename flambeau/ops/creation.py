@@ -335,11 +335,13 @@ def eye(
 # ------------------------------------------------------------------------ like another tensor
 
 
-def like_array(input: Tensor, dtype: Dtype | None, memory_format: Any = None) -> np.ndarray:
+def like_array(
+    input: Tensor, dtype: Dtype | None, memory_format: Any = None, device: Any = None
+) -> np.ndarray:
     """An uninitialised array of the shape, dtype and order of axes of `input`."""
     source = input._array
     kind = source.dtype if dtype is None else numpy_dtype(dtype)
-    if source.__class__ is MetaArray:
+    if source.__class__ is MetaArray if device is None else on_meta(device):
         return meta_array(source.shape, kind)
     form = memory_format or preserve_format
     if form is not preserve_format:
@@ -354,9 +356,7 @@ def _like(name: str, value: Any) -> Callable:
         input: Tensor, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
     ) -> Tensor:  # fmt: skip
-        array = like_array(input, dtype, memory_format)
-        if device is not None and on_meta(device):
-            array = meta_array(array.shape, array.dtype)
+        array = like_array(input, dtype, memory_format, device)
         if value is not None and array.__class__ is not MetaArray:
             array[...] = value
         made = wrap(array)
@@ -380,7 +380,7 @@ def full_like(
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor filled with one value, with the shape and dtype of `input`."""
-    array = like_array(input, dtype, memory_format)
+    array = like_array(input, dtype, memory_format, device)
     if array.__class__ is not MetaArray:
         array[...] = np.asarray(_number(fill_value)).astype(array.dtype)
     made = wrap(array)

@@ -85,6 +85,8 @@ def _unary(operator: Operator) -> Callable:
         try:
             a = input._array
             y = body(a) if a.dtype in fast else compute_pointwise(operator, (input,), ())
+        except RuntimeWarning:
+            y = compute_pointwise(operator, (input,), ())
         except Exception as error:
             raise explained(operator, error, (input,)) from None
         made = _new(Tensor)
@@ -217,7 +219,10 @@ def reflected(operator: Operator) -> Callable:
                 b = _scalar(other, kind)
             except OverflowError:
                 return forward(other, self)
-        y = body(b, a)
+        try:
+            y = body(b, a)
+        except RuntimeWarning:
+            return forward(other, self)
         made = _new(Tensor)
         made._array = y if y.__class__ is _ndarray else as_array(y)
         made._requires_grad = made._tracked = False
@@ -432,10 +437,13 @@ class _Writer:
         operator = self.operator
         head = self.head()
         self.prologue()
+        compute = f"        y = body({', '.join(self.arrays())})"
         body = [
             "    try:",
-            *(self.pointwise() if operator.kind is Kind.POINTWISE
-              else [f"        y = body({', '.join(self.arrays())})"]),
+            *(self.pointwise() if operator.kind is Kind.POINTWISE else [compute]),
+            "    except RuntimeWarning:",  # of NumPy's, made an error by the user's filters
+            "        with errstate(all='ignore'):",
+            f"    {compute}",
             "    except Exception as error:",
             f"        raise explained(operator, error, {self.every()}) from None",
             "    if y.__class__ is ndarray:",
@@ -499,6 +507,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "explained": explained, "several": several, "view_of": view_of, "wrap": wrap,
         "record": record, "write_out": write_out, "Tensor": Tensor, "MISSING": MISSING,
         "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
+        "errstate": np.errstate,
         "creation": creation, "FAST": _FAST_FLOATS, "__name__": "flambeau.ops.dispatch",
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip

@@ -12,6 +12,8 @@ from ..tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .registry import Operator
 
+# Raised by NumPy on arguments that do not fit; subclasses of ValueError say what they mean.
+_OF_NUMPY = frozenset((ValueError, np.exceptions.AxisError, np.linalg.LinAlgError))
 
 
 def explained(operator: Operator, error: Exception, args: tuple) -> Exception:
@@ -20,9 +22,7 @@ def explained(operator: Operator, error: Exception, args: tuple) -> Exception:
         wrong = _not_a_tensor(operator, args)
         if wrong is not None:
             return wrong
-    if isinstance(error, (ValueError, np.exceptions.AxisError)) and not isinstance(
-        error, UnicodeError
-    ):
+    if error.__class__ in _OF_NUMPY:
         return _about_shapes(operator, error, args)
     if isinstance(error, np._core._exceptions.UFuncTypeError):
         kinds = ", ".join(str(t.dtype) for t in _tensors(args))
@@ -60,8 +60,8 @@ def _not_a_tensor(operator: Operator, args: tuple) -> TypeError | None:
             continue
         elif not isinstance(value, Tensor) and not (value is None and "None" in note):
             return TypeError(
-                f"{operator.name.lstrip('_')}(): argument '{operator.names[i]}' (position {i + 1}) must be "
-                f"Tensor, not {type(value).__name__}"
+                f"{operator.name.lstrip('_')}(): argument '{operator.names[i]}' "
+                f"(position {i + 1}) must be Tensor, not {type(value).__name__}"
             )
     return None
 

@@ -33,7 +33,10 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
         if direct is not None and not kwargs and _fits(self, args):
             array = self._array
             direct_args = [a._array if isinstance(a, Tensor) else a for a in args]
-            direct(array, *direct_args, out=array)
+            try:
+                direct(array, *direct_args, out=array)
+            except RuntimeWarning:
+                _finish(direct, array, direct_args)
         else:
             with_grad, MODE.grad = MODE.grad, False
             try:
@@ -49,6 +52,20 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     twin.__name__ = twin.__qualname__ = operator.name + "_"
     twin.operator = operator
     return twin
+
+
+def _finish(direct: np.ufunc, array: np.ndarray, args: list) -> None:
+    """After a warning that was made an error, which NumPy raises with the result written.
+
+    Except where an argument overlaps the result: then NumPy drops the copy it worked on.
+    """
+    for a in args:
+        if isinstance(a, np.ndarray) and np.may_share_memory(a, array, 1):
+            same = a.ctypes.data == array.ctypes.data and a.strides == array.strides
+            if not same:
+                with np.errstate(all="ignore"):
+                    direct(array, *args, out=array)
+                return
 
 
 def _requires(x: Any) -> bool:

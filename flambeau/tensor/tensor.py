@@ -34,14 +34,9 @@ creation.stamp = None
 
 
 class _TensorType(type):
-    """`Tensor(...)` is a constructor of values, kept off the path on which operators make them."""
+    """The type of Tensor and its subclasses; `construct` makes the value of `Tensor(...)`."""
 
     construct: Callable[..., Tensor]
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if cls.__dict__.get("__new__") is None and cls.__init__ is object.__init__:
-            return _TensorType.construct(cls, *args, **kwargs)
-        return type.__call__(cls, *args, **kwargs)
 
 
 class Tensor(metaclass=_TensorType):
@@ -59,6 +54,10 @@ class Tensor(metaclass=_TensorType):
     )  # fmt: skip
     __array_priority__ = 1000
     __hash__ = object.__hash__
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """`Tensor(2, 3)` or `Tensor([1, 2])`; operators make theirs with object.__new__."""
+        return _TensorType.construct(cls, *args, **kwargs)
 
     # ---------------------------------------------------------------- what it is
 
