@@ -47,23 +47,68 @@ def _met(x: Array, window: Window, at: Sequence[int], output: Sequence[int]) -> 
     ])]  # fmt: skip
 
 
+def _along(x: Array, axis: int, i: int, window: Window, m: int) -> Array:
+    """What position i of the window's spatial axis `axis` meets, as a view of x (images, ...)."""
+    s, start = window.stride[axis], i * window.dilation[axis]
+    return x[(*(slice(None),) * (axis + 1), slice(start, start + s * (m - 1) + 1, s))]
+
+
 def _largest(x: Array, window: Window, output: Sequence[int], y: Array) -> None:
-    """Maxima of windows, one axis after the other."""
-    for axis, (k, s, d, m) in enumerate(
-        zip(window.kernel, window.stride, window.dilation, output, strict=True), 1
-    ):
-        head = (slice(None),) * axis
-        parts = [x[(*head, slice(i * d, i * d + s * (m - 1) + 1, s))] for i in range(k)]
-        last = axis == len(output)
+    """Maxima of windows into y, one axis after the other."""
+    last = len(output) - 1
+    for axis, (k, m) in enumerate(zip(window.kernel, output, strict=True)):
+        made = y if axis == last else None
+        first = _along(x, axis, 0, window, m)
         if k == 1:
-            if last:
-                y[...] = parts[0]
-            x = parts[0]
+            x = first if made is None else np.positive(first, out=made)
             continue
-        made = np.maximum(parts[0], parts[1], out=y if last else None)
-        for part in parts[2:]:
-            np.maximum(made, part, out=made)
+        made = np.maximum(first, _along(x, axis, 1, window, m), out=made)
+        for i in range(2, k):
+            np.maximum(made, _along(x, axis, i, window, m), out=made)
         x = made
+
+
+def _placed_along(x: Array, y: Array, g: Array, axis: int, window: Window) -> Array:
+    """Cotangents of the maxima y along one axis, at the first of x that is equal to each."""
+    k, m = window.kernel[axis], y.shape[axis + 1]
+    made = np.zeros(x.shape, g.dtype)
+    apart = window.stride[axis] >= (k - 1) * window.dilation[axis] + 1
+    free: Any = None
+    for i in range(k):
+        hit = free  # what is left belongs to the last position
+        if i < k - 1:
+            hit = _along(x, axis, i, window, m) == y
+            if free is None:
+                free = ~hit
+            else:
+                hit &= free
+                free ^= hit
+        target = _along(made, axis, i, window, m)
+        if hit is None:
+            target += g
+        elif apart:
+            np.multiply(g, hit, out=target)
+        else:
+            np.add(target, np.multiply(g, hit), out=target)
+    return made
+
+
+def _placed_in_block(x: Array, g: Array, window: Window, output: Sequence[int]) -> Array:
+    """Windows' cotangents at their maxima: rows first gave theirs to one row, then columns."""
+    axes = range(len(output))
+    stages = [x]
+    for axis in reversed(axes):
+        m, k = output[axis], window.kernel[axis]
+        top = _along(stages[-1], axis, 0, window, m)
+        if k > 1:
+            top = np.maximum(top, _along(stages[-1], axis, 1, window, m))
+            for i in range(2, k):
+                np.maximum(top, _along(stages[-1], axis, i, window, m), out=top)
+        stages.append(top)
+    for axis in axes:
+        y = stages.pop()
+        g = _placed_along(stages[-1], y, g, axis, window)
+    return g
 
 
 def _images(shape: Sequence[int], n: int) -> int:
@@ -174,18 +219,11 @@ def _placed(g: Array, input: Array, y: Array, window: Window) -> Array:
     n = len(window.kernel)
     spatial, output = input.shape[-n:], y.shape[-n:]
     x = input.reshape(-1, *spatial)
-    tops, shares = y.reshape(len(x), *output), g.reshape(len(x), *output)
-    made = np.zeros(x.shape, g.dtype)
-    margins = any(lo or hi for lo, hi in window.padding)
+    shares = g.reshape(len(x), *output)
+    made = np.empty(x.shape, g.dtype)
     for part in _blocks(len(x), x[:1].size):
-        target = _padded(made[part], window)
-        if margins:
-            target[...] = 0
-        for at, hit in _selections(x[part], tops[part], window):
-            place = _met(target, window, at, output)
-            np.add(place, shares[part], out=place, where=hit)
-        if margins:
-            made[part] = target[_inside(spatial, window)]
+        found = _placed_in_block(_padded(x[part], window), shares[part], window, output)
+        made[part] = found[_inside(spatial, window)]
     return made.reshape(input.shape)
 
 
