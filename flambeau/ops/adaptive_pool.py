@@ -1,0 +1,250 @@
+"""Adaptive pooling: as many windows as asked for, spread evenly over the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.tensor import Tensor
+from .promotion import compute_dtype
+from .registry import Array, opaque, publish
+from .samples import Rng, Sample
+
+
+def _bounds(n: int, m: int) -> list[tuple[int, int]]:
+    """The m windows of an axis of n elements, which may overlap by one."""
+    return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
+
+
+@lru_cache(maxsize=256)
+def _averages(n: int, m: int, kind: np.dtype) -> Array:
+    """The matrix (n, m) whose columns average the windows."""
+    made = np.zeros((n, m), kind)
+    for i, (a, b) in enumerate(_bounds(n, m)):
+        made[a:b, i] = 1 / (b - a)
+    return made
+
+
+def _along_axes(x: Array, matrices: Sequence[Array]) -> Array:
+    """x times a matrix along each of its last axes."""
+    for axis, matrix in enumerate(matrices):
+        at = x.ndim - len(matrices) + axis
+        x = np.moveaxis(np.matmul(np.moveaxis(x, at, -1), matrix), -1, at)
+    return np.ascontiguousarray(x)
+
+
+def _averaged(x: Array, output: tuple[int, ...]) -> Array:
+    n = len(output)
+    spatial = x.shape[-n:]
+    inside = compute_dtype(x.dtype)
+    values = x.astype(inside, copy=False)
+    if all(m and k % m == 0 for k, m in zip(spatial, output, strict=True)):
+        shape = [v for k, m in zip(spatial, output, strict=True) for v in (m, k // m)]
+        axes = tuple(range(x.ndim - n + 1, x.ndim + n, 2))
+        made = np.add.reduce(values.reshape(*x.shape[:-n], *shape), axes)
+        size = 1
+        for k, m in zip(spatial, output, strict=True):
+            size *= k // m
+        made /= inside.type(size)
+    else:
+        made = _along_axes(values, [_averages(k, m, inside)
+                                    for k, m in zip(spatial, output, strict=True)])  # fmt: skip
+    return made.astype(x.dtype, copy=False)
+
+
+def _samples(n: int):
+    def samples(rng: Rng) -> Iterator[Sample]:
+        for size, out in ((4, 2), (5, 3)):
+            x = rng.permutation(2 * size**n).reshape(1, 2, *(size,) * n) / 7.0
+            yield (x, (out,) * n), {}
+
+    return samples
+
+
+def _reference(pick):
+    def ref(x, output):
+        n = len(output)
+        made = np.empty((*x.shape[:-n], *output))
+        cells = [_bounds(k, m) for k, m in zip(x.shape[-n:], output, strict=True)]
+        for at in np.ndindex(*output):
+            part = x[(Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])]
+            made[(Ellipsis, *at)] = pick(part, tuple(range(-n, 0)))
+        return made
+
+    return ref
+
+
+def _declare_average(n: int) -> Any:
+    node = "SqueezeBackward1" if n == 1 else f"AdaptiveAvgPool{n}DBackward0"
+
+    @opaque(name=f"_adaptive_avg_pool{n}d", node=node, expose=(), ref=_reference(np.mean),
+            samples=_samples(n))  # fmt: skip
+    def pool(input: Array, output) -> Array:
+        """Averages over evenly spread windows."""
+        if input.__class__ is MetaArray:
+            return meta_array((*input.shape[:-n], *output), input.dtype)
+        return _averaged(input, output)
+
+    @pool.vjp("input")
+    def _(g, input_shape, output):
+        return adjoint(g, input_shape[-n:], output)
+
+    @opaque(name=f"_adaptive_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
+    def adjoint(g: Array, spatial, output) -> Array:
+        """The cotangent of the input."""
+        inside = compute_dtype(g.dtype)
+        matrices = [_averages(k, m, inside).T for k, m in zip(spatial, output, strict=True)]
+        return _along_axes(g.astype(inside, copy=False), matrices).astype(g.dtype, copy=False)
+
+    @adjoint.vjp("g")
+    def _(g, output):
+        return pool(g, output)
+
+    return pool
+
+
+# ------------------------------------------------------------------------------ with places
+
+
+@opaque(name="_added_at", expose=(), ref=None, samples=None)
+def added_at(g: Array, places: Array, spatial) -> Array:
+    """g added up at flat indices of images of the shape `spatial`."""
+    n, size = len(spatial), int(np.prod(spatial))
+    images = int(np.prod(g.shape[:-n]))
+    if not g.size:
+        return np.zeros((*g.shape[:-n], *spatial), g.dtype)
+    flat = places.reshape(images, -1) + np.arange(images)[:, None] * size
+    made = np.zeros(images * size, compute_dtype(g.dtype))
+    np.add.at(made, flat.reshape(-1), g.reshape(-1).astype(made.dtype, copy=False))
+    return made.reshape(*g.shape[:-n], *spatial).astype(g.dtype, copy=False)
+
+
+@added_at.vjp("g")
+def _(g, places, spatial):
+    return taken_at(g, places, len(spatial))
+
+
+@opaque(name="_taken_at", expose=(), ref=None, samples=None)
+def taken_at(input: Array, places: Array, n) -> Array:
+    """The elements at flat indices of images, which are the last n axes."""
+    if not places.size:
+        return np.zeros(places.shape, input.dtype)
+    flat = input.reshape(*input.shape[:-n], -1)
+    found = np.take_along_axis(flat, places.reshape(*places.shape[:-n], -1), -1)
+    return found.reshape(places.shape)
+
+
+@taken_at.vjp("input")
+def _(g, input_shape, places, n):
+    return added_at(g, places, input_shape[-n:])
+
+
+def _largest(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
+    n = len(output)
+    spatial = input.shape[-n:]
+    flat = np.arange(int(np.prod(spatial))).reshape(spatial)
+    lead = input.shape[:-n]
+    y, places = np.empty((*lead, *output), input.dtype), np.empty((*lead, *output), np.int64)
+    cells = [_bounds(k, m) for k, m in zip(spatial, output, strict=True)]
+    for at in product(*[range(m) for m in output]):
+        cell = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])
+        part = input[cell].reshape(*lead, -1)
+        best = part.argmax(-1)
+        places[(Ellipsis, *at)] = flat[cell].reshape(-1)[best]
+        y[(Ellipsis, *at)] = np.take_along_axis(part, best[..., None], -1)[..., 0]
+    return y, places
+
+
+def _declare_largest(n: int) -> Any:
+    node = "SqueezeBackward1" if n == 1 else f"AdaptiveMaxPool{n}DBackward0"
+
+    @opaque(name=f"_adaptive_max_pool{n}d", node=node, expose=(), constant_outputs=(1,),
+            ref=_reference(np.max), samples=_samples(n))  # fmt: skip
+    def pool(input: Array, output) -> tuple[Array, Array]:
+        """Maxima of evenly spread windows, and their flat indices."""
+        return _largest(input, output)
+
+    @pool.vjp("input")
+    def _(gs, ys, input_shape):
+        return added_at(gs[0], ys[1], input_shape[-n:])
+
+    return pool
+
+
+# --------------------------------------------------------------------------- public functions
+
+
+def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
+    """The lengths asked for, those of the input for None."""
+    shape = input._array.shape
+    if n > 1 and isinstance(size, (tuple, list)) and len(shape) <= len(size):
+        raise ValueError(f"Input dimension should be at least {len(size) + 1}")
+    if len(shape) not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(shape)}"
+            if "max" in name else
+            f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(shape)}"
+        )  # fmt: skip
+    given = tuple(size) if hasattr(size, "__iter__") else (size,) * n
+    given = given * n if len(given) == 1 else given
+    if len(given) != n:
+        if n == 1:
+            raise RuntimeError(
+                f"{name}() argument 'output_size' should contain one int (got {len(given)})"
+            )
+        raise RuntimeError(f"{name}: output_size must be {n} (got {list(given)})")
+    found = tuple([k if m is None else int(m) for k, m in zip(shape[-n:], given, strict=True)])
+    if any(m < 0 for m in found):
+        raise RuntimeError(
+            f"{name}: elements of output_size must be greater than or equal to 0 but received "
+            f"{{{', '.join(map(str, found))}}}"
+        )
+    for axis in range(len(shape) - n - ("max" in name and n > 1 and len(shape) > n + 1),
+                      len(shape)):  # fmt: skip
+        if shape[axis] == 0:
+            raise RuntimeError(
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
+                f"input has sizes {list(shape)} with dimension {axis} being empty"
+            )
+    return found
+
+
+def _functions(n: int) -> None:
+    average, largest = _declare_average(n), _declare_largest(n)
+    average_name, largest_name = f"adaptive_avg_pool{n}d", f"adaptive_max_pool{n}d"
+
+    def avg_pool(input, output_size):
+        output = _output(average_name, n, input, output_size)
+        if n > 1 and set(output) == {1}:
+            return input.mean(list(range(-n, 0)), True)
+        return average(input, output)
+
+    def max_pool(input, output_size, return_indices=False):
+        found = largest(input, _output(largest_name, n, input, output_size))
+        return found if return_indices else found[0]
+
+    def with_indices(input, output_size, return_indices=False):
+        return largest(input, _output(largest_name, n, input, output_size))
+
+    avg_pool.__doc__ = "Means of `output_size` windows spread evenly; None keeps an axis's length."
+    max_pool.__doc__ = (
+        "Largest elements of `output_size` windows spread evenly, with `return_indices` also their\n"
+        "indices in the flattened image."
+    )
+    with_indices.__doc__ = "Largest elements of evenly spread windows, and their indices."
+    for function, name in ((avg_pool, average_name), (max_pool, largest_name),
+                           (with_indices, f"{largest_name}_with_indices")):  # fmt: skip
+        function.__name__ = function.__qualname__ = name
+        publish(function, (name,), ("nn.functional",))
+    if n == 1:
+        publish(avg_pool, (average_name,), ("torch",))
+        publish(with_indices, (largest_name,), ("torch",))
+
+
+for _n in (1, 2, 3):
+    _functions(_n)

@@ -1,0 +1,200 @@
+"""Average pooling in one, two and three dimensions, and power-average pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.promote import legacy_name
+from .conv_kernels import Window
+from .pool_window import each, key_of, pooling_window
+from .promotion import compute_dtype
+from .registry import Array, composite, opaque, publish
+from .samples import Rng, Sample
+
+
+class Average(NamedTuple):
+    """An average's window, and what its sums are divided by."""
+
+    window: Window
+    pads: tuple[int, ...]  # as they were asked for: ceil_mode looks further
+    count_include_pad: bool
+    divisor: int | None
+
+    def divisors(self, spatial: Sequence[int]) -> Array:
+        """The number to divide each sum by, or one number for all."""
+        if self.divisor is not None:
+            return np.asarray(self.divisor, np.int64)
+        made = np.ones((), np.int64)
+        window = self.window
+        for n, k, s, p, m in zip(spatial, window.kernel, window.stride, self.pads,
+                                 window.output(spatial), strict=True):  # fmt: skip
+            start = np.arange(m) * s - p
+            end = np.minimum(start + k, n + p)
+            if not self.count_include_pad:
+                start, end = np.maximum(start, 0), np.minimum(end, n)
+            made = made[..., None] * (end - start)
+        first = made.flat[0]
+        return np.asarray(first) if (made == first).all() else made
+
+
+def _sums(x: Array, window: Window, output: Sequence[int]) -> Array:
+    """Sums over windows of the last axes, one axis after the other."""
+    n = len(output)
+    pads = [(0, 0)] * (x.ndim - n) + list(window.padding)
+    if any(lo or hi for lo, hi in window.padding):
+        x = np.pad(x, pads)
+    for axis, (k, s, m) in enumerate(zip(window.kernel, window.stride, output, strict=True)):
+        tail = (slice(None),) * (n - axis - 1)
+        parts = [x[(Ellipsis, slice(i, i + s * (m - 1) + 1, s), *tail)] for i in range(k)]
+        x = parts[0] if k == 1 else np.add(parts[0], parts[1])
+        for part in parts[2:]:
+            np.add(x, part, out=x)
+    return x
+
+
+def _spread(g: Array, window: Window, spatial: Sequence[int]) -> Array:
+    """Each cotangent added to all the elements of its window."""
+    n = len(spatial)
+    for axis, (k, s) in enumerate(zip(window.kernel, window.stride, strict=True)):
+        lo, hi = window.padding[axis]
+        m, length = g.shape[axis - n], spatial[axis] + lo + hi
+        tail = (slice(None),) * (n - axis - 1)
+        made = np.zeros((*g.shape[: g.ndim - n + axis], length, *g.shape[g.ndim - n + axis + 1 :]),
+                        g.dtype)  # fmt: skip
+        for i in range(k):
+            target = made[(Ellipsis, slice(i, i + s * (m - 1) + 1, s), *tail)]
+            np.add(target, g, out=target)
+        g = made[(Ellipsis, slice(lo, lo + spatial[axis]), *tail)]
+    return np.ascontiguousarray(g)
+
+
+def _average(input: Array, average: Average) -> Array:
+    n = len(average.pads)
+    spatial = input.shape[-n:]
+    output = average.window.output(spatial)
+    if input.__class__ is MetaArray:
+        return meta_array((*input.shape[:-n], *output), input.dtype)
+    inside = compute_dtype(input.dtype)
+    y = _sums(input.astype(inside, copy=False), average.window, output)
+    divisors = average.divisors(spatial)
+    if inside.kind == "i":
+        signs = np.sign(y) * np.sign(divisors)  # towards zero, as in C
+        return (signs * (np.abs(y) // np.abs(divisors))).astype(input.dtype)
+    y = np.divide(y, divisors.astype(inside), out=y if y.base is None and y is not input else None)
+    return y.astype(input.dtype, copy=False)
+
+
+def _samples(n: int):
+    def samples(rng: Rng) -> Iterator[Sample]:
+        zeros, ones = (0,) * n, (1,) * n
+        window = Window((2,) * n, (2,) * n, ((0, 0),) * n, ones)
+        yield (rng.normal(size=(1, 2, *(4,) * n)), Average(window, zeros, True, None)), {}
+        window = Window((3,) * n, (2,) * n, ((1, 1),) * n, ones)
+        yield (rng.normal(size=(1, 2, *(5,) * n)), Average(window, ones, False, None)), {}
+
+    return samples
+
+
+def _reference(x, average):
+    n, window = len(average.pads), average.window
+    found = []
+    for values in (x, np.ones(x.shape)):
+        padded = np.pad(values, [(0, 0)] * (x.ndim - n) + list(window.padding))
+        axes = tuple(range(x.ndim - n, x.ndim))
+        view = np.lib.stride_tricks.sliding_window_view(padded, window.kernel, axes)
+        view = view[(Ellipsis, *[slice(None, None, s) for s in window.stride],
+                     *[slice(None)] * n)]  # fmt: skip
+        found.append(view.sum(tuple(range(-n, 0))))
+    return found[0] / (np.prod(window.kernel) if average.count_include_pad else found[1])
+
+
+def _declare(n: int) -> Any:
+    node = "SqueezeBackward1" if n == 1 else f"AvgPool{n}DBackward0"
+
+    @opaque(name=f"_avg_pool{n}d", node=node, expose=(), ref=_reference,
+            samples=_samples(n))  # fmt: skip
+    def pool(input: Array, average: Average) -> Array:
+        """Averages of windows."""
+        if input.dtype.kind in "bc":
+            kind = legacy_name(FROM_NUMPY[input.dtype])
+            raise NotImplementedError(f"\"avg_pool{n}d_out_frame\" not implemented for '{kind}'")
+        return _average(input, average)
+
+    @pool.vjp("input")
+    def _(g, input_shape, average):
+        return adjoint(g, input_shape[-n:], average)
+
+    @opaque(name=f"_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
+    def adjoint(g: Array, spatial, average: Average) -> Array:
+        """The cotangent of the input."""
+        inside = compute_dtype(g.dtype)
+        shares = np.divide(g, average.divisors(spatial).astype(inside), dtype=inside)
+        return _spread(shares, average.window, spatial).astype(g.dtype, copy=False)
+
+    @adjoint.vjp("g")
+    def _(g, average):
+        return pool(g, average)
+
+    return pool
+
+
+_operators = {n: _declare(n) for n in (1, 2, 3)}
+
+
+def _pooled(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
+            count_include_pad: Any, divisor: Any) -> Any:  # fmt: skip
+    name = f"avg_pool{n}d"
+    if divisor is not None and divisor == 0:
+        raise RuntimeError("divisor must be not zero")
+    window = pooling_window(name, n, input._array.shape, key_of(kernel), key_of(stride),
+                            key_of(padding), 1, bool(ceil_mode))  # fmt: skip
+    pads = each(padding, n, name, "padding")
+    return _operators[n](input, Average(window, pads, bool(count_include_pad), divisor))
+
+
+@composite(expose=("torch", "nn.functional"))
+def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+    """Mean of each window of an input (batch, c, length) or (c, length).
+
+    >>> torch.avg_pool1d(torch.tensor([[1., 3., 5., 7.]]), 2)
+    tensor([[2., 6.]])
+    """
+    return _pooled(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+@composite(expose=("nn.functional",))
+def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+               divisor_override=None):  # fmt: skip
+    """Mean of each window of an input (batch, c, h, w) or (c, h, w)."""
+    return _pooled(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                   divisor_override)  # fmt: skip
+
+
+@composite(expose=("nn.functional",))
+def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+               divisor_override=None):  # fmt: skip
+    """Mean of each window of an input (batch, c, d, h, w) or (c, d, h, w)."""
+    return _pooled(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                   divisor_override)  # fmt: skip
+
+
+def _lp_pool(n: int) -> None:
+    def pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+        size = 1
+        for k in each(kernel_size, n, f"lp_pool{n}d", "kernel_size"):
+            size *= k
+        mean = _pooled(n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None)
+        return (mean.sign() * mean.abs().relu()).mul(size).pow(1.0 / norm_type)
+
+    pool.__name__ = pool.__qualname__ = f"lp_pool{n}d"
+    pool.__doc__ = "(Sum of each window's elements to the power norm_type) ** (1 / norm_type)."
+    publish(pool, (f"lp_pool{n}d",), ("nn.functional",))
+
+
+for _n in (1, 2, 3):
+    _lp_pool(_n)

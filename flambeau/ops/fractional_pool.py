@@ -1,0 +1,153 @@
+"""Fractional max pooling: windows at random, roughly even, places (Graham, 2014)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+from .adaptive_pool import added_at
+from .pool_window import each
+from .random import rand
+from .registry import Array, opaque, publish
+
+
+def _starts(samples: Array, length: int, output: int, pool: int) -> Array:
+    """Where the windows along one axis begin: (n, c, output), from one number for each (n, c)."""
+    at = np.arange(output, dtype=samples.dtype)
+    made = np.empty((*samples.shape, output), np.int64)
+    if output > 1:
+        alpha = samples.dtype.type(length - pool) / samples.dtype.type(output - 1)
+        u = samples[..., None]
+        made[...] = ((at + u) * alpha).astype(np.int64) - (u * alpha).astype(np.int64)
+    made[..., -1] = length - pool
+    return made
+
+
+def _chosen(x: Array, samples: Array, pool: tuple, output: tuple) -> tuple[Array, Array]:
+    n = len(pool)
+    spatial = x.shape[-n:]
+    # two axes take their random numbers from the last one on, three from the first one on
+    order = list(reversed(range(n))) if n == 2 else list(range(n))
+    starts = [
+        _starts(samples[..., order[i]], spatial[i], output[i], pool[i]) for i in range(n)
+    ]  # each (batch, c, output)
+    y = np.full((*x.shape[:2], *output), -np.inf, x.dtype)
+    places = np.zeros(y.shape, np.int64)
+    if not x.size:
+        return y, places
+    flat = x.reshape(*x.shape[:2], -1)
+    for offset in np.ndindex(*pool):
+        at = np.zeros((*x.shape[:2], *(1,) * n), np.int64)
+        for axis in range(n):
+            line = starts[axis] + offset[axis]
+            shape = [1] * n
+            shape[axis] = output[axis]
+            at = at * spatial[axis] + line.reshape(*x.shape[:2], *shape)
+        part = np.take_along_axis(flat, at.reshape(*x.shape[:2], -1), -1).reshape(y.shape)
+        better = (part > y) | (part != part)
+        y, places = np.where(better, part, y), np.where(better, at, places)
+    return y, places
+
+
+def _samples(n: int):
+    def samples(rng):
+        x = rng.permutation(2 * 5**n).reshape(1, 2, *(5,) * n) / 7.0
+        yield (x, rng.random((1, 2, n)), (2,) * n, (3,) * n), {}
+
+    return samples
+
+
+def _declare(n: int) -> Any:
+    @opaque(name=f"_fractional_max_pool{n}d", node=f"FractionalMaxPool{n}DBackward0", expose=(),
+            constant_outputs=(1,), ref=None, samples=_samples(n))  # fmt: skip
+    def pool(input: Array, random: Array, kernel, output) -> tuple[Array, Array]:
+        """Maxima of windows that `random` places, and their flat indices."""
+        return _chosen(input, random, kernel, output)
+
+    @pool.vjp("input")
+    def _(gs, ys, input_shape):
+        return added_at(gs[0], ys[1], input_shape[-n:])
+
+    return pool
+
+
+def _sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> tuple[tuple, tuple]:
+    name = f"fractional_max_pool{n}d"
+    kernel = each(kernel, n, name, "kernel_size")
+    shape = input._array.shape
+    if size is None and ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    if size is None:
+        ratio = ratio if hasattr(ratio, "__len__") else (ratio,) * n
+        if any(not 0 < r < 1 for r in ratio):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {tuple(ratio)})")
+        size = [int(k * r) for k, r in zip(shape[-n:], ratio, strict=True)]
+    output = each(size, n, name, "output_size")
+    if len(shape) not in (n + 1, n + 2) or 0 in shape[-n - 1 :]:
+        raise RuntimeError(
+            f"{name}(): Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "
+            f"batch size for input, but got: {list(shape)}: Expected input to have non-zero size "
+            "for non-batch dimensions"
+        )
+    words = ("time", "height", "width")[-n:]
+    for word, k, m, length in zip(words, kernel, output, shape[-n:], strict=True):
+        if m < 1 or k < 1:
+            raise RuntimeError(f"{name}(): output_size and kernel_size must be greater than zero")
+        if m + k - 1 > length:
+            raise RuntimeError(
+                f"{name}(): pool {word} {k} too large relative to input {word} {length}"
+            )
+    return kernel, output
+
+
+def _check_samples(n: int, x: Tensor, random: Tensor) -> None:
+    if random.dim() != 3:
+        raise RuntimeError(f"Expect _random_samples to have 3 dimensions, got {random.dim()}")
+    for axis, wanted, what in ((0, x.size(0), "batch size"), (1, x.size(1), "channel size")):
+        if random.size(axis) != wanted:
+            raise RuntimeError(
+                f"Expect _random_samples.size({axis}) equals to input {what}. "
+                f"(got {random.size(axis)}, want {wanted})"
+            )
+    if random.size(2) != n:
+        raise RuntimeError(f"Expect _random_samples.size(2) equals to {n}; got {random.size(2)}.")
+    if random.dtype is not x.dtype:
+        raise RuntimeError("Expect _random_samples to have the same dtype as input")
+
+
+def _functions(n: int) -> None:
+    name = f"fractional_max_pool{n}d"
+    operator = _declare(n)
+
+    def with_indices(input, kernel_size, output_size=None, output_ratio=None,
+                     return_indices=False, _random_samples=None):  # fmt: skip
+        kernel, output = _sizes(n, input, kernel_size, output_size, output_ratio)
+        x = input if input.dim() == n + 2 else input.unsqueeze(0)
+        random = _random_samples
+        if random is None:
+            random = rand(x.size(0), x.size(1), n, dtype=input.dtype)
+        _check_samples(n, x, random)
+        y, places = operator(x, random, kernel, output)
+        return (y, places) if x is input else (y.squeeze(0), places.squeeze(0))
+
+    def pool(input, kernel_size, output_size=None, output_ratio=None, return_indices=False,
+             _random_samples=None):  # fmt: skip
+        found = with_indices(input, kernel_size, output_size, output_ratio, return_indices,
+                             _random_samples)  # fmt: skip
+        return found if return_indices else found[0]
+
+    pool.__doc__ = (
+        "Largest elements of windows placed at random, nearly evenly.\n\n"
+        "The result has `output_size`, or `output_ratio` times the input's size; the windows may\n"
+        "overlap. With `return_indices` also the maxima's flat indices."
+    )
+    with_indices.__doc__ = "Fractional max pooling, with the flat indices of the maxima."
+    for function, own in ((pool, name), (with_indices, f"{name}_with_indices")):
+        function.__name__ = function.__qualname__ = own
+        publish(function, (own,), ("nn.functional",))
+
+
+for _n in (2, 3):
+    _functions(_n)

@@ -1,0 +1,127 @@
+"""Max unpooling: maxima put back where they came from, zeros elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .adaptive_pool import taken_at
+from .pool_window import each
+from .registry import Array, opaque, publish
+
+
+def _samples(n: int):
+    def samples(rng):
+        places = np.stack([rng.permutation(4**n)[: 2**n].reshape((2,) * n) for _ in range(2)])
+        yield (rng.normal(size=(1, 2, *(2,) * n)), places[None], (4,) * n), {}
+
+    return samples
+
+
+def _reference(x, places, spatial):
+    made = np.zeros((*x.shape[: -len(spatial)], *spatial))
+    flat = made.reshape(*x.shape[: -len(spatial)], -1)
+    for at in np.ndindex(*x.shape):
+        flat[(*at[: -len(spatial)], places[at])] = x[at]
+    return made
+
+
+def _declare(n: int) -> Any:
+    @opaque(name=f"_max_unpool{n}d", expose=(), ref=_reference, samples=_samples(n),
+            node="SqueezeBackward1" if n == 1 else f"MaxUnpool{n}DBackward0")  # fmt: skip
+    def unpool(input: Array, indices: Array, spatial) -> Array:
+        """The elements at flat indices of images, zeros elsewhere."""
+        size = int(np.prod(spatial))
+        bad = (indices < 0) | (indices >= size)
+        if bad.any():
+            raise RuntimeError(
+                f"Found an invalid max index: {indices[bad].flat[0]} (output volumes are of size "
+                f"{'x'.join(map(str, spatial))})"
+            )
+        lead = input.shape[:-n]
+        made = np.zeros((*lead, size), input.dtype)
+        if input.size:
+            np.put_along_axis(made, indices.reshape(*lead, -1), input.reshape(*lead, -1),
+                              -1)  # fmt: skip
+        return made.reshape(*lead, *spatial)
+
+    @unpool.vjp("input")
+    def _(g, indices):
+        return taken_at(g, indices, n)
+
+    return unpool
+
+
+def _output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any,
+            size: Any) -> tuple[int, ...]:  # fmt: skip
+    """The image's lengths: those asked for, if the pooling could have come from them."""
+    name = f"max_unpool{n}d"
+    kernel = each(kernel, n, name, "kernel_size")
+    stride = kernel if stride is None or stride in ((), []) else each(stride, n, name, "stride")
+    pads = each(padding, n, name, "padding")
+    spatial = input._array.shape[-n:]
+    usual = [(m - 1) * s + k - 2 * p for m, s, k, p in zip(spatial, stride, kernel, pads, strict=True)]
+    if size is None:
+        return tuple(usual)
+    size = tuple(size)
+    if len(size) == n + 2:
+        size = size[2:]
+    if len(size) != n:
+        raise ValueError(
+            f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a "
+            f"length of '{len(size)}'"
+        )
+    for axis, (m, u, s) in enumerate(zip(size, usual, stride, strict=True)):
+        if not u - s < m < u + s:
+            raise ValueError(
+                f'invalid output_size "{size}" (dim {axis} must be between {u - s} and {u + s})'
+            )
+    return size
+
+
+def _check(n: int, input: Tensor, indices: Tensor, spatial: Sequence[int]) -> None:
+    shape = input._array.shape
+    if indices._array.dtype != np.int64:
+        kind = legacy_name(FROM_NUMPY[indices._array.dtype])
+        raise RuntimeError(f"elements in indices should be type int64 but got: {kind}")
+    if len(shape) not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"Input to max_unpooling{n}d should be a {n + 1}d or {n + 2}d Tensor, but got a tensor "
+            f"with {len(shape)} dimensions"
+        )
+    if indices._array.shape != shape:
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(shape)}) but "
+            f"got indices tensor with shape: {list(indices.shape)}"
+        )
+    for axis in range(1, len(shape)):
+        if shape[axis] == 0:
+            raise RuntimeError(
+                f"max_unpooling{n}d_forward_out_cpu(): Expected input to have non-zero size for "
+                f"non-batch dimensions, but got {list(shape)} with dimension {axis} being empty."
+            )
+
+
+def _functions(n: int) -> None:
+    operator = _declare(n)
+
+    def unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+        spatial = _output(n, input, kernel_size, stride, padding, output_size)
+        _check(n, input, indices, spatial)
+        return operator(input, indices, spatial)
+
+    unpool.__name__ = unpool.__qualname__ = f"max_unpool{n}d"
+    unpool.__doc__ = (
+        f"Maxima put back at the indices that max_pool{n}d gave, zeros elsewhere.\n\n"
+        "`output_size` says which of the sizes that pool to this one is meant."
+    )
+    publish(unpool, (f"max_unpool{n}d",), ("nn.functional",))
+
+
+for _n in (1, 2, 3):
+    _functions(_n)
