@@ -1,0 +1,390 @@
+"""Interpolation: images and signals resampled to other sizes.
+
+Every mode is a linear map along each axis, given by taps: for each place of the result the places
+of the input it is made of, and their weights.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.meta import MetaArray, meta_array
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .promotion import compute_dtype
+from .registry import Array, composite, opaque
+from .samples import Rng
+
+
+class Taps(NamedTuple):
+    """For each of `out` places along an axis: input places (taps, out), ascending, and weights."""
+
+    axis: int
+    places: np.ndarray
+    weights: np.ndarray | None  # None: one tap of weight 1
+
+
+# -------------------------------------------------------------------------------------- taps
+
+
+def _scale(n: int, out: int, align: bool, factor: float | None, kind: Any) -> Any:
+    """How far apart results lie in the input, as PyTorch rounds it."""
+    if align:
+        return kind(n - 1) / kind(out - 1) if out > 1 else kind(0)
+    return kind(1.0 / factor) if factor else kind(n) / kind(out)
+
+
+def _nearest(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
+    scale = _scale(n, out, False, factor, kind)
+    return np.minimum(np.floor(np.arange(out).astype(kind) * scale), n - 1)[None].astype(int), None
+
+
+def _nearest_exact(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
+    scale = _scale(n, out, False, factor, kind)
+    places = np.floor((np.arange(out).astype(kind) + kind(0.5)) * scale)
+    return np.clip(places, 0, n - 1)[None].astype(int), None
+
+
+def _sources(n: int, out: int, align: bool, factor: float | None, kind: Any) -> np.ndarray:
+    scale, places = _scale(n, out, align, factor, kind), np.arange(out).astype(kind)
+    return places * scale if align else scale * (places + kind(0.5)) - kind(0.5)
+
+
+def _linear(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
+    sources = np.maximum(_sources(n, out, align, factor, kind), 0)
+    first = np.minimum(sources.astype(int), n - 1)
+    weight = np.clip(sources - first.astype(kind), 0, 1)
+    return np.stack((first, np.minimum(first + 1, n - 1))), np.stack((1 - weight, weight))
+
+
+def cubic_weights(t: Any, a: float = -0.75) -> tuple:
+    """The weights of the four neighbours at distance t beyond the second (Keys, 1981)."""
+
+    def inner(x: Any) -> Any:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def outer(x: Any) -> Any:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    return outer(t + 1), inner(t), inner(1 - t), outer(2 - t)
+
+
+def _cubic(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
+    sources = _sources(n, out, align, factor, kind)
+    first = np.floor(sources)
+    weights = np.stack(cubic_weights(sources - first)).astype(kind)
+    places = first.astype(int) + np.arange(-1, 3)[:, None]
+    return np.clip(places, 0, n - 1), weights
+
+
+def _area(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
+    i = np.arange(out)
+    starts, ends = i * n // out, -(-(i + 1) * n // out)
+    places = starts + np.arange((ends - starts).max(initial=1))[:, None]
+    weights = (places < ends) / (ends - starts)
+    return np.minimum(places, n - 1), weights.astype(kind)
+
+
+def _antialiased(filter: Callable, reach: float) -> Callable:
+    """Taps of a filter that widens with the scale, so that downsampling averages."""
+
+    def taps(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
+        scale = _scale(n, out, align, factor, kind)
+        support = kind(reach) * scale if scale >= 1 else kind(reach)
+        inverse = kind(1) / scale if scale >= 1 else kind(1)
+        centers = scale * (np.arange(out).astype(kind) + kind(0.5))
+        starts = np.maximum((centers - support + kind(0.5)).astype(int), 0)
+        ends = np.minimum((centers + support + kind(0.5)).astype(int), n)
+        places = starts + np.arange((ends - starts).max(initial=1))[:, None]
+        weights = filter((places - centers + kind(0.5)) * inverse) * (places < ends)
+        return np.minimum(places, n - 1), (weights / weights.sum(0)).astype(kind)
+
+    return taps
+
+
+def _triangle(x: np.ndarray) -> np.ndarray:
+    return np.maximum(1 - np.abs(x), 0)
+
+
+def _keys(x: np.ndarray) -> np.ndarray:
+    x, a = np.abs(x), -0.5
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+def _lanczos(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0)
+
+
+_TAPS = {
+    "nearest": _nearest, "nearest-exact": _nearest_exact, "linear": _linear, "bilinear": _linear,
+    "trilinear": _linear, "bicubic": _cubic, "area": _area,
+}  # fmt: skip
+_SMOOTH_TAPS = {
+    "bilinear": _antialiased(_triangle, 1.0), "bicubic": _antialiased(_keys, 2.0),
+    "lanczos": _antialiased(_lanczos, 3.0),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _taps(
+    axis: int, n: int, out: int, mode: str, align: bool, factor: float | None, smooth: bool,
+    kind: Any,
+) -> Taps:  # fmt: skip
+    make = (_SMOOTH_TAPS if smooth else _TAPS)[mode]
+    return Taps(axis, *make(n, out, align, factor, kind))
+
+
+# ---------------------------------------------------------------------------------- resampling
+
+
+def _along(weights: np.ndarray, axis: int, ndim: int) -> np.ndarray:
+    """A vector that broadcasts along one axis."""
+    return weights.reshape([-1 if i == axis else 1 for i in range(ndim)])
+
+
+def _resampled_axis(x: Array, taps: Taps) -> Array:
+    axis, places, weights = taps
+    if weights is None:
+        return x.take(places[0], axis)
+    y = None
+    for where, weight in zip(places, weights, strict=True):
+        part = x.take(where, axis)
+        part *= _along(weight, axis, x.ndim)
+        y = part if y is None else np.add(y, part, y)
+    return y
+
+
+def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
+    """The adjoint of `_resampled_axis`: places ascend, so that sums are over runs."""
+    axis, places, weights = taps
+    shape = list(g.shape)
+    shape[axis] = n
+    made = np.zeros(shape, g.dtype)
+    head = (slice(None),) * axis
+    for k, where in enumerate(places):
+        part = g if weights is None else g * _along(weights[k], axis, g.ndim)
+        starts = np.flatnonzero(np.r_[True, where[1:] != where[:-1]])
+        made[(*head, where[starts])] += np.add.reduceat(part, starts, axis)
+    return made
+
+
+def _samples(rng: Rng):
+    for mode in ("linear", "nearest", "bicubic"):
+        taps = tuple(_taps(axis, n, out, mode, False, None, False, np.float64)
+                     for axis, n, out in ((1, 3, 5), (2, 4, 3)))  # fmt: skip
+        yield (rng.normal(size=(2, 3, 4)), taps), {}
+
+
+def _reference(x, taps):
+    for axis, places, weights in taps:
+        matrix = np.zeros((places.shape[1], x.shape[axis]))
+        for k, where in enumerate(places):
+            for i, p in enumerate(where):
+                matrix[i, p] += 1 if weights is None else weights[k, i]
+        x = np.moveaxis(np.tensordot(matrix, x, (1, axis)), 0, axis)
+    return x
+
+
+@opaque(name="_resampled", node="UpsampleBackward0", expose=(), ref=_reference, samples=_samples)
+def resampled(input: Array, taps) -> Array:
+    """The tensor resampled along axes, one after the other."""
+    if input.__class__ is MetaArray:
+        shape = list(input.shape)
+        for t in taps:
+            shape[t.axis] = t.places.shape[1]
+        return meta_array(shape, input.dtype)
+    if not taps:
+        return input.copy()
+    exact = all(t.weights is None for t in taps)
+    inside = input.dtype if exact else (
+        np.dtype(np.float32) if input.dtype == np.uint8 else compute_dtype(input.dtype)
+    )  # fmt: skip
+    y = input.astype(inside, copy=False)
+    for t in taps:
+        y = _resampled_axis(y, t)
+    if input.dtype == np.uint8 and not exact:
+        y = np.clip(np.floor(y + 0.5), 0, 255)
+    return y.astype(input.dtype, copy=False)
+
+
+@resampled.vjp
+def _(g, input_shape, taps):
+    return _resampled_adjoint(g, input_shape, taps)
+
+
+@opaque(name="_resampled_adjoint", expose=(), ref=None, samples=None)
+def _resampled_adjoint(g: Array, shape, taps) -> Array:
+    """The cotangent of `resampled`."""
+    y = g.astype(compute_dtype(g.dtype), copy=False)
+    for t in reversed(taps):
+        y = _spread_axis(y, shape[t.axis], t)
+    return y.astype(g.dtype, copy=False)
+
+
+@_resampled_adjoint.vjp
+def _(g, taps):
+    return resampled(g, taps)
+
+
+# ------------------------------------------------------------------------------- nn.functional
+
+_RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5, "lanczos": 4}
+_MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
+
+
+@composite(expose=("nn.functional",))
+def interpolate(
+    input, size=None, scale_factor=None, mode="nearest", align_corners=None,
+    recompute_scale_factor=None, antialias=False,
+):  # fmt: skip
+    """The input (n, c, [d, [h,]] w) at another `size`, or `scale_factor` times as large.
+
+    mode: "nearest" (as OpenCV), "nearest-exact" (as PIL), "linear" for 3D, "bilinear", "bicubic"
+    and "lanczos" for 4D, "trilinear" for 5D input, "area". `align_corners`: the corners' centres
+    coincide, rather than their edges. `antialias`: filters before it samples less. ValueError and
+    NotImplementedError, as PyTorch has them, for arguments that do not fit.
+
+    >>> torch.nn.functional.interpolate(torch.tensor([[[1., 2.]]]), scale_factor=2)
+    tensor([[[1., 1., 2., 2.]]])
+    """
+    align = _checked_align(mode, align_corners)
+    spatial = input._array.shape[2:]
+    sizes, factors = _sizes(spatial, size, scale_factor)
+    if recompute_scale_factor and size is not None:
+        raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+    if factors is not None:
+        sizes = [int(n * f) for n, f in zip(spatial, factors, strict=True)]
+        if recompute_scale_factor or mode == "area":
+            factors = None
+    if antialias and not (mode in _SMOOTH_TAPS and input.dim() == 4):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a "
+            f"4-D tensor as input, not {mode} and {input.dim()}-D"
+        )
+    _check_mode(input, mode)
+    if mode == "lanczos" and (align or not antialias):
+        raise ValueError("Lanczos mode does not support align_corners=True" if align
+                         else "Lanczos mode requires antialias=True")  # fmt: skip
+    _check_input(input, sizes, mode)
+    kind = np.float64 if input._array.dtype == np.float64 else np.float32
+    factors = factors or [None] * len(sizes)
+    # From the last axis on, as the partial results stay smaller and the loops longer.
+    return resampled(input, tuple(
+        _taps(i + 2, spatial[i], sizes[i], mode, align, factors[i], antialias, kind)
+        for i in reversed(range(len(sizes)))
+        if antialias or mode == "area" or (spatial[i], factors[i]) != (sizes[i], None)
+    ))  # fmt: skip
+
+
+def _checked_align(mode: str, align: bool | None) -> bool:
+    if align is not None and mode in ("nearest", "area", "nearest-exact"):
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear "
+            "| bicubic | trilinear"
+        )
+    return bool(align)
+
+
+def _sizes(spatial: tuple[int, ...], size: Any, factor: Any) -> tuple[Any, Any]:
+    """(output sizes or None, scale factors or None)."""
+    if size is not None and factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is None and factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    given = size if factor is None else factor
+    if isinstance(given, Tensor):
+        given = given.tolist()
+    if isinstance(given, (tuple, list)):
+        if len(given) != len(spatial):
+            what, of, letter = (("output size", "output size of", "o") if factor is None
+                                else ("scale_factor", "scale_factor of shape", "s"))  # fmt: skip
+            raise ValueError(
+                f"Input and {what.removesuffix(' size')} must have the same number of spatial "
+                f"dimensions, but got input with spatial dimensions of {list(spatial)} and {of} "
+                f"{given}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and {what} "
+                f"in ({letter}1, {letter}2, ...,{letter}K) format."
+            )
+        found = list(given)
+    else:
+        found = [given] * len(spatial)
+    if factor is not None:
+        return None, [float(f) for f in found]
+    for n in found:
+        if isinstance(n, (bool, float)) or not hasattr(n, "__index__"):
+            raise TypeError(
+                f"interpolate(): expected size to be int or a tuple of ints, but got {size!r}"
+            )
+    return [n.__index__() for n in found], None
+
+
+def _check_mode(input: Tensor, mode: str) -> None:
+    rank = input.dim()
+    if rank in (3, 4, 5) and mode in ("linear", "bilinear", "trilinear") and _RANKS[mode] != rank:
+        raise NotImplementedError(
+            f"Got {rank}D input, but {mode} mode needs {_RANKS[mode]}D input"
+        )
+    if rank not in (3, 4, 5) or (mode not in _TAPS and mode != "lanczos") or (
+        _RANKS.get(mode, rank) != rank
+    ):  # fmt: skip
+        raise NotImplementedError(
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank}D) for the modes: "
+            f"{_MODES} (got {mode})"
+        )
+
+
+def _check_input(input: Tensor, sizes: Sequence[int], mode: str) -> None:
+    shape, kind = input._array.shape, FROM_NUMPY[input._array.dtype]
+    if min(shape[2:]) <= 0 or min(sizes) <= 0:
+        names = "DHW"[-len(sizes) :]
+        given, wanted = (", ".join(f"{a}: {n}" for a, n in zip(names, s, strict=True))
+                         for s in (shape[2:], sizes))  # fmt: skip
+        raise RuntimeError(
+            "Input and output sizes should be greater than 0, but got input "
+            f"({given}) output ({wanted})"
+        )
+    if shape[1] == 0:
+        raise RuntimeError(
+            f"Non-empty {len(shape)}D data tensor expected but got a tensor with sizes "
+            f"{list(shape)}"
+        )
+    if not kind.is_floating_point and input._array.dtype != np.uint8:
+        what = "nearest" if mode.startswith("nearest") else "linear"
+        raise NotImplementedError(
+            f"\"compute_indices_weights_{what}\" not implemented for '{legacy_name(kind)}'"
+        )
+
+
+def _warn_old(name: str) -> None:
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
+    )
+
+
+@composite(expose=("nn.functional",))
+def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+    """The old name of `interpolate`."""
+    _warn_old("upsample")
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+@composite(expose=("nn.functional",))
+def upsample_nearest(input, size=None, scale_factor=None):
+    """`interpolate` with mode "nearest"."""
+    _warn_old("upsample_nearest")
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+@composite(expose=("nn.functional",))
+def upsample_bilinear(input, size=None, scale_factor=None):
+    """`interpolate` with mode "bilinear" and aligned corners."""
+    _warn_old("upsample_bilinear")
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

@@ -1,0 +1,84 @@
+"""Shuffles: channels to pixels and back, and channels among groups."""
+
+from __future__ import annotations
+
+from .registry import composite
+
+_BOTH = ("torch", "nn.functional")
+
+
+def _spatial(name: str, shape: tuple[int, ...], factor: int, word: str) -> None:
+    if len(shape) < 3:
+        raise RuntimeError(
+            f"{name} expects input to have at least 3 dimensions, but got input with {len(shape)} "
+            f"dimension(s): {list(shape)}"
+        )
+    if factor <= 0:
+        raise RuntimeError(f"{name} expects a positive {word}, but got {factor}")
+
+
+@composite(expose=_BOTH)
+def pixel_shuffle(input, upscale_factor):
+    """(..., c r r, h, w) as (..., c, h r, w r), r being upscale_factor.
+
+    RuntimeError unless r squared divides the channels. Shi et al., 2016.
+
+    >>> torch.pixel_shuffle(torch.arange(4.).view(1, 4, 1, 1), 2)
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
+    """
+    shape, r = input._array.shape, upscale_factor
+    _spatial("pixel_shuffle", shape, r, "upscale_factor")
+    *batch, c, h, w = shape
+    if c % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
+            f"of upscale_factor, but input.size(-3)={c} is not divisible by {r * r}"
+        )
+    k = len(batch)
+    y = input.reshape(*batch, c // (r * r), r, r, h, w)  # (..., c, r, r, h, w)
+    y = y.permute(*range(k), k, k + 3, k + 1, k + 4, k + 2)  # (..., c, h, r, w, r)
+    return y.reshape(*batch, c // (r * r), h * r, w * r)
+
+
+@composite(expose=_BOTH)
+def pixel_unshuffle(input, downscale_factor):
+    """(..., c, h r, w r) as (..., c r r, h, w): what pixel_shuffle does, undone."""
+    shape, r = input._array.shape, downscale_factor
+    _spatial("pixel_unshuffle", shape, r, "downscale_factor")
+    *batch, c, h, w = shape
+    for axis, what, n in ((-2, "height", h), (-1, "width", w)):
+        if n % r:
+            raise RuntimeError(
+                f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but "
+                f"input.size({axis})={n} is not divisible by {r}"
+            )
+    k = len(batch)
+    y = input.reshape(*batch, c, h // r, r, w // r, r)  # (..., c, h, r, w, r)
+    y = y.permute(*range(k), k, k + 2, k + 4, k + 1, k + 3)  # (..., c, r, r, h, w)
+    return y.reshape(*batch, c * r * r, h // r, w // r)
+
+
+@composite(expose=_BOTH, aliases=("native_channel_shuffle",))
+def channel_shuffle(input, groups):
+    """Channels (n, c, ...) taken in turn from each of `groups` groups.
+
+    >>> torch.channel_shuffle(torch.arange(4).view(1, 4, 1), 2).flatten()
+    tensor([0, 2, 1, 3])
+    """
+    shape = input._array.shape
+    if len(shape) < 3:
+        raise RuntimeError(
+            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}"
+        )
+    if groups <= 0:
+        raise RuntimeError(
+            f"Number of groups to divide channels in must be positive. Value of groups:{groups}"
+        )
+    n, c, *rest = shape
+    if c % groups:
+        raise RuntimeError(
+            f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
+        )
+    y = input.reshape(n, groups, c // groups, *rest)
+    return y.transpose(1, 2).reshape(n, c, *rest)
