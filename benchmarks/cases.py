@@ -264,7 +264,7 @@ def cnn(torch):
     from mnist import Net
 
     torch.manual_seed(0)
-    model = Net()
+    model = Net("relu")
     x, y = torch.randn(64, 1, 28, 28), torch.randint(10, (64,))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     return step(torch, model, optimizer, lambda: torch.nn.functional.nll_loss(model(x), y))

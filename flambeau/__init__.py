@@ -13,29 +13,30 @@ import warnings as _warnings
 from typing import Any
 
 # NumPy warns where PyTorch computes inf and nan in silence; only for arithmetic done in here.
-_warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"flambeau\.(ops|autograd|optim)")
+_OWN = r"flambeau\.(ops|autograd|optim)"
+_warnings.filterwarnings("ignore", category=RuntimeWarning, module=_OWN)
 
-from . import autograd, ops  # noqa: E402
-from .autograd.mode import (  # noqa: E402
+from . import autograd, ops
+from .autograd.mode import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
     set_grad_enabled,
 )  # fmt: skip
-from .ops.registry import PUBLIC as _PUBLIC  # noqa: E402
-from .tensor import dtypes as _dtypes  # noqa: E402
-from .tensor.devices import device, get_default_device, set_default_device  # noqa: E402
-from .tensor.dtypes import (  # noqa: E402
+from .ops.registry import PUBLIC as _PUBLIC
+from .tensor import dtypes as _dtypes
+from .tensor.devices import device, get_default_device, set_default_device
+from .tensor.dtypes import (
     dtype, finfo, get_default_dtype, iinfo, set_default_dtype,
 )  # fmt: skip
-from .tensor.generator import Generator, default_generator  # noqa: E402
-from .tensor.layout import (  # noqa: E402
+from .tensor.generator import Generator, default_generator
+from .tensor.layout import (
     channels_last, channels_last_3d, contiguous_format, layout, memory_format, preserve_format,
     sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
 )  # fmt: skip
-from .tensor.print import set_printoptions  # noqa: E402
-from .tensor.promote import can_cast, promote_types, result_type  # noqa: E402
-from .tensor.size import Size  # noqa: E402
-from .tensor.storage import TypedStorage, UntypedStorage  # noqa: E402
-from .tensor.tensor import Tensor  # noqa: E402
+from .tensor.print import set_printoptions
+from .tensor.promote import can_cast, promote_types, result_type
+from .tensor.size import Size
+from .tensor.storage import TypedStorage, UntypedStorage
+from .tensor.tensor import Tensor
 
 __version__ = "2.13.0+flambeau.0.1.0"
 

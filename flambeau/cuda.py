@@ -96,7 +96,8 @@ class device:
     """A context in which CUDA calls use one GPU; a negative index is accepted and does nothing."""
 
     def __init__(self, device: Any) -> None:
-        index = _Device(device).index if isinstance(device, str) else getattr(device, "index", device)
+        device = _Device(device) if isinstance(device, str) else device
+        index = getattr(device, "index", device)
         if index is not None and index >= 0:
             _refuse()
 

@@ -198,7 +198,8 @@ class Function(metaclass=_FunctionMeta):
         """Runs the function on the arguments and records it."""
         needs = tuple(isinstance(a, Tensor) and a._tracked and requires(a) for a in args)
         recorded = MODE.grad and any(needs)
-        edges = tuple(a._node or a for a, n in zip(args, needs, strict=True) if n) if recorded else ()
+        pairs = zip(args, needs, strict=True)
+        edges = tuple(a._node or a for a, n in pairs if n) if recorded else ()
         node = new_node(cls._plan, edges, (), (), None)
         node.needs_input_grad = needs
         with_grad, MODE.grad = MODE.grad, False

@@ -139,7 +139,8 @@ def gradgradcheck(
     func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6,
     atol: float = 1e-5, rtol: float = 1e-3, gen_non_contig_grad_outputs: bool = False,
     raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
-    check_grad_dtypes: bool = False, check_batched_grad: bool = False, check_fwd_over_rev: bool = False,
+    check_grad_dtypes: bool = False, check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True, fast_mode: bool = False, masked: bool = False,
 ) -> bool:  # fmt: skip
     """Whether the gradients of `func`'s gradients agree with central differences."""

@@ -58,7 +58,7 @@ def accumulator_of(leaf: Tensor) -> AccumulateGrad:
 
 
 def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
-    """Calls hook(grad) when the tensor's gradient is known; what it returns replaces the gradient."""
+    """Calls hook(grad) when the tensor's gradient is known; what it returns replaces it."""
     if not tensor.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     node = tensor._history()

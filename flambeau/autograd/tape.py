@@ -331,7 +331,7 @@ def raise_stale(node: Node, array: np.ndarray, counter: Any, version: int, which
         where = f" It was last written in place at {counter.writer[0]}:{counter.writer[1]}."
     kind = Tensor_dtype(array.dtype)
     legacy = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor",
-              "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")  # fmt: skip
+              "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")
     raise RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [torch.{legacy} {list(array.shape)}], which is "

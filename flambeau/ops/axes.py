@@ -36,7 +36,7 @@ def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...
         raise RuntimeError(f"dim {twice} appears multiple times in the list of dims")
     if not ndim:
         return ()  # a 0-dim tensor takes dim 0 or -1, which names nothing
-    return found if found or not len(dim) == 0 else tuple(range(ndim))
+    return found if found or len(dim) != 0 else tuple(range(ndim))
 
 
 def _checked_scalar(dim: int) -> tuple[int, ...]:

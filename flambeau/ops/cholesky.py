@@ -33,7 +33,7 @@ def _factored(A: Array) -> tuple[Array, Array]:
 
 @opaque(name="_cholesky_ex", node="LinalgCholeskyExBackward0", expose=(), holomorphic=False,
         constant_outputs=(1,), result_type=return_type("linalg_cholesky_ex", "L", "info"),
-        ref=lambda A: (np.linalg.cholesky(A), np.zeros(A.shape[:-2], np.int32)), samples=None)  # fmt: skip
+        ref=lambda A: (np.linalg.cholesky(A), np.zeros(A.shape[:-2], np.int32)), samples=None)
 def _cholesky_ex(
     A: Array, upper=False, check_errors=True, name="linalg.cholesky"
 ) -> tuple[Array, Array]:

@@ -315,7 +315,7 @@ def _rows_forward(x: Array, weights: Array, bias: Array | None, window: Window, 
         for r in range(0, h, rows):
             shape = (count, min(rows, h - r), w, kh, kw, c)
             windows = np.ndarray(shape, x.dtype, x, n * s[0] + r * sh * s[1],
-                                 (s[0], sh * s[1], sw * s[2], dh * s[1], dw * s[2], s[3]))  # fmt: skip
+                                 (s[0], sh * s[1], sw * s[2], dh * s[1], dw * s[2], s[3]))
             columns = buffer[: prod(shape)].reshape(shape)
             np.copyto(columns, windows)
             target = y[n : n + count, r : r + shape[1]].reshape(-1, y.shape[3])

@@ -1,4 +1,4 @@
-"""Conversion: Python data, NumPy arrays and other tensors in and out, dtypes, devices and copies."""
+"""Conversion: Python data, NumPy arrays, other tensors in and out; dtypes, devices and copies."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
     """`data` as an array of the dtype asked for, or the one its elements suggest."""
     if isinstance(data, Tensor):
         array = data._array
-    elif isinstance(data, (np.ndarray, np.generic)):
-        array = _native(np.asarray(data))
-    elif hasattr(data, "__array_interface__") or hasattr(data, "__array__"):
+    elif isinstance(data, (np.ndarray, np.generic)) or hasattr(
+        data, "__array_interface__"
+    ) or hasattr(data, "__array__"):
         array = _native(np.asarray(data))
     else:
         return _from_python(data, dtype)

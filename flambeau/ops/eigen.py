@@ -59,7 +59,7 @@ def _eigh(A: Array, UPLO="L") -> tuple[Array, Array]:
         if not np.isfinite(A).all():
             return _all_nan(A)
         raise LinAlgError("linalg.eigh: The algorithm failed to converge because the input matrix "
-                          "is ill-conditioned or has too many repeated eigenvalues.") from None  # fmt: skip
+                          "is ill-conditioned or has too many repeated eigenvalues.") from None
 
 
 @_eigh.vjp
@@ -127,7 +127,7 @@ def _check_general(A: Array, name: str) -> np.dtype:
 
 @opaque(name="_linalg_eig", node="LinalgEigBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_eig", "eigenvalues", "eigenvectors"),
-        ref=lambda A: tuple(x.astype(complex) for x in np.linalg.eig(A)), samples=square_samples)  # fmt: skip
+        ref=lambda A: tuple(x.astype(complex) for x in np.linalg.eig(A)), samples=square_samples)
 def _eig(A: Array) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors of norm 1."""
     kind = _check_general(A, "linalg.eig")
@@ -137,7 +137,7 @@ def _eig(A: Array) -> tuple[Array, Array]:
         L, V = np.linalg.eig(A)
     except np.linalg.LinAlgError:
         raise LinAlgError("linalg.eig: The algorithm failed to converge because the input matrix "
-                          "is ill-conditioned or has too many repeated eigenvalues.") from None  # fmt: skip
+                          "is ill-conditioned or has too many repeated eigenvalues.") from None
     return L.astype(kind), V.astype(kind)
 
 

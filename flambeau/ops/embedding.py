@@ -87,7 +87,9 @@ def _(g, indices, padding_idx, scale_grad_by_freq):
 
 def _refuse_sparse(sparse: bool, weight: Tensor, name: str) -> None:
     if sparse and weight._tracked and requires(weight):
-        raise NotImplementedError(f"{name}(): sparse gradients are not implemented; use sparse=False")
+        raise NotImplementedError(
+            f"{name}(): sparse gradients are not implemented; use sparse=False"
+        )
 
 
 @composite(name="torch.embedding", expose=())

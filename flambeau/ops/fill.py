@@ -1,4 +1,4 @@
-"""Filling and re-seating: fill_, zero_, set_, resize_: what changes a tensor's memory as a whole."""
+"""Filling and re-seating: fill_, zero_, set_, resize_ change a tensor's memory as a whole."""
 
 from __future__ import annotations
 

@@ -465,7 +465,7 @@ def _(g, dim, index, source_shape):
     return g.index_select(dim, index).reshape(source_shape)
 
 
-@opaque(name="_index_fill", node="IndexFillBackward0", expose=(), ref=None, samples=lambda rng: iter(
+@opaque(name="_index_fill", node="IndexFillBackward0", expose=(), samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=())), {})]))  # fmt: skip
 def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:
     """A copy with a value in the slices at some indices of an axis."""
@@ -520,7 +520,7 @@ def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=No
 
 
 @opaque(ref=lambda x, index: x.reshape(-1)[index],
-        samples=lambda rng: iter([((rng.normal(size=(3, 4)), np.array([[0, 11], [5, 5]])), {})]))  # fmt: skip
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), np.array([[0, 11], [5, 5]])), {})]))
 def take(input: Array, index: Array) -> Array:
     """The elements at flat positions, in the shape of `index`."""
     if index.dtype != np.int64:

@@ -125,7 +125,7 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
             found = found.reshape(1)
         rest.append(found)
     arrays = any(isinstance(r, np.ndarray) for r in rest)
-    plain = all(isinstance(b, slice) and b == slice(None) or b is Ellipsis for b in basic)
+    plain = all((isinstance(b, slice) and b == slice(None)) or b is Ellipsis for b in basic)
     return (
         None if plain and arrays else (*basic, Ellipsis) if Ellipsis not in basic
         else tuple(basic),
@@ -227,7 +227,7 @@ def index_by(x: Tensor, rest: tuple) -> Tensor:
 
 @opaque(name="index", node="IndexBackward0", expose=(), ref=lambda x, where: x[where],
         samples=lambda rng: iter([((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),
-                                  ((rng.normal(size=(4, 3)), (slice(None), np.array([2, 0]))), {})]))  # fmt: skip
+                                  ((rng.normal(size=(4, 3)), (slice(None), np.array([2, 0]))), {})]))
 def gather_at(input: Array, where) -> Array:
     """The elements at arrays of positions."""
     if len(where) == 1 and where[0].dtype != np.bool_ and input.ndim:

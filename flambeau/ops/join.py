@@ -20,7 +20,7 @@ def _legacy_empty(a: Array) -> bool:
 
 @opaque(ref=lambda xs, dim=0: np.concatenate(xs, dim), aliases=("concat", "concatenate"),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3)), rng.normal(size=(1, 3))],), {}),
-                                  (([rng.normal(size=(2, 3))] * 2, 1), {})]), expose=("torch",))  # fmt: skip
+                                  (([rng.normal(size=(2, 3))] * 2, 1), {})]), expose=("torch",))
 def cat(tensors: Sequence[Array], dim=0) -> Array:
     """Tensors put one after another along an axis.
 

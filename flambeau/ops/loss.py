@@ -535,7 +535,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
 @composite(expose=("nn.functional",))
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
                                 reduction="mean"):  # fmt: skip
-    """Binary cross entropy with logits, averaged over the classes, which lie along the last axis."""
+    """Binary cross entropy with logits, averaged over the classes along the last axis."""
     number = reduction_number(reduction, size_average, reduce)
     shape = np.broadcast_shapes(input._array.shape, target._array.shape)
     y = _bce_logits(input.expand(shape), target.to(input.dtype).expand(shape), None, None, NONE)

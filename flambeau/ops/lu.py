@@ -228,7 +228,7 @@ def _check_solve(LU: Array, pivots: Array, B: Array, left: bool) -> None:
     check_floats(LU, name)
     if LU.dtype != B.dtype:
         raise RuntimeError(f"linalg.lu_solve: Expected LU and B to have the same dtype, but found "
-                           f"LU of type {kind_name(LU)} and B of type {kind_name(B)} instead")  # fmt: skip
+                           f"LU of type {kind_name(LU)} and B of type {kind_name(B)} instead")
     if pivots.dtype != np.int32:
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
     check_square(LU, "torch.linalg.lu_solve", "LU")

@@ -53,11 +53,13 @@ def multi_head_attention_forward(
     attn_mask = _mask_by_heads(attn_mask, batch, num_heads, length, key._array.shape[0])
     k, v, extra = _with_bias(k, v, bias_k, bias_v, static_k, static_v)
     q = _by_heads(q, num_heads)
-    k = _by_heads(k, num_heads) if static_k is None else _static(static_k, "k", batch, num_heads, width)
-    v = _by_heads(v, num_heads) if static_v is None else _static(static_v, "v", batch, num_heads, width)
+    sizes = batch, num_heads, width
+    k = _by_heads(k, num_heads) if static_k is None else _static(static_k, "k", *sizes)
+    v = _by_heads(v, num_heads) if static_v is None else _static(static_v, "v", *sizes)
     if add_zero_attn:
         k, v = _with_zero(k), _with_zero(v)
-    mask = _merged(attn_mask, key_padding_mask, extra + bool(add_zero_attn), k._array.shape[2], batch)
+    extra += bool(add_zero_attn)
+    mask = _merged(attn_mask, key_padding_mask, extra, k._array.shape[2], batch)
     p = dropout_p if training else 0.0
     if not need_weights:
         y = scaled_dot_product_attention(q, k, v, mask, p, is_causal and mask is None)
@@ -219,7 +221,9 @@ def _projected_apart(
     return tuple(map(linear, (query, key, value), weights, biases))
 
 
-def _with_bias(k: Tensor, v: Tensor, bias_k: Any, bias_v: Any, static_k: Any, static_v: Any) -> tuple:
+def _with_bias(
+    k: Tensor, v: Tensor, bias_k: Any, bias_v: Any, static_k: Any, static_v: Any
+) -> tuple:
     """Key and value with their biases as one more step, and the number of steps added."""
     if bias_k is None and bias_v is None:
         return k, v, 0
@@ -240,7 +244,7 @@ def _with_bias(k: Tensor, v: Tensor, bias_k: Any, bias_v: Any, static_k: Any, st
 
 def _by_heads(x: Tensor, heads: int) -> Tensor:
     """(time, batch, heads * head_dim) as (batch, heads, time, head_dim)."""
-    time, batch, width = x._array.shape
+    width = x._array.shape[-1]
     return x.unflatten(-1, (heads, width // heads)).permute(1, 2, 0, 3)
 
 

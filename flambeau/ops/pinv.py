@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..tensor.tensor import Tensor
-from .inplace import write_out
 from .matrices import (
     check_matrix, each_matrix, kind_name, linalg_function, mH, rectangular_samples, well_conditioned,
 )  # fmt: skip
@@ -113,7 +112,7 @@ def _matrix_rank(A: Array, atol=None, rtol=None, hermitian=False) -> Array:
         return np.zeros(A.shape[:-2], np.int64)
     S = _values(A, hermitian, False)[1]
     least = _threshold(S.max(-1), atol, rtol, A.shape, S.dtype)
-    return np.asarray((S > least).sum(-1), np.int64)
+    return np.asarray((least < S).sum(-1), np.int64)
 
 
 @linalg_function()
@@ -144,7 +143,7 @@ def _check_least_squares(a: Array, b: Array, driver: str) -> bool:
         raise RuntimeError(f"{name}: other must have at least 1 dimension.")
     if a.dtype != b.dtype:
         raise RuntimeError(f"{name}: Expected input and other to have the same dtype, but got "
-                           f"input's dtype {kind_name(a)} and other's dtype {kind_name(b)}")  # fmt: skip
+                           f"input's dtype {kind_name(a)} and other's dtype {kind_name(b)}")
     if not 0 <= a.ndim - b.ndim <= 1:
         raise RuntimeError(f"{name}: input.dim() must be greater or equal to other.dim() and "
                            "(input.dim() - other.dim()) <= 1")  # fmt: skip

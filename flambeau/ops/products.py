@@ -30,7 +30,7 @@ def _fits(input: Array, shape: Sequence[int]) -> None:
             )
     if new < 0:
         raise RuntimeError(f"expand: the number of sizes provided ({len(shape)}) must be greater or "
-                           f"equal to the number of dimensions in the tensor ({input.ndim})")  # fmt: skip
+                           f"equal to the number of dimensions in the tensor ({input.ndim})")
 
 
 def _check_factors(kind: np.dtype, **factors: Any) -> None:
@@ -116,7 +116,7 @@ def _vector_sums(rng: Rng):
 
 
 @opaque(samples=_vector_sums, inplace=True,
-        ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("ij,j", a, b))  # fmt: skip
+        ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("ij,j", a, b))
 def addmv(input: Array, mat: Array, vec: Array, *, beta=1, alpha=1) -> Array:
     """beta * input + alpha * (mat @ vec).
 
@@ -157,7 +157,7 @@ def _batch_sums(rng: Rng):
 
 
 @opaque(samples=_batch_sums, inplace=True,
-        ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("bij,bjk->bik", a, b))  # fmt: skip
+        ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("bij,bjk->bik", a, b))
 def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta=1, alpha=1) -> Array:
     """beta * input + alpha * bmm(batch1, batch2)."""
     _check_batches(batch1, batch2)

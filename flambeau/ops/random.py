@@ -284,13 +284,19 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 # -------------------------------------------------------------------------------- in place
 
 
-def _fill(name: str, fill: Callable[[Tensor, Any, tuple], None], doc: str, *parameters: Any) -> None:
+def _fill(
+    name: str, fill: Callable[[Tensor, Any, tuple], None], doc: str, *parameters: Any
+) -> None:
     """A random in-place method, from the names and defaults of its parameters."""
     defaults = dict(parameters)
 
-    def method(self: Tensor, *args: Any, generator: Generator | None = None, **named: Any) -> Tensor:
+    def method(
+        self: Tensor, *args: Any, generator: Generator | None = None, **named: Any
+    ) -> Tensor:
         if len(args) > len(defaults) or set(named) - {n.strip("_") for n in defaults}:
-            raise TypeError(f"{name}() received an invalid combination of arguments: {args} {named}")
+            raise TypeError(
+                f"{name}() received an invalid combination of arguments: {args} {named}"
+            )
         values = list(defaults.values())
         values[: len(args)] = args
         for i, key in enumerate(defaults):

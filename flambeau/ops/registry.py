@@ -75,7 +75,8 @@ class Operator:
         self.function: Callable = body
         self.kernels: dict[str, Callable] = {}
         if kind is not Kind.COMPOSITE:
-            self.node_type = type(node, (Node,), {"operator": self, "__slots__": (), "__module__": "builtins"})
+            attributes = {"operator": self, "__slots__": (), "__module__": "builtins"}
+            self.node_type = type(node, (Node,), attributes)
             self._read_signature(body)
 
     def _read_signature(self, body: Callable) -> None:

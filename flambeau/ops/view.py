@@ -17,7 +17,7 @@ from ..tensor.tensor import Tensor, view_of
 from .axes import canonical_dim, canonical_dims
 from .creation import public
 from .registry import Array, composite, opaque, view
-from .samples import matrices, real_line
+from .samples import matrices
 
 _SEQUENCES = (tuple, list)
 
@@ -55,7 +55,8 @@ def inferred_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
 
 def viewed(array: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
     """`array` in another shape without a copy, or None where strides cannot say it."""
-    made = array.view() if array.__class__ is np.ndarray else np.array(array, copy=False, subok=True)
+    plain = array.__class__ is np.ndarray
+    made = array.view() if plain else np.array(array, copy=False, subok=True)
     if array.__class__ is MetaArray:
         return array.reshape(shape) if array.size == 0 else np.lib.stride_tricks.as_strided(
             array, shape, (0,) * len(shape), subok=True)  # fmt: skip
@@ -302,7 +303,7 @@ def movedim(input, source, destination):
 
 
 @view(name="squeeze_dims", node="SqueezeBackward1", expose=(),
-      ref=lambda x, dims: np.squeeze(x, dims), samples=matrices(((3, 1, 4, 1), (1, 3))))  # fmt: skip
+      ref=lambda x, dims: np.squeeze(x, dims), samples=matrices(((3, 1, 4, 1), (1, 3))))
 def _squeeze(input: Array, dims) -> Array:
     """The given axes of length 1 left out."""
     return input.squeeze(dims)
@@ -434,7 +435,7 @@ def _(g, input_shape, dim, index):
 
 
 @view(name="_slice", node="SliceBackward0", expose=(), ref=lambda x, index: x[index],
-      samples=lambda rng: iter([((rng.normal(size=(4, 5)), (slice(1, 3), None, Ellipsis, 2)), {})]))  # fmt: skip
+      samples=lambda rng: iter([((rng.normal(size=(4, 5)), (slice(1, 3), None, Ellipsis, 2)), {})]))
 def basic_index(input: Array, index) -> Array:
     """A window by integers, slices, None and an ellipsis."""
     return input[index]

@@ -4,6 +4,7 @@ and no hardware here, and says so when memory is asked of it."""
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 _KNOWN = (
     "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga",
@@ -25,7 +26,8 @@ class device:
             return
         if not isinstance(type, str):
             raise TypeError(
-                f"device(): argument 'type' must be str, int or device, not {type.__class__.__name__}"
+                f"device(): argument 'type' must be str, int or device, "
+                f"not {type.__class__.__name__}"
             )
         match = re.fullmatch(r"([a-z_]+)(?::(\d+))?", type)
         if match is None:
@@ -78,7 +80,7 @@ class _Default:
     """Where tensors go when nobody says."""
 
     current = CPU
-    stack: list[device] = []
+    stack: ClassVar[list[device]] = []
 
 
 def get_default_device() -> device:

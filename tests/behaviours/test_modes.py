@@ -111,7 +111,7 @@ def test_line_12_inference_mode(torch):
     assert not torch.is_inference_mode_enabled()
     with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
         (x * y).sum().backward()
-    with pytest.raises(RuntimeError, match="[Ii]n-?place"):
+    with pytest.raises(RuntimeError, match=r"[Ii]n-?place"):
         y.add_(1)
 
     @torch.inference_mode()

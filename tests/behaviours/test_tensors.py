@@ -168,7 +168,7 @@ def test_line_23_bool_len_in_and_iteration(torch):
         bool(torch.ones(0))
     x = torch.arange(6).view(3, 2)
     assert len(x) == 3
-    with pytest.raises(TypeError, match="len.. of a 0-d tensor"):
+    with pytest.raises(TypeError, match=r"len.. of a 0-d tensor"):
         len(torch.tensor(1))
     assert [row.tolist() for row in x] == [[0, 1], [2, 3], [4, 5]]
     with pytest.raises(TypeError, match="iteration over a 0-d tensor"):

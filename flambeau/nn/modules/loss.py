@@ -139,7 +139,7 @@ class HuberLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-weight[target] input[target], input (n, c, *) being log-probabilities, target (n, *) classes.
+    """-weight[target] input[target]; input (n, c, *) is log-probabilities, target (n, *) classes.
 
     Targets equal to `ignore_index` do not count; "mean" divides by the weights that do.
     """

@@ -216,7 +216,7 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """An EmbeddingBag with the table `embeddings`, (num, dim), not copied; frozen by default."""
+        """An EmbeddingBag on the table `embeddings`, (num, dim), not copied; frozen by default."""
         rows, columns = _require_matrix(embeddings)
         bag = cls(
             num_embeddings=rows,
