@@ -48,6 +48,7 @@ FAMILIES = (
     "gates",
     "gather",
     "gelu",
+    "grid",
     "gru",
     "index",
     "interpolation",

@@ -1,0 +1,326 @@
+"""Fourier transforms: three operators (complex, real to complex, complex to real) and torch.fft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor import dtypes as types
+from ..tensor.dtypes import HALF
+from ..tensor.dtypes import dtype as Dtype
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor, wrap
+from .axes import canonical_dim
+from .creation import numpy_dtype, place
+from .registry import Array, composite, opaque, publish
+from .samples import Rng
+
+# How a transform of n points is scaled, whichever its direction: SciPy's names depend on it.
+NONE, ROOT, FULL = 0, 1, 2  # by 1, 1 / sqrt(n), 1 / n
+_SCIPY_NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
+
+
+def scaling(norm: str | None, forward: bool) -> int:
+    """How to scale for a `norm`: 'backward' (None), 'ortho' or 'forward'."""
+    if norm == "ortho":
+        return ROOT
+    if norm is None or norm == "backward":
+        return NONE if forward else FULL
+    if norm == "forward":
+        return FULL if forward else NONE
+    raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+
+
+def _complex_samples(rng: Rng):
+    yield (rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)), (1,), NONE, True), {}
+    yield (rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)), (0, 1), ROOT, False), {}
+    yield (rng.normal(size=5), (0,), FULL, True), {}
+
+
+def _reference(x, axes, scale, forward):
+    return (np.fft.fftn if forward else np.fft.ifftn)(
+        x, axes=axes, norm=_SCIPY_NORMS[forward][scale]
+    )
+
+
+@opaque(name="_fft_c2c", node="FftC2CBackward0", expose=(), samples=_complex_samples,
+        ref=_reference)  # fmt: skip
+def complex_transform(input: Array, dim, scale, forward) -> Array:
+    """The transform of complex (or real) numbers over the axes `dim`."""
+    import scipy.fft
+
+    if not dim:
+        return input.astype(np.result_type(input.dtype, np.complex64))
+    transform = scipy.fft.fftn if forward else scipy.fft.ifftn
+    return transform(input, axes=dim, norm=_SCIPY_NORMS[forward][scale])
+
+
+@complex_transform.vjp
+def _(g, dim, scale, forward):
+    return complex_transform(g, dim, scale, forward)  # its matrix is symmetric
+
+
+def _real_samples(rng: Rng):
+    for n in (4, 5):
+        yield (rng.normal(size=(2, n)), (1,), NONE, True), {}
+    yield (rng.normal(size=(3, 4)), (0, 1), ROOT, False), {}
+
+
+def _real_reference(x, axes, scale, forward):
+    y = _reference(x, axes, scale, forward)
+    return np.take(y, np.arange(x.shape[axes[-1]] // 2 + 1), axes[-1])
+
+
+@opaque(name="_fft_r2c", node="FftR2CBackward0", expose=(), samples=_real_samples,
+        holomorphic=False, ref=_real_reference)  # fmt: skip
+def real_transform(input: Array, dim, scale, forward) -> Array:
+    """The transform of real numbers; the last axis of `dim` keeps its first n // 2 + 1 terms."""
+    import scipy.fft
+
+    y = scipy.fft.rfftn(input, axes=dim, norm=_SCIPY_NORMS[True][scale])
+    return y if forward else np.conjugate(y, out=y)
+
+
+@real_transform.vjp
+def _(g, input_shape, dim, scale, forward):
+    whole = resized(g, dim[-1:], (input_shape[dim[-1]],))
+    return complex_transform(whole, dim, scale, not forward).real
+
+
+def _half_samples(rng: Rng):
+    for n in (4, 5):
+        yield (rng.normal(size=(2, 3)) + 1j * rng.normal(size=(2, 3)), (1,), FULL, False, n), {}
+
+
+@opaque(name="_fft_c2r", node="FftC2RBackward0", expose=(), samples=_half_samples,
+        holomorphic=False, ref=lambda x, dim, scale, forward, n: np.fft.irfft(x, n))  # fmt: skip
+def half_transform(input: Array, dim, scale, forward, length) -> Array:
+    """The real transform of numbers of which the first half, length // 2 + 1 terms, is given."""
+    import scipy.fft
+
+    lengths = [input.shape[d] for d in dim[:-1]] + [length]
+    x = np.conjugate(input) if forward else input
+    return scipy.fft.irfftn(x, lengths, dim, norm=_SCIPY_NORMS[False][scale])
+
+
+@half_transform.vjp
+def _(g, dim, scale, forward, length):
+    y = real_transform(g, dim, scale, not forward)
+    twice = length - y.shape[dim[-1]]
+    if twice <= 0:
+        return y
+    factor = np.ones(y.shape[dim[-1]], g._array.dtype)
+    factor[1 : 1 + twice] = 2  # the terms that stand for their mirror images too
+    shape = [1] * len(y.shape)
+    shape[dim[-1]] = -1
+    return y * wrap(factor.reshape(shape))
+
+
+@opaque(name="_fft_resized", expose=(), samples=None, ref=None)
+def _resized(input: Array, dim, lengths) -> Array:
+    """Axes cut to lengths, or filled up to them with zeros."""
+    shape, window = list(input.shape), [slice(None)] * input.ndim
+    for d, n in zip(dim, lengths, strict=True):
+        window[d] = slice(0, min(n, shape[d]))
+        shape[d] = n
+    y = np.zeros(shape, input.dtype)
+    y[tuple(window)] = input[tuple(window)]
+    return y
+
+
+@_resized.vjp
+def _(g, input_shape, dim):
+    return _resized(g, dim, tuple(input_shape[d] for d in dim))
+
+
+def resized(x: Tensor, dim: Sequence[int], lengths: Sequence[int]) -> Tensor:
+    """Axes cut to lengths, or filled up to them with zeros; as it is where nothing changes."""
+    shape = x._array.shape
+    if all(shape[d] == n for d, n in zip(dim, lengths, strict=True)):
+        return x
+    return _resized(x, tuple(dim), tuple(lengths))
+
+
+# ------------------------------------------------------------------------------ arguments
+
+
+def _floating(x: Tensor, name: str, real: bool) -> Tensor:
+    """The input as floating point or complex; RuntimeError for half precision."""
+    kind = x.dtype
+    if real and kind.is_complex:
+        words = "real-valued" if name.endswith("n") else "real"
+        raise RuntimeError(f"{name} expects a {words} input tensor, but got {legacy_name(kind)}")
+    if kind in HALF:
+        raise RuntimeError(f"Unsupported dtype {legacy_name(kind)}")
+    if kind.is_floating_point or kind.is_complex:
+        return x
+    return x.to(types.get_default_dtype())
+
+
+def _one_dim(x: Tensor, dim: int) -> int:
+    if not x._array.ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    return canonical_dim(dim, x._array.ndim)
+
+
+def _check_lengths(lengths: Sequence[int]) -> None:
+    for n in lengths:
+        if n < 1:
+            raise RuntimeError(f"Invalid number of data points ({n}) specified")
+
+
+def _many_dims(x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int | None]]:
+    """The axes to transform, and the lengths asked for (None: as they are)."""
+    rank = x._array.ndim
+    s = None if s is None else [s] if isinstance(s, int) else list(s)
+    dim = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if dim is not None:
+        axes = tuple(canonical_dim(d, rank) for d in dim)
+        if len(set(axes)) != len(axes):
+            raise RuntimeError("FFT dims must be unique")
+        if s is not None and len(s) != len(axes):
+            raise RuntimeError("When given, dim and shape arguments must have the same length")
+    elif s is not None:
+        if len(s) > rank:
+            raise RuntimeError(
+                f"Got shape with {len(s)} values but input tensor only has {rank} dimensions."
+            )
+        axes = tuple(range(rank - len(s), rank))
+    else:
+        axes = tuple(range(rank))
+    lengths: list[int | None] = [None] * len(axes) if s is None else [
+        None if n == -1 else n for n in s]  # fmt: skip
+    return axes, lengths
+
+
+def _filled(x: Tensor, axes: Sequence[int], lengths: Sequence[int | None]) -> list[int]:
+    return [x._array.shape[d] if n is None else n for d, n in zip(axes, lengths, strict=True)]
+
+
+# ---------------------------------------------------------------------------- transforms
+
+
+def _transformed(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any):
+    wanted = _filled(x, axes, lengths)
+    _check_lengths(wanted)
+    scale = scaling(norm, forward)
+    return complex_transform(resized(x, axes, wanted), axes, scale, forward, out=out)
+
+
+def _real_transformed(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any):
+    wanted = _filled(x, axes, lengths)
+    _check_lengths(wanted)
+    scale = scaling(norm, forward)
+    return real_transform(resized(x, axes, wanted), axes, scale, forward, out=out)
+
+
+def _half_transformed(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any):
+    wanted = _filled(x, axes, lengths)
+    last = lengths[-1]
+    length = 2 * (x._array.shape[axes[-1]] - 1) if last is None else last
+    _check_lengths([*wanted[:-1], length])
+    wanted[-1] = length // 2 + 1
+    x = resized(x if x.is_complex() else x.to(_complex_of(x)), axes, wanted)
+    return half_transform(x, axes, scaling(norm, forward), forward, length, out=out)
+
+
+def _complex_of(x: Tensor) -> Dtype:
+    return types.FROM_NUMPY[np.result_type(x._array.dtype, np.complex64)]
+
+
+# name: (the transform, forward, whether the input must be real, what it is)
+_KINDS: dict[str, tuple[Callable, bool, bool, str]] = {
+    "fft": (_transformed, True, False, "The discrete Fourier transform"),
+    "ifft": (_transformed, False, False, "The inverse of the discrete Fourier transform"),
+    "rfft": (_real_transformed, True, True, "The transform of real numbers, its first half"),
+    "irfft": (_half_transformed, False, False, "The inverse of rfft"),
+    "hfft": (_half_transformed, True, False, "The real transform of Hermitian numbers' first half"),
+    "ihfft": (_real_transformed, False, True, "The inverse of hfft"),
+}
+
+
+def _declare(name: str, compute: Callable, forward: bool, real: bool, doc: str) -> None:
+    def one(input, n=None, dim=-1, norm=None, *, out=None):
+        x = _floating(input, name, real)
+        return compute(x, (_one_dim(x, dim),), [n], norm, forward, out)
+
+    def many(input, s=None, dim=None, norm=None, *, out=None):
+        x = _floating(input, name + "n", real)
+        axes, lengths = _many_dims(x, s, dim)
+        if not axes and compute is not _transformed:
+            raise RuntimeError(f"{name}n must transform at least one axis")
+        return compute(x, axes, lengths, norm, forward, out)
+
+    def two(input, s=None, dim=(-2, -1), norm=None, *, out=None):
+        return many(input, s, dim, norm, out=out)
+
+    for function, ending, where in ((one, "", "along an axis"), (two, "2", "over two axes"),
+                                    (many, "n", "over many axes")):  # fmt: skip
+        function.__name__ = function.__qualname__ = f"fft_{name}{ending}"
+        function.__doc__ = (
+            f"{doc}, {where}.\n\n    Lengths are cut or filled up with zeros; `norm` is 'backward' "
+            "(1/n in the inverse),\n    'ortho' or 'forward'.\n"
+        )
+        publish(composite(expose=())(function), (name + ending,), ("fft",))
+
+
+for _name, _kind in _KINDS.items():
+    _declare(_name, *_kind)
+
+
+# ---------------------------------------------------------------------------- frequencies
+
+
+def _frequencies(name: str, count: Callable[[int], Array], doc: str) -> None:
+    def function(
+        n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Dtype | None = None,
+        layout: Any = None, device: Any = None, requires_grad: bool = False,
+    ) -> Tensor:  # fmt: skip
+        kind = numpy_dtype(dtype)
+        if kind.kind in "biu":
+            raise RuntimeError(f"{name} requires a floating point or complex dtype")
+        array = (count(n) * (1.0 / (n * d) if n else 0.0)).astype(kind)
+        if out is not None:
+            return out.resize_(array.shape).copy_(wrap(array))
+        return place(array, device, requires_grad)
+
+    function.__name__ = function.__qualname__ = f"fft_{name}"
+    function.__doc__ = doc
+    publish(function, (name,), ("fft",))
+
+
+_frequencies("fftfreq", lambda n: np.concatenate([np.arange((n + 1) // 2), np.arange(-(n // 2), 0)]),
+             "The frequencies of fft's n terms, for samples d apart.")  # fmt: skip
+_frequencies("rfftfreq", lambda n: np.arange(n // 2 + 1),
+             "The frequencies of rfft's terms, for n samples d apart.")  # fmt: skip
+
+
+def _shifts(x: Tensor, dim: Any, sign: int) -> Tensor:
+    rank = x._array.ndim
+    axes = list(range(rank)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if not axes:
+        return x.clone()
+    lengths = [x.shape[canonical_dim(d, rank)] for d in axes]
+    return x.roll([n // 2 if sign > 0 else (n + 1) // 2 for n in lengths], axes)
+
+
+@composite(expose=("fft",))
+def fftshift(input, dim=None):
+    """The terms of a transform in the order of their frequencies, zero in the middle.
+
+    >>> torch.fft.fftshift(torch.arange(4))
+    tensor([2, 3, 0, 1])
+    """
+    return _shifts(input, dim, 1)
+
+
+@composite(expose=("fft",))
+def ifftshift(input, dim=None):
+    """The inverse of fftshift.
+
+    >>> torch.fft.ifftshift(torch.arange(4))
+    tensor([2, 3, 0, 1])
+    """
+    return _shifts(input, dim, -1)
