@@ -51,7 +51,7 @@ newaxis = None
 _SUBMODULES = frozenset((
     "_utils", "amp", "backends", "compiler", "cuda", "distributions", "fft", "func", "jit",
     "linalg", "nn", "optim", "overrides", "random", "return_types", "serialization", "special",
-    "storage", "testing", "types", "utils", "version", "mps", "xpu", "multiprocessing", "hub",
+    "signal", "storage", "testing", "types", "utils", "version", "mps", "xpu", "multiprocessing", "hub",
     "distributed", "onnx", "profiler", "fx", "export", "sparse", "masked", "torch_alias", "_C",
 ))  # fmt: skip
 _ELSEWHERE = {

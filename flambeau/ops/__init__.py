@@ -87,6 +87,7 @@ FAMILIES = (
     "solves",
     "sort",
     "statistics",
+    "stft",
     "svd",
     "triangles",
     "trigonometric",
@@ -94,6 +95,7 @@ FAMILIES = (
     "vectors",
     "view",
     "view_inplace",
+    "windows",
 )
 
 for _name in FAMILIES:

@@ -1,0 +1,188 @@
+"""Short-time Fourier transforms: frames of a signal, each transformed, and back again."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor, wrap
+from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resized
+from .padding import constant_pad_nd
+from .registry import PUBLIC, composite
+from .view import _folded
+
+
+def _described(input: Tensor, n_fft: int, hop: int, length: int, window: Tensor | None) -> str:
+    shown = "None" if window is None else f"tensor of size {list(window.shape)}"
+    return (f"{legacy_name(input.dtype)}{list(input.shape)}, n_fft={n_fft}, hop_length={hop}, "
+            f"win_length={length}, window={shown}")  # fmt: skip
+
+
+def _check_frames(name: str, described: str, n_fft: int, hop: int, length: int, window: Any) -> None:
+    if n_fft <= 0:
+        raise RuntimeError(f"{name}({described}) : expected n_fft > 0, but got n_fft={n_fft}")
+    if hop <= 0:
+        raise RuntimeError(
+            f"{name}({described}) : expected hop_length > 0, but got hop_length={hop}"
+        )
+    if not 0 < length <= n_fft:
+        raise RuntimeError(f"{name}({described}) : expected 0 < win_length <= n_fft, but got "
+                           f"win_length={length}")  # fmt: skip
+    if window is not None and (window._array.ndim != 1 or window.shape[0] != length):
+        raise RuntimeError(
+            f"{name}({described}) : expected a 1D window tensor of size equal to win_length="
+            f"{length}, but got window with size {list(window.shape)}"
+        )
+
+
+def _full_window(window: Tensor | None, like: Tensor, length: int, n_fft: int) -> Tensor:
+    """The window in the middle of a frame of n_fft; ones where none is given."""
+    if window is None:
+        kind = like._array.real.dtype
+        window = wrap(np.ones(length, kind))
+    left = (n_fft - length) // 2
+    if length == n_fft:
+        return window
+    return constant_pad_nd(window, (left, n_fft - length - left))
+
+
+def _centred(input: Tensor, n_fft: int, pad_mode: str) -> Tensor:
+    rank = input._array.ndim
+    signal = input.reshape((1,) * (3 - rank) + tuple(input.shape)) if rank < 3 else input
+    half = n_fft // 2
+    padded = PUBLIC["nn.functional"]["pad"](signal, [half, half], pad_mode)
+    return padded.reshape((*padded.shape[3 - rank :],)) if rank < 3 else padded
+
+
+@composite()
+def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
+         pad_mode="reflect", normalized=False, onesided=None, return_complex=None,
+         align_to_window=None):  # fmt: skip
+    """Transforms of a signal's frames of n_fft samples, hop_length apart, each times a window.
+
+    input (time) or (batch, time): result (batch, frequency, frame), complex with return_complex.
+
+    >>> torch.stft(torch.ones(8), 4, return_complex=True).shape
+    torch.Size([3, 9])
+    """
+    hop = n_fft // 4 if hop_length is None else hop_length
+    length = n_fft if win_length is None else win_length
+    is_complex = input.is_complex() or (window is not None and window.is_complex())
+    if return_complex is None:
+        if not is_complex:
+            raise RuntimeError(
+                "stft requires the return_complex parameter be given for real inputs, and will "
+                "further require that return_complex=True in a future PyTorch release."
+            )
+        return_complex = True
+    described = _described(input, n_fft, hop, length, window)
+    if not (input.is_complex() or input.is_floating_point()):
+        raise RuntimeError(f"stft({described}) : expected a tensor of floating point or complex "
+                           "values")  # fmt: skip
+    rank = input._array.ndim
+    if rank not in (1, 2):
+        raise RuntimeError(f"stft({described}) : expected a 1D or 2D tensor")
+    if center:
+        if align_to_window is not None:
+            raise RuntimeError("stft align_to_window should only be set when center = false")
+        input = _centred(input, n_fft, pad_mode)
+    signal = input if rank == 2 else input.unsqueeze(0)
+    if not 0 < n_fft <= signal.shape[-1]:
+        raise RuntimeError(f"stft({described}) : expected 0 < n_fft <= {signal.shape[-1]}, but got "
+                           f"n_fft={n_fft}")  # fmt: skip
+    _check_frames("stft", described, n_fft, hop, length, window)
+    frames = signal.unfold(-1, n_fft, hop)  # (batch, frame, n_fft)
+    if window is not None or length < n_fft:
+        frames = frames * _full_window(window, input, length, n_fft)
+    y = _spectra(frames, is_complex, onesided, ROOT if normalized else NONE)
+    y = y.transpose(1, 2)
+    y = y if rank == 2 else y.squeeze(0)
+    return y if return_complex else PUBLIC["torch"]["view_as_real"](y)
+
+
+def _spectra(frames: Tensor, is_complex: bool, onesided: Any, scale: int) -> Tensor:
+    if onesided is None:
+        onesided = not is_complex
+    if is_complex and onesided:
+        raise RuntimeError("Cannot have onesided output if window or input is complex")
+    transform = real_transform if onesided else complex_transform
+    return transform(frames, (2,), scale, True)
+
+
+@composite()
+def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
+          normalized=False, onesided=None, length=None, return_complex=False):  # fmt: skip
+    """The signal of which stft made the frames' transforms `input`.
+
+    input (frequency, frame) or (batch, frequency, frame), complex: result (batch, time).
+    """
+    hop = n_fft // 4 if hop_length is None else hop_length
+    size = n_fft if win_length is None else win_length
+    if not input.is_complex():
+        raise RuntimeError("istft requires a complex-valued input tensor matching the output from "
+                           "stft with return_complex=True.")  # fmt: skip
+    described = _described(input, n_fft, hop, size, window)
+    _check_spectra(input, described, n_fft, onesided)
+    _check_frames("istft", described, n_fft, hop, size, window)
+    rank = input._array.ndim
+    spectra = (input if rank == 3 else input.unsqueeze(0)).transpose(1, 2)
+    full = _full_window(window, input, size, n_fft)
+    one = input.shape[-2] != n_fft if onesided is None else onesided
+    scale = ROOT if normalized else FULL
+    if return_complex:
+        if one:
+            raise RuntimeError("Cannot have onesided output if window or input is complex")
+        frames = complex_transform(spectra, (2,), scale, False)
+    else:
+        if window is not None and window.is_complex():
+            raise RuntimeError("Complex windows are incompatible with return_complex=False")
+        half = resized(spectra, (2,), (n_fft // 2 + 1,))
+        frames = half_transform(half, (2,), scale, False, n_fft)
+    y = _added_up(frames * full, full, hop, n_fft, center, length, described)
+    return y if rank == 3 else y.squeeze(0)
+
+
+def _check_spectra(input: Tensor, described: str, n_fft: int, onesided: Any) -> None:
+    rank, shape = input._array.ndim, input.shape
+    if rank not in (2, 3):
+        raise RuntimeError(f"istft({described}) : expected a tensor with 2 or 3 dimensions, but got "
+                           f"{rank}")  # fmt: skip
+    if not input._array.size:
+        raise RuntimeError(f"istft({described}) : input tensor cannot be empty.")
+    count = shape[-2]
+    one = count != n_fft if onesided is None else onesided
+    wanted = n_fft // 2 + 1 if one else n_fft
+    if count != wanted:
+        form = "n_fft / 2 + 1" if one else "n_fft"
+        raise RuntimeError(
+            f"istft({described}) : expected the frequency dimension (3rd to the last) of the input "
+            f"tensor to match {form} when onesided={'True' if one else 'False'}, but got {count}"
+        )
+
+
+def _added_up(
+    frames: Tensor, window: Tensor, hop: int, n_fft: int, center: bool, length: int | None,
+    described: str,
+) -> Tensor:  # fmt: skip
+    """The frames laid over each other, divided by the sum of the windows' squares."""
+    batch, count = frames.shape[0], frames.shape[1]
+    total = n_fft + hop * (count - 1)
+    y = _folded(frames, (batch, total), 1, n_fft, hop)
+    squares = (window * window).expand(1, count, n_fft)
+    envelope = _folded(squares, (1, total), 1, n_fft, hop)
+    start = n_fft // 2 if center else 0
+    end = start + length if length is not None else total - (n_fft // 2 if center else 0)
+    stop = min(end, total)
+    y, envelope = (t.narrow(1, start, max(stop - start, 0)) for t in (y, envelope))
+    if envelope._array.size and not np.abs(envelope._array).min() > 1e-11:
+        raise RuntimeError(f"istft({described}) window overlap add min: 1")
+    y = y / envelope
+    if end > total:
+        warnings.warn("The length of signal is shorter than the length parameter. Result is being "
+                      "padded with zeros in the tail. Please check your center and hop_length "
+                      "settings.", UserWarning, stacklevel=3)  # fmt: skip
+        y = constant_pad_nd(y, (0, end - total))
+    return y

@@ -1,0 +1,108 @@
+"""Windows to weigh the samples of a frame with: hann, hamming, blackman, bartlett, kaiser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import dtype as Dtype
+from ..tensor.tensor import Tensor
+from .creation import numpy_dtype, place, public
+
+
+def cosine_sum(points: int, coefficients: tuple[float, ...]) -> np.ndarray:
+    """The sum over k of (-1)^k a_k cos(2 pi k n / (points - 1)), for n below points."""
+    phase = 2 * np.pi * np.arange(points) / max(points - 1, 1)
+    made = np.zeros(points)
+    for k, a in enumerate(coefficients):
+        made += (-1) ** k * a * np.cos(k * phase)
+    return made
+
+
+def triangle(points: int) -> np.ndarray:
+    """The triangle with zeros at its ends."""
+    return 1 - np.abs(2 * np.arange(points) / max(points - 1, 1) - 1)
+
+
+def kaiser(points: int, beta: float) -> np.ndarray:
+    """I0(beta sqrt(1 - r^2)) / I0(beta), r going from -1 to 1."""
+    place_between = 2 * np.arange(points) / max(points - 1, 1) - 1
+    return np.i0(beta * np.sqrt(np.maximum(1 - place_between**2, 0))) / np.i0(beta)
+
+
+def _window(
+    name: str, length: int, periodic: bool, make: Any, dtype: Dtype | None, device: Any,
+    requires_grad: bool,
+) -> Tensor:  # fmt: skip
+    kind = numpy_dtype(dtype)
+    if kind.kind in "biu":
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
+    if length < 0:
+        raise RuntimeError(
+            f"{name} requires non-negative window_length, got window_length={length}"
+        )
+    if length < 2:
+        array = np.ones(length)
+    else:  # a periodic window is a longer one without its last point
+        array = make(length + 1)[:-1] if periodic else make(length)
+    return place(array.astype(kind), device, requires_grad)
+
+
+@public()
+def hann_window(
+    window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """0.5 - 0.5 cos(2 pi n / N).
+
+    >>> torch.hann_window(4)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    """
+    return _window("hann_window", window_length, periodic, lambda n: cosine_sum(n, (0.5, 0.5)),
+                   dtype, device, requires_grad)  # fmt: skip
+
+
+@public()
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *,
+    dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """alpha - beta cos(2 pi n / N)."""
+    return _window("hamming_window", window_length, periodic,
+                   lambda n: cosine_sum(n, (alpha, beta)), dtype, device, requires_grad)  # fmt: skip
+
+
+@public()
+def blackman_window(
+    window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)."""
+    return _window("blackman_window", window_length, periodic,
+                   lambda n: cosine_sum(n, (0.42, 0.5, 0.08)), dtype, device, requires_grad)  # fmt: skip
+
+
+@public()
+def bartlett_window(
+    window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """A triangle with zeros at its ends.
+
+    >>> torch.bartlett_window(4)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    """
+    return _window("bartlett_window", window_length, periodic, triangle, dtype, device,
+                   requires_grad)  # fmt: skip
+
+
+@public()
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Dtype | None = None,
+    layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """The Kaiser window, narrower the larger beta is."""
+    return _window("kaiser_window", window_length, periodic, lambda n: kaiser(n, beta), dtype,
+                   device, requires_grad)  # fmt: skip
