@@ -94,8 +94,10 @@ def _check_factor(B: Array, L: Array) -> None:
     check_matrix(B, "cholesky_solve", "b")
     check_square(L, "cholesky_solve", "A")
     if B.dtype != L.dtype:
-        raise RuntimeError("cholesky_solve: Expected b and A to have the same dtype, but found b of "
-                           f"type {kind_name(B)} and A of type {kind_name(L)} instead")  # fmt: skip
+        raise RuntimeError(
+            f"cholesky_solve: Expected b and A to have the same dtype, but found b of type "
+            f"{kind_name(B)} and A of type {kind_name(L)} instead"
+        )
     if B.shape[-2] != L.shape[-2]:
         raise RuntimeError(
             f"Incompatible matrix sizes for cholesky_solve: each A matrix is {L.shape[-2]} by "

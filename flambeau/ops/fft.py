@@ -177,6 +177,8 @@ def _many_dims(x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int |
     s = None if s is None else [s] if isinstance(s, int) else list(s)
     dim = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if dim is not None:
+        if dim and not rank:
+            raise IndexError(f"Dimension specified as {dim[0]} but tensor has no dimensions")
         axes = tuple(canonical_dim(d, rank) for d in dim)
         if len(set(axes)) != len(axes):
             raise RuntimeError("FFT dims must be unique")
@@ -291,7 +293,7 @@ def _frequencies(name: str, count: Callable[[int], Array], doc: str) -> None:
     publish(function, (name,), ("fft",))
 
 
-_frequencies("fftfreq", lambda n: np.concatenate([np.arange((n + 1) // 2), np.arange(-(n // 2), 0)]),
+_frequencies("fftfreq", lambda n: (np.arange(n) + n // 2) % max(n, 1) - n // 2,
              "The frequencies of fft's n terms, for samples d apart.")  # fmt: skip
 _frequencies("rfftfreq", lambda n: np.arange(n // 2 + 1),
              "The frequencies of rfft's terms, for n samples d apart.")  # fmt: skip

@@ -27,7 +27,7 @@ def _ldl_factor_ex(A: Array, hermitian, check_errors=False, name="torch.linalg.l
             found, pivots[index], info[index] = factor(x, lower=1)
             LD[index] = np.tril(found)
     if check_errors:
-        refuse(info, name, lambda place: f"The diagonal element {place} of D is zero.", RuntimeError)
+        refuse(info, name, lambda n: f"The diagonal element {n} of D is zero.", RuntimeError)
     return LD, pivots, info
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..tensor.tensor import Tensor
 from .matrices import (
-    check_matrix, each_matrix, kind_name, linalg_function, mH, rectangular_samples, well_conditioned,
+    check_matrix, each_matrix, kind_name, linalg_function, mH, rectangular_samples,
+    well_conditioned,
 )  # fmt: skip
 from .registry import Array, composite, opaque
 from .return_types import return_type

@@ -38,8 +38,10 @@ def _check_weights(weights: Tensor, count: int, label: str, integral: bool) -> N
         raise RuntimeError(f"cov(): expected {label} to have {words} dtype but got {label} with "
                            f"{legacy_name(weights.dtype)} dtype")  # fmt: skip
     if weights._array.size != count:
-        raise RuntimeError(f"cov(): expected {label} to have the same numel as there are "
-                           f"observations in the input but got {weights._array.size} != {count}")  # fmt: skip
+        raise RuntimeError(
+            f"cov(): expected {label} to have the same numel as there are observations in the "
+            f"input but got {weights._array.size} != {count}"
+        )
     if count and bool((weights._array < 0).any()):
         raise RuntimeError(f"cov(): {label} cannot be negative")
 
@@ -201,8 +203,8 @@ def histogramdd(input, bins, range=None, weight=None, density=False, *, out=None
     points = points.reshape(-1, n)
     each = [bins] * n if isinstance(bins, int) else list(bins)
     if len(each) != n:
-        raise RuntimeError(f"torch.histogramdd: expected {n} sequences of bin edges for a "
-                           f"{n}-dimensional histogram but got {len(each)}")  # fmt: skip
+        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension "
+                           f"of the input. (got {len(each)} for {n})")  # fmt: skip
     edges = []
     for i, b in enumerate(each):
         if isinstance(b, Tensor):
@@ -231,8 +233,10 @@ def _difference(x: Tensor, at: int, spacing: Any, edge_order: int) -> Tensor:
         if edge_order == 1:
             ends = (part(1, 1) - part(0, 1)) / h, (part(n - 1, 1) - part(n - 2, 1)) / h
         else:
-            ends = ((part(0, 1) * -1.5 + part(1, 1) * 2 - part(2, 1) * 0.5) / h,
-                    (part(n - 1, 1) * 1.5 - part(n - 2, 1) * 2 + part(n - 3, 1) * 0.5) / h)  # fmt: skip
+            ends = (
+                (part(0, 1) * -1.5 + part(1, 1) * 2 - part(2, 1) * 0.5) / h,
+                (part(n - 1, 1) * 1.5 - part(n - 2, 1) * 2 + part(n - 3, 1) * 0.5) / h,
+            )
         return cat([ends[0], inside, ends[1]], at)
     shape = [-1 if i == at else 1 for i in range(len(x.shape))]
     steps = spacing.diff().reshape(shape)
@@ -283,6 +287,12 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
         if input.shape[axis] < edge_order + 1:
             raise RuntimeError("torch.gradient expected each dimension size to be at least "
                                "edge_order+1")  # fmt: skip
+    for h in given:
+        if isinstance(h, Tensor) and h.device != input.device:
+            raise RuntimeError(
+                "torch.gradient expected each tensor to be on the same device, but got devices "
+                f"{input.device} and {h.device}!"
+            )
     for axis, h in zip(axes, given, strict=True):
         if isinstance(h, Tensor) and h._array.size != input.shape[axis]:
             raise RuntimeError(

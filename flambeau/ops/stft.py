@@ -21,7 +21,9 @@ def _described(input: Tensor, n_fft: int, hop: int, length: int, window: Tensor 
             f"win_length={length}, window={shown}")  # fmt: skip
 
 
-def _check_frames(name: str, described: str, n_fft: int, hop: int, length: int, window: Any) -> None:
+def _check_frames(
+    name: str, described: str, n_fft: int, hop: int, length: int, window: Any
+) -> None:
     if n_fft <= 0:
         raise RuntimeError(f"{name}({described}) : expected n_fft > 0, but got n_fft={n_fft}")
     if hop <= 0:
@@ -148,8 +150,9 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
 def _check_spectra(input: Tensor, described: str, n_fft: int, onesided: Any) -> None:
     rank, shape = input._array.ndim, input.shape
     if rank not in (2, 3):
-        raise RuntimeError(f"istft({described}) : expected a tensor with 2 or 3 dimensions, but got "
-                           f"{rank}")  # fmt: skip
+        raise RuntimeError(
+            f"istft({described}) : expected a tensor with 2 or 3 dimensions, but got {rank}"
+        )
     if not input._array.size:
         raise RuntimeError(f"istft({described}) : input tensor cannot be empty.")
     count = shape[-2]

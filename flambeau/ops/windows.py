@@ -70,8 +70,10 @@ def hamming_window(
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """alpha - beta cos(2 pi n / N)."""
-    return _window("hamming_window", window_length, periodic,
-                   lambda n: cosine_sum(n, (alpha, beta)), dtype, device, requires_grad)  # fmt: skip
+    def points(n: int) -> np.ndarray:
+        return cosine_sum(n, (alpha, beta))
+
+    return _window("hamming_window", window_length, periodic, points, dtype, device, requires_grad)
 
 
 @public()
@@ -80,8 +82,10 @@ def blackman_window(
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)."""
-    return _window("blackman_window", window_length, periodic,
-                   lambda n: cosine_sum(n, (0.42, 0.5, 0.08)), dtype, device, requires_grad)  # fmt: skip
+    def points(n: int) -> np.ndarray:
+        return cosine_sum(n, (0.42, 0.5, 0.08))
+
+    return _window("blackman_window", window_length, periodic, points, dtype, device, requires_grad)
 
 
 @public()

@@ -109,12 +109,13 @@ def general_hamming(
                           device=device, requires_grad=requires_grad)  # fmt: skip
 
 
-def _fixed(name: str, points: Points, doc: str) -> Callable[..., Tensor]:
+def _fixed(name: str, points: Points, doc: str, cosines: bool = True) -> Callable[..., Tensor]:
     def function(
         M: int, *, sym: bool = True, dtype: Dtype | None = None, layout: Any = strided,
         device: Any = None, requires_grad: bool = False,
     ) -> Tensor:  # fmt: skip
-        return _made(name, M, sym, points, _options(dtype, layout, device, requires_grad))
+        options = _options(dtype, layout, device, requires_grad)
+        return _made("general_cosine" if cosines else name, M, sym, points, options)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -128,7 +129,7 @@ blackman = _fixed("blackman", lambda n: cosine_sum(n, (0.42, 0.5, 0.08)),
                   "0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)).")  # fmt: skip
 nuttall = _fixed("nuttall", lambda n: cosine_sum(n, (0.3635819, 0.4891775, 0.1365995, 0.0106411)),
                  "Four cosines with low side lobes.")  # fmt: skip
-bartlett = _fixed("bartlett", triangle, "A triangle with zeros at its ends.")
+bartlett = _fixed("bartlett", triangle, "A triangle with zeros at its ends.", False)
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine",
            "general_hamming", "hamming", "hann", "kaiser", "nuttall"]  # fmt: skip
