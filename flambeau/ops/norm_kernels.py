@@ -1,0 +1,124 @@
+"""Normalisation on arrays: statistics, forward and first derivative, in few passes over memory.
+
+Two shapes: rows (m, n), each normalised (layer and group norm), and channels (n, c, p), each
+normalised over images and positions (batch norm). Large arrays are gone through in blocks that
+stay in cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .registry import Array
+
+_BLOCK = 1 << 16  # elements
+
+
+def _blocks(count: int, each: int) -> Iterator[slice]:
+    step = max(1, _BLOCK // max(each, 1))
+    for i in range(0, count, step):
+        yield slice(i, i + step)
+
+
+def _column(v: Array) -> Array:
+    return v[:, None]
+
+
+def rows_forward(
+    x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
+) -> Array:
+    """Rows less their mean, over their deviation, times weight plus bias; fills mean and rstd."""
+    y = np.empty(x.shape, x.dtype)
+    n = x.dtype.type(x.shape[1])
+    ones = np.ones(x.shape[1], x.dtype)
+    for part in _blocks(*x.shape):
+        block, made = x[part], y[part]
+        m = np.dot(block, ones) / n
+        np.subtract(block, _column(m), out=made)
+        r = 1 / np.sqrt(np.einsum("ij,ij->i", made, made) / n + x.dtype.type(eps))
+        np.multiply(made, _column(r), out=made)
+        if weight is not None:
+            np.multiply(made, weight, out=made)
+        if bias is not None:
+            np.add(made, bias, out=made)
+        mean[part], rstd[part] = m, r
+    return y
+
+
+def rows_backward(
+    g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
+) -> tuple[Array, Array, Array]:
+    """The cotangents of x, weight and bias."""
+    made = np.empty(x.shape, x.dtype)
+    of_weight, of_bias = np.zeros(x.shape[1], x.dtype), np.zeros(x.shape[1], x.dtype)
+    n = x.dtype.type(x.shape[1])
+    ones = np.ones(x.shape[1], x.dtype)
+    for part in _blocks(*x.shape):
+        share, r = g[part], _column(rstd[part])
+        hat = np.subtract(x[part], _column(mean[part]))
+        hat *= r
+        product = share * hat
+        of_weight += np.add.reduce(product, 0)
+        of_bias += np.add.reduce(share, 0)
+        if weight is not None:
+            share, product = share * weight, np.multiply(product, weight, out=product)
+        along = np.dot(product, ones) / n
+        hat *= _column(along)
+        hat += _column(np.dot(share, ones) / n)
+        np.subtract(share, hat, out=hat)
+        np.multiply(hat, r, out=made[part])
+    return made, of_weight, of_bias
+
+
+def affine(x: Array, scale: Array, shift: Array) -> Array:
+    """x (n, c, p) times scale plus shift, each (c,) or (n, c)."""
+    y = np.empty(x.shape, x.dtype)
+    each = scale.ndim == 2
+    for part in _blocks(len(x), x[:1].size):
+        s, t = (scale[part], shift[part]) if each else (scale, shift)
+        np.multiply(x[part], s[..., None], out=y[part])
+        np.add(y[part], t[..., None], out=y[part])
+    return y
+
+
+def channel_moments(x: Array) -> tuple[Array, Array]:
+    """Each channel's mean, and its sum of squared distances from it, of x (n, c, p)."""
+    n, _, p = x.shape
+    if p == 1:
+        flat = x[:, :, 0]
+        mean = np.add.reduce(flat, 0) / x.dtype.type(n)
+        centred = flat - mean
+        return mean, np.einsum("nc,nc->c", centred, centred)
+    means = np.add.reduce(x, 2) / x.dtype.type(p)  # of each image's channels
+    squares = np.empty(means.shape, x.dtype)
+    for part in _blocks(n, x[:1].size):
+        centred = x[part] - means[part][..., None]
+        squares[part] = np.einsum("ncp,ncp->nc", centred, centred)
+    mean = np.add.reduce(means, 0) / x.dtype.type(n)
+    apart = means - mean
+    return mean, np.add.reduce(squares, 0) + p * np.add.reduce(apart * apart, 0)
+
+
+def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
+    """Sums over positions of g, and of g times (x less its channel's mean): each (n, c)."""
+    of_g = np.add.reduce(g, 2)
+    of_product = np.empty(of_g.shape, x.dtype)
+    for part in _blocks(len(x), x[:1].size):
+        centre = mean[part] if mean.ndim == 2 else mean
+        centred = x[part] - centre[..., None]
+        of_product[part] = np.einsum("ncp,ncp->nc", g[part], centred)
+    return of_g, of_product
+
+
+def combined(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
+    """a g + b x + c for arrays (n, c, p) and coefficients (c,) or (n, c)."""
+    made = np.empty(x.shape, x.dtype)
+    each = a.ndim == 2
+    for part in _blocks(len(x), x[:1].size):
+        p, q, r = (a[part], b[part], c[part]) if each else (a, b, c)
+        y = np.multiply(g[part], p[..., None], out=made[part])
+        y += x[part] * q[..., None]
+        y += r[..., None]
+    return made
