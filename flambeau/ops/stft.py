@@ -12,7 +12,7 @@ from ..tensor.tensor import Tensor, wrap
 from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resized
 from .padding import constant_pad_nd
 from .registry import PUBLIC, composite
-from .view import _folded
+from .strided import _folded
 
 
 def _described(input: Tensor, n_fft: int, hop: int, length: int, window: Tensor | None) -> str:

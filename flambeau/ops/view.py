@@ -10,9 +10,7 @@ import numpy as np
 
 from ..autograd.tape import record
 from ..tensor.dtypes import dtype as Dtype
-from ..tensor.layout import empty_strided_array
 from ..tensor.meta import MetaArray
-from ..tensor.storage import offset_of, storage_of, window
 from ..tensor.tensor import Tensor, view_of
 from .axes import canonical_dim, canonical_dims
 from .creation import public
@@ -512,104 +510,6 @@ def _on_diagonal(g: Array, shape, offset, dim1, dim2) -> Array:
 @_on_diagonal.vjp
 def _(g, offset, dim1, dim2):
     return g.diagonal(offset, dim1, dim2)
-
-
-@view(expose=("Tensor",), ref=None, samples=None)
-def unfold(input: Array, dimension, size, step) -> Array:
-    """Windows of `size` along an axis, every `step`, as a new last axis."""
-    at = canonical_dim(dimension, input.ndim)
-    length = input.shape[at] if input.ndim else 1
-    if size < 0 or step <= 0:
-        raise RuntimeError(f"size is {size} but must be >= 0, step is {step} but must be > 0")
-    if size > length:
-        raise RuntimeError(
-            f"maximum size for tensor at dimension {at} is {length} but size is {size}"
-        )
-    if not input.ndim:
-        return input.reshape(1)[:size]
-    shape, strides = list(input.shape), list(input.strides)
-    stride = strides[at]
-    shape[at], strides[at] = (length - size) // step + 1, stride * step
-    return np.lib.stride_tricks.as_strided(input, [*shape, size], [*strides, stride])
-
-
-@unfold.vjp
-def _(g, input_shape, dimension, size, step):
-    return _folded(g, input_shape, dimension, size, step)
-
-
-@opaque(name="_folded", expose=(), ref=None, samples=None)
-def _folded(g: Array, shape, dimension, size, step) -> Array:
-    """The windows of `unfold` added back where they came from."""
-    if not shape:
-        return g.reshape(()) if g.size else np.zeros((), g.dtype)
-    at = dimension % len(shape)
-    made = np.zeros(shape, g.dtype)
-    target, source = np.moveaxis(made, at, 0), np.moveaxis(g, at, 0)
-    count = source.shape[0]
-    for k in range(size):
-        target[k : k + count * step : step][:count] += source[..., k]
-    return made
-
-
-@_folded.vjp
-def _(g, dimension, size, step):
-    return g.unfold(dimension, size, step)
-
-
-@view(ref=None, samples=None)
-def as_strided(input: Array, size, stride, storage_offset=None) -> Array:
-    """A window on the tensor's storage with any shape, strides and offset, in elements."""
-    if len(size) != len(stride):
-        raise RuntimeError("mismatch in length of strides and shape")
-    if any(s < 0 for s in stride):
-        raise RuntimeError(
-            f"as_strided: Negative strides are not supported at the moment, got strides: "
-            f"{list(stride)}"
-        )
-    if storage_offset is not None and storage_offset < 0:
-        raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
-    offset = offset_of(input) if storage_offset is None else storage_offset
-    return window(storage_of(input), input.dtype, offset, tuple(size), tuple(stride))
-
-
-@as_strided.vjp
-def _(g, input, size, stride, storage_offset):
-    return _strided_adjoint(
-        g, input._array.shape, input.stride(), input.storage_offset(), tuple(size), tuple(stride),
-        input.storage_offset() if storage_offset is None else storage_offset,
-    )  # fmt: skip
-
-
-@opaque(name="_strided_adjoint", expose=(), ref=None, samples=None)
-def _strided_adjoint(g: Array, shape, strides, start, size, stride, offset) -> Array:
-    """The cotangent of `as_strided`: windows added up where they overlap, read by the input."""
-    spans = [
-        1 + builtin_sum((n - 1) * s for n, s in zip(*pair, strict=True))
-        for pair in ((shape, strides), (size, stride))
-    ]
-    low = min(start, offset)
-    memory = np.zeros(max(start + spans[0], offset + spans[1]) - low, g.dtype)
-    places = _places(size, stride, offset - low)
-    np.add.at(memory, places.reshape(-1), g.reshape(-1))
-    read = _places(shape, strides, start - low)
-    counts = np.zeros(memory.shape, np.int64)
-    np.add.at(counts, read.reshape(-1), 1)
-    return (memory[read] / np.maximum(counts[read], 1)).astype(g.dtype)
-
-
-def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
-    places = np.full((), offset, np.int64)
-    for n, s in zip(shape, strides, strict=True):
-        places = places[..., None] + np.arange(n) * s
-    return places
-
-
-@_strided_adjoint.vjp
-def _(g, size, stride, start, offset):
-    flat = empty_strided_array(size, stride, g._array.dtype)
-    del flat
-    return as_strided(g.contiguous(), size, stride, offset - start)
 
 
 builtin_sum = sum

@@ -11,7 +11,8 @@ from typing import Any
 from ..autograd.inplace import before_write, bump, check_writable
 from ..tensor.tensor import Tensor
 from .registry import publish
-from .view import as_strided, squeeze, t, transpose, unsqueeze
+from .strided import as_strided
+from .view import squeeze, t, transpose, unsqueeze
 
 
 def _turned(name: str, function: Callable, aliases: tuple[str, ...] = ()) -> None:

@@ -1,0 +1,116 @@
+"""Windows by strides: as_strided, and unfold's sliding windows along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..tensor.storage import offset_of, storage_of, window
+from .axes import canonical_dim
+from .registry import Array, composite, opaque, view
+
+
+@view(expose=("Tensor",), ref=None, samples=None)
+def unfold(input: Array, dimension, size, step) -> Array:
+    """Windows of `size` along an axis, every `step`, as a new last axis."""
+    at = canonical_dim(dimension, input.ndim)
+    length = input.shape[at] if input.ndim else 1
+    if size < 0 or step <= 0:
+        raise RuntimeError(f"size is {size} but must be >= 0, step is {step} but must be > 0")
+    if size > length:
+        raise RuntimeError(
+            f"maximum size for tensor at dimension {at} is {length} but size is {size}"
+        )
+    if not input.ndim:
+        return input.reshape(1)[:size]
+    shape, strides = list(input.shape), list(input.strides)
+    stride = strides[at]
+    shape[at], strides[at] = (length - size) // step + 1, stride * step
+    return np.lib.stride_tricks.as_strided(input, [*shape, size], [*strides, stride])
+
+
+@unfold.vjp
+def _(g, input_shape, dimension, size, step):
+    return _folded(g, input_shape, dimension, size, step)
+
+
+@opaque(name="_folded", expose=(), ref=None, samples=None)
+def _folded(g: Array, shape, dimension, size, step) -> Array:
+    """The windows of `unfold` added back where they came from."""
+    if not shape:
+        return g.reshape(()) if g.size else np.zeros((), g.dtype)
+    at = dimension % len(shape)
+    made = np.zeros(shape, g.dtype)
+    target, source = np.moveaxis(made, at, 0), np.moveaxis(g, at, 0)
+    count = source.shape[0]
+    for k in range(size):
+        target[k : k + count * step : step][:count] += source[..., k]
+    return made
+
+
+@_folded.vjp
+def _(g, dimension, size, step):
+    return g.unfold(dimension, size, step)
+
+
+@view(name="_as_strided", node="AsStridedBackward0", expose=(), ref=None, samples=None)
+def _as_strided(input: Array, size, stride, offset, geometry) -> Array:
+    """A window on the tensor's storage; `geometry` is the input's own (strides, offset)."""
+    return window(storage_of(input), input.dtype, offset, size, stride)
+
+
+@_as_strided.vjp
+def _(g, input_shape, size, stride, offset, geometry):
+    return _strided_adjoint(g, input_shape, *geometry, size, stride, offset)
+
+
+@composite()
+def as_strided(input, size, stride, storage_offset=None):
+    """A window on the tensor's storage with any shape, strides and offset, in elements.
+
+    >>> torch.arange(4).as_strided((2, 2), (1, 2))
+    tensor([[0, 2],
+            [1, 3]])
+    """
+    if len(size) != len(stride):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(
+            "as_strided: Negative strides are not supported at the moment, got strides: "
+            f"{list(stride)}"
+        )
+    if storage_offset is not None and storage_offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
+    start = offset_of(input._array)
+    offset = start if storage_offset is None else storage_offset
+    return _as_strided(input, tuple(size), tuple(stride), offset, (input.stride(), start))
+
+
+@opaque(name="_strided_adjoint", expose=(), ref=None, samples=None)
+def _strided_adjoint(g: Array, shape, strides, start, size, stride, offset) -> Array:
+    """The cotangent of `as_strided`: windows added up where they overlap, read by the input."""
+    spans = [
+        1 + sum((n - 1) * s for n, s in zip(*pair, strict=True))
+        for pair in ((shape, strides), (size, stride))
+    ]
+    low = min(start, offset)
+    memory = np.zeros(max(start + spans[0], offset + spans[1]) - low, g.dtype)
+    places = _places(size, stride, offset - low)
+    np.add.at(memory, places.reshape(-1), g.reshape(-1))
+    read = _places(shape, strides, start - low)
+    counts = np.zeros(memory.shape, np.int64)
+    np.add.at(counts, read.reshape(-1), 1)
+    return (memory[read] / np.maximum(counts[read], 1)).astype(g.dtype)
+
+
+def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
+    places = np.full((), offset, np.int64)
+    for n, s in zip(shape, strides, strict=True):
+        places = places[..., None] + np.arange(n) * s
+    return places
+
+
+@_strided_adjoint.vjp
+def _(g, size, stride, start, offset):
+    return as_strided(g.contiguous(), size, stride, offset - start)

@@ -1,0 +1,117 @@
+"""Copies of views: `view_copy` and its like give new memory; the `*_scatter` operators give a copy
+of a tensor in which the window that a view shows is overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor.tensor import Tensor
+from . import view as views
+from .axes import canonical_dim
+from .registry import PUBLIC, composite, publish
+from .strided import as_strided, unfold
+
+# ------------------------------------------------------------------------------------- copies
+
+
+def _copied(y: Any) -> Any:
+    if isinstance(y, (tuple, list)):
+        return tuple(map(_copied, y))
+    return y.clone()
+
+
+def _write(y: Any, out: Any) -> Any:
+    if isinstance(y, (tuple, list)):
+        for one, target in zip(y, out, strict=True):
+            target.copy_(one)
+    else:
+        out.copy_(y)
+    return out
+
+
+def _publish_copy(name: str, function: Callable, spaces: tuple[str, ...] = ("torch",)) -> None:
+    def made(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        y = function(input, *args, **kwargs)
+        return _copied(y) if out is None else _write(y, out)
+
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"Like `{name.removesuffix('_copy')}`, in memory of its own."
+    publish(made, (name,), spaces)
+
+
+def _sliced(
+    input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """The window of a slice along one axis."""
+    at = canonical_dim(dim, input._array.ndim)
+    if step <= 0:
+        raise RuntimeError(f"slice step must be positive, got {step}")
+    return views.basic_index(input, (*(slice(None),) * at, slice(start, end, step), Ellipsis))
+
+
+for _name in ("diagonal", "narrow", "permute", "select", "split", "split_with_sizes", "squeeze", "t",
+              "transpose", "unbind", "unsqueeze"):  # fmt: skip
+    _publish_copy(f"{_name}_copy", getattr(views, _name),
+                  ("torch", "Tensor") if _name == "narrow" else ("torch",))  # fmt: skip
+_publish_copy("as_strided_copy", as_strided)
+_publish_copy("unfold_copy", unfold)
+_publish_copy("alias_copy", lambda input: input)
+_publish_copy("detach_copy", Tensor.detach)
+_publish_copy("expand_copy", lambda input, size, **options: input.expand(*size, **options))
+_publish_copy("view_copy", lambda input, size=None, dtype=None: input.view(
+    size if dtype is None else dtype))  # fmt: skip
+_publish_copy("slice_copy", _sliced)
+
+
+def _of_complex(name: str) -> Callable:
+    """torch.view_as_real or its opposite, looked up when it is called."""
+    return lambda input: PUBLIC["torch"][name](input)
+
+
+_publish_copy("view_as_real_copy", _of_complex("view_as_real"))
+_publish_copy("view_as_complex_copy", _of_complex("view_as_complex"))
+
+# ----------------------------------------------------------------------------------- scatters
+
+
+def _scattered(input: Tensor, src: Tensor, window: Callable[[Tensor], Tensor]) -> Tensor:
+    """A copy of `input` whose window holds `src`, which must have its shape."""
+    made = input.clone()
+    target = window(made)
+    if target._array.shape != src._array.shape:
+        raise RuntimeError(
+            "expected src to have a size equal to the slice of self. src size = "
+            f"{list(src.shape)}, slice size = {list(target.shape)}"
+        )
+    target.copy_(src)
+    return made
+
+
+@composite()
+def select_scatter(input, src, dim, index):
+    """A copy of the tensor with `src` at one index of an axis.
+
+    >>> torch.select_scatter(torch.zeros(2, 2), torch.ones(2), 0, 1)
+    tensor([[0., 0.],
+            [1., 1.]])
+    """
+    return _scattered(input, src, lambda x: views.select(x, dim, index))
+
+
+@composite()
+def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
+    """A copy of the tensor with `src` at a slice of an axis."""
+    return _scattered(input, src, lambda x: _sliced(x, dim, start, end, step))
+
+
+@composite()
+def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
+    """A copy of the tensor with `src` on a diagonal."""
+    return _scattered(input, src, lambda x: views.diagonal(x, offset, dim1, dim2))
+
+
+@composite()
+def as_strided_scatter(input, src, size, stride, storage_offset=None):
+    """A copy of the tensor with `src` in a window of its memory."""
+    return _scattered(input, src, lambda x: as_strided(x, size, stride, storage_offset))
