@@ -140,12 +140,10 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
         made._requires_grad = made._tracked = False
         made._node = made._grad = made._counter = made._base = None
         made._stamp = creation.stamp
-        if differentiable:
-            if other.__class__ is Tensor and input.__class__ is Tensor:
-                if input._tracked or other._tracked:
-                    record_binary(operator, made, input, other)
-            else:
-                _record_mixed(operator, made, input, other)
+        if other.__class__ is not Tensor or input.__class__ is not Tensor:
+            _record_mixed(operator, made, input, other)
+        elif (input._tracked or other._tracked) and differentiable:
+            record_binary(operator, made, input, other)
         return made if out is None else write_out(operator, made, out)
 
     return function
@@ -163,9 +161,9 @@ def _record_mixed(operator: Operator, made: Tensor, input: Any, other: Any) -> N
     if not isinstance(other, Tensor) or not isinstance(input, Tensor):
         position = 0 if isinstance(input, Tensor) else 1
         tensor = other if position else input
-        if isinstance(tensor, Tensor) and tensor._tracked:
+        if isinstance(tensor, Tensor) and tensor._tracked and operator.differentiable:
             record_number(operator, made, (input, other), position)
-    elif input._tracked or other._tracked:
+    elif (input._tracked or other._tracked) and operator.differentiable:
         record_binary(operator, made, input, other)
 
 

@@ -61,10 +61,11 @@ def _of_angle(form: Callable, shifted: bool = False) -> Callable:
     return ref
 
 
-def _of_series(evaluate: Callable) -> Callable:
+def _of_series(family: str, name: str) -> Callable:
     """An oracle: NumPy's evaluation of a series with a single term."""
 
     def ref(x: np.ndarray, n: np.ndarray) -> np.ndarray:
+        evaluate = getattr(getattr(np.polynomial, family), name)
         return np.vectorize(lambda a, k: evaluate(a, np.eye(int(k) + 1)[int(k)]))(x, n)
 
     return ref
@@ -166,7 +167,7 @@ def shifted_chebyshev_polynomial_w(input: Array | Number, n: Array | Number) -> 
     return _polynomial(2 * input - 1, n, lambda x: 2 * x + 1, _chebyshev)
 
 
-@pointwise(ref=_of_series(np.polynomial.hermite.hermval), samples=_degrees,
+@pointwise(ref=_of_series("hermite", "hermval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
            refuse=refusal.complex_numbers)  # fmt: skip
 def hermite_polynomial_h(input: Array | Number, n: Array | Number) -> Array:
@@ -178,7 +179,7 @@ def hermite_polynomial_h(input: Array | Number, n: Array | Number) -> Array:
     return _polynomial(input, n, lambda x: 2 * x, _hermite)
 
 
-@pointwise(ref=_of_series(np.polynomial.hermite_e.hermeval), samples=_degrees,
+@pointwise(ref=_of_series("hermite_e", "hermeval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
            refuse=refusal.complex_numbers)  # fmt: skip
 def hermite_polynomial_he(input: Array | Number, n: Array | Number) -> Array:
@@ -190,7 +191,7 @@ def hermite_polynomial_he(input: Array | Number, n: Array | Number) -> Array:
     return _polynomial(input, n, lambda x: x, _hermite_e)
 
 
-@pointwise(ref=_of_series(np.polynomial.laguerre.lagval), samples=_degrees,
+@pointwise(ref=_of_series("laguerre", "lagval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
            refuse=refusal.complex_numbers)  # fmt: skip
 def laguerre_polynomial_l(input: Array | Number, n: Array | Number) -> Array:
@@ -202,7 +203,7 @@ def laguerre_polynomial_l(input: Array | Number, n: Array | Number) -> Array:
     return _polynomial(input, n, lambda x: 1 - x, _laguerre)
 
 
-@pointwise(ref=_of_series(np.polynomial.legendre.legval), samples=_degrees,
+@pointwise(ref=_of_series("legendre", "legval"), samples=_degrees,
            promotion=Promotion.FLOATING, expose=("special",), inplace=False, differentiable=False,
            refuse=refusal.complex_numbers)  # fmt: skip
 def legendre_polynomial_p(input: Array | Number, n: Array | Number) -> Array:

@@ -6,12 +6,16 @@ A sample is (args, kwargs); arrays become tensors. Kept small: the tests differe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from numpy.random import Generator as Rng
+else:
+    Rng = None  # only annotations name it: numpy.random is slow to import
+
 Sample = tuple[tuple[Any, ...], dict[str, Any]]
-Rng = np.random.Generator
 
 _SHAPES = ((), (5,), (3, 4))
 _BROADCASTS = (((5,), (5,)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((), (3,)))
