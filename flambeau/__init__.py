@@ -51,8 +51,9 @@ newaxis = None
 _SUBMODULES = frozenset((
     "_utils", "amp", "backends", "compiler", "cuda", "distributions", "fft", "func", "jit",
     "linalg", "nn", "optim", "overrides", "random", "return_types", "serialization", "special",
-    "signal", "storage", "testing", "types", "utils", "version", "mps", "xpu", "multiprocessing", "hub",
-    "distributed", "onnx", "profiler", "fx", "export", "sparse", "masked", "torch_alias", "_C",
+    "signal", "storage", "testing", "types", "utils", "version", "mps", "xpu", "multiprocessing",
+    "hub", "distributed", "onnx", "profiler", "fx", "export", "sparse", "masked", "torch_alias",
+    "_C",
 ))  # fmt: skip
 _ELSEWHERE = {
     "save": "serialization", "load": "serialization", "Parameter": "nn",

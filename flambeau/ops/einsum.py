@@ -91,8 +91,10 @@ def parsed(equation: str, ranks: tuple[int, ...]) -> tuple[tuple, tuple[Label, .
             raise RuntimeError(f"einsum(): output subscript {s} appears more than once in the "
                                "output")  # fmt: skip
         if s not in counts:
-            raise RuntimeError(f"einsum(): output subscript {s} does not appear in the equation for "
-                               "any input operand")  # fmt: skip
+            raise RuntimeError(
+                f"einsum(): output subscript {s} does not appear in the equation for any input "
+                "operand"
+            )
         output.append(s)
     return tuple(operands), tuple(output)
 
@@ -168,9 +170,9 @@ def _pair(a: tuple, b: tuple, keep: set, sizes: dict) -> tuple[Tensor, list[Labe
 
     m, k, n = (math.prod(lengths(part)) for part in (rows, summed, columns))
     if len(rows) != 1 or len(summed) != 1:
-        x = x.reshape(lengths(batch) + [m, k])
+        x = x.reshape([*lengths(batch), m, k])
     if len(columns) != 1 or len(summed) != 1:
-        y = y.reshape(lengths(batch) + [k, n])
+        y = y.reshape([*lengths(batch), k, n])
     made = matmul(x, y)
     if len(rows) != 1 or len(columns) != 1:
         made = made.reshape(lengths(order))

@@ -181,9 +181,7 @@ def _refuse_half(A: Tensor) -> None:
 def _by_singular_values(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tensor:
     _refuse_half(A)
     values = PUBLIC["linalg"]["svdvals"](A.movedim(axes, (-2, -1)))
-    if ord == "nuc":
-        y = values.sum(-1)
-    elif values.shape[-1] == 0:
+    if ord == "nuc" or values.shape[-1] == 0:
         y = values.sum(-1)
     else:
         y = values.amax(-1) if ord > 0 else values.amin(-1)

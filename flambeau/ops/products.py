@@ -21,6 +21,11 @@ from .samples import Rng
 def _fits(input: Array, shape: Sequence[int]) -> None:
     """RuntimeError unless `input` can be expanded to `shape`."""
     new = len(shape) - input.ndim
+    if new < 0:
+        raise RuntimeError(
+            f"expand: the number of sizes provided ({len(shape)}) must be greater or equal to the "
+            f"number of dimensions in the tensor ({input.ndim})"
+        )
     for i, (have, want) in enumerate(zip(input.shape, shape[new:], strict=True)):
         if have not in (1, want):
             raise RuntimeError(
@@ -28,16 +33,14 @@ def _fits(input: Array, shape: Sequence[int]) -> None:
                 f"at non-singleton dimension {i + new}.  Target sizes: {list(shape)}.  Tensor "
                 f"sizes: {list(input.shape)}"
             )
-    if new < 0:
-        raise RuntimeError(f"expand: the number of sizes provided ({len(shape)}) must be greater or "
-                           f"equal to the number of dimensions in the tensor ({input.ndim})")
 
 
 def _check_factors(kind: np.dtype, **factors: Any) -> None:
     for name, value in factors.items():
         if kind.kind in "biu" and isinstance(value, float):
-            raise RuntimeError(f"For integral input tensors, argument {name} must not be a floating "
-                               "point number.")  # fmt: skip
+            raise RuntimeError(
+                f"For integral input tensors, argument {name} must not be a floating point number."
+            )
 
 
 def _added(y: Array, input: Array, beta: Any, alpha: Any) -> Array:
@@ -345,8 +348,10 @@ def tensordot(a, b, dims=2, out=None):
     for i, j in zip(first, second, strict=True):
         m, n = shapes[0][i], shapes[1][j]
         if m != n and 1 not in (m, n):
-            raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in dim "
-                               f"{i} and second has size {n} in dim {j}")  # fmt: skip
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {m} in dim {i} and "
+                f"second has size {n} in dim {j}"
+            )
         if m != n:  # a sum over an axis of length 1 on one side takes the other's sum
             a, b = (a.sum(i, True), b) if n == 1 else (a, b.sum(j, True))
     shapes = a._array.shape, b._array.shape
