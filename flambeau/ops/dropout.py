@@ -105,7 +105,9 @@ _publish_pair("feature_alpha_dropout", _alpha_dropped, True,
               "restored")  # fmt: skip
 
 
-@opaque(name="native_dropout", expose=("torch",), inplace=False, ref=None, samples=None)
+@opaque(name="native_dropout", expose=("torch",), constant_outputs=(1,),
+        ref=lambda x, p, train: (x, np.ones(x.shape, bool)),
+        samples=lambda rng: iter([((rng.normal(size=(3, 4)), 0.5, False), {})]))  # fmt: skip
 def native_dropout(input: Array, p, train) -> tuple[Array, Array]:
     """(the input after dropout, the mask of what was kept)."""
     mask = np.ones(input.shape, np.bool_)

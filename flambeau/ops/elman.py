@@ -55,7 +55,7 @@ def rnn_layer(
         n, made = end - start, y[start:end]
         made += np.dot(h[:n], turned, scratch[:n])
         if relu:
-            np.maximum(made, 0, made)
+            np.maximum(made, 0, out=made)
         else:
             np.tanh(made, made)
         if steps.dense:

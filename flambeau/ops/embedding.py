@@ -53,7 +53,20 @@ def _(g, indices, weight_shape, padding_idx, scale_grad_by_freq):
     return embedding_dense_backward(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
 
 
-@opaque(expose=("torch",), ref=None, samples=None)
+def _sum_of_rows(g, indices, rows, padding_idx, by_frequency):
+    made, counts = np.zeros((rows, g.shape[-1])), np.zeros(rows)
+    for i, part in zip(indices.reshape(-1), g.reshape(-1, g.shape[-1]), strict=True):
+        made[i] += part * (i != padding_idx)
+        counts[i] += 1
+    return made / np.maximum(counts, 1)[:, None] if by_frequency else made
+
+
+def _gradient_samples(rng: Rng):
+    yield (rng.normal(size=(2, 4, 3)), rng.integers(0, 5, (2, 4)), 5, -1, False), {}
+    yield (rng.normal(size=(6, 3)), rng.integers(0, 4, 6), 4, 1, True), {}
+
+
+@opaque(expose=("torch",), ref=_sum_of_rows, samples=_gradient_samples)
 def embedding_dense_backward(
     grad_output: Array, indices: Array, num_weights, padding_idx, scale_grad_by_freq
 ) -> Array:

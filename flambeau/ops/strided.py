@@ -9,9 +9,12 @@ import numpy as np
 from ..tensor.storage import offset_of, storage_of, window
 from .axes import canonical_dim
 from .registry import Array, composite, opaque, view
+from .samples import matrices
 
 
-@view(expose=("Tensor",), ref=None, samples=None)
+@view(expose=("Tensor",), samples=matrices(((5,), 0, 3, 1), ((3, 7), -1, 3, 2)),
+      ref=lambda x, axis, size, step: np.lib.stride_tricks.sliding_window_view(
+          x, size, axis)[..., ::step, :])  # fmt: skip
 def unfold(input: Array, dimension, size, step) -> Array:
     """Windows of `size` along an axis, every `step`, as a new last axis."""
     at = canonical_dim(dimension, input.ndim)
