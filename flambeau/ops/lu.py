@@ -283,8 +283,8 @@ _FEW = 32  # matrices up to which LU one by one is exact and quick enough
 def det(A: Array) -> Array:
     """Determinants of square matrices.
 
-    >>> torch.linalg.det(torch.tensor([[1., 2.], [3., 4.]]))
-    tensor(-2.)
+    >>> torch.linalg.det(torch.tensor([[2., 1.], [0., 3.]]))
+    tensor(6.)
     """
     check_floats(A, "linalg.det")
     check_square(A, "linalg.det")

@@ -201,7 +201,7 @@ def _(gs, A, B):
 def lstsq(A, B, rcond=None, *, driver=None):
     """The X that makes |A X - B| least, with residuals, ranks and singular values where computed.
 
-    >>> torch.linalg.lstsq(torch.tensor([[1.], [1.]]), torch.tensor([[1.], [3.]])).solution
+    >>> torch.linalg.lstsq(torch.tensor([[1.], [0.]]), torch.tensor([[2.], [3.]])).solution
     tensor([[2.]])
     """
     driver = "gelsy" if driver is None else driver

@@ -110,7 +110,16 @@ def qr_legacy(input, some=True, *, out=None):
 # -------------------------------------------------------------------------------- reflections
 
 
-@opaque(name="geqrf", differentiable=False, ref=None, samples=None,
+def _raw_reference(x):
+    import scipy.linalg
+
+    raw = [scipy.linalg.qr(a, mode="raw") for a in x.reshape(-1, *x.shape[-2:])]
+    k = min(x.shape[-2:])
+    return (np.stack([a for (a, _), _ in raw]).reshape(x.shape),
+            np.stack([t for (_, t), _ in raw]).reshape(*x.shape[:-2], k))  # fmt: skip
+
+
+@opaque(name="geqrf", differentiable=False, ref=_raw_reference, samples=rectangular_samples,
         result_type=return_type("geqrf", "a", "tau"))  # fmt: skip
 def geqrf(input: Array) -> tuple[Array, Array]:
     """R on and above the diagonal, the reflections' vectors below it, and their scales tau."""
@@ -182,9 +191,9 @@ def _householder_product(A: Array, tau: Array) -> Array:
 def householder_product(A, tau, *, out=None):
     """The first columns of H_1 ... H_k, with H_i = I - tau_i v_i v_i^H and v_i under A's diagonal.
 
-    >>> torch.linalg.householder_product(torch.tensor([[1.], [0.]]), torch.tensor([0.]))
-    tensor([[1.],
-            [0.]])
+    >>> torch.linalg.householder_product(torch.tensor([[1.], [1.]]), torch.tensor([1.]))
+    tensor([[ 0.],
+            [-1.]])
     """
     name = "torch.linalg.householder_product"
     _check_reflections(A._array, tau._array, name)

@@ -16,6 +16,7 @@ from .join import cat
 from .matmul import matmul
 from .registry import Array, Number, composite, opaque
 from .return_types import return_type
+from .samples import Rng
 from .triangles import diag
 
 
@@ -160,8 +161,15 @@ def _counted(points: Array, edges: list[Array], weight: Array | None, density: b
     return made
 
 
-@opaque(differentiable=False, samples=None, result_type=return_type(
-    "histogram", "hist", "bin_edges"), ref=None)  # fmt: skip
+def _histograms(rng: Rng):
+    yield (rng.normal(size=(3, 4)), 4), {}
+    yield (rng.normal(size=20), np.array([-1.0, 0.0, 0.5, 2.0])), {}
+    yield (rng.normal(size=20), 3), {"range": (-1.0, 1.0), "density": True}
+
+
+@opaque(differentiable=False, samples=_histograms, result_type=return_type(
+    "histogram", "hist", "bin_edges"), ref=lambda x, bins, range=None, density=False: np.histogram(
+        x, bins, range, density))  # fmt: skip
 def histogram(input: Array, bins: Array | Number, *, range=None, weight: Array | None = None,
               density=False) -> tuple[Array, Array]:  # fmt: skip
     """How many elements fall into each bin, and the bins' edges.

@@ -46,7 +46,7 @@ def linalg_cross(input: Array, other: Array, *, dim=-1) -> Array:
     made = np.empty(np.broadcast_shapes(input.shape, other.shape), np.result_type(x, y))
     target = np.moveaxis(made, at, 0)
     for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
-        np.subtract(x[j] * y[k], x[k] * y[j], out=target[i])
+        np.subtract(x[j] * y[k], x[k] * y[j], out=target[i, ...])
     return made
 
 
