@@ -27,6 +27,7 @@ FAMILIES = (
     "conversion",
     "creation",
     "cross_entropy",
+    "ctc",
     "distance",
     "division",
     "dropout",

@@ -12,7 +12,6 @@ from ..autograd.mode import MODE
 from ..tensor.dtypes import FROM_NUMPY, HALF, finfo
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
-from .inplace import bump
 from .join import cat
 from .norm_kernels import (
     affine, channel_moments, channel_sums, combined, rows_backward, rows_forward,
@@ -363,6 +362,8 @@ def _batch(input, running_mean, running_var, weight, bias, training, momentum, e
                               "weight": weight, "bias": bias})  # fmt: skip
     kind = _floating("batch_norm", input)
     _check_parameter_dtypes(input, weight, bias)
+    if input._array.ndim < 2:
+        return input.clone(), None, None  # empty, the only vectors that pass
     if not training:
         for name, p in (("running_mean", running_mean), ("running_var", running_var)):
             if p is None:
@@ -371,9 +372,6 @@ def _batch(input, running_mean, running_var, weight, bias, training, momentum, e
     mean, rstd = _statistics((input._array.shape[1],), kind)
     y = _batch_norm(input, weight, bias, running_mean, running_var, mean, rstd,
                     0.0 if momentum is None else momentum, eps)  # fmt: skip
-    for p in (running_mean, running_var):
-        if p is not None:
-            bump(p)
     return y, mean, rstd
 
 
@@ -404,13 +402,22 @@ def _torch_batch_norm(input, weight, bias, running_mean, running_var, training, 
 publish(_torch_batch_norm, ("batch_norm",), ("torch",))
 
 
-@composite(expose=("torch",), aliases=("_native_batch_norm_legit",))
+@composite(expose=("torch",))
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """batch_norm, and the mean and 1 / deviation used in training (empty otherwise)."""
     y, mean, rstd = _batch(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if mean is None:
         return y, input.new_empty(0), input.new_empty(0)
     return y, mean, rstd
+
+
+def _legit(input, weight, bias, *rest):
+    """native_batch_norm, with or without the two running statistics."""
+    running, settings = ((None, None), rest) if len(rest) == 3 else (rest[:2], rest[2:])
+    return native_batch_norm(input, weight, bias, *running, *settings)
+
+
+publish(_legit, ("_native_batch_norm_legit",), ("torch",))
 
 
 # ----------------------------------------------------------------------- group, instance norm

@@ -1,0 +1,232 @@
+"""Connectionist temporal classification (Graves et al., 2006), over a batch at once.
+
+A target is extended with blanks between its labels and around them; alpha and beta are the log
+probabilities of the paths up to, and from, each place of it. Both run over time, on arrays
+(batch, places).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor, wrap
+from .loss_reduction import MEAN, NONE, reduction_number
+from .registry import Array, composite, opaque, publish
+from .selection import where
+
+_NEVER = -np.inf
+
+
+def _extended(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]:
+    """Targets with blanks around each label, and where a path may skip the blank before."""
+    n, s = targets.shape
+    found = np.full((n, 2 * s + 1), blank, np.int64)
+    found[:, 1::2] = np.where(np.arange(s) < lengths[:, None], targets, blank)
+    skip = np.zeros(found.shape, np.bool_)
+    skip[:, 2:] = (found[:, 2:] != blank) & (found[:, 2:] != found[:, :-2])
+    return found, skip
+
+
+def _emitted(log_probs: Array, places: Array) -> Array:
+    """The log probability of each place's label at each time: (time, batch, places)."""
+    index = np.broadcast_to(places, (len(log_probs), *places.shape))
+    return np.take_along_axis(log_probs, index, 2).astype(np.float64)
+
+
+def _paths_to(emitted: Array, skip: Array) -> Array:
+    """alpha: the log probabilities of the paths that are at each place at each time."""
+    made = np.full(emitted.shape, _NEVER)
+    if not len(made):
+        return made
+    made[0, :, :2] = emitted[0, :, :2]
+    for t in range(1, len(made)):
+        before, now = made[t - 1], made[t]
+        now[...] = before
+        now[:, 1:] = np.logaddexp(now[:, 1:], before[:, :-1])
+        skipped = np.where(skip[:, 2:], before[:, :-2], _NEVER)
+        now[:, 2:] = np.logaddexp(now[:, 2:], skipped)
+        now += emitted[t]
+    return made
+
+
+def _paths_from(emitted: Array, skip: Array, times: Array, lengths: Array) -> Array:
+    """beta: the log probabilities of the paths from each place at each time to the end."""
+    made = np.full(emitted.shape, _NEVER)
+    after = np.full(emitted.shape[1:], _NEVER)
+    rows = np.arange(len(times))
+    for t in range(len(made) - 1, -1, -1):
+        now = after.copy()
+        now[:, :-1] = np.logaddexp(now[:, :-1], after[:, 1:])
+        skipped = np.where(skip[:, 2:], after[:, 2:], _NEVER)
+        now[:, :-2] = np.logaddexp(now[:, :-2], skipped)
+        ending = rows[times - 1 == t]
+        now[ending] = _NEVER
+        now[ending, 2 * lengths[ending]] = 0
+        some = ending[lengths[ending] > 0]
+        now[some, 2 * lengths[some] - 1] = 0
+        now += emitted[t]
+        now[times - 1 < t] = _NEVER
+        made[t] = after = now
+    return made
+
+
+def _losses(alpha: Array, times: Array, lengths: Array) -> Array:
+    """Minus the log probability of each target."""
+    rows = np.arange(len(times))
+    if not len(alpha):
+        return np.where(lengths == 0, 0.0, np.inf)
+    last = alpha[np.maximum(times, 1) - 1, rows]
+    total = last[rows, 2 * lengths]
+    other = np.where(lengths > 0, last[rows, np.maximum(2 * lengths - 1, 0)], _NEVER)
+    total = np.logaddexp(total, other)
+    return -np.where(times > 0, total, np.where(lengths == 0, 0.0, _NEVER))
+
+
+def _samples(rng):
+    x = rng.normal(size=(6, 2, 4))
+    x -= np.log(np.exp(x).sum(2, keepdims=True))
+    yield (x, np.array([[1, 2, 2], [3, 1, 0]]), np.array([6, 5]), np.array([3, 2]), 0, False), {}
+
+
+def _reference(log_probs, targets, times, lengths, blank, zero_infinity):
+    import itertools
+
+    found = []
+    for n, (time, length) in enumerate(zip(times, lengths, strict=True)):
+        total, wanted = 0.0, list(targets[n, :length])
+        for path in itertools.product(range(log_probs.shape[2]), repeat=int(time)):
+            merged = [k for k, _ in itertools.groupby(path) if k != blank]
+            if merged == wanted:
+                total += np.exp(sum(log_probs[t, n, k] for t, k in enumerate(path)))
+        found.append(-np.log(total))
+    return np.array(found)
+
+
+@opaque(name="_ctc_loss", node="CtcLossBackward0", expose=(), ref=_reference, samples=_samples,
+        second_order=False)  # fmt: skip
+def _ctc(log_probs: Array, targets: Array, input_lengths: Array, target_lengths: Array, blank: int,
+         zero_infinity: bool) -> Array:  # fmt: skip
+    """Minus the log probability of each target: log_probs (time, batch, classes), targets
+    (batch, labels)."""
+    places, skip = _extended(targets, target_lengths, blank)
+    with np.errstate(all="ignore"):
+        alpha = _paths_to(_emitted(log_probs, places), skip)
+        return _losses(alpha, input_lengths, target_lengths).astype(log_probs.dtype)
+
+
+@_ctc.vjp("log_probs")
+def _(g, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
+    return _ctc_backward(g, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+
+
+@opaque(name="_ctc_loss_backward", expose=(), ref=None, samples=None, second_order=False)
+def _ctc_backward(
+    g: Array, log_probs: Array, targets: Array, input_lengths: Array, target_lengths: Array,
+    blank: int, zero_infinity: bool,
+) -> Array:  # fmt: skip
+    """The cotangent of the log probabilities, as what made them (log_softmax) expects it."""
+    places, skip = _extended(targets, target_lengths, blank)
+    with np.errstate(all="ignore"):
+        emitted = _emitted(log_probs, places)
+        alpha = _paths_to(emitted, skip)
+        beta = _paths_from(emitted, skip, input_lengths, target_lengths)
+        losses = _losses(alpha, input_lengths, target_lengths)
+        share = np.exp(alpha + beta - emitted + losses[:, None])
+        made = np.exp(log_probs.astype(np.float64))
+        time, batch = np.ogrid[: len(made), : made.shape[1]]
+        np.subtract.at(made, (time[..., None], batch[..., None], places[None]), share)
+        made *= g[:, None]
+    made[np.arange(len(made))[:, None] >= input_lengths] = 0
+    if zero_infinity:
+        made[:, np.isinf(losses)] = 0
+    return made.astype(log_probs.dtype)
+
+
+# ------------------------------------------------------------------------------- arguments
+
+
+def _lengths(values: Any, name: str, count: int) -> Array:
+    if isinstance(values, Tensor):
+        if values._array.dtype.kind not in "iu":
+            raise RuntimeError(f"{name} must be integral")
+        found = values._array.reshape(-1).astype(np.int64)
+    else:
+        found = np.asarray(values, np.int64).reshape(-1)
+    if len(found) != count:
+        raise RuntimeError(f"{name} must be of size batch_size ({count}), got {len(found)}")
+    return found
+
+
+def _rows(targets: Array, lengths: Array) -> Array:
+    """Targets as (batch, labels), whether they came so or one after the other."""
+    longest = int(lengths.max(initial=0))
+    where_ = "(while checking arguments for ctc_loss_allocate_outputs)"
+    if targets.ndim == 1:
+        total = int(lengths.sum())
+        if len(targets) != total:
+            raise RuntimeError(f"Expected tensor to have size {total} at dimension 0, but got size "
+                               f"{len(targets)} for argument #2 'targets' {where_}")  # fmt: skip
+        found = np.zeros((len(lengths), longest), np.int64)
+        found[np.arange(longest) < lengths[:, None]] = targets
+        return found
+    if targets.shape[0] != len(lengths) or targets.shape[1] < longest:
+        axis = int(targets.shape[0] == len(lengths))
+        wanted = f"at least {longest}" if axis else str(len(lengths))
+        raise RuntimeError(
+            f"Expected tensor to have size {wanted} at dimension {axis}, but got size "
+            f"{targets.shape[axis]} for argument #2 'targets' {where_}"
+        )
+    return targets[:, :longest].astype(np.int64)
+
+
+def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=MEAN,
+              zero_infinity=False):  # fmt: skip
+    """Connectionist temporal classification, with the reduction as a number."""
+    kind = log_probs._array.dtype
+    if kind not in (np.float32, np.float64):
+        raise NotImplementedError(
+            f"\"ctc_loss_cpu\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
+        )
+    single = log_probs.dim() == 2
+    x = log_probs.unsqueeze(1) if single else log_probs
+    time, batch, classes = x._array.shape
+    times = _lengths(input_lengths, "input_lengths", batch)
+    lengths = _lengths(target_lengths, "target_lengths", batch)
+    if not 0 <= blank < classes:
+        raise RuntimeError("blank must be in label range")
+    if times.max(initial=0) > time:
+        raise RuntimeError(
+            f"Expected input_lengths to have value at most {time}, but got value "
+            f"{times[times > time][0]} (while checking arguments for ctc_loss_allocate_outputs)"
+        )
+    if (times < 0).any() or (lengths < 0).any():
+        raise RuntimeError("Expected input_lengths and target_lengths to have values at least 0")
+    rows = _rows(targets._array if targets.dim() != 2 or not single else targets._array[:1], lengths)
+    losses = _ctc(x, wrap(rows), wrap(times), wrap(lengths), blank, zero_infinity)
+    if zero_infinity:
+        losses = where(losses == np.inf, 0, losses)
+    if reduction == NONE:
+        return losses.squeeze(0) if single else losses
+    if reduction == MEAN:
+        return (losses / wrap(np.maximum(lengths, 1)).to(losses.dtype)).mean()
+    return losses.sum()
+
+
+publish(_ctc_loss, ("ctc_loss",), ("torch",))
+
+
+@composite(expose=("nn.functional",))
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean",
+             zero_infinity=False):  # fmt: skip
+    """Minus the log probability of label sequences whose timing is unknown.
+
+    log_probs (time, batch, classes) or (time, classes); targets (batch, labels) or all labels one
+    after the other; the lengths of both for each of the batch. "mean" divides by the targets'
+    lengths first. `zero_infinity`: inputs too short for their targets count nothing.
+    """
+    return _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
+                     reduction_number(reduction), zero_infinity)  # fmt: skip
