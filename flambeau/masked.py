@@ -1,0 +1,290 @@
+"""torch.masked: reductions and normalisations that count only the elements where a mask is True."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import ops
+from .ops.axes import canonical_dims
+from .ops.registry import PUBLIC
+from .tensor import dtypes as types
+from .tensor.dtypes import dtype as Dtype
+from .tensor.tensor import Tensor
+
+Dims = int | Sequence[int] | None
+
+
+def _least(kind: Dtype) -> Any:
+    if kind is types.bool_:
+        return False
+    return -math.inf if kind.is_floating_point or kind.is_complex else types.iinfo(kind).min
+
+
+def _greatest(kind: Dtype) -> Any:
+    if kind is types.bool_:
+        return True
+    return math.inf if kind.is_floating_point or kind.is_complex else types.iinfo(kind).max
+
+
+# What a masked-out element counts as, so that it does not count.
+_NEUTRAL: dict[str, Callable[[Dtype], Any]] = {
+    "sum": lambda kind: 0, "prod": lambda kind: 1, "amax": _least, "amin": _greatest,
+    "argmax": _least, "argmin": _greatest, "logsumexp": _least, "median": lambda kind: math.nan,
+    "norm": lambda kind: 0, "least norm": _greatest,
+}  # fmt: skip
+
+
+def _expanded(mask: Tensor, input: Tensor) -> Tensor:
+    """The mask as bools in the shape of the input."""
+    if mask._array.ndim > input._array.ndim:
+        raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher "
+                         "than of the input)")  # fmt: skip
+    return mask.expand(input.shape).to(types.bool_)
+
+
+def _filled(operation: str, input: Tensor, mask: Tensor | None) -> Tensor:
+    """The input with the operation's neutral element where the mask is False."""
+    if mask is None:
+        return input
+    value = _NEUTRAL[operation](input.dtype)
+    return ops.where(_expanded(mask, input), input, input.new_full((), value))
+
+
+def _axes(dim: Dims, input: Tensor) -> tuple[int, ...]:
+    return canonical_dims(None if dim == () or dim == [] else dim, input._array.ndim)
+
+
+def _summed_dtype(input: Tensor, dtype: Dtype | None) -> Dtype:
+    if dtype is not None:
+        return dtype
+    floating = input.dtype.is_floating_point or input.dtype.is_complex
+    return input.dtype if floating else types.int64
+
+
+def sum(
+    input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The sum of the elements where the mask is True.
+
+    >>> torch.masked.sum(torch.tensor([1., 2., 4.]), mask=torch.tensor([True, False, True]))
+    tensor(5.)
+    """
+    kind = _summed_dtype(input, dtype)
+    return ops.sum(_filled("sum", input, mask), _axes(dim, input), bool(keepdim), dtype=kind)
+
+
+def prod(
+    input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The product of the elements where the mask is True."""
+    y = _filled("prod", input, mask).to(_summed_dtype(input, dtype))
+    for axis in sorted(_axes(dim, input), reverse=True):
+        y = y.prod(axis, bool(keepdim))
+    return y
+
+
+def cumsum(
+    input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The sums up to each element along an axis, of those where the mask is True."""
+    kind = input.dtype if dtype is None else dtype
+    return ops.cumsum(_filled("sum", input, mask), dim, dtype=kind).to(kind)
+
+
+def cumprod(
+    input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The products up to each element along an axis, of those where the mask is True."""
+    kind = input.dtype if dtype is None else dtype
+    return ops.cumprod(_filled("prod", input, mask), dim, dtype=kind).to(kind)
+
+
+def _extreme(name: str, doc: str) -> Callable[..., Tensor]:
+    def function(
+        input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        y = getattr(ops, name)(_filled(name, input, mask), _axes(dim, input), bool(keepdim))
+        return y if dtype is None else y.to(dtype)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+amax = _extreme("amax", "The largest element where the mask is True.")
+amin = _extreme("amin", "The smallest element where the mask is True.")
+
+
+def _place(name: str, doc: str) -> Callable[..., Tensor]:
+    def function(
+        input: Tensor, dim: int | None = None, *, keepdim: bool = False,
+        dtype: Dtype | None = None, mask: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        y = getattr(ops, name)(_filled(name, input, mask), dim, bool(keepdim))
+        return y.to(input.dtype if dtype is None else dtype)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+argmax = _place("argmax", "The index of the largest element where the mask is True.")
+argmin = _place("argmin", "The index of the smallest element where the mask is True.")
+
+
+def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tensor:
+    """How many elements are counted."""
+    everywhere = mask is None
+    seen = input.new_ones(input.shape, dtype=types.int64) if everywhere else _expanded(mask, input)
+    return seen.sum(_axes(dim, input), keepdim)
+
+
+def mean(
+    input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The mean of the elements where the mask is True; nan where there are none."""
+    kind, source = (input.dtype, "Input") if dtype is None else (dtype, "Optional")
+    if not (kind.is_floating_point or kind.is_complex):
+        raise ValueError(
+            f"mean(): Could not infer output dtype. {source} dtype must be either a floating point "
+            f"or complex dtype. Got: {kind}"
+        )
+    total = sum(input, dim, keepdim=keepdim, dtype=kind, mask=mask)
+    return total / _count(input, dim, bool(keepdim), mask)
+
+
+def median(
+    input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Dtype | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The lower median along an axis of the elements where the mask is True."""
+    kind = input.dtype if dtype is None else dtype
+    floating = input.dtype.is_floating_point
+    source = input if floating else input.to(types.float32)
+    y = ops.nanmedian(_filled("median", source, mask), dim, keepdim).values
+    if floating:
+        return y
+    if bool(y.isnan().any()):
+        raise ValueError("masked median expects no fully masked out rows if dtype is not floating "
+                         "point")  # fmt: skip
+    return y.to(kind)
+
+
+def logsumexp(
+    input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The logarithm of the sum of exponentials where the mask is True."""
+    y = ops.logsumexp(_filled("logsumexp", input, mask), _axes(dim, input), bool(keepdim))
+    return y.to(input.dtype if dtype is None else dtype)
+
+
+def logaddexp(
+    input: Tensor, other: Tensor, *, dtype: Dtype | None = None, input_mask: Tensor | None = None,
+    other_mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """log(exp(input) + exp(other)), each term only where its mask is True."""
+    y = ops.logaddexp(_filled("logsumexp", input, input_mask),
+                      _filled("logsumexp", other, other_mask))  # fmt: skip
+    return y.to(input.dtype if dtype is None else dtype)
+
+
+def norm(
+    input: Tensor, ord: float | None = 2.0, dim: Dims = None, *, keepdim: bool = False,
+    dtype: Dtype | None = None, mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The norm of the elements where the mask is True."""
+    kind = input.dtype if dtype is None else dtype
+    order = 2.0 if ord is None else ord
+    x = _filled("least norm" if order == -math.inf else "norm", input, mask)
+    vector_norm = PUBLIC["linalg"]["vector_norm"]
+    return vector_norm(x, order, _axes(dim, input), bool(keepdim), dtype=kind)
+
+
+def _variance(
+    input: Tensor, dim: Dims, unbiased: bool | None, correction: float | None, keepdim: bool,
+    dtype: Dtype | None, mask: Tensor | None,
+) -> Tensor:  # fmt: skip
+    if unbiased is not None and correction is not None:
+        raise AssertionError("Only one of unbiased and correction may be given")
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    kind = input.dtype if dtype is None else dtype
+    floating = kind.is_floating_point or kind.is_complex
+    kind = kind if floating or dtype is not None else types.float32
+    inside = kind if floating else types.float32
+    count = _count(input, dim, True, mask)
+    centred = input - sum(input, dim, keepdim=True, dtype=kind, mask=mask) / count
+    square = centred * centred.conj()
+    total = sum(square, dim, keepdim=keepdim, dtype=inside, mask=mask)
+    less = (count.reshape(total.shape).to(total.dtype if not total.is_complex() else types.float64)
+            - correction).clamp(min=0)  # fmt: skip
+    return (total / less.to(total.real.dtype)).to(kind)
+
+
+def var(
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, *,
+    correction: float | None = None, keepdim: bool = False, dtype: Dtype | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The variance of the elements where the mask is True."""
+    return _variance(input, dim, unbiased, correction, bool(keepdim), dtype, mask)
+
+
+def std(
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, *,
+    correction: float | None = None, keepdim: bool = False, dtype: Dtype | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The standard deviation of the elements where the mask is True."""
+    return _variance(input, dim, unbiased, correction, bool(keepdim), dtype, mask).sqrt()
+
+
+def softmax(
+    input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The softmax along an axis over the elements where the mask is True; 0 elsewhere."""
+    return ops.softmax(_filled("amax", input, mask), dim, dtype=dtype or input.dtype)
+
+
+def log_softmax(
+    input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The logarithm of the masked softmax."""
+    return ops.log_softmax(_filled("amax", input, mask), dim, dtype=dtype or input.dtype)
+
+
+def softmin(
+    input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """The masked softmax of the negative elements."""
+    return ops.softmax(-_filled("amin", input, mask), dim, dtype=dtype or input.dtype)
+
+
+def normalize(
+    input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: Dtype | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The elements divided by their norm along an axis, where the mask is True; 0 elsewhere."""
+    size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
+    return _filled("sum", input, mask) / ops.maximum(size, size.new_full((), eps))
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("MaskedTensor", "masked_tensor", "as_masked_tensor", "is_masked_tensor"):
+        raise AttributeError(f"module 'torch.masked' has no attribute '{name}': flambeau has no "
+                             "masked tensors; the functions of torch.masked take a mask=")  # fmt: skip
+    raise AttributeError(f"module 'torch.masked' has no attribute '{name}'")
+
+
+__all__ = [
+    "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp",
+    "logsumexp", "mean", "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum",
+    "var",
+]  # fmt: skip
