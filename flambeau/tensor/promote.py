@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from . import dtype as types
-from .dtype import BOOL, COMPLEX, FLOATING, FROM_NUMPY, dtype
+from . import dtypes as types
+from .dtypes import BOOL, COMPLEX, FLOATING, FROM_NUMPY, dtype
 from .tensor import Tensor
 
 _FLOAT_ORDER = ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")

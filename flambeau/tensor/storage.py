@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .dtype import FROM_NUMPY, dtype, uint8
+from .dtypes import FROM_NUMPY, dtype, uint8
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -88,7 +88,7 @@ class UntypedStorage:
 
     @property
     def device(self) -> Any:
-        from .device import CPU
+        from .devices import CPU
 
         return CPU
 
