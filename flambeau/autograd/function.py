@@ -7,13 +7,14 @@ calls the user's `backward`, itself recorded when gradients of gradients are ask
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..tensor.tensor import Tensor, wrap
-from .inplace import rebase
+from .inplace import bump, check_writable, rebase
 from .mode import MODE
 from .tape import (
     Node, Output, Plan, SavedOutput, new_node, pack, raise_freed, requires, restored, unpacked,
@@ -113,7 +114,7 @@ def _checked(y: Any, meta: Any, name: str, index: int) -> Any:
     if y is None or meta is None:
         return None
     if not isinstance(y, Tensor):
-        raise TypeError(
+        raise RuntimeError(
             f"expected Variable or None (got {type(y).__name__}) from the backward of {name}"
         )
     shape, dtype = meta
@@ -155,10 +156,12 @@ class Function(metaclass=_FunctionMeta):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(
+        warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all "
             "static, so you should invoke them on the class itself. Instantiating an autograd "
-            "function will raise an error in a future version of PyTorch."
+            "function will raise an error in a future version of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
         )
 
     generate_vmap_rule = False
@@ -265,6 +268,8 @@ def _output(node: Any, y: Any, index: int | None, constant: set, dirty: set, giv
         return y
     target = node if index is None else Output(node, index)
     if id(y) in dirty:
+        check_writable(y, node.name())
+        bump(y)
         rebase(y, target)
         return y
     if id(y) in given:  # an input handed back: a tensor of its own on the same memory

@@ -1,0 +1,349 @@
+"""torch.autograd.Function: the user's own operators."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def exponential(torch):
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x.exp()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            (y,) = ctx.saved_tensors
+            return g * y
+
+    return Exp
+
+
+def leaf(torch, *values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def test_first_and_second_derivative(torch):
+    x = leaf(torch, 0.5, -1.0)
+    y = exponential(torch).apply(x)
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (gg,) = torch.autograd.grad(g.sum(), x)
+    assert torch.allclose(g, x.exp()) and torch.allclose(gg, x.exp())
+    assert torch.autograd.gradcheck(exponential(torch).apply, (x,))
+    assert torch.autograd.gradgradcheck(exponential(torch).apply, (x,))
+
+
+def test_the_node_is_named_for_the_class(torch):
+    y = exponential(torch).apply(leaf(torch, 1.0))
+    assert y.grad_fn.name() == "ExpBackward"
+    assert not y.is_leaf and y.requires_grad
+
+
+def test_forward_is_not_recorded(torch):
+    seen = []
+
+    class Watch(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            seen.append(torch.is_grad_enabled())
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append(torch.is_grad_enabled())
+            return g * 2
+
+    x = leaf(torch, 1.0)
+    Watch.apply(x).sum().backward()
+    torch.autograd.grad(Watch.apply(x).sum(), x, create_graph=True)
+    assert seen == [False, False, False, True]
+
+
+def test_no_input_requires_grad(torch):
+    y = exponential(torch).apply(torch.ones(2))
+    assert not y.requires_grad and y.grad_fn is None
+    with torch.no_grad():
+        assert not exponential(torch).apply(leaf(torch, 1.0)).requires_grad
+
+
+def test_several_inputs_and_outputs(torch):
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, scale, b):
+            assert ctx.needs_input_grad == (True, False, False)
+            ctx.scale = scale
+            return a * scale, b + a
+
+        @staticmethod
+        def backward(ctx, first, second):
+            return first * ctx.scale + second, None, second
+
+    a, b = leaf(torch, 1.0, 2.0), torch.ones(2, dtype=torch.float64)
+    p, q = Both.apply(a, 3, b)
+    assert p.output_nr == 0 and q.output_nr == 1
+    (p.sum() + 2 * q.sum()).backward()
+    assert a.grad.tolist() == [5.0, 5.0]
+
+
+@pytest.mark.parametrize("materialize", [True, False])
+def test_missing_gradients(torch, materialize):
+    seen = []
+
+    class Two(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(materialize)
+            return x.clone(), x.clone()
+
+        @staticmethod
+        def backward(ctx, first, second):
+            seen.append(second)
+            return first
+
+    Two.apply(leaf(torch, 1.0, 2.0))[0].sum().backward()
+    assert (seen[0].tolist() == [0.0, 0.0]) if materialize else seen[0] is None
+
+
+def test_non_differentiable_output(torch):
+    class Sort(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y, where = x.sort()
+            half = x / 2
+            ctx.mark_non_differentiable(where, half)
+            ctx.save_for_backward(where)
+            return y, where, half
+
+        @staticmethod
+        def backward(ctx, g, g_where, g_half):
+            assert g_half.tolist() == [0.0, 0.0, 0.0]
+            (where,) = ctx.saved_tensors
+            return torch.zeros_like(g).scatter(0, where, g)
+
+    x = leaf(torch, 3.0, 1.0, 2.0)
+    y, where, half = Sort.apply(x)
+    assert y.requires_grad and not where.requires_grad and not half.requires_grad
+    (y * torch.arange(3)).sum().backward()
+    assert x.grad.tolist() == [2.0, 0.0, 1.0]
+
+
+def test_dirty_input(torch):
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    x = leaf(torch, 1.0, 2.0)
+    y = x.clone()
+    z = Double.apply(y)
+    assert z is y and y.grad_fn.name() == "DoubleBackward" and y._version == 2
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_dirty_leaf_is_refused(torch):
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        Double.apply(leaf(torch, 1.0))
+
+
+def test_dirty_view_rewrites_its_base(torch):
+    class Zero(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.zero_()
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 0
+
+    x = leaf(torch, 1.0, 2.0, 3.0)
+    y = x * 2
+    Zero.apply(y[:2])
+    y.sum().backward()
+    assert y.tolist() == [0.0, 0.0, 6.0] and x.grad.tolist() == [0.0, 0.0, 2.0]
+
+
+def test_input_returned_as_it_came(torch):
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    x = leaf(torch, 1.0)
+    y = Same.apply(x)
+    assert y is not x and y.grad_fn is not None and x.is_leaf
+    y.sum().backward()
+    assert x.grad.item() == 3
+
+
+def test_setup_context(torch):
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(x, scale):
+            return x * scale
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, ctx.scale = inputs
+            ctx.save_for_backward(output)
+
+        @staticmethod
+        def backward(ctx, g):
+            assert ctx.saved_tensors[0].tolist() == [4.0]
+            return g * ctx.scale, None
+
+    x = leaf(torch, 2.0)
+    Scaled.apply(x, 2).sum().backward()
+    assert x.grad.item() == 2
+
+
+def test_once_differentiable(torch):
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * 3 * x**2
+
+    x = leaf(torch, 2.0)
+    (g,) = torch.autograd.grad(Cube.apply(x).sum(), x, create_graph=True)
+    assert g.item() == 12 and not g.requires_grad
+    cotangent = leaf(torch, 1.0)
+    (g,) = torch.autograd.grad(Cube.apply(x), x, cotangent, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        g.backward()
+
+
+def test_saved_tensors_are_checked_and_freed(torch):
+    x = leaf(torch, 1.0)
+    y = exponential(torch).apply(x * 1)
+    with torch.no_grad():
+        y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    z = exponential(torch).apply(x).sum()
+    z.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        z.backward()
+
+
+def test_wrong_results_of_backward(torch):
+    def returning(what):
+        class Bad(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, g):
+                return what
+
+        return Bad.apply(leaf(torch, 1.0, 2.0)).sum()
+
+    with pytest.raises(RuntimeError, match="incorrect number of gradients"):
+        returning((torch.ones(2), torch.ones(2))).backward()
+    with pytest.raises(RuntimeError, match="invalid gradient at index 0"):
+        returning(torch.ones(3, dtype=torch.float64)).backward()
+    with pytest.raises(RuntimeError, match="expected Variable or None"):
+        returning(1.0).backward()
+
+
+def test_backward_of_another_dtype_is_cast(torch):
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.float()
+
+    x = leaf(torch, 1.0)
+    Same.apply(x).sum().backward()
+    assert x.grad.dtype == torch.float64
+
+
+def test_it_is_not_instantiated(torch):
+    with pytest.warns(DeprecationWarning, match="should not be instantiated"):
+        exponential(torch)()
+
+
+def test_missing_methods(torch):
+    class Nothing(torch.autograd.Function):
+        pass
+
+    class Half(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+    with pytest.raises(NotImplementedError, match="forward"):
+        Nothing.apply(leaf(torch, 1.0))
+    with pytest.raises(NotImplementedError, match="backward or vjp"):
+        Half.apply(leaf(torch, 1.0)).sum().backward()
+
+
+def test_errors_in_backward_come_through(torch):
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        Fails.apply(leaf(torch, 1.0)).sum().backward()
+
+
+def test_backward_inside_backward(torch):
+    class Recompute(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin() * x
+
+        @staticmethod
+        def backward(ctx, g):
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            with torch.enable_grad():
+                y = x.sin() * x
+            y.backward(g)
+            return x.grad
+
+    x = leaf(torch, 0.3, 2.0)
+    (Recompute.apply(x * 2) ** 2).sum().backward()
+    expected = x.detach().requires_grad_()
+    (((expected * 2).sin() * (expected * 2)) ** 2).sum().backward()
+    assert torch.allclose(x.grad, expected.grad)
