@@ -59,6 +59,7 @@ FAMILIES = (
     "linear_cross_entropy",
     "logical",
     "loss",
+    "low_rank",
     "lstm",
     "lu",
     "margin_loss",

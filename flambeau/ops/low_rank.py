@@ -1,0 +1,90 @@
+"""Decompositions of low rank: a few singular values, principal components or eigenvalues."""
+
+from __future__ import annotations
+
+from ..tensor.tensor import Tensor
+from .eigen import eigh
+from .matmul import matmul
+from .matrices import mH
+from .qr import qr
+from .random import randn
+from .registry import composite
+from .solves import solve_triangular
+from .svd import svd
+
+
+def _basis(A: Tensor, q: int, niter: int) -> Tensor:
+    """Orthonormal columns that nearly span those of A: a random start, then power iterations.
+
+    Halko, Martinsson and Tropp, "Finding structure with randomness", 2009, algorithm 4.4.
+    """
+    start = randn(A.shape[-1], q, dtype=A.dtype)
+    Q = qr(matmul(A, start))[0]
+    for _ in range(niter):
+        Q = qr(matmul(mH(A), Q))[0]
+        Q = qr(matmul(A, Q))[0]
+    return Q
+
+
+@composite(expose=("torch",))
+def svd_lowrank(A, q=6, niter=2, M=None):
+    """U, S and V with A - M near U diag(S) V^H, of q singular values.
+
+    >>> [x.shape for x in torch.svd_lowrank(torch.ones(5, 4), q=2)]
+    [torch.Size([5, 2]), torch.Size([2]), torch.Size([4, 2])]
+    """
+    if M is not None:
+        A = A - M.expand(A.shape)
+    wide = A.shape[-2] < A.shape[-1]
+    X = mH(A) if wide else A
+    Q = _basis(X, q, niter)
+    U, S, Vh = svd(matmul(mH(Q), X), False)
+    U, V = matmul(Q, U), mH(Vh)
+    return (V, S, U) if wide else (U, S, V)
+
+
+@composite(expose=("torch",))
+def pca_lowrank(A, q=None, center=True, niter=2):
+    """U, S and V of the rows of A less their mean: V holds the q principal directions."""
+    m, n = A.shape[-2:]
+    if q is None:
+        q = min(6, m, n)
+    elif not 0 <= q <= min(m, n):
+        raise ValueError(
+            f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}"
+        )
+    if niter < 0:
+        raise ValueError(f"niter(={niter}) must be non-negative integer")
+    if not A.is_floating_point():
+        raise ValueError(f"input must be a floating point tensor, got {A.dtype}")
+    if center:
+        A = A - A.mean(-2, True)
+    return svd_lowrank(A, q, niter)
+
+
+@composite(expose=("torch",))
+def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, largest=None,
+           method=None, tracker=None, ortho_iparams=None, ortho_fparams=None,
+           ortho_bparams=None):  # fmt: skip
+    """The k largest (or smallest) eigenvalues of symmetric A X = E B X, and their vectors.
+
+    Found among all of them, which are computed whole: n, iK, niter and tol change nothing.
+    """
+    count = (1 if X is None else X.shape[-1]) if k is None else k
+    if A.shape[-1] < 3 * count:
+        raise ValueError(
+            f"LPBPCG algorithm is not applicable when the number of A rows (={A.shape[-1]}) is "
+            f"smaller than 3 x the number of requested eigenpairs (={count})"
+        )
+    if B is None:
+        values, vectors = eigh(A)
+    else:  # with B = L L^H, the eigenvalues of L^-1 A L^-H
+        from .cholesky import cholesky
+
+        L = cholesky(B)
+        half = solve_triangular(L, A, upper=False)
+        values, vectors = eigh(solve_triangular(mH(L), half, upper=True, left=False))
+        vectors = solve_triangular(mH(L), vectors, upper=True)
+    if largest is None or largest:
+        values, vectors = values.flip(-1), vectors.flip(-1)
+    return values.narrow(-1, 0, count), vectors.narrow(-1, 0, count)
