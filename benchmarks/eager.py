@@ -19,27 +19,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cases import GROUPS
+from processes import THREADS, python_with_torch
 from table import markdown, write_readme
 
 HERE = Path(__file__).resolve().parent
 LIBRARIES = ("torch", "flambeau")
-THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
 BUSY = 0.8  # a load above this before the first round spoils the figures
-
-
-def python_with_torch(given: str | None) -> str:
-    """The interpreter given, or this one, or that of .venv-parity: the first that has torch."""
-    parity = HERE.parent / ".venv-parity" / "bin" / "python"
-    candidates = [given] if given else [sys.executable, str(parity)]
-    search = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
-    for python in candidates:
-        try:
-            if subprocess.run([python, "-c", search], check=False, cwd="/").returncode == 0:
-                return python
-        except OSError:
-            continue
-    sys.exit(f"no PyTorch in {' or '.join(candidates)}: `make parity` installs it, "
-             "or name an interpreter that has it with --torch-python")
 
 
 def measure(python: str, library: str, names: list[str]) -> dict[str, float | None]:

@@ -98,8 +98,8 @@ def picture(path, losses, images, labels, guesses):
 def main() -> None:
     parser = options(__doc__.split("\n")[0])
     parser.add_argument("--epochs", type=int, default=3, help="(%(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="(%(default)s)")
-    parser.add_argument("--lr", type=float, default=1.5e-3, help="(%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=64, help="(%(default)s)")
+    parser.add_argument("--lr", type=float, default=1e-3, help="(%(default)s)")
     parser.add_argument("--gamma", type=float, default=0.5, help="lr factor an epoch (%(default)s)")
     parser.add_argument("--activation", choices=("gelu", "relu"), default="gelu")
     parser.add_argument("--save", metavar="FILE", help="write the trained weights there")

@@ -145,7 +145,8 @@ def test_line_9_gradients(torch, write):
     out = program(x, v)
     weights = torch.linspace(1.0, 2.0, out.numel(), dtype=torch.float64)
     (out * weights).sum().backward()
-    for leaf, expected in zip((x, v), numeric_gradients(torch, program, (x, v), weights)):
+    slopes = numeric_gradients(torch, program, (x, v), weights)
+    for leaf, expected in zip((x, v), slopes, strict=True):
         got = [0.0] * leaf.numel() if leaf.grad is None else leaf.grad.reshape(-1).tolist()
         assert got == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
