@@ -56,7 +56,7 @@ _SUBMODULES = frozenset((
     "_C",
 ))  # fmt: skip
 _ELSEWHERE = {
-    "save": "serialization", "load": "serialization", "Parameter": "nn",
+    "autocast": "amp", "GradScaler": "amp", "save": "serialization", "load": "serialization", "Parameter": "nn",
     "compile": "compiler", "vmap": "func",
 }
 

@@ -18,6 +18,7 @@ from ..autograd.tape import record, record_binary, record_number, record_unary
 from ..tensor.dtypes import BOOL, FLOAT32, FLOAT64, FLOATING, FROM_NUMPY, INTEGER
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, creation, view_of, wrap
+from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
 from .explain import explained
 from .inplace import inplace_twin, write_out
 from .promotion import compute_pointwise
@@ -33,7 +34,8 @@ _SCALARS_KEPT = 4096
 def build(operator: Operator) -> Callable:
     """The public function of an operator; publishes its in-place twin."""
     if operator.kind is Kind.COMPOSITE:
-        return operator.body
+        policy = POLICIES.get(operator.name)
+        return operator.body if policy is None else autocasting(operator.body, policy)
     shape = [p.kind for p in operator.parameters]
     plain = operator.kind is Kind.POINTWISE and all(
         p.default is p.empty for p in operator.parameters
@@ -344,6 +346,10 @@ class _Writer:
         for name, alias in _ALIASES.items():
             if name in known and alias not in known:
                 self.lines += [f"    if {alias} is not MISSING:", f"        {name} = {alias}"]
+        if self.operator.name in POLICIES:
+            self.names["policy"] = POLICIES[self.operator.name]
+            self.lines += ["    if AUTOCAST.count:",
+                           f"        {self.every()} = cast_inputs(policy, {self.every()})"]
 
     def arrays(self) -> list[str]:
         """The body's arguments: arrays for tensors, the rest as it came."""
@@ -505,7 +511,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "explained": explained, "several": several, "view_of": view_of, "wrap": wrap,
         "record": record, "write_out": write_out, "Tensor": Tensor, "MISSING": MISSING,
         "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
-        "errstate": np.errstate,
+        "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
         "creation": creation, "FAST": _FAST_FLOATS, "__name__": "flambeau.ops.dispatch",
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip

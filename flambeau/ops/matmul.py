@@ -8,6 +8,7 @@ from ..autograd.tape import record_binary
 from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY, HALF
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
+from .autocast import AUTOCAST
 from .registry import Array, composite, opaque
 
 _FLOATS = frozenset((FLOAT32, FLOAT64))
@@ -168,12 +169,12 @@ def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
     try:
         a, b = self._array, other._array
         kind = a.dtype
-        if not (a.ndim == 2 == b.ndim and kind is b.dtype and kind in _FLOATS):
+        if AUTOCAST.count or not (a.ndim == 2 == b.ndim and kind is b.dtype and kind in _FLOATS):
             return matmul(self, other)
         y = a.dot(b)  # half of np.matmul's overhead
     except AttributeError:
         return NotImplemented
-    except ValueError:
+    except (ValueError, RuntimeWarning):
         return matmul(self, other)  # tells what does not fit
     made = wrap(y)
     if self._tracked or other._tracked:

@@ -1,0 +1,164 @@
+"""GradScaler: scales losses so that float16 gradients do not vanish, and skips steps that overflow."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from .. import ops
+from ..optim import Optimizer
+from ..tensor import Tensor
+
+__all__ = ["GradScaler"]
+
+
+class GradScaler:
+    """Scales a loss by a factor that shrinks when gradients overflow and grows when they do not.
+
+    `scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()`. For a device that is
+    not there (as 'cuda') it is disabled: `scale` gives the loss, `step` calls the optimiser.
+    """
+
+    def __init__(
+        self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0,
+        backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
+    ) -> None:  # fmt: skip
+        self._device, self._enabled = device, enabled
+        if enabled and device != "cpu":
+            warnings.warn(
+                f"torch.{device}.amp.GradScaler is enabled, but {device.upper()} is not available. "
+                " Disabling.",
+                UserWarning,
+                stacklevel=2,
+            )
+            self._enabled = False
+        if growth_factor <= 1.0:
+            raise AssertionError("The growth factor must be > 1.0.")
+        if backoff_factor >= 1.0:
+            raise AssertionError("The backoff factor must be < 1.0.")
+        self._scale = float(init_scale)
+        self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
+        self._growth_interval, self._growth_tracker = growth_interval, 0
+        self._overflowed: dict[int, bool] = {}  # by optimiser, once it is unscaled
+        self._stepped: set[int] = set()
+
+    def scale(self, outputs: Any) -> Any:
+        """The tensor, or each in an iterable of them, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            return outputs * self._scale
+        if isinstance(outputs, Iterable):
+            return type(outputs)(map(self.scale, outputs))  # type: ignore[call-arg]
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def unscale_(self, optimizer: Optimizer) -> None:
+        """Divides the gradients of the optimiser's parameters by the scale, in place."""
+        if not self._enabled:
+            return
+        key = id(optimizer)
+        if key in self._overflowed:
+            raise RuntimeError(
+                "unscale_() has already been called on this optimizer since the last update()."
+            )
+        if key in self._stepped:
+            raise RuntimeError("unscale_() is being called after step().")
+        overflowed = False
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                grad = parameter.grad
+                if grad is not None:
+                    grad.mul_(1.0 / self._scale)
+                    overflowed = overflowed or not bool(ops.isfinite(grad).all())
+        self._overflowed[key] = overflowed
+
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> float | None:
+        """Unscales the gradients where that is not done; steps the optimiser unless they overflow."""
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        key = id(optimizer)
+        if key in self._stepped:
+            raise RuntimeError("step() has already been called since the last update().")
+        if key not in self._overflowed:
+            self.unscale_(optimizer)
+        self._stepped.add(key)
+        return None if self._overflowed[key] else optimizer.step(*args, **kwargs)
+
+    def update(self, new_scale: float | Tensor | None = None) -> None:
+        """Adapts the scale to how the steps went, or sets it."""
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            self._scale = float(new_scale)
+        elif not self._overflowed:
+            raise AssertionError("No inf checks were recorded prior to update.")
+        elif any(self._overflowed.values()):
+            self._scale *= self._backoff_factor
+            self._growth_tracker = 0
+        else:
+            self._growth_tracker += 1
+            if self._growth_tracker == self._growth_interval:
+                self._scale *= self._growth_factor
+                self._growth_tracker = 0
+        self._overflowed.clear()
+        self._stepped.clear()
+
+    def get_scale(self) -> float:
+        """The scale; 1 when disabled."""
+        return self._scale if self._enabled else 1.0
+
+    def get_growth_factor(self) -> float:
+        """By what the scale grows."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Sets by what the scale grows."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """By what the scale shrinks."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Sets by what the scale shrinks."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """After how many steps without overflow the scale grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Sets after how many steps without overflow the scale grows."""
+        self._growth_interval = new_interval
+
+    def is_enabled(self) -> bool:
+        """Whether it scales at all."""
+        return self._enabled
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its scale and settings; empty when disabled."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self._scale, "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor, "growth_interval": self._growth_interval,
+            "_growth_tracker": self._growth_tracker,
+        }  # fmt: skip
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled "
+                "instance of GradScaler."
+            )
+        self._scale = float(state_dict["scale"])
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._growth_tracker = state_dict["_growth_tracker"]

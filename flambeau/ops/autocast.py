@@ -1,0 +1,110 @@
+"""Autocast: which operators compute in a lower precision, in float32 or in their widest input's.
+
+The state is one a thread; `AUTOCAST.count`, how many threads' regions are open, is what operators
+look at, so that programs without autocast pay one attribute.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any
+
+from ..tensor import dtypes as types
+from ..tensor.dtypes import FLOATING, dtype
+from ..tensor.tensor import Tensor
+
+
+class Policy(Enum):
+    """What autocast does to an operator's floating inputs."""
+
+    LOWER = auto()  # cast to the region's dtype
+    FULL = auto()  # cast to float32
+    WIDEST = auto()  # cast to the widest among them
+    AS_IS = auto()  # left alone, the operators inside as well
+
+
+class _Count:
+    __slots__ = ("count",)
+
+    count: int
+
+
+class _State(threading.local):
+    enabled = False
+    dtype: dtype = types.bfloat16
+    nesting = 0
+    cache = True
+
+
+AUTOCAST = _Count()
+AUTOCAST.count = 0
+STATE = _State()
+
+_NAMES = {
+    Policy.LOWER: (
+        "matmul linear addmm baddbmm addbmm conv1d conv2d conv3d conv_tbc conv_transpose1d "
+        "conv_transpose2d conv_transpose3d convolution scaled_dot_product_attention prelu "
+        "linalg_vecdot lstm"
+    ),
+    Policy.FULL: (
+        "avg_pool3d binary_cross_entropy binary_cross_entropy_with_logits grid_sampler polar prod "
+        "quantile nanquantile stft cdist trace mse_loss nll_loss cross_entropy l1_loss "
+        "smooth_l1_loss huber_loss kl_div ctc_loss cosine_embedding_loss hinge_embedding_loss "
+        "poisson_nll_loss margin_ranking_loss soft_margin_loss triplet_margin_loss "
+        "multi_margin_loss multilabel_margin_loss view_as_complex linalg_inv linalg_solve "
+        "linalg_svd linalg_qr linalg_eigh linalg_cholesky linalg_pinv linalg_det inverse pinverse "
+        "cholesky cholesky_inverse cholesky_solve lu_solve orgqr ormqr"
+    ),
+    Policy.WIDEST: "cat stack index_copy",
+    Policy.AS_IS: "dot mv vdot outer bilinear",
+}
+POLICIES = {name: policy for policy, names in _NAMES.items() for name in names.split()}
+
+
+def cast_inputs(policy: Policy, values: Any) -> tuple[Any, ...]:
+    """The arguments of an operator as its policy wants them, in this thread."""
+    if not STATE.enabled or policy is Policy.AS_IS:
+        return tuple(values)
+    if policy is Policy.WIDEST:
+        kinds = {t.dtype for v in values for t in (v if isinstance(v, (tuple, list)) else (v,))
+                 if _eligible(t)}  # fmt: skip
+        if len(kinds) < 2:
+            return tuple(values)
+        target = types.float32
+    else:
+        target = STATE.dtype if policy is Policy.LOWER else types.float32
+    return tuple(_cast(v, target) for v in values)
+
+
+def _eligible(value: Any) -> bool:
+    return (isinstance(value, Tensor) and value.dtype.category == FLOATING
+            and value.dtype is not types.float64)  # fmt: skip
+
+
+def _cast(value: Any, target: dtype) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(target) if _eligible(value) and value.dtype is not target else value
+    if isinstance(value, (tuple, list)) and value and isinstance(value[0], Tensor):
+        return type(value)(_cast(v, target) for v in value)
+    return value
+
+
+def autocasting(function: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
+    """A composite operator that casts its inputs in an autocast region, and runs outside of it."""
+
+    @functools.wraps(function)
+    def cast_first(*args: Any, **kwargs: Any) -> Any:
+        if not AUTOCAST.count or not STATE.enabled:
+            return function(*args, **kwargs)
+        args = cast_inputs(policy, args)
+        values = cast_inputs(policy, kwargs.values())
+        STATE.enabled = False
+        try:
+            return function(*args, **dict(zip(kwargs, values, strict=True)))
+        finally:
+            STATE.enabled = True
+
+    return cast_first

@@ -1,0 +1,81 @@
+"""Mixed precision: autocast casts what PyTorch's does; GradScaler skips steps that overflow."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.amp.autocast_mode import is_autocast_enabled
+
+F = nn.functional
+
+
+def test_products_and_losses_in_a_region():
+    x = torch.ones(2, 2, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = F.linear(x, x)
+        assert (x @ x).dtype is torch.bfloat16
+        assert torch.mm(x, x).dtype is torch.bfloat16
+        assert (x + x).dtype is torch.float32
+        assert (x.double() @ x.double()).dtype is torch.float64
+        assert torch.cat([x, y]).dtype is torch.float32
+        loss = F.mse_loss(y, y * 2)
+        assert is_autocast_enabled("cpu")
+    assert (y.dtype, loss.dtype) == (torch.bfloat16, torch.float32)
+    assert (x @ x).dtype is torch.float32
+    loss.backward()
+    assert x.grad is not None
+    assert x.grad.dtype is torch.float32
+
+
+def test_regions_nest_and_decorate():
+    x = torch.ones(2, 2)
+
+    @torch.autocast("cpu")
+    def product():
+        with torch.autocast("cpu", enabled=False):
+            assert torch.mm(x, x).dtype is torch.float32
+        return x @ x
+
+    assert product().dtype is torch.bfloat16
+    assert not is_autocast_enabled("cpu")
+
+
+def test_devices_and_dtypes_that_it_cannot_serve():
+    with pytest.warns(UserWarning, match="CUDA is not available"):
+        region = torch.autocast("cuda")
+    with region:
+        assert (torch.ones(1, 1) @ torch.ones(1, 1)).dtype is torch.float32
+    with pytest.warns(UserWarning, match="target dtype is not supported"):
+        torch.autocast("cpu", dtype=torch.float64)
+    with pytest.raises(RuntimeError):
+        torch.autocast("meta")
+
+
+def _step(scaler, gradient):
+    w = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([w], lr=1.0)
+    scaler.scale((w * gradient).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return w.item()
+
+
+def test_scaler():
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=1)
+    assert _step(scaler, 0.25) == 0.75
+    assert scaler.get_scale() == 8.0
+    assert _step(scaler, float("inf")) == 1.0
+    assert scaler.get_scale() == 4.0
+    other = torch.amp.GradScaler("cpu")
+    other.load_state_dict(scaler.state_dict())
+    assert other.get_scale() == 4.0
+
+
+def test_scaler_without_its_device_does_nothing():
+    with pytest.warns(UserWarning, match="not available"):
+        scaler = torch.amp.GradScaler()
+    assert not scaler.is_enabled()
+    assert _step(scaler, 0.25) == 0.75
+    assert scaler.state_dict() == {}
