@@ -443,7 +443,14 @@ def index_add(input, dim, index, source, *, alpha=1, out=None):
     return y if out is None else out.copy_(y)
 
 
-@opaque(node="IndexCopyBackward0", ref=None, samples=lambda rng: iter(
+def _copied_slices(x, dim, index, source):
+    y = np.moveaxis(x.copy(), dim, 0)
+    for place, row in zip(index, np.moveaxis(source, dim, 0), strict=True):
+        y[place] = row
+    return np.moveaxis(y, 0, dim)
+
+
+@opaque(node="IndexCopyBackward0", ref=_copied_slices, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))  # fmt: skip
 def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
     """A copy with the slices at some indices of an axis replaced."""
@@ -540,7 +547,16 @@ def _(g, input_shape, index):
     return g.new_zeros(input_shape).put(index, g, True)
 
 
-@opaque(node="PutBackward0", ref=None, samples=None)
+def _put_reference(x, index, source, accumulate=False):
+    flat = x.flatten()
+    for place, value in zip(index.flat, source.flat, strict=True):
+        flat[place] = value + (flat[place] if accumulate else 0)
+    return flat.reshape(x.shape)
+
+
+@opaque(node="PutBackward0", ref=_put_reference, samples=lambda rng: iter(
+    [((rng.normal(size=(3, 4)), np.array([0, 7, 11]), rng.normal(size=3)), {}),
+     ((rng.normal(size=(3, 4)), np.array([2, 2]), rng.normal(size=2), True), {})]))  # fmt: skip
 def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:
     """A copy with `source` written, or added, at flat positions."""
     if index.size != source.size:

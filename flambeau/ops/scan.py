@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.mode import is_grad_enabled
 from ..tensor.tensor import Tensor
 from .axes import canonical_dim
 from .join import cat
@@ -120,8 +121,9 @@ def logcumsumexp(input: Array, dim) -> Array:
 def _(g, input, y, dim):
     if not input.dim():
         return g
-    if g.is_complex():
-        return (g * (-y).exp()).flip(dim).cumsum(dim).flip(dim) * input.exp()
+    if g.is_complex() or is_grad_enabled():  # plain, so that it differentiates again
+        top = input.detach().amax(dim, True) if not g.is_complex() else 0
+        return (g * (top - y).exp()).flip(dim).cumsum(dim).flip(dim) * (input - top).exp()
     sides = []
     for sign in (1, -1):  # in logarithms, the positive and the negative part apart
         size = (g * sign).clamp(min=0).log()

@@ -193,7 +193,10 @@ median, nanmedian = _median("median", False), _median("nanmedian", True)
 
 
 @opaque(result_type=return_type("mode", "values", "indices"), constant_outputs=(1,),
-        ref=None, samples=None)  # fmt: skip
+        ref=lambda x, dim=-1: np.apply_along_axis(
+            lambda row: max(sorted(set(row.tolist())), key=row.tolist().count), dim, x),
+        samples=lambda rng: iter([((np.array([[1, 2, 2], [3, 1, 3], [4, 0, 0]]),), {}),
+                                  ((np.array([[1.0, 2, 4], [1.5, 3, 5]]), 0), {})]))  # fmt: skip
 def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
     """The most frequent value along an axis (the smallest of several), and where it is last."""
     _refuse_complex(input, "mode")
