@@ -233,8 +233,8 @@ def _functions(n: int) -> None:
 
     avg_pool.__doc__ = "Means of `output_size` windows spread evenly; None keeps an axis's length."
     max_pool.__doc__ = (
-        "Largest elements of `output_size` windows spread evenly, with `return_indices` also their\n"
-        "indices in the flattened image."
+        "Largest elements of `output_size` windows spread evenly, with `return_indices` also\n"
+        "their indices in the flattened image."
     )
     with_indices.__doc__ = "Largest elements of evenly spread windows, and their indices."
     for function, name in ((avg_pool, average_name), (max_pool, largest_name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from ..tensor.promote import legacy_name
 from .conv_kernels import Window
 from .pool_window import each, key_of, pooling_window
 from .promotion import compute_dtype
-from .registry import Array, composite, opaque, publish
+from .registry import PUBLIC, Array, composite, opaque, publish
 from .samples import Rng, Sample
 
 
@@ -185,6 +186,10 @@ def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
 
 def _lp_pool(n: int) -> None:
     def pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+        if norm_type in (math.inf, -math.inf):  # the extremes of the absolute values
+            sign = 1 if norm_type > 0 else -1
+            largest = PUBLIC["nn.functional"][f"max_pool{n}d"]
+            return largest(input.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
         size = 1
         for k in each(kernel_size, n, f"lp_pool{n}d", "kernel_size"):
             size *= k

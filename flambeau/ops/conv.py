@@ -242,7 +242,8 @@ def _pads(padding: Any, kernel: tuple, stride: tuple, dilation: tuple) -> tuple:
 
 def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool) -> None:
     """RuntimeError unless the shapes of input, weight and bias belong together."""
-    given = f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {list(w)}"
+    how = "transposed=1" if transposed else f"groups={groups}"
+    given = f"Given {how}, weight of size {list(w)}"
     channels = w[0] if transposed else w[1] * groups
     if w[0] == 0 or (transposed and w[1] == 0):
         raise RuntimeError(
@@ -419,7 +420,7 @@ def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 @composite(expose=_SPACES)
 def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
                      dilation=1):  # fmt: skip
-    """Transposed convolution over one axis: input (n, c, length), weight (c, o / groups, kernel)."""
+    """Transposed convolution over one axis: weight (c, o / groups, kernel)."""
     return _convolve_transposed("conv_transpose1d", 1, input, weight, bias, stride, padding,
                                 output_padding, groups, dilation)  # fmt: skip
 

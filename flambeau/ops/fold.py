@@ -14,8 +14,9 @@ from .samples import Rng, Sample
 
 
 def _window(kernel: Any, dilation: Any, padding: Any, stride: Any) -> Window:
-    pairs = [v if isinstance(v, (tuple, list)) else (v, v) for v in (kernel, dilation, padding, stride)]
-    kernel, dilation, padding, stride = (tuple(v) * 2 if len(v) == 1 else tuple(v) for v in pairs)
+    given = (kernel, dilation, padding, stride)
+    pairs = [tuple(v) if isinstance(v, (tuple, list)) else (v, v) for v in given]
+    kernel, dilation, padding, stride = (v * 2 if len(v) == 1 else v for v in pairs)
     for name, short, values, least in (
         ("kernel size", "kernel", kernel, 1), ("dilation", "dilation", dilation, 1),
         ("padding", "pad", padding, 0), ("stride", "stride", stride, 1),

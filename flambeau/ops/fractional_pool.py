@@ -128,6 +128,8 @@ def _functions(n: int) -> None:
         random = _random_samples
         if random is None:
             random = rand(x.size(0), x.size(1), n, dtype=input.dtype)
+        elif x is not input and random.dim() == 3:
+            random = random[:1]  # one image takes the first one's numbers
         _check_samples(n, x, random)
         y, places = operator(x, random, kernel, output)
         return (y, places) if x is input else (y.squeeze(0), places.squeeze(0))

@@ -214,10 +214,10 @@ def _known(input: Array, n: int) -> None:
 
 
 @opaque(name="_max_pool_placed", expose=(), ref=None, samples=None)
-def _placed(g: Array, input: Array, y: Array, window: Window) -> Array:
+def _placed(g: Array, input: Array, tops: Array, window: Window) -> Array:
     """Windows' cotangents at the places of their maxima."""
     n = len(window.kernel)
-    spatial, output = input.shape[-n:], y.shape[-n:]
+    spatial, output = input.shape[-n:], tops.shape[-n:]
     x = input.reshape(-1, *spatial)
     shares = g.reshape(len(x), *output)
     made = np.empty(x.shape, g.dtype)
@@ -228,34 +228,33 @@ def _placed(g: Array, input: Array, y: Array, window: Window) -> Array:
 
 
 @_placed.vjp("g")
-def _(g, input, y, window):
-    return _picked(g, input, y, window)
+def _(g, input, tops, window):
+    return _picked(g, input, tops, window)
 
 
-@_placed.vjp("input y")
+@_placed.vjp("input tops")
 def _(g):
     return None  # which element is the largest does not change
 
 
 @opaque(name="_max_pool_picked", expose=(), ref=None, samples=None)
-def _picked(u: Array, input: Array, y: Array, window: Window) -> Array:
+def _picked(u: Array, input: Array, tops: Array, window: Window) -> Array:
     """The elements of u at the places of the windows' maxima."""
     n = len(window.kernel)
-    spatial, output = input.shape[-n:], y.shape[-n:]
+    spatial, output = input.shape[-n:], tops.shape[-n:]
     values = _padded(u.reshape(-1, *spatial), window)
     made = np.zeros((len(values), *output), u.dtype)
-    tops = y.reshape(made.shape)
-    for at, hit in _selections(input.reshape(-1, *spatial), tops, window):
+    for at, hit in _selections(input.reshape(-1, *spatial), tops.reshape(made.shape), window):
         np.copyto(made, _met(values, window, at, output), where=hit)
-    return made.reshape(y.shape)
+    return made.reshape(tops.shape)
 
 
 @_picked.vjp("u")
-def _(g, input, y, window):
-    return _placed(g, input, y, window)
+def _(g, input, tops, window):
+    return _placed(g, input, tops, window)
 
 
-@_picked.vjp("input y")
+@_picked.vjp("input tops")
 def _(g):
     return None
 

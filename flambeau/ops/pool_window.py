@@ -96,7 +96,9 @@ def pooling_window(
         )
     ends = [
         max((m - 1) * s + d * (k - 1) + 1 - length - p, 0)
-        for m, length, k, s, p, d in zip(found, spatial, kernel, stride, pads, dilation, strict=True)
+        for m, length, k, s, p, d in zip(
+            found, spatial, kernel, stride, pads, dilation, strict=True
+        )
     ]
     return Window(kernel, stride, tuple(zip(pads, ends, strict=True)), dilation)
 

@@ -167,9 +167,9 @@ def log_softmax(input: Array, dim, dtype=None) -> Array:
     tensor([-0.6931, -0.6931])
     """
     n = input.ndim
-    if dtype is None and input.dtype in _FAST and input.size and dim.__class__ is int:
-        if -n <= dim < n:
-            return _in_blocks(_log_normalized, input, dim if dim >= 0 else dim + n)
+    plain = dtype is None and input.dtype in _FAST and input.size and dim.__class__ is int
+    if plain and -n <= dim < n:
+        return _in_blocks(_log_normalized, input, dim if dim >= 0 else dim + n)
     return _applied(_log_normalized, "log_softmax", input, dim, dtype)
 
 

@@ -65,7 +65,8 @@ def _output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any,
     stride = kernel if stride is None or stride in ((), []) else each(stride, n, name, "stride")
     pads = each(padding, n, name, "padding")
     spatial = input._array.shape[-n:]
-    usual = [(m - 1) * s + k - 2 * p for m, s, k, p in zip(spatial, stride, kernel, pads, strict=True)]
+    usual = [(m - 1) * s + k - 2 * p
+             for m, s, k, p in zip(spatial, stride, kernel, pads, strict=True)]  # fmt: skip
     if size is None:
         return tuple(usual)
     size = tuple(size)

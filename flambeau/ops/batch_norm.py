@@ -1,0 +1,215 @@
+"""Batch normalisation: by the batch's statistics, which move running ones, or by those."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..tensor.tensor import Tensor
+from .norm_kernels import affine, channel_moments, channel_sums, combined
+from .norm_parts import (
+    as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled,
+    slope, statistics,
+)  # fmt: skip
+from .promotion import compute_dtype
+from .registry import Array, composite, opaque, publish
+from .samples import Rng, Sample
+
+
+def _batch_samples(rng: Rng) -> Iterator[Sample]:
+    for shape in ((4, 3), (2, 3, 4)):
+        yield (rng.normal(size=shape), rng.normal(size=3), rng.normal(size=3), None, None,
+               np.zeros(3), np.zeros(3), 0.1, 1e-5), {}  # fmt: skip
+
+
+def _batch_reference(x, w, b, *rest):
+    axes = (0, *range(2, x.ndim))
+    y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + rest[-1])
+    shape = (1, -1, *(1,) * (x.ndim - 2))
+    return y * w.reshape(shape) + b.reshape(shape)
+
+
+@opaque(name="_batch_norm", node="NativeBatchNormBackward0", expose=(), ref=_batch_reference,
+        samples=_batch_samples)  # fmt: skip
+def _batch_norm(
+    input: Array, weight: Array | None, bias: Array | None, running_mean: Array | None,
+    running_var: Array | None, save_mean: Array, save_rstd: Array, momentum: float, eps: float,
+) -> Array:  # fmt: skip
+    """Each channel normalised by its own statistics, which move the running ones."""
+    if not input.size:
+        return np.empty(input.shape, input.dtype)
+    inside = save_mean.dtype
+    x, w, b = as_dtype(inside, input, weight, bias)
+    x = images(x)
+    count = x.shape[0] * x.shape[2]
+    mean, squares = channel_moments(x)
+    save_mean[...] = mean
+    save_rstd[...] = 1 / np.sqrt(squares / inside.type(count) + inside.type(eps))
+    for running, new in ((running_mean, mean), (running_var, squares / max(count - 1, 1))):
+        if running is not None:
+            running[...] = (1 - momentum) * running + momentum * new
+    scale = scaled(save_rstd, w)
+    shift = -mean * scale if b is None else b - mean * scale
+    return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
+
+
+@_batch_norm.vjp
+def _(g, input, weight, save_mean, save_rstd, eps, needs):
+    if not MODE.grad:
+        return given(_batch_norm_backward(g, input, weight, save_mean, save_rstd), needs)
+    dims = [0, *range(2, input.dim())]
+    hat, _, rstd = normalised(input, dims, eps)
+    share = g if weight is None else g * channels(weight, input)
+    return given((slope(share, hat, rstd, dims), (g * hat).sum(dims), g.sum(dims)), needs)
+
+
+@opaque(name="_batch_norm_backward", expose=(), differentiable=False, ref=None, samples=None)
+def _batch_norm_backward(
+    g: Array, input: Array, weight: Array | None, mean: Array, rstd: Array
+) -> tuple[Array, Array, Array]:
+    """The cotangents of batch_norm's input, weight and bias, in training."""
+    kind = input.dtype if weight is None else weight.dtype
+    if not input.size:
+        return np.zeros(input.shape, input.dtype), np.zeros(len(mean), kind), np.zeros(
+            len(mean), kind)  # fmt: skip
+    share, x, w = as_dtype(mean.dtype, g, input, weight)
+    share, x = images(share), images(x)
+    count = mean.dtype.type(x.shape[0] * x.shape[2])
+    of_g, of_product = (np.add.reduce(v, 0) for v in channel_sums(share, x, mean))
+    a = scaled(rstd, w)
+    b = -a * rstd * rstd * of_product / count
+    c = -a * of_g / count - b * mean
+    made = combined(share, x, a, b, c).reshape(input.shape)
+    return (made.astype(input.dtype, copy=False), (of_product * rstd).astype(kind, copy=False),
+            of_g.astype(kind, copy=False))  # fmt: skip
+
+
+def _running_samples(rng: Rng) -> Iterator[Sample]:
+    for shape in ((4, 3), (2, 3, 4)):
+        yield (rng.normal(size=shape), rng.normal(size=3), rng.normal(size=3), rng.normal(size=3),
+               rng.uniform(0.5, 2, 3), 1e-5), {}  # fmt: skip
+
+
+def _running_reference(x, w, b, mean, var, eps):
+    mean, var, w, b = (v.reshape(1, -1, *(1,) * (x.ndim - 2)) for v in (mean, var, w, b))
+    return (x - mean) / np.sqrt(var + eps) * w + b
+
+
+@opaque(name="_batch_norm_running", node="NativeBatchNormBackward0", expose=(),
+        ref=_running_reference, samples=_running_samples)  # fmt: skip
+def _batch_norm_running(
+    input: Array, weight: Array | None, bias: Array | None, running_mean: Array,
+    running_var: Array, eps: float,
+) -> Array:  # fmt: skip
+    """Each channel normalised by the statistics given."""
+    inside = compute_dtype(input.dtype)
+    x, w, b, mean, var = as_dtype(inside, input, weight, bias, running_mean, running_var)
+    scale = scaled(1 / np.sqrt(var + inside.type(eps)), w)
+    shift = -mean * scale if b is None else b - mean * scale
+    if not input.size:
+        return np.empty(input.shape, input.dtype)
+    return affine(images(x), scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
+
+
+@_batch_norm_running.vjp("input")
+def _(g, weight, running_var, eps):
+    scale = (running_var + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    return g * channels(scale, g).to(g.dtype)
+
+
+@_batch_norm_running.vjp("weight")
+def _(g, input, running_mean, running_var, eps):
+    dims = [0, *range(2, input.dim())]
+    centred = input - channels(running_mean, input)
+    return (g * centred).sum(dims) * (running_var + eps).rsqrt()
+
+
+@_batch_norm_running.vjp("bias")
+def _(g):
+    return g.sum([0, *range(2, g._array.ndim)])
+
+
+def _check_batch(input: Tensor, eps: float, named: dict[str, Tensor | None]) -> None:
+    shape = input._array.shape
+    if len(shape) < 2 and input._array.size:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-len(shape)}, "
+            f"{len(shape) - 1}], but got 1): batch_norm expects input (n, c, ...), got "
+            f"{list(shape)}"
+        )
+    if eps < 0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
+    for name, p in named.items():
+        if p is not None and p._array.size != shape[-1 if len(shape) < 2 else 1]:
+            raise RuntimeError(
+                f"{name} should contain {shape[1]} elements not {p._array.size}"
+            )
+
+
+def batch(input, running_mean, running_var, weight, bias, training, momentum, eps):
+    """batch_norm, with the mean and 1 / deviation that it used in training."""
+    _check_batch(input, eps, {"running_mean": running_mean, "running_var": running_var,
+                              "weight": weight, "bias": bias})  # fmt: skip
+    kind = floating("batch_norm", input)
+    check_parameter_dtypes(input, weight, bias)
+    if input._array.ndim < 2:
+        return input.clone(), None, None  # empty, the only vectors that pass
+    if not training:
+        for name, p in (("running_mean", running_mean), ("running_var", running_var)):
+            if p is None:
+                raise RuntimeError(f"{name} must be defined in evaluation mode")
+        return _batch_norm_running(input, weight, bias, running_mean, running_var, eps), None, None
+    mean, rstd = statistics((input._array.shape[1],), kind)
+    y = _batch_norm(input, weight, bias, running_mean, running_var, mean, rstd,
+                    0.0 if momentum is None else momentum, eps)  # fmt: skip
+    return y, mean, rstd
+
+
+@composite(expose=("nn.functional",))
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False,
+               momentum=0.1, eps=1e-5):  # fmt: skip
+    """(x - mean) / sqrt(var + eps) for each channel of (n, c, ...), times weight plus bias.
+
+    In training the statistics are the batch's, and the running ones move by `momentum` towards
+    them (the variance without bias); otherwise they are the running ones. ValueError in training
+    for a single value a channel.
+    """
+    if training:
+        shape = input._array.shape
+        if len(shape) > 1 and shape[0] * math.prod(shape[2:]) == 1:
+            raise ValueError(
+                "Expected more than 1 value per channel when training, got input size "
+                f"{input.size()}"
+            )
+    return batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+
+
+def _torch_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
+                      cudnn_enabled):  # fmt: skip
+    """batch_norm, with the parameters first."""
+    return batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+
+
+publish(_torch_batch_norm, ("batch_norm",), ("torch",))
+
+
+@composite(expose=("torch",))
+def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+    """batch_norm, and the mean and 1 / deviation used in training (empty otherwise)."""
+    y, mean, rstd = batch(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    if mean is None:
+        return y, input.new_empty(0), input.new_empty(0)
+    return y, mean, rstd
+
+
+def _legit(input, weight, bias, *rest):
+    """native_batch_norm, with or without the two running statistics."""
+    running, settings = ((None, None), rest) if len(rest) == 3 else (rest[:2], rest[2:])
+    return native_batch_norm(input, weight, bias, *running, *settings)
+
+
+publish(_legit, ("_native_batch_norm_legit",), ("torch",))

@@ -1,0 +1,183 @@
+"""Group and instance normalisation: each image by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..tensor.tensor import Tensor
+from .batch_norm import batch
+from .norm_kernels import affine, channel_moments, channel_sums, combined
+from .norm_parts import (
+    as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled,
+    slope, statistics,
+)  # fmt: skip
+from .registry import Array, composite, opaque, publish
+from .samples import Rng, Sample
+
+
+def _group_samples(rng: Rng) -> Iterator[Sample]:
+    yield (rng.normal(size=(2, 4, 3)), rng.normal(size=4), rng.normal(size=4), np.zeros((2, 2)),
+           np.zeros((2, 2)), 2, 1e-5), {}  # fmt: skip
+
+
+def _group_reference(x, w, b, mean, rstd, groups, eps):
+    rows = x.reshape(x.shape[0], groups, -1)
+    y = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + eps)
+    return y.reshape(x.shape) * w[:, None] + b[:, None]
+
+
+@opaque(name="_group_norm", node="NativeGroupNormBackward0", expose=(), ref=_group_reference,
+        samples=_group_samples)  # fmt: skip
+def _group_norm(
+    input: Array, weight: Array | None, bias: Array | None, save_mean: Array, save_rstd: Array,
+    groups: int, eps: float,
+) -> Array:  # fmt: skip
+    """Groups of channels normalised; leaves the statistics of each, (n, groups)."""
+    if not input.size:
+        return np.empty(input.shape, input.dtype)
+    inside = save_mean.dtype
+    x, w, b = as_dtype(inside, input, weight, bias)
+    x = images(x)
+    mean, squares = channel_moments(x.reshape(1, x.shape[0] * groups, -1))
+    size = inside.type(x.shape[1] // groups * x.shape[2])
+    save_mean[...] = mean.reshape(save_mean.shape)
+    save_rstd[...] = (1 / np.sqrt(squares / size + inside.type(eps))).reshape(save_rstd.shape)
+    scale, mean = (np.repeat(v, x.shape[1] // groups, 1) for v in (save_rstd, save_mean))
+    scale = scaled(scale, w)
+    shift = -mean * scale if b is None else b - mean * scale
+    return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
+
+
+@_group_norm.vjp
+def _(g, input, weight, save_mean, save_rstd, groups, eps, needs):
+    if not MODE.grad:
+        return given(_group_norm_backward(g, input, weight, save_mean, save_rstd, groups), needs)
+    size = math.prod(input.shape[1:]) // groups
+    rows = input.reshape(input.shape[0], groups, size)
+    hat, _, rstd = normalised(rows, [2], eps)
+    share = g if weight is None else g * channels(weight, input)
+    found = slope(share.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
+    dims = [0, *range(2, input.dim())]
+    return given((found, (g * hat.reshape(input.shape)).sum(dims), g.sum(dims)), needs)
+
+
+@opaque(name="_group_norm_backward", expose=(), differentiable=False, ref=None, samples=None)
+def _group_norm_backward(
+    g: Array, input: Array, weight: Array | None, mean: Array, rstd: Array, groups: int
+) -> tuple[Array, Array, Array]:
+    """The cotangents of group_norm's input, weight and bias."""
+    kind, channels = input.dtype if weight is None else weight.dtype, input.shape[1]
+    if not input.size:
+        zeros = np.zeros(channels, kind)
+        return np.zeros(input.shape, input.dtype), zeros, zeros.copy()
+    share, x, w = as_dtype(mean.dtype, g, input, weight)
+    share, x = images(share), images(x)
+    each = channels // groups
+    means, rstds = np.repeat(mean, each, 1), np.repeat(rstd, each, 1)  # (n, c)
+    of_g, of_product = channel_sums(share, x, means)
+    a = scaled(rstds, w)
+    weighted = [v if w is None else v * w for v in (of_g, of_product)]
+    size = mean.dtype.type(each * x.shape[2])
+    of_group = [np.add.reduce(v.reshape(*mean.shape, each), 2) / size for v in weighted]
+    b = np.repeat(-of_group[1] * rstd**3, each, 1)
+    c = np.repeat(-of_group[0] * rstd, each, 1) - b * means
+    made = combined(share, x, a, b, c).reshape(input.shape).astype(input.dtype, copy=False)
+    return (made, np.add.reduce(of_product * rstds, 0).astype(kind, copy=False),
+            np.add.reduce(of_g, 0).astype(kind, copy=False))  # fmt: skip
+
+
+def _group(input: Tensor, groups: int, weight: Any, bias: Any, eps: float) -> tuple:
+    kind = floating("GroupNormKernelImpl", input)
+    check_parameter_dtypes(input, weight, bias)
+    mean, rstd = statistics((input._array.shape[0], groups), kind)
+    return _group_norm(input, weight, bias, mean, rstd, groups, eps), mean, rstd
+
+
+@composite(expose=("nn.functional",))
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    """(x - mean) / sqrt(var + eps) for each group of channels of each image.
+
+    input (n, c, ...), weight and bias (c,); num_groups divides c.
+    """
+    shape = input._array.shape
+    if len(shape) < 2:
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {len(shape)}"
+        )
+    if num_groups and shape[0] * shape[1] // num_groups * math.prod(shape[2:]) == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {list(shape)}"
+        )
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
+    if shape[1] % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of "
+            f"shape {list(shape)} and num_groups={num_groups}"
+        )
+    for name, p in (("weight", weight), ("bias", bias)):
+        if p is not None and p._array.shape != (shape[1],):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, "
+                f"but got {name} of shape {list(p.shape)} and input of shape {list(shape)}"
+            )
+    return _group(input, num_groups, weight, bias, eps)[0]
+
+
+def _torch_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
+    """(x - mean) / sqrt(var + eps) for each group of channels of each image."""
+    return group_norm(input, num_groups, weight, bias, eps)
+
+
+publish(_torch_group_norm, ("group_norm",), ("torch",))
+
+
+@composite(expose=("torch",))
+def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
+    """group_norm, and the mean and 1 / deviation of each group, (N, group)."""
+    y, mean, rstd = _group(input, group, weight, bias, eps)
+    if MODE.grad and input.requires_grad:
+        _, mean, rstd = (v.squeeze(2) if i else v for i, v in enumerate(
+            normalised(input.reshape(N, group, C // group * HxW), [2], eps)))  # fmt: skip
+    return y, mean, rstd
+
+
+@composite(expose=("nn.functional",))
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None,
+                  use_input_stats=True, momentum=0.1, eps=1e-5):  # fmt: skip
+    """(x - mean) / sqrt(var + eps) for each channel of each image of (n, c, ...).
+
+    The running statistics, where given, move by `momentum` towards the mean over the images.
+    """
+    shape = input._array.shape
+    if use_input_stats and math.prod(shape[2:]) == 1:
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {input.size()}"
+        )
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError(
+            "Expected running_mean and running_var to be defined when use_input_stats is false"
+        )
+    n, c = shape[:2]
+    repeated = [None if p is None else p.repeat(n) for p in
+                (running_mean, running_var, weight, bias)]  # fmt: skip
+    y = batch(input.reshape(1, n * c, *shape[2:]), *repeated, use_input_stats, momentum, eps)[0]
+    for p, moved in ((running_mean, repeated[0]), (running_var, repeated[1])):
+        if p is not None and use_input_stats:
+            p.detach().copy_(moved.reshape(n, c).mean(0))
+    return y.reshape(shape)
+
+
+def _torch_instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum,
+                         eps, cudnn_enabled):  # fmt: skip
+    """instance_norm, with the parameters first."""
+    return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum,
+                         eps)  # fmt: skip
+
+
+publish(_torch_instance_norm, ("instance_norm",), ("torch",))

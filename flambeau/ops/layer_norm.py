@@ -1,0 +1,197 @@
+"""Layer, root mean square and local response normalisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..tensor.dtypes import HALF, finfo
+from ..tensor.tensor import Tensor
+from .join import cat
+from .norm_kernels import rows_backward, rows_forward
+from .norm_parts import (
+    as_dtype, check_parameter_dtypes, floating, given, normalised, slope, statistics,
+)  # fmt: skip
+from .registry import Array, composite, opaque, publish
+from .samples import Rng, Sample
+
+
+def _layer_samples(rng: Rng) -> Iterator[Sample]:
+    for shape, n in (((3, 4), 1), ((2, 3, 4), 2)):
+        tail = shape[len(shape) - n :]
+        rows = math.prod(shape[: len(shape) - n])
+        yield (rng.normal(size=shape), rng.normal(size=tail), rng.normal(size=tail),
+               np.zeros(rows), np.zeros(rows), n, 1e-5), {}  # fmt: skip
+
+
+def _layer_reference(x, w, b, mean, rstd, n, eps):
+    axes = tuple(range(x.ndim - n, x.ndim))
+    y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    return y * w + b
+
+
+@opaque(name="_layer_norm", node="NativeLayerNormBackward0", expose=(), ref=_layer_reference,
+        samples=_layer_samples)  # fmt: skip
+def _layer_norm(
+    input: Array, weight: Array | None, bias: Array | None, save_mean: Array, save_rstd: Array,
+    n: int, eps: float,
+) -> Array:  # fmt: skip
+    """Normalised over the last n axes; leaves the statistics of each row."""
+    if not input.size:
+        return np.empty(input.shape, input.dtype)
+    inside = save_mean.dtype
+    x, w, b = as_dtype(inside, input, weight, bias)
+    rows = x.reshape(len(save_mean), -1)
+    w, b = (None if v is None else v.reshape(-1) for v in (w, b))
+    y = rows_forward(rows, w, b, save_mean, save_rstd, eps)
+    return y.reshape(input.shape).astype(input.dtype, copy=False)
+
+
+@_layer_norm.vjp
+def _(g, input, weight, save_mean, save_rstd, n, eps, needs):
+    if not MODE.grad:
+        found = _layer_norm_backward(g, input, weight, save_mean, save_rstd, n)
+        return given(found, needs)
+    dims = list(range(-n, 0))
+    hat, _, rstd = normalised(input, dims, eps)
+    share = g if weight is None else g * weight
+    lead = list(range(input.dim() - n))
+    of_weight, of_bias = (g * hat, g) if not lead else ((g * hat).sum(lead), g.sum(lead))
+    return given((slope(share, hat, rstd, dims), of_weight, of_bias), needs)
+
+
+@opaque(name="_layer_norm_backward", expose=(), differentiable=False, ref=None, samples=None)
+def _layer_norm_backward(
+    g: Array, input: Array, weight: Array | None, mean: Array, rstd: Array, n: int
+) -> tuple[Array, Array, Array]:
+    """The cotangents of layer_norm's input, weight and bias."""
+    tail = input.shape[input.ndim - n :]
+    kind = input.dtype if weight is None else weight.dtype
+    if not input.size:
+        return np.zeros(input.shape, input.dtype), np.zeros(tail, kind), np.zeros(tail, kind)
+    share, x, w = as_dtype(mean.dtype, g, input, weight)
+    found = rows_backward(share.reshape(len(mean), -1), x.reshape(len(mean), -1),
+                          None if w is None else w.reshape(-1), mean, rstd)  # fmt: skip
+    return (found[0].reshape(input.shape).astype(input.dtype, copy=False),
+            found[1].reshape(tail).astype(kind, copy=False),
+            found[2].reshape(tail).astype(kind, copy=False))  # fmt: skip
+
+
+def _check_shapes(
+    input: Tensor, normalized: tuple[int, ...], weight: Tensor | None, bias: Tensor | None,
+    form: str,
+) -> None:  # fmt: skip
+    if not normalized:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+            "element, but got normalized_shape = []"
+        )
+    for name, p in (("weight", weight), ("bias", bias)):
+        if p is not None and p._array.shape != normalized:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                f"{list(p.shape)} and normalized_shape = {list(normalized)}"
+            )
+    shape = input._array.shape
+    if shape[len(shape) - len(normalized) :] != normalized or len(shape) < len(normalized):
+        wanted = ", ".join(map(str, normalized))
+        raise RuntimeError(
+            f"Given normalized_shape={list(normalized)}, expected input with shape "
+            f"{form.format(wanted)}, but got input of size{list(shape)}"
+        )
+
+
+def _shape_tuple(normalized_shape: Any, name: str) -> tuple[int, ...]:
+    if isinstance(normalized_shape, int):
+        raise TypeError(
+            f"{name}(): argument 'normalized_shape' (position 2) must be tuple of ints, not int"
+        )
+    return tuple(normalized_shape)
+
+
+def _layer(input: Tensor, normalized: tuple, weight: Any, bias: Any, eps: float) -> tuple:
+    _check_shapes(input, normalized, weight, bias, "[*, {}]")
+    kind = floating("LayerNormKernelImpl", input)
+    check_parameter_dtypes(input, weight, bias)
+    n = len(normalized)
+    rows = math.prod(input._array.shape[: input._array.ndim - n])
+    mean, rstd = statistics((rows,), kind)
+    return _layer_norm(input, weight, bias, mean, rstd, n, eps), mean, rstd
+
+
+@composite(expose=("nn.functional",))
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """(x - mean) / sqrt(var + eps) over the last axes, times weight plus bias.
+
+    normalized_shape, weight and bias: the lengths of those axes.
+
+    >>> torch.nn.functional.layer_norm(torch.tensor([1., 3.]), (2,))
+    tensor([-1.0000,  1.0000])
+    """
+    return _layer(input, _shape_tuple(normalized_shape, "layer_norm"), weight, bias, eps)[0]
+
+
+def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5,
+                      cudnn_enable=True):  # fmt: skip
+    """(x - mean) / sqrt(var + eps) over the last axes, times weight plus bias."""
+    return layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+publish(_torch_layer_norm, ("layer_norm",), ("torch",))
+
+
+@composite(expose=("torch",))
+def native_layer_norm(input, normalized_shape, weight, bias, eps):
+    """layer_norm, and the mean and 1 / deviation of each row."""
+    normalized = tuple(normalized_shape)
+    y, mean, rstd = _layer(input, normalized, weight, bias, eps)
+    n = len(normalized)
+    if MODE.grad and input.requires_grad:
+        _, mean, rstd = normalised(input, list(range(-n, 0)), eps)
+        return y, mean, rstd
+    shape = (*input.shape[: input.dim() - n], *(1,) * n)
+    return y, mean.reshape(shape), rstd.reshape(shape)
+
+
+
+
+
+@composite(expose=("torch", "nn.functional"))
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """x / sqrt(mean(x ** 2) + eps) over the last axes, times weight; eps is the dtype's if None."""
+    normalized = _shape_tuple(normalized_shape, "rms_norm")
+    _check_shapes(input, normalized, weight, None, "[*{}]")
+    eps = finfo(input.dtype).eps if eps is None else eps
+    x = input.float() if input.dtype in HALF else input
+    dims = list(range(-len(normalized), 0))
+    y = x * (x.pow(2).mean(dims, True) + eps).rsqrt()
+    if weight is not None:
+        y = y * weight
+    return y.to(input.dtype) if y.dtype is not input.dtype else y
+
+
+@composite(expose=("nn.functional",))
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    """x / (k + alpha * mean of squares over `size` neighbouring channels) ** beta.
+
+    input (n, c, ...). Krizhevsky et al., 2012.
+    """
+    if input.dim() < 3:
+        raise ValueError(
+            f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)"
+        )
+    if not input.numel():
+        return input
+    squares = input * input
+    shape = list(input.shape)
+    ends = [squares.new_zeros([shape[0], n, *shape[2:]]) for n in (size // 2, (size - 1) // 2)]
+    wide = cat([ends[0], squares, ends[1]], 1)
+    total = wide.narrow(1, 0, shape[1])
+    for i in range(1, size):
+        total = total + wide.narrow(1, i, shape[1])
+    mean = total / size if input.is_floating_point() else total // size
+    return input / (mean * alpha + k).pow(beta)

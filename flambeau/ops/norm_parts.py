@@ -1,0 +1,81 @@
+"""What normalisation layers share: dtypes, checks, and the derivative written in operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FROM_NUMPY, HALF
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor, wrap
+from .promotion import compute_dtype
+from .registry import Array
+
+
+def as_dtype(kind: np.dtype, *arrays: Array | None) -> list[Array | None]:
+    """The arrays in one dtype; None stays."""
+    return [None if a is None else a.astype(kind, copy=False) for a in arrays]
+
+
+def floating(name: str, input: Tensor) -> np.dtype:
+    """The dtype of the statistics; NotImplementedError for integers."""
+    kind = input._array.dtype
+    if kind.kind not in "fV":
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
+        )
+    return compute_dtype(kind)
+
+
+def check_parameter_dtypes(input: Tensor, *parameters: Tensor | None) -> None:
+    """RuntimeError unless weights have the input's dtype, or float32 beside half precision."""
+    for p in parameters:
+        if p is None or p._array.dtype == input._array.dtype:
+            continue
+        if input.dtype in HALF:
+            if p._array.dtype == np.float32:
+                continue
+            raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+        if p._array.itemsize > input._array.itemsize:
+            raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+        raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+
+
+def statistics(shape: Any, kind: np.dtype) -> tuple[Tensor, Tensor]:
+    """Where an operator leaves its mean and 1 / deviation, for its derivative."""
+    return wrap(np.empty(shape, kind)), wrap(np.empty(shape, kind))
+
+
+def slope(g: Tensor, hat: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
+    """The derivative of normalisation over `dims`, in operators."""
+    return rstd * (g - g.mean(dims, True) - hat * (g * hat).mean(dims, True))
+
+
+def normalised(input: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(input less mean) / deviation, the mean and 1 / deviation over `dims`, in operators."""
+    mean = input.mean(dims, True)
+    centred = input - mean
+    rstd = ((centred * centred).mean(dims, True) + eps).rsqrt()
+    return centred * rstd, mean, rstd
+
+
+def given(found: Any, needs: tuple[bool, ...]) -> tuple:
+    """A joint derivative's answer: gradients for the first three inputs, None for the rest."""
+    three = [y if need else None for y, need in zip(found, needs, strict=False)]
+    return (*three, *(None,) * (len(needs) - 3))
+
+
+def images(x: Array) -> Array:
+    """x (n, c, ...) as (n, c, positions)."""
+    return x.reshape(*x.shape[:2], -1)
+
+
+def scaled(rstd: Array, weight: Array | None) -> Array:
+    """1 / deviation times the weight, if there is one."""
+    return rstd if weight is None else rstd * weight
+
+
+def channels(v: Tensor, like: Tensor) -> Tensor:
+    """v (c,) in a shape that broadcasts with `like` (n, c, ...)."""
+    return v.reshape(1, -1, *(1,) * (like.dim() - 2))
