@@ -25,16 +25,18 @@ BOUNDS = {"early": 1e-4, "all": 1e-2}  # relative, over the first 20 steps and o
 def losses(command: list[str], example: str, steps: int) -> list[float]:
     """The losses of the example's first steps, run by `command` in a process of its own.
 
-    Raises CalledProcessError, with what the program wrote, where it fails.
+    Raises RuntimeError, with what the program wrote, where it fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "losses.json"
         program = str(ROOT / "examples" / f"{example}.py")
-        subprocess.run(
+        run = subprocess.run(
             [*command, program, "--steps", str(steps), "--losses", str(file)],
             env={**os.environ, **THREADS, "PYTHONPATH": str(ROOT)},
-            check=True, capture_output=True, text=True,
+            check=False, capture_output=True, text=True,
         )
+        if run.returncode:
+            raise RuntimeError(f"{' '.join(run.args)} failed:\n{run.stderr[-2000:]}")
         return json.loads(file.read_text(encoding="utf-8"))
 
 

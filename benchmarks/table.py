@@ -53,8 +53,8 @@ def footnote(results: dict) -> str:
     machine = results["machine"]
     return (
         f"PyTorch {machine['torch']}, Python {machine['python']}, {machine['processor']}, "
-        f"2 threads, {machine['date']}; medians of {results['rounds']} rounds, each in fresh processes. The "
-        "ratio is flambeau's time over PyTorch's: below 1 is better."
+        f"2 threads, {machine['date']}; medians of {results['rounds']} rounds, each in fresh "
+        "processes. The ratio is flambeau's time over PyTorch's: below 1 is better."
     )
 
 
