@@ -278,8 +278,10 @@ def normalize(
 
 def __getattr__(name: str) -> Any:
     if name in ("MaskedTensor", "masked_tensor", "as_masked_tensor", "is_masked_tensor"):
-        raise AttributeError(f"module 'torch.masked' has no attribute '{name}': flambeau has no "
-                             "masked tensors; the functions of torch.masked take a mask=")  # fmt: skip
+        raise AttributeError(
+            f"module 'torch.masked' has no attribute '{name}': flambeau has no masked tensors; the "
+            "functions of torch.masked take a mask="
+        )
     raise AttributeError(f"module 'torch.masked' has no attribute '{name}'")
 
 

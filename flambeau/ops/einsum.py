@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..tensor.tensor import Tensor
 from .matmul import matmul
@@ -116,10 +116,11 @@ def _once(x: Tensor, labels: Sequence[Label], index: int) -> tuple[Tensor, list[
     return x, labels
 
 
-def _sizes(operands: Sequence[tuple[Tensor, list[Label]]]) -> dict[Label, int]:
+def _sizes(operands: Sequence[tuple[Sequence[Label], tuple[int, ...]]]) -> dict[Label, int]:
+    """The length of each label, of the operands' labels and shapes."""
     found: dict[Label, int] = {}
-    for index, (x, labels) in enumerate(operands):
-        for label, n in zip(labels, x._array.shape, strict=True):
+    for index, (labels, shape) in enumerate(operands):
+        for label, n in zip(labels, shape, strict=True):
             known = found.get(label, 1)
             if n != known and 1 not in (n, known):
                 raise RuntimeError(
@@ -130,63 +131,124 @@ def _sizes(operands: Sequence[tuple[Tensor, list[Label]]]) -> dict[Label, int]:
     return found
 
 
-def _reduced(x: Tensor, labels: list[Label], drop: set) -> tuple[Tensor, list[Label]]:
+def _reduced(x: Tensor, labels: Sequence[Label], drop: set) -> tuple[Tensor, list[Label]]:
     """An operand summed over the labels in `drop`."""
     axes = [i for i, label in enumerate(labels) if label in drop]
     if not axes:
-        return x, labels
+        return x, list(labels)
     return x.sum(axes), [label for label in labels if label not in drop]
 
 
-def _without_ones(x: Tensor, labels: list[Label], sizes: dict) -> tuple[Tensor, list[Label]]:
-    """An operand without the axes of length 1 that the other operand has longer."""
-    axes = [i for i, s in enumerate(labels) if x._array.shape[i] == 1 and sizes[s] != 1]
-    if not axes:
-        return x, labels
-    return x.squeeze(tuple(axes)), [s for i, s in enumerate(labels) if i not in axes]
-
-
-def _arranged(x: Tensor, labels: list[Label], order: Sequence[Label]) -> Tensor:
+def _arranged(x: Tensor, labels: Sequence[Label], order: Sequence[Label]) -> Tensor:
     """The operand's axes in another order of labels."""
     places = [labels.index(s) for s in order]
     return x if places == list(range(len(places))) else x.permute(places)
 
 
-def _pair(a: tuple, b: tuple, keep: set, sizes: dict) -> tuple[Tensor, list[Label]]:
-    """Two operands made one: summed over the labels that are not in `keep`."""
-    (x, left), (y, right) = _without_ones(*a, sizes), _without_ones(*b, sizes)
-    x, left = _reduced(x, left, set(left) - keep - set(right))
-    y, right = _reduced(y, right, set(right) - keep - set(left))
-    both = [s for s in left if s in right]
+class Steps(NamedTuple):
+    """What is done to an operand before a product; None where there is nothing to do."""
+
+    squeeze: tuple[int, ...] | None
+    sum: tuple[int, ...] | None
+    permute: tuple[int, ...] | None
+    reshape: tuple[int, ...] | None
+
+
+class PairPlan(NamedTuple):
+    """How two operands become one: steps for each, a matrix product or a plain one, a reshape."""
+
+    left: Steps
+    right: Steps
+    matrix: bool
+    reshape: tuple[int, ...] | None
+    labels: tuple[Label, ...]
+
+
+def _taken(x: Tensor, steps: Steps) -> Tensor:
+    squeeze, summed, permute, reshape = steps
+    if squeeze is not None:
+        x = x.squeeze(squeeze)
+    if summed is not None:
+        x = x.sum(summed)
+    if permute is not None:
+        x = x.permute(permute)
+    return x if reshape is None else x.reshape(reshape)
+
+
+def _places(labels: Sequence[Label], drop: set) -> tuple[int, ...] | None:
+    return tuple(i for i, s in enumerate(labels) if s in drop) or None
+
+
+def _order(labels: Sequence[Label], wanted: Sequence[Label]) -> tuple[int, ...] | None:
+    found = tuple(labels.index(s) for s in wanted)
+    return None if found == tuple(range(len(found))) else found
+
+
+@functools.lru_cache(4096)
+def _pair_plan(
+    left: tuple[Label, ...], a: tuple[int, ...], right: tuple[Label, ...], b: tuple[int, ...],
+    keep: frozenset,
+) -> PairPlan:  # fmt: skip
+    """The plan for operands of shapes a and b; labels that are not in `keep` are summed over."""
+    sizes = _sizes(((left, a), (right, b)))
+    # Axes of length 1 that the other operand has longer do not count.
+    ones = [{s for s, n in zip(x, shape, strict=True) if n == 1 and sizes[s] != 1}
+            for x, shape in ((left, a), (right, b))]  # fmt: skip
+    whole = [[s for s in x if s not in o] for x, o in zip((left, right), ones, strict=True)]
+    alone = [set(whole[0]) - keep - set(whole[1]), set(whole[1]) - keep - set(whole[0])]
+    x, y = ([s for s in w if s not in drop] for w, drop in zip(whole, alone, strict=True))
+    both = [s for s in x if s in y]
     batch, summed = [s for s in both if s in keep], [s for s in both if s not in keep]
-    rows, columns = [s for s in left if s not in both], [s for s in right if s not in both]
+    rows, columns = [s for s in x if s not in both], [s for s in y if s not in both]
+
+    def lengths(*parts: list[Label]) -> tuple[int, ...]:
+        return tuple(sizes[s] for part in parts for s in part)
+
     order = batch + rows + columns
-    if not summed:
-        return _multiplied(x, left, y, right, order), order
-    x, y = _arranged(x, left, batch + rows + summed), _arranged(y, right, batch + summed + columns)
-
-    def lengths(labels: list[Label]) -> list[int]:
-        return [sizes[s] for s in labels]
-
     m, k, n = (math.prod(lengths(part)) for part in (rows, summed, columns))
-    if len(rows) != 1 or len(summed) != 1:
-        x = x.reshape([*lengths(batch), m, k])
-    if len(columns) != 1 or len(summed) != 1:
-        y = y.reshape([*lengths(batch), k, n])
-    made = matmul(x, y)
-    if len(rows) != 1 or len(columns) != 1:
-        made = made.reshape(lengths(order))
-    return made, order
+    if summed:
+        orders = batch + rows + summed, batch + summed + columns
+        shapes = (
+            (*lengths(batch), m, k) if len(rows) != 1 or len(summed) != 1 else None,
+            (*lengths(batch), k, n) if len(columns) != 1 or len(summed) != 1 else None,
+        )
+        reshape = lengths(order) if len(rows) != 1 or len(columns) != 1 else None
+    else:  # the products of elements, broadcast
+        orders = [s for s in order if s in x], [s for s in order if s in y]
+        shapes = tuple(None if o == order else tuple(sizes[s] if s in o else 1 for s in order)
+                       for o in orders)  # fmt: skip
+        reshape = None
+    steps = [
+        Steps(_places(labels, one), _places(w, drop), _order(kept, o), shape)
+        for labels, one, w, drop, kept, o, shape in zip(
+            (left, right), ones, whole, alone, (x, y), orders, shapes, strict=True)
+    ]  # fmt: skip
+    return PairPlan(*steps, bool(summed), reshape, tuple(order))
 
 
-def _multiplied(x: Tensor, left: list, y: Tensor, right: list, order: list) -> Tensor:
-    """The products of elements, broadcast: nothing to sum."""
-    parts = []
-    for t, labels in ((x, left), (y, right)):
-        t = _arranged(t, labels, [s for s in order if s in labels])
-        lengths = dict(zip([s for s in order if s in labels], t._array.shape, strict=True))
-        parts.append(t.reshape([lengths.get(s, 1) for s in order]))
-    return parts[0] * parts[1]
+def _pair(a: tuple, b: tuple, keep: frozenset) -> tuple[Tensor, tuple[Label, ...]]:
+    """Two operands made one: summed over the labels that are not in `keep`."""
+    (x, left), (y, right) = a, b
+    plan = _pair_plan(tuple(left), x._array.shape, tuple(right), y._array.shape, keep)
+    return _product(x, y, plan), plan.labels
+
+
+def _product(x: Tensor, y: Tensor, plan: PairPlan) -> Tensor:
+    x, y = _taken(x, plan.left), _taken(y, plan.right)
+    made = matmul(x, y) if plan.matrix else x * y
+    return made if plan.reshape is None else made.reshape(plan.reshape)
+
+
+@functools.lru_cache(4096)
+def _two(equation: str, a: tuple, b: tuple) -> tuple[PairPlan, tuple[int, ...] | None] | None:
+    """The whole plan of an equation of two operands, or None where a label is repeated."""
+    (left, right), output = parsed(equation, (len(a), len(b)))
+    if len(set(left)) != len(left) or len(set(right)) != len(right):
+        return None
+    plan = _pair_plan(left, a, right, b, frozenset(output))
+    if set(plan.labels) != set(output):
+        return None
+    return plan, _order(plan.labels, output)
 
 
 def _next_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[int, int]:
@@ -205,13 +267,13 @@ def _next_pair(operands: list, output: Sequence[Label], sizes: dict) -> tuple[in
 
 def contracted(operands: list, output: Sequence[Label]) -> Tensor:
     """The operands, each a tensor with its axes' labels, made one with the output's labels."""
-    sizes = _sizes(operands)
+    sizes = _sizes([(labels, x._array.shape) for x, labels in operands])
     while len(operands) > 1:
         i, j = (0, 1) if len(operands) == 2 else _next_pair(operands, output, sizes)
         first, second = operands[i], operands[j]
         rest = [o for k, o in enumerate(operands) if k not in (i, j)]
-        keep = set(output).union(*(labels for _, labels in rest))
-        operands = [_pair(first, second, keep, sizes), *rest]
+        keep = frozenset(output).union(*(labels for _, labels in rest))
+        operands = [_pair(first, second, keep), *rest]
     x, labels = _reduced(*operands[0], set(operands[0][1]) - set(output))
     missing = [s for s in output if s not in labels]  # they were 1 everywhere
     for s in missing:
@@ -258,6 +320,12 @@ def einsum(*args):
         equation, operands = args[0], args[1:]
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
             operands = operands[0]
+    if len(operands) == 2:
+        x, y = operands
+        found = _two(equation, x._array.shape, y._array.shape)
+        if found is not None:
+            made = _product(x, y, found[0])
+            return made if found[1] is None else made.permute(found[1])
     labels, output = parsed(equation, tuple(x._array.ndim for x in operands))
     each = [_once(x, s, i) if len(set(s)) != len(s) else (x, list(s))
             for i, (x, s) in enumerate(zip(operands, labels, strict=True))]  # fmt: skip

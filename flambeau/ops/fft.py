@@ -16,10 +16,18 @@ from .axes import canonical_dim
 from .creation import numpy_dtype, place
 from .registry import Array, composite, opaque, publish
 from .samples import Rng
+from .threads import get_num_threads
 
 # How a transform of n points is scaled, whichever its direction: SciPy's names depend on it.
 NONE, ROOT, FULL = 0, 1, 2  # by 1, 1 / sqrt(n), 1 / n
 _SCIPY_NORMS = {True: ("backward", "ortho", "forward"), False: ("forward", "ortho", "backward")}
+
+
+_SHARED = 1 << 15  # elements from which threads share a transform
+
+
+def _workers(input: Array) -> int | None:
+    return get_num_threads() if input.size >= _SHARED else None
 
 
 def scaling(norm: str | None, forward: bool) -> int:
@@ -53,8 +61,12 @@ def complex_transform(input: Array, dim, scale, forward) -> Array:
 
     if not dim:
         return input.astype(np.result_type(input.dtype, np.complex64))
+    norm, workers = _SCIPY_NORMS[forward][scale], _workers(input)
+    if len(dim) == 1:  # a third of the overhead
+        transform = scipy.fft.fft if forward else scipy.fft.ifft
+        return transform(input, None, dim[0], norm, False, workers)
     transform = scipy.fft.fftn if forward else scipy.fft.ifftn
-    return transform(input, axes=dim, norm=_SCIPY_NORMS[forward][scale])
+    return transform(input, None, dim, norm, False, workers)
 
 
 @complex_transform.vjp
@@ -79,7 +91,11 @@ def real_transform(input: Array, dim, scale, forward) -> Array:
     """The transform of real numbers; the last axis of `dim` keeps its first n // 2 + 1 terms."""
     import scipy.fft
 
-    y = scipy.fft.rfftn(input, axes=dim, norm=_SCIPY_NORMS[True][scale])
+    norm, workers = _SCIPY_NORMS[True][scale], _workers(input)
+    if len(dim) == 1:
+        y = scipy.fft.rfft(input, None, dim[0], norm, False, workers)
+    else:
+        y = scipy.fft.rfftn(input, None, dim, norm, False, workers)
     return y if forward else np.conjugate(y, out=y)
 
 
@@ -100,9 +116,12 @@ def half_transform(input: Array, dim, scale, forward, length) -> Array:
     """The real transform of numbers of which the first half, length // 2 + 1 terms, is given."""
     import scipy.fft
 
-    lengths = [input.shape[d] for d in dim[:-1]] + [length]
     x = np.conjugate(input) if forward else input
-    return scipy.fft.irfftn(x, lengths, dim, norm=_SCIPY_NORMS[False][scale])
+    norm, workers = _SCIPY_NORMS[False][scale], _workers(input)
+    if len(dim) == 1:
+        return scipy.fft.irfft(x, length, dim[0], norm, False, workers)
+    lengths = [*(input.shape[d] for d in dim[:-1]), length]
+    return scipy.fft.irfftn(x, lengths, dim, norm, False, workers)
 
 
 @half_transform.vjp

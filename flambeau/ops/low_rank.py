@@ -55,8 +55,6 @@ def pca_lowrank(A, q=None, center=True, niter=2):
         )
     if niter < 0:
         raise ValueError(f"niter(={niter}) must be non-negative integer")
-    if not A.is_floating_point():
-        raise ValueError(f"input must be a floating point tensor, got {A.dtype}")
     if center:
         A = A - A.mean(-2, True)
     return svd_lowrank(A, q, niter)

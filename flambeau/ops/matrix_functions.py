@@ -36,19 +36,59 @@ def _series(A):
     return y
 
 
+# Coefficients of the Pade approximants of degree 3, 5, 7 and 13, and the 1-norms up to which they
+# are exact to float64: Higham, "The scaling and squaring method for the matrix exponential", 2005.
+_PADE = (
+    (1.495585217958292e-2, (120, 60, 12, 1)),
+    (2.539398330063230e-1, (30240, 15120, 3360, 420, 30, 1)),
+    (9.504178996162932e-1, (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1)),
+    (5.371920351148152, (
+        64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000,
+        10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1)),
+)  # fmt: skip
+
+
+def _exponential(A: Array) -> Array:
+    """exp(A): A is halved until a rational function is exact, whose result is squared as often."""
+    with np.errstate(all="ignore"):
+        size = np.abs(A).sum(-2).max(-1)
+        largest = float(size.max())
+        if not math.isfinite(largest):
+            return np.full(A.shape, np.nan, A.dtype)
+        bound, coefficients = next((p for p in _PADE if largest <= p[0]), _PADE[-1])
+        halvings = np.ceil(np.log2(np.maximum(size / bound, 1))).astype(int)
+        y = _rational(A * (0.5**halvings)[..., None, None].astype(A.real.dtype), coefficients)
+        for i in range(int(halvings.max())):
+            more = halvings > i
+            y = np.matmul(y, y) if more.all() else np.where(
+                more[..., None, None], np.matmul(y, y), y)  # fmt: skip
+    return y
+
+
+def _rational(A: Array, coefficients: tuple[int, ...]) -> Array:
+    """(V - U)^-1 (V + U), U of the odd powers of A and V of the even ones."""
+    square, power = np.matmul(A, A), np.eye(A.shape[-1], dtype=A.dtype)
+    kind = A.real.dtype.type
+    U, V = kind(coefficients[1]) * power, kind(coefficients[0]) * power
+    for i in range(2, len(coefficients), 2):
+        power = np.matmul(power, square) if i > 2 else square
+        V = V + kind(coefficients[i]) * power
+        U = U + kind(coefficients[i + 1]) * power
+    U = np.matmul(A, U)
+    return np.linalg.solve(V - U, V + U)
+
+
 @opaque(name="_matrix_exp", node="LinalgMatrixExpBackward0", expose=(), holomorphic=False,
         samples=square_samples, ref=_series)  # fmt: skip
 def _matrix_exp(A: Array) -> Array:
     """The exponential of square matrices."""
-    from scipy.linalg import expm
-
     check_floats(A, "linalg.matrix_exp")
     check_square(A, "linalg.matrix_exp")
     if not A.size:
         return np.zeros(A.shape, A.dtype)
     if FROM_NUMPY[A.dtype] in HALF:
-        return expm(A.astype(np.float32)).astype(A.dtype)
-    return np.asarray(expm(A), A.dtype)
+        return _exponential(A.astype(np.float32)).astype(A.dtype)
+    return _exponential(A)
 
 
 @_matrix_exp.vjp

@@ -73,6 +73,10 @@ def _euclidean(x: Array, axes: tuple[int, ...] | None, keepdim: bool) -> Any:
         flat = x.reshape(-1)
         total = np.sqrt(np.vdot(flat, flat).real)
         return total.reshape((1,) * x.ndim) if keepdim else total
+    if axes is not None and len(axes) == 1 and x.dtype.kind == "f" and not keepdim and (
+        x.strides[axes[0]] == x.itemsize
+    ):
+        return np.sqrt(np.vecdot(x, x, axis=axes[0]))
     square = x.real**2 + x.imag**2 if x.dtype.kind == "c" else np.multiply(x, x)
     return np.sqrt(np.add.reduce(square, axes, keepdims=keepdim))
 
