@@ -35,12 +35,15 @@ def run(
         task = _Task(retain_graph or create_graph, captures, accumulate)
         if captures is None and len(roots) == 1 and isinstance(roots[0][0], Node):
             task.drain(*roots[0])
-            return task.captured
-        for target, g in roots:
-            task.deliver(target, g)
-        if captures is not None:
-            task.needed = _leading_to([target for target, _ in roots], captures)
-        task.drain(None, None)
+        else:
+            task.running = [target for target, _ in roots]
+            for target, g in roots:
+                task.deliver(target, g)
+            if captures is not None:
+                task.needed = _leading_to([target for target, _ in roots], captures)
+            task.drain(None, None)
+        if task.waiting:
+            task.finish_leaves()
         return task.captured
     finally:
         MODE.grad = previous
@@ -54,7 +57,10 @@ def key_of(target: Any) -> Any:
 class _Task:
     """One backward pass."""
 
-    __slots__ = ("accumulate", "captured", "captures", "heap", "keep", "needed", "pending")
+    __slots__ = (
+        "accumulate", "captured", "captures", "heap", "keep", "needed", "paths", "pending", "running",
+        "waiting",
+    )  # fmt: skip
 
     def __init__(self, keep: bool, captures: dict[Any, int] | None, accumulate: bool) -> None:
         self.keep, self.captures, self.accumulate = keep, captures, accumulate
@@ -62,12 +68,21 @@ class _Task:
         self.captured: dict[Any, Tensor] = {}
         self.heap: list[tuple[int, int, Node]] = []
         self.pending: dict[int, Any] = {}
+        # Leaves with hooks wait until every path has brought its cotangent: (leaf, sum) by id, and
+        # how many paths are still to come. `running`: where the node at work sends its cotangents.
+        self.waiting: dict[int, tuple[Tensor, Tensor]] = {}
+        self.paths: dict[int, int] | None = None
+        self.running: Sequence[Any] = ()
 
     def deliver(self, target: Any, g: Tensor) -> None:
         """Adds a cotangent to what a target has received."""
         if isinstance(target, Tensor):
-            if self.captures is None:
-                accumulate(target, g, self.keep and MODE.grad)
+            attributes = target.__dict__
+            if attributes and (attributes.get("_backward_hooks")
+                               or attributes.get("_post_accumulate_grad_hooks")):  # fmt: skip
+                self.wait(target, g)
+            elif self.captures is None:
+                _add(target, g, self.keep and MODE.grad)
             else:
                 self.reach_leaf(target, g)
             return
@@ -98,6 +113,24 @@ class _Task:
                 return
         accumulate(leaf, g, self.keep and MODE.grad)
 
+    def wait(self, leaf: Tensor, g: Tensor) -> None:
+        """Adds up the cotangents of a leaf with hooks; the last one to come sets it off."""
+        if self.paths is None:
+            self.paths = _paths_to_hooked([*self.running, *(entry[2] for entry in self.heap)])
+        key = id(leaf)
+        if key in self.waiting:
+            g = self.waiting[key][1] + g
+        self.waiting[key] = leaf, g
+        left = self.paths[key] = self.paths.get(key, 0) - 1
+        if left == 0:
+            del self.waiting[key]
+            self.reach_leaf(leaf, g)
+
+    def finish_leaves(self) -> None:
+        """Sets off the leaves to which not every path brought a cotangent."""
+        for leaf, g in self.waiting.values():
+            self.reach_leaf(leaf, g)
+
     def capture(self, key: Any, g: Tensor) -> None:
         """Keeps a cotangent for the caller."""
         held = self.captured.get(key)
@@ -124,7 +157,7 @@ class _Task:
                 grads = node.apply(g)
             if not keep:
                 node.release()
-            edges = node.edges
+            self.running = edges = node.edges
             node = g = None
             if len(edges) == 1:
                 target, found = edges[0], grads[0]
@@ -136,7 +169,12 @@ class _Task:
                 else:
                     self.deliver(target, found)
                 continue
-            for target, found in zip(edges, grads, strict=True):
+            if len(grads) != len(edges):
+                raise RuntimeError(f"{len(grads)} gradients for {len(edges)} inputs")
+            if grads.__class__ is not list:
+                grads = list(grads)
+            for i, target in enumerate(edges):
+                found, grads[i] = grads[i], None
                 if found is not None and target is not None:
                     self.deliver(target, found)
             grads = found = None
@@ -221,12 +259,31 @@ def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
     return grads
 
 
+def _paths_to_hooked(targets: list[Any]) -> dict[int, int]:
+    """How many edges lead from targets to each leaf that has hooks."""
+    found: dict[int, int] = {}
+    done: set[int] = set()
+    stack = targets
+    while stack:
+        target = stack.pop()
+        if isinstance(target, Tensor):
+            found[id(target)] = found.get(id(target), 0) + 1
+            continue
+        node = target.node if target.__class__ is Output else target
+        if node is not None and id(node) not in done:
+            done.add(id(node))
+            stack.extend(node.edges)
+    return found
+
+
 def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     """Adds a cotangent to a leaf's grad, running its hooks."""
-    attributes = leaf.__dict__
-    hooked = "_backward_hooks" in attributes or "_post_accumulate_grad_hooks" in attributes
-    if hooked:
-        g = run_leaf_hooks(leaf, g, before=True)
+    g = run_leaf_hooks(leaf, g, before=True)
+    _add(leaf, g, differentiable)
+    run_leaf_hooks(leaf, g, before=False)
+
+
+def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     held = leaf._grad
     if held is None:
         leaf._grad = g if differentiable else _owned(leaf, g)
@@ -234,8 +291,6 @@ def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
         leaf._grad = held + g
     else:
         held.add_(g)
-    if hooked:
-        run_leaf_hooks(leaf, g, before=False)
 
 
 def _owned(leaf: Tensor, g: Tensor) -> Tensor:
@@ -257,6 +312,6 @@ def _owned(leaf: Tensor, g: Tensor) -> Tensor:
     return wrap(made)
 
 
-# deliver, reach_leaf, accumulate and _owned each hold one, getrefcount's argument another, and the
-# loop over a node's gradients up to two; a cotangent that went to two places has more.
-_HELD_BY_ENGINE = 7
+# The engine's loop, deliver, _add and _owned each hold one, getrefcount's argument another; who
+# holds one more (a hook, a second place that the cotangent goes to) would see it change.
+_HELD_BY_ENGINE = 5

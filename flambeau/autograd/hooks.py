@@ -105,6 +105,17 @@ def retain_grad(tensor: Tensor) -> None:
     hooks[id(tensor)] = keep
 
 
+def move_retained(tensor: Tensor, old: Any, new: Any) -> None:
+    """Has `retain_grad` keep the gradient of the tensor's new value, after a write in place."""
+    if old is None or old.shown().hooks is None:
+        return
+    hooks = old.shown().hooks.get(("retain", old.output_number()), {})
+    keep = hooks.pop(id(tensor), None)
+    if keep is not None:
+        there = _node_hooks(new).setdefault(("retain", new.output_number()), OrderedDict())
+        there[id(tensor)] = keep
+
+
 def _node_hooks(target: Any) -> dict[Any, OrderedDict]:
     node = target.shown()
     if node.hooks is None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import INFERENCE, Tensor, wrap
+from .hooks import move_retained
 from .mode import MODE
 from .tape import Node, Output, Plan, new_node, requires
 
@@ -76,6 +77,8 @@ def before_write(x: Tensor, keep_value: bool) -> Tensor:
 def rebase(x: Tensor, node: Any) -> None:
     """Makes `node` (a node or an output of one) the history of the new value of `x`."""
     base = x._base
+    if "_retained" in x.__dict__:
+        move_retained(x, x._node, node)
     if base is None:
         x._node = node
         x._requires_grad = x._tracked = True

@@ -1,0 +1,379 @@
+"""Hooks on tensors, on nodes, after accumulation and on what is saved."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+
+def leaf(torch, *values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+# ----------------------------------------------------------------------------------- on tensors
+
+
+def test_hooks_run_in_order_and_replace(torch):
+    x, seen = leaf(torch, 1.0), []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(("first", g.item())) or g * 10)
+    y.register_hook(lambda g: seen.append(("second", g.item())))
+    x.register_hook(lambda g: seen.append(("leaf", g.item())) or g + 1)
+    y.backward()
+    assert seen == [("first", 1.0), ("second", 10.0), ("leaf", 20.0)]
+    assert x.grad.item() == 21
+
+
+def test_hook_is_removed(torch):
+    x, seen = leaf(torch, 1.0), []
+    handle = x.register_hook(seen.append)
+    (x * 2).backward()
+    handle.remove()
+    handle.remove()
+    (x * 2).backward()
+    assert len(seen) == 1
+
+
+def test_hook_that_removes_itself(torch):
+    x, seen = leaf(torch, 1.0), []
+    y = x * 2
+    handle = y.register_hook(lambda g: (seen.append(1), handle.remove(), None)[-1])
+    y.backward(retain_graph=True)
+    y.backward()
+    assert seen == [1]
+
+
+def test_hook_sees_the_sum_of_all_paths(torch):
+    x, seen = leaf(torch, 3.0), []
+    y = x * 1
+    y.register_hook(lambda g: seen.append(g.item()))
+    (y * y + 5 * y).backward()
+    assert seen == [11.0]
+
+
+def test_leaf_hook_sees_the_sum_of_all_paths(torch):
+    x, other, seen = leaf(torch, 3.0), leaf(torch, 1.0), []
+    x.register_hook(lambda g: seen.append(g.item()) or g * 2)
+    other.register_hook(lambda g: seen.append(-g.item()))
+    y = x * x + other * 4 + 5 * x.exp().log()
+    y.backward(retain_graph=True)
+    assert sorted(seen) == pytest.approx([-4.0, 11.0]) and x.grad.item() == pytest.approx(22)
+    assert torch.autograd.grad(y, x, retain_graph=True)[0].item() == pytest.approx(22)
+    y.backward(inputs=[x])
+    assert x.grad.item() == pytest.approx(44)
+
+
+def test_leaf_hook_where_a_path_brings_nothing(torch):
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return None
+
+    x, seen = leaf(torch, 3.0), []
+    x.register_hook(lambda g: seen.append(g.item()))
+    (x * 2 + Nothing.apply(x * 1)).backward()
+    assert seen == [2.0] and x.grad.item() == 2
+
+
+def test_leaf_hook_sees_each_backward_alone(torch):
+    x, seen = leaf(torch, 3.0), []
+    x.register_hook(lambda g: seen.append(g.item()))
+    (x * 2).backward()
+    (x * 5).backward()
+    assert seen == [2.0, 5.0] and x.grad.item() == 7
+
+
+def test_hooks_on_outputs_of_one_node(torch):
+    x, seen = leaf(torch, 1.0, 2.0), {}
+    a, b = x.unbind(0)
+    a.register_hook(lambda g: seen.update(a=g.item()))
+    b.register_hook(lambda g: seen.update(b=g.item()))
+    (3 * a + 4 * b).backward()
+    assert seen == {"a": 3.0, "b": 4.0}
+
+
+def test_hook_with_autograd_grad(torch):
+    x = leaf(torch, 1.0)
+    y = x * 2
+    y.register_hook(lambda g: g * 7)
+    assert torch.autograd.grad(y * 3, x)[0].item() == 42
+
+
+def test_hook_on_a_captured_tensor_comes_first(torch):
+    x = leaf(torch, 1.0)
+    y = x * 2
+    y.register_hook(lambda g: g * 7)
+    assert torch.autograd.grad(y * 3, y)[0].item() == 21
+
+
+def test_hook_is_part_of_the_graph(torch):
+    x = leaf(torch, 2.0)
+    y = x * x
+    y.register_hook(lambda g: g * g * 3)
+    (g,) = torch.autograd.grad(y * x, x, create_graph=True)  # 3 x x (2 x) + x x
+    assert g.item() == 52
+    (gg,) = torch.autograd.grad(g, x)  # the hook works on the way through y again: 18 x x + 3 (2 x)
+    assert gg.item() == 84
+
+
+def test_hook_stays_with_the_history_it_was_put_on(torch):
+    x, seen = leaf(torch, 1.0), []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g.item()))
+    y.mul_(5)
+    y.backward()
+    assert seen == [5.0] and x.grad.item() == 10
+
+
+def test_errors(torch):
+    with pytest.raises(RuntimeError, match="doesn't require gradient"):
+        torch.ones(1).register_hook(lambda g: g)
+    x = leaf(torch, 1.0, 2.0)
+    y = x * 2
+    handle = y.register_hook(lambda g: g[:1])
+    with pytest.raises(RuntimeError, match="changed the size of value"):
+        y.sum().backward()
+    handle.remove()
+    y = x * 2
+    y.register_hook(lambda g: 1.0)
+    with pytest.raises(TypeError):
+        y.sum().backward()
+    y = x * 2
+    y.register_hook(lambda g: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        y.sum().backward()
+
+
+def test_retain_grad(torch):
+    x = leaf(torch, 1.0)
+    y = x * 2
+    assert not y.retains_grad
+    y.retain_grad()
+    y.retain_grad()
+    assert y.retains_grad
+    y.register_hook(lambda g: g * 3)
+    (y * 5).backward(retain_graph=True)
+    assert y.grad.item() == 15
+    (y * 5).backward()
+    assert y.grad.item() == 30 and x.grad.item() == 60
+
+
+def test_retain_grad_of_leaves_and_constants(torch):
+    x = leaf(torch, 1.0)
+    x.retain_grad()
+    assert not x.retains_grad
+    with pytest.raises(RuntimeError, match="can't retain_grad"):
+        torch.ones(1).retain_grad()
+
+
+def test_retain_grad_before_a_write_in_place(torch):
+    x = leaf(torch, 1.0)
+    y = x * 2
+    y.retain_grad()
+    y.mul_(5)
+    y.backward()
+    assert y.grad.item() == 1 and x.grad.item() == 10
+
+
+# --------------------------------------------------------------------------- after accumulation
+
+
+def test_post_accumulate_hook(torch):
+    x, seen = leaf(torch, 1.0, 2.0), []
+
+    def step(parameter):
+        assert parameter is x
+        seen.append(parameter.grad.tolist())
+        with torch.no_grad():
+            parameter -= 0.5 * parameter.grad
+        parameter.grad = None
+
+    handle = x.register_post_accumulate_grad_hook(step)
+    (x * x).sum().backward()
+    assert seen == [[2.0, 4.0]] and x.grad is None and x.tolist() == [0.0, 0.0]
+    handle.remove()
+    (x * 3).sum().backward()
+    assert len(seen) == 1 and x.grad.tolist() == [3.0, 3.0]
+
+
+def test_post_accumulate_hook_runs_once_a_backward(torch):
+    x, seen = leaf(torch, 1.0), []
+    x.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.item()))
+    (x * 2 + x * 3).backward()
+    assert seen == [5.0]
+
+
+def test_post_accumulate_hook_only_on_leaves(torch):
+    with pytest.raises(RuntimeError, match="non-leaf"):
+        (leaf(torch, 1.0) * 2).register_post_accumulate_grad_hook(print)
+    with pytest.raises(RuntimeError, match="doesn't require gradient"):
+        torch.ones(1).register_post_accumulate_grad_hook(print)
+
+
+def test_post_accumulate_hook_not_run_by_grad(torch):
+    x, seen = leaf(torch, 1.0), []
+    x.register_post_accumulate_grad_hook(seen.append)
+    torch.autograd.grad(x * 2, x)
+    assert not seen and x.grad is None
+
+
+# ------------------------------------------------------------------------------------- on nodes
+
+
+def test_node_hooks(torch):
+    x, seen = leaf(torch, 2.0), []
+    y = x * 3
+    y.grad_fn.register_prehook(lambda gs: (seen.append(("pre", gs[0].item())), (gs[0] * 10,))[1])
+
+    def after(inputs, outputs):
+        seen.append(("post", inputs[0].item(), outputs[0].item()))
+        return tuple(None if g is None else g + 1 for g in inputs)
+
+    handle = y.grad_fn.register_hook(after)
+    y.backward(retain_graph=True)
+    assert seen == [("pre", 1.0), ("post", 30.0, 10.0)] and x.grad.item() == 31
+    handle.remove()
+    y.backward()
+    assert x.grad.item() == 61
+
+
+def test_tensor_hooks_come_before_node_hooks(torch):
+    x, seen = leaf(torch, 2.0), []
+    y = x * 3
+    y.grad_fn.register_prehook(lambda gs: seen.append("node"))
+    y.register_hook(lambda g: seen.append("tensor"))
+    y.backward()
+    assert seen == ["tensor", "node"]
+
+
+def test_accumulators_hooks(torch):
+    x, seen = leaf(torch, 2.0), []
+    accumulator = (x * 3).grad_fn.next_functions[0][0]
+    assert accumulator.variable is x
+    accumulator.register_prehook(lambda gs: (seen.append(gs[0].item()), (gs[0] * 2,))[1])
+    (x * 3).backward()
+    assert seen == [3.0] and x.grad.item() == 6
+
+
+def test_multi_grad_hook(torch):
+    a, b, seen = leaf(torch, 1.0), leaf(torch, 2.0), []
+    torch.autograd.graph.register_multi_grad_hook(
+        (a, b), lambda gs: seen.append([None if g is None else g.item() for g in gs])
+    )
+    (a * 3 + b * 4).backward()
+    assert seen == [[3.0, 4.0]]
+    handle = torch.autograd.graph.register_multi_grad_hook(
+        (a, b), lambda g: seen.append(g.item()), mode="any"
+    )
+    (a * 5).backward()
+    assert seen[-1] == 5.0
+    handle.remove()
+
+
+def test_metadata_and_names(torch):
+    y = leaf(torch, 1.0) * 2
+    y.grad_fn.metadata["note"] = 1
+    assert y.grad_fn.metadata == {"note": 1} and y.grad_fn.name() == "MulBackward0"
+
+
+# ------------------------------------------------------------------------------ on what is saved
+
+
+def test_saved_tensors_hooks(torch):
+    packed = []
+
+    def pack(t):
+        packed.append(tuple(t.shape))
+        return (t.detach().clone() * 1).tolist()
+
+    x = leaf(torch, 1.0, 2.0)
+    with torch.autograd.graph.saved_tensors_hooks(
+        pack, lambda kept: torch.tensor(kept, dtype=torch.float64)
+    ):
+        y = x * x
+    z = y.exp()
+    z.sum().backward()
+    assert packed == [(2,), (2,)]
+    assert torch.allclose(x.grad, 2 * x.detach() * (x.detach() ** 2).exp())
+
+
+def test_saved_tensors_hooks_nest(torch):
+    seen = []
+
+    def hooks(name):
+        return torch.autograd.graph.saved_tensors_hooks(
+            lambda t: (seen.append(name), t)[1], lambda t: t
+        )
+
+    x = leaf(torch, 1.0)
+    with hooks("outer"):
+        with hooks("inner"):
+            x.exp()
+        x.exp()
+    x.exp()
+    assert seen == ["inner", "outer"]
+
+
+def test_saved_tensors_hooks_are_not_recorded(torch):
+    x = leaf(torch, 1.0)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t * 2):
+        y = x.exp()
+    y.backward()
+    assert x.grad.item() == pytest.approx(2 * 2.718281828459045)
+
+
+def test_saved_tensors_hooks_see_functions(torch):
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g * ctx.saved_tensors[0]
+
+    seen, x = [], leaf(torch, 3.0)
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: (seen.append(t.item()), t)[1], lambda t: t
+    ):
+        y = Square.apply(x)
+    y.backward()
+    assert seen == [3.0] and x.grad.item() == 6
+
+
+def test_disabled_saved_tensors_hooks(torch):
+    with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+        with pytest.raises(RuntimeError, match="not here"):
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+                pass
+
+
+def test_save_on_cpu(torch):
+    x = leaf(torch, 3.0)
+    with torch.autograd.graph.save_on_cpu():
+        y = x * x
+    y.backward()
+    assert x.grad.item() == 6
+
+
+# ----------------------------------------------------------------------------------- their lives
+
+
+def test_retain_grad_does_not_keep_the_tensor_alive(torch):
+    x = leaf(torch, 1.0)
+    y = x * 2
+    z = y * 3
+    y.retain_grad()
+    reference = weakref.ref(y)
+    del y
+    gc.collect()
+    assert reference() is None
+    z.backward()
+    assert x.grad.item() == 6
