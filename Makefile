@@ -55,7 +55,6 @@ test: $(VENV)/.with-test
 
 lint: $(VENV)/.with-lint
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
