@@ -21,7 +21,24 @@ from .autograd.mode import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,
     set_grad_enabled,
 )  # fmt: skip
+from .autograd.anomaly import (
+    is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled,
+)
+from .legacy_types import legacy_types as _legacy_types
+from .legacy_types import set_default_tensor_type, typename
 from .ops.registry import PUBLIC as _PUBLIC
+from .settings import (
+    are_deterministic_algorithms_enabled, compiled_with_cxx11_abi, get_deterministic_debug_mode,
+    get_device_module, get_float32_matmul_precision, get_num_interop_threads, get_num_threads,
+    init_num_threads, is_deterministic_algorithms_warn_only_enabled, is_vulkan_available,
+    is_warn_always_enabled, set_deterministic_debug_mode, set_flush_denormal,
+    set_float32_matmul_precision, set_num_interop_threads, set_num_threads, set_warn_always,
+    use_deterministic_algorithms,
+)
+from .symbols import (
+    SymBool, SymFloat, SymInt, sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt,
+    sym_sum,
+)
 from .tensor import dtypes as _dtypes
 from .tensor.devices import device, get_default_device, set_default_device
 from .tensor.dtypes import (
@@ -49,15 +66,22 @@ newaxis = None
 
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
-    "_utils", "amp", "backends", "compiler", "cuda", "distributions", "fft", "func", "jit",
-    "linalg", "nn", "optim", "overrides", "random", "return_types", "serialization", "special",
-    "signal", "storage", "testing", "types", "utils", "version", "mps", "xpu", "multiprocessing",
-    "hub", "distributed", "onnx", "profiler", "fx", "export", "sparse", "masked", "torch_alias",
-    "_C",
+    "_C", "__config__", "_utils", "accelerator", "amp", "backends", "compiler", "cpu", "cuda",
+    "distributed", "distributions", "export", "fft", "func", "fx", "hub", "jit", "linalg",
+    "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
+    "random", "return_types", "serialization", "signal", "sparse", "special", "storage",
+    "testing", "torch_alias", "torch_version", "types", "utils", "version", "xpu",
 ))  # fmt: skip
 _ELSEWHERE = {
-    "autocast": "amp", "GradScaler": "amp", "save": "serialization", "load": "serialization", "Parameter": "nn",
-    "compile": "compiler", "vmap": "func",
+    **dict.fromkeys(("AcceleratorError", "OutOfMemoryError"), "accelerator"),
+    **dict.fromkeys(("GradScaler", "autocast"), "amp"),
+    **dict.fromkeys((
+        "autocast_decrement_nesting", "autocast_increment_nesting", "clear_autocast_cache",
+        "get_autocast_dtype", "is_autocast_cache_enabled", "is_autocast_enabled",
+        "set_autocast_cache_enabled", "set_autocast_dtype", "set_autocast_enabled",
+    ), "amp.autocast_mode"),
+    "Parameter": "nn", "compile": "compiler", "load": "serialization", "save": "serialization",
+    "vmap": "func",
 }
 
 
@@ -90,75 +114,4 @@ def is_storage(obj: Any) -> bool:
     return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
-def get_num_threads() -> int:
-    """How many threads matrix products use."""
-    from .ops.threads import get_num_threads
-
-    return get_num_threads()
-
-
-def set_num_threads(int: int) -> None:
-    """Sets how many threads matrix products use."""
-    from .ops.threads import set_num_threads
-
-    set_num_threads(int)
-
-
-def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether automatic mixed precision is on: it never is on the CPU's default path."""
-    from .amp import autocast_enabled
-
-    return autocast_enabled()
-
-
-def set_default_tensor_type(t: Any) -> None:
-    """Sets the default dtype by a legacy type or its name ('torch.DoubleTensor')."""
-    from .ops.conversion import _LEGACY
-
-    set_default_dtype(_LEGACY[t] if isinstance(t, str) else t.legacy_dtype)
-
-
-def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted: flambeau's algorithms are deterministic."""
-
-
-def are_deterministic_algorithms_enabled() -> bool:
-    """True: they always are."""
-    return True
-
-
-def set_float32_matmul_precision(precision: str) -> None:
-    """Accepted: float32 products are computed in float32."""
-    if precision not in ("highest", "high", "medium"):
-        raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'")
-
-
-def get_float32_matmul_precision() -> str:
-    """'highest'."""
-    return "highest"
-
-
-def _typed(name: str, legacy_dtype: dtype) -> type:
-    """A legacy class such as FloatTensor: its constructor makes tensors of one dtype."""
-
-    class _Legacy(type):
-        def __call__(cls, *args: Any) -> Tensor:
-            from .ops.conversion import _construct
-
-            return _construct(Tensor, *args, dtype=legacy_dtype)
-
-        def __instancecheck__(cls, instance: Any) -> bool:
-            return isinstance(instance, Tensor) and instance.dtype is legacy_dtype
-
-    made = _Legacy(name, (), {"legacy_dtype": legacy_dtype, "dtype": legacy_dtype})
-    made.__module__ = "torch"
-    return made
-
-
-for _name, _dtype in (
-    ("FloatTensor", "float32"), ("DoubleTensor", "float64"), ("HalfTensor", "float16"),
-    ("BFloat16Tensor", "bfloat16"), ("ByteTensor", "uint8"), ("CharTensor", "int8"),
-    ("ShortTensor", "int16"), ("IntTensor", "int32"), ("LongTensor", "int64"),
-    ("BoolTensor", "bool"),
-):  # fmt: skip
-    setattr(_sys.modules[__name__], _name, _typed(_name, _dtypes.by_name(_dtype)))
+globals().update(_legacy_types())

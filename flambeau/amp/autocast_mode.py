@@ -154,8 +154,8 @@ class autocast:
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(func):
             raise TypeError(
-                f"autocast()(func) requires a callable, but got {type(func).__name__}. Use autocast "
-                "as a context manager: `with torch.autocast(device_type=...):`"
+                f"autocast()(func) requires a callable, but got {type(func).__name__}. Use "
+                "autocast as a context manager: `with torch.autocast(device_type=...):`"
             )
 
         @functools.wraps(func)

@@ -1,4 +1,4 @@
-"""GradScaler: scales losses so that float16 gradients do not vanish, and skips steps that overflow."""
+"""GradScaler: scales losses so that float16 gradients do not vanish; skips steps that overflow."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class GradScaler:
         if isinstance(outputs, Tensor):
             return outputs * self._scale
         if isinstance(outputs, Iterable):
-            return type(outputs)(map(self.scale, outputs))  # type: ignore[call-arg]
+            return type(outputs)(map(self.scale, outputs))
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Optimizer) -> None:
@@ -74,7 +74,7 @@ class GradScaler:
         self._overflowed[key] = overflowed
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> float | None:
-        """Unscales the gradients where that is not done; steps the optimiser unless they overflow."""
+        """Unscales the gradients if need be; steps the optimiser unless they overflow."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:

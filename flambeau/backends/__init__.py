@@ -1,0 +1,83 @@
+"""torch.backends: settings of libraries. flambeau has none of them; the settings are remembered."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+__all__ = ["cpu", "cuda", "cudnn", "cusparselt", "mha", "mkl", "mkldnn", "mps", "nnpack",
+           "openmp", "opt_einsum", "quantized", "xeon"]  # fmt: skip
+
+
+def _backend(name: str, available: bool | None = False, **settings: Any) -> Any:
+    """A module `torch.backends.NAME` with these settings, and `flags`, a context that sets them."""
+    module = ModuleType(f"{__name__}.{name}", f"Settings of {name}, without effect.")
+    module.__dict__.update(settings)
+    if available is not None:
+        module.__dict__["is_available"] = lambda: available
+
+    @contextlib.contextmanager
+    def flags(**given: Any) -> Iterator[None]:
+        unknown = given.keys() - settings.keys()
+        if unknown:
+            raise TypeError(f"torch.backends.{name}.flags() got an unexpected keyword argument "
+                            f"{min(unknown)!r}")  # fmt: skip
+        before = {key: getattr(module, key) for key in given}
+        module.__dict__.update(given)
+        try:
+            yield
+        finally:
+            module.__dict__.update(before)
+
+    module.__dict__["flags"] = flags
+    sys.modules[module.__name__] = module
+    return module
+
+
+cpu = _backend("cpu", None)
+cpu.get_cpu_capability = lambda: "DEFAULT"
+cudnn = _backend(
+    "cudnn", enabled=True, benchmark=False, benchmark_limit=10, deterministic=False,
+    allow_tf32=True, fp32_precision="none",
+)  # fmt: skip
+cudnn.version = lambda: None
+cudnn.is_acceptable = lambda tensor: False
+cuda = _backend("cuda", None)
+cuda.is_built = lambda: False
+cuda.matmul = SimpleNamespace(
+    allow_tf32=False, allow_fp16_reduced_precision_reduction=True,
+    allow_bf16_reduced_precision_reduction=True, allow_fp16_accumulation=False,
+    fp32_precision="none",
+)  # fmt: skip
+_scaled_dot_product = {"flash": True, "math": True, "mem_efficient": True, "cudnn": True}
+
+
+def _switch(kind: str) -> None:
+    setattr(cuda, f"{kind}_sdp_enabled", lambda: _scaled_dot_product[kind])
+    setattr(cuda, f"enable_{kind}_sdp",
+            lambda enabled: _scaled_dot_product.__setitem__(kind, enabled))  # fmt: skip
+
+
+for _kind in tuple(_scaled_dot_product):
+    _switch(_kind)
+
+mkl = _backend("mkl")
+mkldnn = _backend("mkldnn", enabled=True, deterministic=False, allow_tf32=True,
+                  fp32_precision="none")  # fmt: skip
+mps = _backend("mps")
+mps.is_built = lambda: False
+mps.is_macos13_or_newer = mps.is_macos_or_newer = lambda *version: False
+openmp = _backend("openmp")
+nnpack = _backend("nnpack")
+cusparselt = _backend("cusparselt")
+cusparselt.version = lambda: None
+mha = _backend("mha", None)
+mha._fastpath = True
+mha.get_fastpath_enabled = lambda: mha._fastpath
+mha.set_fastpath_enabled = lambda value: setattr(mha, "_fastpath", value)
+opt_einsum = _backend("opt_einsum", enabled=False, strategy=None)
+quantized = _backend("quantized", None, engine="none", supported_engines=["none"])
+xeon = _backend("xeon", None)

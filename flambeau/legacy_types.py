@@ -1,0 +1,91 @@
+"""FloatTensor, LongStorage and their like: older names for tensors and storages by dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .tensor import dtypes as types
+from .tensor.dtypes import dtype, set_default_dtype
+from .tensor.storage import TypedStorage, UntypedStorage
+from .tensor.tensor import Tensor
+
+_DTYPES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16",
+    "Byte": "uint8", "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64",
+    "Bool": "bool",
+}  # fmt: skip
+_COMPLEX = {"ComplexFloat": "complex64", "ComplexDouble": "complex128"}
+
+
+class _LegacyTensor(type):
+    """The type of FloatTensor and the others: calling makes a tensor of its dtype."""
+
+    legacy_dtype: dtype
+
+    def __call__(cls, *args: Any) -> Tensor:
+        from .ops.conversion import _construct
+
+        return _construct(Tensor, *args, dtype=cls.legacy_dtype)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype is cls.legacy_dtype
+
+
+class _LegacyStorage(type):
+    """The type of FloatStorage and the others: calling makes a TypedStorage of its dtype."""
+
+    dtype: dtype
+
+    def __call__(cls, *args: Any, wrap_storage: UntypedStorage | None = None) -> TypedStorage:
+        if wrap_storage is None:
+            given = args[0] if args else 0
+            kind = cls.dtype.numpy
+            array = np.zeros(given, kind) if isinstance(given, int) else np.asarray(given, kind)
+            wrap_storage = UntypedStorage(array.view(np.uint8))
+        return TypedStorage(wrap_storage, cls.dtype)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
+
+
+def _made(kind: type, name: str, attributes: dict[str, Any]) -> type:
+    made = kind(name, (), attributes)
+    made.__module__ = "torch"
+    return made
+
+
+def legacy_types() -> dict[str, type]:
+    """The classes by name."""
+    found = {}
+    for name, short in _DTYPES.items():
+        kind = types.by_name(short)
+        found[f"{name}Tensor"] = _made(_LegacyTensor, f"{name}Tensor",
+                                       {"legacy_dtype": kind, "dtype": kind})  # fmt: skip
+    for name, short in (_DTYPES | _COMPLEX).items():
+        kind = types.by_name(short)
+        found[f"{name}Storage"] = _made(_LegacyStorage, f"{name}Storage", {"dtype": kind})
+    return found
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """Sets the default dtype by a legacy type or its name ('torch.DoubleTensor')."""
+    name = t if isinstance(t, str) else f"torch.{getattr(t, '__name__', t)}"
+    short = _DTYPES.get(name.removeprefix("torch.").removesuffix("Tensor"))
+    if short is None:
+        raise TypeError(f"invalid type object: {name} is no tensor type")
+    set_default_dtype(types.by_name(short))
+
+
+def typename(obj: Any) -> str:
+    """The qualified name of a tensor's type, or of any object's.
+
+    >>> torch.typename(torch.ones(1))
+    'torch.FloatTensor'
+    """
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    named = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(named, "__module__", None)
+    return named.__qualname__ if module in (None, "builtins") else f"{module}.{named.__qualname__}"

@@ -1,0 +1,58 @@
+"""apply_, map_ and map2_: a Python function called for each element, in place. Slow, by nature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..autograd.inplace import bump
+from ..autograd.tape import requires
+from ..tensor.promote import legacy_name
+from ..tensor.tensor import Tensor
+from .registry import publish
+
+
+def _called(name: str, self: Tensor, others: tuple[Tensor, ...], callable: Callable) -> Tensor:
+    for tensor in (self, *others):
+        if requires(tensor):
+            raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use "
+                               f"var.detach().{name}() instead.")  # fmt: skip
+    for other in others:
+        if other.dtype is not self.dtype:
+            raise TypeError(f"{name}: expected {legacy_name(self.dtype)}, but got "
+                            f"{legacy_name(other.dtype)}")  # fmt: skip
+    array = self._array
+    operands = [np.broadcast_to(other._array, array.shape) for other in others]
+    for index in np.ndindex(array.shape):
+        array[index] = callable(array[index].item(), *(b[index].item() for b in operands))
+    bump(self)
+    return self
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replaces each element by callable(element).
+
+    >>> torch.tensor([1., 2.]).apply_(lambda x: x + 1)
+    tensor([2., 3.])
+    """
+    return _called("apply_", self, (), callable)
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replaces each element by callable(element, the other tensor's element).
+
+    >>> torch.tensor([1., 2.]).map_(torch.tensor([3., 4.]), lambda a, b: a * b)
+    tensor([3., 8.])
+    """
+    return _called("map_", self, (tensor,), callable)
+
+
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """Replaces each element by callable(element, element of x, element of y)."""
+    return _called("map2_", self, (x, y), callable)
+
+
+for _function in (apply_, map_, map2_):
+    publish(_function, (_function.__name__,), ("Tensor",))

@@ -1,0 +1,150 @@
+"""Process-wide settings: threads, determinism, precision, warnings. Most have one value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .tensor.devices import device
+
+__all__ = [
+    "are_deterministic_algorithms_enabled",
+    "compiled_with_cxx11_abi",
+    "get_deterministic_debug_mode",
+    "get_device_module",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "get_num_threads",
+    "init_num_threads",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_vulkan_available",
+    "is_warn_always_enabled",
+    "set_deterministic_debug_mode",
+    "set_float32_matmul_precision",
+    "set_flush_denormal",
+    "set_num_interop_threads",
+    "set_num_threads",
+    "set_warn_always",
+    "use_deterministic_algorithms",
+]  # fmt: skip
+
+
+class _Chosen:
+    deterministic = "default"  # or "warn", "error": accepted, all algorithms are deterministic
+    precision = "highest"
+    warn_always = False
+
+
+_DEBUG_MODES = ("default", "warn", "error")
+
+
+def get_num_threads() -> int:
+    """How many threads matrix products use."""
+    from .ops import threads
+
+    return threads.get_num_threads()
+
+
+def set_num_threads(int: int) -> None:
+    """Sets how many threads matrix products use."""
+    from .ops import threads
+
+    threads.set_num_threads(int)
+
+
+def init_num_threads() -> None:
+    """Accepted: threads need no start."""
+
+
+def get_num_interop_threads() -> int:
+    """1: operators run one after the other."""
+    return 1
+
+
+def set_num_interop_threads(int: int) -> None:
+    """Accepted: operators run one after the other. RuntimeError unless it is positive."""
+    if int <= 0:
+        raise RuntimeError(f"set_num_interop_threads expects a positive integer, got {int}")
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Accepted and remembered: flambeau's algorithms are deterministic."""
+    _Chosen.deterministic = "default" if not mode else "warn" if warn_only else "error"
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """Whether they were asked for; flambeau's always are."""
+    return _Chosen.deterministic != "default"
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether they were asked for with warn_only."""
+    return _Chosen.deterministic == "warn"
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """Asks for determinism by 'default', 'warn', 'error' or 0, 1, 2."""
+    if isinstance(debug_mode, str) and debug_mode in _DEBUG_MODES:
+        _Chosen.deterministic = debug_mode
+    elif isinstance(debug_mode, int) and 0 <= debug_mode <= 2:
+        _Chosen.deterministic = _DEBUG_MODES[debug_mode]
+    elif not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    else:
+        raise RuntimeError(
+            "invalid value of debug_mode, expected one of `default`, `warn`, `error`, or 0, 1, 2, "
+            f"but got {debug_mode}"
+        )
+
+
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2 for 'default', 'warn', 'error'."""
+    return _DEBUG_MODES.index(_Chosen.deterministic)
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Accepted and remembered: float32 products are computed in float32."""
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'")
+    _Chosen.precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """'highest' unless something else was asked for."""
+    return _Chosen.precision
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: denormal numbers are computed with, as IEEE 754 has it."""
+    return False
+
+
+def set_warn_always(b: bool) -> None:
+    """Accepted and remembered: how often a warning shows is up to Python's filters."""
+    _Chosen.warn_always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """What `set_warn_always` was last given."""
+    return _Chosen.warn_always
+
+
+def is_vulkan_available() -> bool:
+    """False."""
+    return False
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """True, as for PyTorch's own wheels; there is no C++ here."""
+    return True
+
+
+def get_device_module(device_: Any = None) -> Any:
+    """The module torch.cpu, torch.cuda, ... for a device; RuntimeError where there is none."""
+    import importlib
+
+    name = "cpu" if device_ is None else device(device_).type
+    try:
+        return importlib.import_module(f"flambeau.{name}")
+    except ModuleNotFoundError:
+        raise RuntimeError(f"Device '{name}' does not have a corresponding module registered as "
+                           f"'torch.{name}'.") from None  # fmt: skip
