@@ -56,12 +56,15 @@ def _(g, y):
     return masked(g, y, 0)
 
 
-@pointwise(name="threshold_backward", ref=lambda g, x, threshold: g * (x > threshold), expose=(),
+@pointwise(name="threshold_backward", expose=(),
+           ref=lambda g, x, threshold: np.where(x <= threshold, 0, g),
            samples=lambda rng: ((a, {"threshold": 0.1}) for a, _ in pairs_nonzero(rng)),
            inplace=False)  # fmt: skip
 def masked(grad: Array, input: Array, threshold) -> Array:
-    """grad where input > threshold, else 0."""
-    return blockwise(lambda g, x: choose(np.greater(x, threshold), g, 0), grad, input)
+    """0 where input <= threshold, else grad: NaN lets its gradient pass, as in PyTorch."""
+    return blockwise(
+        lambda g, x: choose(np.logical_not(np.less_equal(x, threshold)), g, 0), grad, input
+    )
 
 
 @masked.vjp("grad")
