@@ -7,6 +7,7 @@ before a node runs. What a node saved is freed after it ran, unless the graph is
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -283,14 +284,19 @@ def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     run_leaf_hooks(leaf, g, before=False)
 
 
+# Threads may share leaves, and NumPy adds without holding Python's lock.
+_ADDING = threading.RLock()
+
+
 def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
-    held = leaf._grad
-    if held is None:
-        leaf._grad = g if differentiable else _owned(leaf, g)
-    elif differentiable or held._requires_grad:
-        leaf._grad = held + g
-    else:
-        held.add_(g)
+    with _ADDING:
+        held = leaf._grad
+        if held is None:
+            leaf._grad = g if differentiable else _owned(leaf, g)
+        elif differentiable or held._requires_grad:
+            leaf._grad = held + g
+        else:
+            held.add_(g)
 
 
 def _owned(leaf: Tensor, g: Tensor) -> Tensor:

@@ -1,0 +1,438 @@
+"""The engine: order, sums, freeing, orders of derivatives, versions, threads."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+import warnings
+import weakref
+
+import pytest
+
+
+def leaf(torch, *values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+# ---------------------------------------------------------------------------------- large graphs
+
+
+def test_a_million_nodes():
+    import flambeau
+
+    x = flambeau.ones(1, requires_grad=True)
+    y = x
+    for _ in range(1_000_000):
+        y = y + 1
+    y.backward()
+    assert x.grad.item() == 1
+    limit = sys.getrecursionlimit()
+    del y
+    gc.collect()
+    assert sys.getrecursionlimit() == limit
+
+
+def test_a_long_chain_is_freed_without_backward(torch):
+    x = torch.ones(1, requires_grad=True)
+    y = x
+    for _ in range(200_000):
+        y = y * 1.0
+    del y
+    gc.collect()
+
+
+def test_a_wide_graph(torch):
+    leaves = [torch.full((), float(i), requires_grad=True) for i in range(5_000)]
+    torch.stack([v * v for v in leaves]).sum().backward()
+    assert all(v.grad.item() == 2.0 * i for i, v in enumerate(leaves))
+
+
+def test_shared_nodes_run_once(torch):
+    calls = []
+
+    class Count(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x + x
+
+        @staticmethod
+        def backward(ctx, g):
+            calls.append(1)
+            return g * 2
+
+    x = leaf(torch, 1.0)
+    y = x
+    for _ in range(40):  # 2 ** 40 paths
+        y = Count.apply(y)
+        y = y * 0.25 + y * 0.25
+    y.sum().backward()
+    assert len(calls) == 40 and x.grad.item() == 1
+
+
+# ----------------------------------------------------------------------------- sums and freeing
+
+
+def test_retain_graph(torch):
+    x = leaf(torch, 2.0)
+    y = x * x
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.item() == 8
+    with pytest.raises(RuntimeError, match="second time"):
+        y.backward()
+
+
+def test_what_was_saved_is_freed(torch):
+    x = leaf(torch, 2.0)
+    held = (x * 3).exp()
+    array = weakref.ref(held)
+    y = held * held
+    del held
+    assert array() is not None
+    z = y.sum()
+    z.backward()
+    gc.collect()
+    assert array() is None and z.grad_fn is not None
+
+
+def test_several_roots(torch):
+    x = leaf(torch, 2.0)
+    torch.autograd.backward([x * 3, x * x], [torch.ones(1), torch.full((1,), 10.0)])
+    assert x.grad.item() == 43
+
+
+def test_a_root_that_is_a_leaf(torch):
+    x = leaf(torch, 2.0)
+    x.backward(torch.full((1,), 5.0, dtype=torch.float64))
+    assert x.grad.item() == 5
+
+
+def test_a_root_inside_the_graph_of_another(torch):
+    x = leaf(torch, 2.0)
+    y = x * x
+    z = y * 3
+    torch.autograd.backward([z, y], [torch.ones(1), torch.ones(1)])
+    assert x.grad.item() == 16
+
+
+def test_inputs(torch):
+    a, b = leaf(torch, 2.0), leaf(torch, 3.0)
+    c = a * b
+    (c * a).backward(inputs=[a], retain_graph=True)
+    assert a.grad.item() == 12 and b.grad is None
+    (c * a).backward(inputs=[c])
+    assert c.grad.item() == 2
+    with pytest.raises(RuntimeError, match="cannot be empty"):
+        (a * b).backward(inputs=[])
+
+
+def test_grad_of_something_between(torch):
+    x = leaf(torch, 2.0)
+    y = x * x
+    z = y.exp() + x
+    gy, gx = torch.autograd.grad(z, (y, x))
+    assert torch.allclose(gy, y.exp()) and torch.allclose(gx, y.exp() * 4 + 1)
+    assert x.grad is None
+
+
+def test_unused_inputs(torch):
+    x, unused = leaf(torch, 2.0), leaf(torch, 1.0)
+    with pytest.raises(RuntimeError, match="not have been used"):
+        torch.autograd.grad(x * 2, unused)
+    assert torch.autograd.grad(x * 2, (x, unused), allow_unused=True)[1] is None
+    found = torch.autograd.grad(x * 2, (x, unused), materialize_grads=True)
+    assert found[1].tolist() == [0.0]
+
+
+def test_branches_that_are_not_needed_do_not_run(torch):
+    class Never(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            raise AssertionError("ran")
+
+    a, b = leaf(torch, 2.0), leaf(torch, 3.0)
+    assert torch.autograd.grad(a * 5 + Never.apply(b), a)[0].item() == 5
+
+
+def test_gradients_do_not_share_memory(torch):
+    a, b = leaf(torch, 1.0, 2.0), leaf(torch, 3.0, 4.0)
+    (a + b).sum().backward()
+    assert a.grad.data_ptr() != b.grad.data_ptr()
+    seen = []
+    c = leaf(torch, 1.0)
+    y = c + 1
+    y.register_hook(seen.append)
+    y.backward(torch.full((1,), 2.0, dtype=torch.float64), retain_graph=True)
+    first = seen[0].clone()
+    y.backward(torch.full((1,), 2.0, dtype=torch.float64))
+    assert seen[0].equal(first) and c.grad.item() == 4
+    g = torch.ones(2, dtype=torch.float64)
+    d = leaf(torch, 1.0, 2.0)
+    d.backward(g)
+    d.grad.add_(1)
+    assert g.tolist() == [1.0, 1.0]
+
+
+def test_the_order_is_newest_first(torch):
+    seen = []
+
+    def watched(y, name):
+        y.register_hook(lambda g: seen.append(name))
+        return y
+
+    x = leaf(torch, 1.0)
+    a = watched(x * 2, "a")
+    b = watched(x * 3, "b")
+    c = watched(a * 1, "c")
+    (b + c).sum().backward()
+    assert seen.index("c") < seen.index("a") and set(seen) == {"a", "b", "c"}
+
+
+# -------------------------------------------------------------------------- higher derivatives
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_derivatives_to_the_third_order(torch, order):
+    x = leaf(torch, 0.7, -0.4)
+    y = (x**4 + x.sin() * x.exp()).sum()
+    expected = {
+        1: lambda v: 4 * v**3 + v.exp() * (v.sin() + v.cos()),
+        2: lambda v: 12 * v**2 + 2 * v.exp() * v.cos(),
+        3: lambda v: 24 * v + 2 * v.exp() * (v.cos() - v.sin()),
+    }[order](x.detach())
+    for _ in range(order):
+        (g,) = torch.autograd.grad(y, x, create_graph=True)
+        y = g.sum()
+    assert torch.allclose(g, expected)
+
+
+def test_mixed_second_derivative(torch):
+    x, y = leaf(torch, 0.5), leaf(torch, 2.0)
+    (gx,) = torch.autograd.grad((x * y).exp().sum(), x, create_graph=True)
+    (gxy,) = torch.autograd.grad(gx, y)
+    assert gxy.item() == pytest.approx((1 + 1.0) * 2.718281828459045)
+
+
+def test_create_graph_through_backward(torch):
+    x = leaf(torch, 3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch warns of the cycle
+        (x**3).sum().backward(create_graph=True)
+    g = x.grad
+    assert g.requires_grad
+    x.grad = None
+    g.sum().backward()
+    assert x.grad.item() == 18
+
+
+def test_penalty_on_a_gradient(torch):
+    w, x = leaf(torch, 1.0, 2.0), torch.tensor([3.0, 4.0], dtype=torch.float64)
+    (g,) = torch.autograd.grad(((w * x).sum()) ** 2, w, create_graph=True)
+    (g**2).sum().backward()
+    # g = 2 (w.x) x, |g|^2 = 4 (w.x)^2 |x|^2, its gradient 8 (w.x) |x|^2 x
+    assert torch.allclose(w.grad, 8 * 11 * 25 * x)
+
+
+# --------------------------------------------------------------------- versions, writes in place
+
+
+def test_stale_input_names_what_happened(torch):
+    x = leaf(torch, 1.0, 2.0)
+    y = x * 1
+    z = y * y
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation") as error:
+        z.sum().backward()
+    assert "is at version 1; expected version 0" in str(error.value)
+    assert "[2]" in str(error.value)
+
+
+def test_stale_input_names_the_line():
+    import flambeau
+
+    y = flambeau.ones(2, requires_grad=True) * 1
+    z = y * y
+    y.add_(1)
+    line = sys._getframe().f_lineno - 1
+    with pytest.raises(RuntimeError, match=rf"test_engine\.py:{line}"):
+        z.sum().backward()
+
+
+def test_stale_output(torch):
+    y = leaf(torch, 1.0).exp()
+    y.zero_()
+    with pytest.raises(RuntimeError, match="output 0 of Exp"):
+        y.sum().backward()
+
+
+def test_write_where_nothing_is_stale(torch):
+    x = leaf(torch, 1.0)
+    y = x + 1
+    y.mul_(3)
+    y.backward()
+    assert x.grad.item() == 3
+
+
+def test_write_through_a_view_makes_the_base_stale(torch):
+    x = leaf(torch, 1.0, 2.0)
+    y = x * 1
+    z = y * y
+    y[0].add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_view_made_before_a_write_to_its_base(torch):
+    x = leaf(torch, 1.0, 2.0, 3.0)
+    y = x * 2
+    v = y[1:]
+    y.mul_(10)
+    assert v.tolist() == [40.0, 60.0]
+    v.sum().backward()
+    assert x.grad.tolist() == [0.0, 20.0, 20.0]
+
+
+def test_chain_of_views_and_writes(torch):
+    x = leaf(torch, 1.0, 2.0, 3.0, 4.0)
+    y = x * 1
+    square = y.view(2, 2)
+    square[0].mul_(5)
+    square.t()[1].add_(y[0])
+    y[2:] *= y[:2].detach().clone()
+    (y * y).sum().backward()
+    a, b, c, d = x.detach().tolist()
+    p, q, r, s = 5 * a, 5 * b + 5 * a, c, d + 5 * a
+    r2, s2 = r * p, s * q
+    expected = [
+        2 * p * 5 + 2 * q * 5 + 2 * s2 * q * 5, 2 * q * 5, 2 * r2 * p, 2 * s2 * q,
+    ]  # fmt: skip
+    assert y.tolist() == [p, q, r2, s2]
+    assert x.grad.tolist() == pytest.approx(expected)
+
+
+def test_one_of_many_views_is_not_written(torch):
+    x = leaf(torch, 1.0, 2.0)
+    y = x * 1
+    first, _ = y.unbind(0)
+    with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+        first.mul_(2)
+
+
+def test_leaf_that_becomes_part_of_a_graph(torch):
+    x, target = leaf(torch, 3.0), torch.zeros(2, dtype=torch.float64)
+    target[1] = x[0] * 2
+    assert target.requires_grad and not target.is_leaf
+    target.sum().backward()
+    assert x.grad.item() == 2
+
+
+# ------------------------------------------------------------------------------------- anomalies
+
+
+def test_anomaly_mode_names_the_forward(torch):
+    x = leaf(torch, -1.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with torch.autograd.detect_anomaly():
+            y = x.sqrt()
+            with pytest.raises(RuntimeError, match="'SqrtBackward0' returned nan values"):
+                y.backward()
+    assert any("test_engine.py" in str(w.message) for w in caught)
+
+
+def test_anomaly_mode_is_left(torch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.autograd.detect_anomaly():
+            assert torch.is_anomaly_enabled()
+    assert not torch.is_anomaly_enabled()
+    with torch.autograd.set_detect_anomaly(True):
+        assert torch.is_anomaly_enabled()
+    assert not torch.is_anomaly_enabled()
+    leaf(torch, -1.0).sqrt().backward()
+
+
+# --------------------------------------------------------------------------------------- threads
+
+
+def _in_threads(count, work):
+    errors = []
+
+    def guarded(i):
+        try:
+            work(i)
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors, errors[0]
+
+
+def test_threads_with_graphs_of_their_own(torch):
+    found = {}
+
+    def work(i):
+        x = torch.full((100,), float(i), requires_grad=True)
+        for _ in range(30):
+            ((x * x).exp() * 1e-30).sum().backward()
+            x.grad = None
+        (x * x).sum().backward()
+        found[i] = x.grad[0].item()
+
+    _in_threads(4, work)
+    assert found == {i: 2.0 * i for i in range(4)}
+
+
+def test_threads_that_share_leaves(torch):
+    w = torch.zeros(20_000, requires_grad=True)
+    _in_threads(4, lambda i: [(w * (i + 1)).sum().backward() for _ in range(25)])
+    assert (w.grad == 250).all()
+
+
+def test_grad_mode_of_a_backward_is_its_threads_own(torch):
+    entered, may_go = threading.Event(), threading.Event()
+
+    class Wait(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            entered.set()
+            may_go.wait(10)
+            return g
+
+    x = leaf(torch, 1.0)
+    thread = threading.Thread(target=Wait.apply(x).backward)
+    thread.start()
+    assert entered.wait(10)
+    assert torch.is_grad_enabled() and (x * 2).requires_grad
+    may_go.set()
+    thread.join()
+    assert x.grad.item() == 1
+
+
+def test_backward_is_quick_on_long_chains():
+    import flambeau
+
+    def seconds(count):
+        y = x = flambeau.ones(1, requires_grad=True)
+        for _ in range(count):
+            y = y + 1
+        start = time.process_time()
+        y.backward()
+        return time.process_time() - start
+
+    seconds(100)
+    assert seconds(40_000) < 40 * seconds(4_000)  # linear, with room for noise
