@@ -59,8 +59,8 @@ class _Task:
     """One backward pass."""
 
     __slots__ = (
-        "accumulate", "captured", "captures", "heap", "keep", "needed", "paths", "pending", "running",
-        "waiting",
+        "accumulate", "captured", "captures", "heap", "keep", "needed", "paths", "pending",
+        "running", "waiting",
     )  # fmt: skip
 
     def __init__(self, keep: bool, captures: dict[Any, int] | None, accumulate: bool) -> None:

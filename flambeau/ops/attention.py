@@ -31,10 +31,10 @@ _PROBABILITIES, _LOG_SUMS, _NOTHING = range(3)
 
 
 def _samples(rng: Rng):
-    for batch, l, s in (((2, 2), 3, 4), ((2,), 4, 3), ((), 3, 3)):
-        q, k = rng.normal(size=(*batch, l, 3)), rng.normal(size=(*batch, s, 3))
-        yield (q, k, rng.normal(size=(*batch, s, 2)), None, 0.7, l != s, _PROBABILITIES), {}
-        allowed = rng.random((l, s)) < 0.6
+    for batch, n, s in (((2, 2), 3, 4), ((2,), 4, 3), ((), 3, 3)):
+        q, k = rng.normal(size=(*batch, n, 3)), rng.normal(size=(*batch, s, 3))
+        yield (q, k, rng.normal(size=(*batch, s, 2)), None, 0.7, n != s, _PROBABILITIES), {}
+        allowed = rng.random((n, s)) < 0.6
         allowed[0] = True
         yield (q, k, rng.normal(size=(*batch, s, 2)), allowed, 0.7, False, _PROBABILITIES), {}
 
@@ -52,16 +52,16 @@ def _reference(q, k, v, mask, scale, is_causal, keep):
 
 def _windows(shape: tuple[int, ...]) -> Iterator[tuple]:
     """Indices that cut (*batch, l, s) into pieces of about _BLOCK scores."""
-    *batch, l, s = shape
+    *batch, n, s = shape
     if not batch:
         step = max(1, _BLOCK // max(s, 1))
-        for start in range(0, l, step):
+        for start in range(0, n, step):
             yield (slice(start, start + step),)
         return
-    inner = math.prod(batch[1:]) * l * s
+    inner = math.prod(batch[1:]) * n * s
     if inner > _BLOCK:
         for i in range(batch[0]):
-            for rest in _windows((*batch[1:], l, s)):
+            for rest in _windows((*batch[1:], n, s)):
                 yield (i, *rest)
         return
     step = max(1, _BLOCK // max(inner, 1))
@@ -119,7 +119,8 @@ def attention(
 ) -> tuple[Array, Array | None]:
     """(attention's output, what `keep` says to keep for backward).
 
-    query (*batch, l, d), key (*batch, s, d), value (*batch, s, e), mask broadcast to (*batch, l, s).
+    query (*batch, l, d), key (*batch, s, d), value (*batch, s, e); the mask broadcasts to
+    (*batch, l, s).
     """
     shape = (*query.shape[:-1], key.shape[-2])
     kind, inside = query.dtype, compute_dtype(query.dtype)
@@ -200,7 +201,8 @@ def _probabilities(
     """softmax(q @ k.T * scale + mask), rows that are masked everywhere being 0."""
     scores = (q @ k.transpose(-1, -2)) * scale
     if causal:
-        scores = scores + wrap(np.triu(np.full(scores.shape[-2:], -np.inf, np.float32), 1)).to(q.dtype)
+        future = np.triu(np.full(scores.shape[-2:], -np.inf, np.float32), 1)
+        scores = scores + wrap(future).to(q.dtype)
     if mask is None:
         return softmax(scores, -1)
     if mask._array.dtype == np.bool_:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..autograd.mode import MODE
-from ..autograd.tape import requires
 from .linear import linear
 from .lstm import _cast
 from .promotion import compute_dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -32,7 +33,7 @@ def _reference(weight, indices, offsets, mode, each=None):
     reduce = (np.sum, np.mean, np.max)[mode]
     return np.stack([
         reduce(rows[a:b], 0) if b > a else np.zeros(weight.shape[1])
-        for a, b in zip(bounds, bounds[1:], strict=False)
+        for a, b in itertools.pairwise(bounds)
     ])  # fmt: skip
 
 
@@ -118,7 +119,8 @@ def _(gs, ys, indices, offsets, mode, each, weight_shape, scale_grad_by_freq, pa
 
 @reduced_bags.vjp("each")
 def _(gs, weight, indices, offsets, mode, padding_idx):
-    y = (_spread(gs[0], indices, offsets, mode, padding_idx) * embedding_rows(weight, indices)).sum(1)
+    spread = _spread(gs[0], indices, offsets, mode, padding_idx)
+    y = (spread * embedding_rows(weight, indices)).sum(1)
     if padding_idx >= 0:
         y = y.masked_fill(wrap(indices._array == padding_idx), 0)
     return y
@@ -150,7 +152,10 @@ def _native(
     weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
     per_sample_weights=None, include_last_offset=False, padding_idx=None,
 ):  # fmt: skip
-    """(bags reduced, the bag of each index, bag sizes, indices of maxima); mode 0 sum, 1 mean, 2 max."""
+    """(bags reduced, the bag of each index, bag sizes, indices of maxima).
+
+    mode: 0 sum, 1 mean, 2 max.
+    """
     _refuse_sparse(sparse, weight, "embedding_bag")
     if include_last_offset:
         if not offsets._array.size:

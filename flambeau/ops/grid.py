@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
 from .interpolation import cubic_weights
@@ -225,7 +224,7 @@ def _check(input: Tensor, grid: Tensor, mode: int) -> None:
     if mode == _BICUBIC and len(shape) != 4:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     if input._array.dtype != grid._array.dtype:
-        names = [legacy_name(FROM_NUMPY[x._array.dtype]).removesuffix("Tensor") for x in (input, grid)]
+        names = [legacy_name(x.dtype).removesuffix("Tensor") for x in (input, grid)]
         raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]} (grid_sampler)")
 
 

@@ -266,8 +266,8 @@ def interpolate(
             factors = None
     if antialias and not (mode in _SMOOTH_TAPS and input.dim() == 4):
         raise ValueError(
-            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a "
-            f"4-D tensor as input, not {mode} and {input.dim()}-D"
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires "
+            f"a 4-D tensor as input, not {mode} and {input.dim()}-D"
         )
     _check_mode(input, mode)
     if mode == "lanczos" and (align or not antialias):

@@ -11,7 +11,6 @@ import numpy as np
 
 from ..autograd.mode import MODE
 from ..autograd.tape import requires
-from ..tensor.tensor import Tensor
 from .linear import linear
 from .promotion import compute_dtype
 from .recurrent import (
@@ -98,7 +97,7 @@ def lstm_layer(
     y = y.astype(kind, copy=False)
     if not keep:
         return y, *last
-    return (y, *last, gates, cells, tanhs) if w_hr is None else (y, *last, gates, cells, tanhs, whole)
+    return (y, *last, gates, cells, tanhs, *(() if w_hr is None else (whole,)))
 
 
 def _cast(kind: np.dtype, *arrays: Array | None) -> list[Any]:
@@ -115,7 +114,7 @@ def _(gs, ys, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, needs):
         )
     whole = ys[6] if len(ys) > 6 else None
     dx, dh, dc, dw_ih, dw_hh, db, dw_hr = lstm_adjoint(
-        gs[0], gs[1], gs[2], x, h, c, w_ih, w_hh, w_hr, ys[0], *ys[3:6], whole, sizes, reverse, needs
+        *gs[:3], x, h, c, w_ih, w_hh, w_hr, ys[0], *ys[3:6], whole, sizes, reverse, needs
     )
     return dx, dh, dc, dw_ih, dw_hh, db, db, dw_hr
 
@@ -128,7 +127,7 @@ def _factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
     for start in range(0, len(gates), step):
         rows = slice(start, start + step)
         s, d, t = gates[rows], made[rows], tanhs[rows]
-        i, f, g, o = (s[:, k * width : (k + 1) * width] for k in range(4))
+        i, _, g, o = (s[:, k * width : (k + 1) * width] for k in range(4))
         np.multiply(s, s, d)
         np.subtract(s, d, d)  # s (1 - s), which is right for i, f and o
         d[:, :width] *= g

@@ -208,8 +208,8 @@ def pad(input, pad, mode="constant", value=None):
     axes = len(pad) // 2
     if axes not in (1, 2, 3) or len(shape) not in (axes + 1, axes + 2):
         raise NotImplementedError(
-            f"Padding size {len(pad)} is not supported for {len(shape)}D input tensor: non-constant "
-            "padding takes 2 numbers for 2D or 3D input, 4 for 3D or 4D, 6 for 4D or 5D"
+            f"Padding size {len(pad)} is not supported for {len(shape)}D input tensor: other than "
+            "constant padding takes 2 numbers for 2D or 3D input, 4 for 3D or 4D, 6 for 4D or 5D"
         )
     _check_borders(input, pad, mode)
     return _padded(input, pad, mode)

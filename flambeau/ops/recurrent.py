@@ -71,7 +71,7 @@ def differentiable_adjoint(
     forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
     needs: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """The cotangents of `inputs` as recorded values, by way of operators: for second derivatives."""
+    """The cotangents of `inputs` as recorded values, for second derivatives."""
     own = [None if x is None else x.view_as(x) for x in inputs]
     ys = forward(*own)
     pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]

@@ -50,8 +50,8 @@ def _sliced(
     return views.basic_index(input, (*(slice(None),) * at, slice(start, end, step), Ellipsis))
 
 
-for _name in ("diagonal", "narrow", "permute", "select", "split", "split_with_sizes", "squeeze", "t",
-              "transpose", "unbind", "unsqueeze"):  # fmt: skip
+for _name in ("diagonal", "narrow", "permute", "select", "split", "split_with_sizes", "squeeze",
+              "t", "transpose", "unbind", "unsqueeze"):  # fmt: skip
     _publish_copy(f"{_name}_copy", getattr(views, _name),
                   ("torch", "Tensor") if _name == "narrow" else ("torch",))  # fmt: skip
 _publish_copy("as_strided_copy", as_strided)

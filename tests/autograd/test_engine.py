@@ -68,7 +68,8 @@ def test_shared_nodes_run_once(torch):
         y = Count.apply(y)
         y = y * 0.25 + y * 0.25
     y.sum().backward()
-    assert len(calls) == 40 and x.grad.item() == 1
+    assert len(calls) == 40
+    assert x.grad.item() == 1
 
 
 # ----------------------------------------------------------------------------- sums and freeing
@@ -94,7 +95,8 @@ def test_what_was_saved_is_freed(torch):
     z = y.sum()
     z.backward()
     gc.collect()
-    assert array() is None and z.grad_fn is not None
+    assert array() is None
+    assert z.grad_fn is not None
 
 
 def test_several_roots(torch):
@@ -121,7 +123,8 @@ def test_inputs(torch):
     a, b = leaf(torch, 2.0), leaf(torch, 3.0)
     c = a * b
     (c * a).backward(inputs=[a], retain_graph=True)
-    assert a.grad.item() == 12 and b.grad is None
+    assert a.grad.item() == 12
+    assert b.grad is None
     (c * a).backward(inputs=[c])
     assert c.grad.item() == 2
     with pytest.raises(RuntimeError, match="cannot be empty"):
@@ -133,7 +136,8 @@ def test_grad_of_something_between(torch):
     y = x * x
     z = y.exp() + x
     gy, gx = torch.autograd.grad(z, (y, x))
-    assert torch.allclose(gy, y.exp()) and torch.allclose(gx, y.exp() * 4 + 1)
+    assert torch.allclose(gy, y.exp())
+    assert torch.allclose(gx, y.exp() * 4 + 1)
     assert x.grad is None
 
 
@@ -171,7 +175,8 @@ def test_gradients_do_not_share_memory(torch):
     y.backward(torch.full((1,), 2.0, dtype=torch.float64), retain_graph=True)
     first = seen[0].clone()
     y.backward(torch.full((1,), 2.0, dtype=torch.float64))
-    assert seen[0].equal(first) and c.grad.item() == 4
+    assert seen[0].equal(first)
+    assert c.grad.item() == 4
     g = torch.ones(2, dtype=torch.float64)
     d = leaf(torch, 1.0, 2.0)
     d.backward(g)
@@ -191,7 +196,8 @@ def test_the_order_is_newest_first(torch):
     b = watched(x * 3, "b")
     c = watched(a * 1, "c")
     (b + c).sum().backward()
-    assert seen.index("c") < seen.index("a") and set(seen) == {"a", "b", "c"}
+    assert seen.index("c") < seen.index("a")
+    assert set(seen) == {"a", "b", "c"}
 
 
 # -------------------------------------------------------------------------- higher derivatives
@@ -327,7 +333,8 @@ def test_one_of_many_views_is_not_written(torch):
 def test_leaf_that_becomes_part_of_a_graph(torch):
     x, target = leaf(torch, 3.0), torch.zeros(2, dtype=torch.float64)
     target[1] = x[0] * 2
-    assert target.requires_grad and not target.is_leaf
+    assert target.requires_grad
+    assert not target.is_leaf
     target.sum().backward()
     assert x.grad.item() == 2
 
@@ -367,7 +374,7 @@ def _in_threads(count, work):
     def guarded(i):
         try:
             work(i)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
@@ -417,7 +424,8 @@ def test_grad_mode_of_a_backward_is_its_threads_own(torch):
     thread = threading.Thread(target=Wait.apply(x).backward)
     thread.start()
     assert entered.wait(10)
-    assert torch.is_grad_enabled() and (x * 2).requires_grad
+    assert torch.is_grad_enabled()
+    assert (x * 2).requires_grad
     may_go.set()
     thread.join()
     assert x.grad.item() == 1
@@ -427,7 +435,7 @@ def test_backward_is_quick_on_long_chains():
     import flambeau
 
     def seconds(count):
-        y = x = flambeau.ones(1, requires_grad=True)
+        y = flambeau.ones(1, requires_grad=True)
         for _ in range(count):
             y = y + 1
         start = time.process_time()

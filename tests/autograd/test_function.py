@@ -30,7 +30,8 @@ def test_first_and_second_derivative(torch):
     y = exponential(torch).apply(x)
     (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     (gg,) = torch.autograd.grad(g.sum(), x)
-    assert torch.allclose(g, x.exp()) and torch.allclose(gg, x.exp())
+    assert torch.allclose(g, x.exp())
+    assert torch.allclose(gg, x.exp())
     assert torch.autograd.gradcheck(exponential(torch).apply, (x,))
     assert torch.autograd.gradgradcheck(exponential(torch).apply, (x,))
 
@@ -38,7 +39,8 @@ def test_first_and_second_derivative(torch):
 def test_the_node_is_named_for_the_class(torch):
     y = exponential(torch).apply(leaf(torch, 1.0))
     assert y.grad_fn.name() == "ExpBackward"
-    assert not y.is_leaf and y.requires_grad
+    assert not y.is_leaf
+    assert y.requires_grad
 
 
 def test_forward_is_not_recorded(torch):
@@ -63,7 +65,8 @@ def test_forward_is_not_recorded(torch):
 
 def test_no_input_requires_grad(torch):
     y = exponential(torch).apply(torch.ones(2))
-    assert not y.requires_grad and y.grad_fn is None
+    assert not y.requires_grad
+    assert y.grad_fn is None
     with torch.no_grad():
         assert not exponential(torch).apply(leaf(torch, 1.0)).requires_grad
 
@@ -82,7 +85,8 @@ def test_several_inputs_and_outputs(torch):
 
     a, b = leaf(torch, 1.0, 2.0), torch.ones(2, dtype=torch.float64)
     p, q = Both.apply(a, 3, b)
-    assert p.output_nr == 0 and q.output_nr == 1
+    assert p.output_nr == 0
+    assert q.output_nr == 1
     (p.sum() + 2 * q.sum()).backward()
     assert a.grad.tolist() == [5.0, 5.0]
 
@@ -124,7 +128,9 @@ def test_non_differentiable_output(torch):
 
     x = leaf(torch, 3.0, 1.0, 2.0)
     y, where, half = Sort.apply(x)
-    assert y.requires_grad and not where.requires_grad and not half.requires_grad
+    assert y.requires_grad
+    assert not where.requires_grad
+    assert not half.requires_grad
     (y * torch.arange(3)).sum().backward()
     assert x.grad.tolist() == [2.0, 0.0, 1.0]
 
@@ -144,7 +150,9 @@ def test_dirty_input(torch):
     x = leaf(torch, 1.0, 2.0)
     y = x.clone()
     z = Double.apply(y)
-    assert z is y and y.grad_fn.name() == "DoubleBackward" and y._version == 2
+    assert z is y
+    assert y.grad_fn.name() == "DoubleBackward"
+    assert y._version == 2
     y.sum().backward()
     assert x.grad.tolist() == [2.0, 2.0]
 
@@ -181,7 +189,8 @@ def test_dirty_view_rewrites_its_base(torch):
     y = x * 2
     Zero.apply(y[:2])
     y.sum().backward()
-    assert y.tolist() == [0.0, 0.0, 6.0] and x.grad.tolist() == [0.0, 0.0, 2.0]
+    assert y.tolist() == [0.0, 0.0, 6.0]
+    assert x.grad.tolist() == [0.0, 0.0, 2.0]
 
 
 def test_input_returned_as_it_came(torch):
@@ -196,7 +205,9 @@ def test_input_returned_as_it_came(torch):
 
     x = leaf(torch, 1.0)
     y = Same.apply(x)
-    assert y is not x and y.grad_fn is not None and x.is_leaf
+    assert y is not x
+    assert y.grad_fn is not None
+    assert x.is_leaf
     y.sum().backward()
     assert x.grad.item() == 3
 
@@ -237,7 +248,8 @@ def test_once_differentiable(torch):
 
     x = leaf(torch, 2.0)
     (g,) = torch.autograd.grad(Cube.apply(x).sum(), x, create_graph=True)
-    assert g.item() == 12 and not g.requires_grad
+    assert g.item() == 12
+    assert not g.requires_grad
     cotangent = leaf(torch, 1.0)
     (g,) = torch.autograd.grad(Cube.apply(x), x, cotangent, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):

@@ -59,7 +59,8 @@ def test_leaf_hook_sees_the_sum_of_all_paths(torch):
     other.register_hook(lambda g: seen.append(-g.item()))
     y = x * x + other * 4 + 5 * x.exp().log()
     y.backward(retain_graph=True)
-    assert sorted(seen) == pytest.approx([-4.0, 11.0]) and x.grad.item() == pytest.approx(22)
+    assert sorted(seen) == pytest.approx([-4.0, 11.0])
+    assert x.grad.item() == pytest.approx(22)
     assert torch.autograd.grad(y, x, retain_graph=True)[0].item() == pytest.approx(22)
     y.backward(inputs=[x])
     assert x.grad.item() == pytest.approx(44)
@@ -78,7 +79,8 @@ def test_leaf_hook_where_a_path_brings_nothing(torch):
     x, seen = leaf(torch, 3.0), []
     x.register_hook(lambda g: seen.append(g.item()))
     (x * 2 + Nothing.apply(x * 1)).backward()
-    assert seen == [2.0] and x.grad.item() == 2
+    assert seen == [2.0]
+    assert x.grad.item() == 2
 
 
 def test_leaf_hook_sees_each_backward_alone(torch):
@@ -86,7 +88,8 @@ def test_leaf_hook_sees_each_backward_alone(torch):
     x.register_hook(lambda g: seen.append(g.item()))
     (x * 2).backward()
     (x * 5).backward()
-    assert seen == [2.0, 5.0] and x.grad.item() == 7
+    assert seen == [2.0, 5.0]
+    assert x.grad.item() == 7
 
 
 def test_hooks_on_outputs_of_one_node(torch):
@@ -128,7 +131,8 @@ def test_hook_stays_with_the_history_it_was_put_on(torch):
     y.register_hook(lambda g: seen.append(g.item()))
     y.mul_(5)
     y.backward()
-    assert seen == [5.0] and x.grad.item() == 10
+    assert seen == [5.0]
+    assert x.grad.item() == 10
 
 
 def test_errors(torch):
@@ -161,7 +165,8 @@ def test_retain_grad(torch):
     (y * 5).backward(retain_graph=True)
     assert y.grad.item() == 15
     (y * 5).backward()
-    assert y.grad.item() == 30 and x.grad.item() == 60
+    assert y.grad.item() == 30
+    assert x.grad.item() == 60
 
 
 def test_retain_grad_of_leaves_and_constants(torch):
@@ -178,7 +183,8 @@ def test_retain_grad_before_a_write_in_place(torch):
     y.retain_grad()
     y.mul_(5)
     y.backward()
-    assert y.grad.item() == 1 and x.grad.item() == 10
+    assert y.grad.item() == 1
+    assert x.grad.item() == 10
 
 
 # --------------------------------------------------------------------------- after accumulation
@@ -196,10 +202,13 @@ def test_post_accumulate_hook(torch):
 
     handle = x.register_post_accumulate_grad_hook(step)
     (x * x).sum().backward()
-    assert seen == [[2.0, 4.0]] and x.grad is None and x.tolist() == [0.0, 0.0]
+    assert seen == [[2.0, 4.0]]
+    assert x.grad is None
+    assert x.tolist() == [0.0, 0.0]
     handle.remove()
     (x * 3).sum().backward()
-    assert len(seen) == 1 and x.grad.tolist() == [3.0, 3.0]
+    assert len(seen) == 1
+    assert x.grad.tolist() == [3.0, 3.0]
 
 
 def test_post_accumulate_hook_runs_once_a_backward(torch):
@@ -220,7 +229,8 @@ def test_post_accumulate_hook_not_run_by_grad(torch):
     x, seen = leaf(torch, 1.0), []
     x.register_post_accumulate_grad_hook(seen.append)
     torch.autograd.grad(x * 2, x)
-    assert not seen and x.grad is None
+    assert not seen
+    assert x.grad is None
 
 
 # ------------------------------------------------------------------------------------- on nodes
@@ -237,7 +247,8 @@ def test_node_hooks(torch):
 
     handle = y.grad_fn.register_hook(after)
     y.backward(retain_graph=True)
-    assert seen == [("pre", 1.0), ("post", 30.0, 10.0)] and x.grad.item() == 31
+    assert seen == [("pre", 1.0), ("post", 30.0, 10.0)]
+    assert x.grad.item() == 31
     handle.remove()
     y.backward()
     assert x.grad.item() == 61
@@ -258,7 +269,8 @@ def test_accumulators_hooks(torch):
     assert accumulator.variable is x
     accumulator.register_prehook(lambda gs: (seen.append(gs[0].item()), (gs[0] * 2,))[1])
     (x * 3).backward()
-    assert seen == [3.0] and x.grad.item() == 6
+    assert seen == [3.0]
+    assert x.grad.item() == 6
 
 
 def test_multi_grad_hook(torch):
@@ -279,7 +291,8 @@ def test_multi_grad_hook(torch):
 def test_metadata_and_names(torch):
     y = leaf(torch, 1.0) * 2
     y.grad_fn.metadata["note"] = 1
-    assert y.grad_fn.metadata == {"note": 1} and y.grad_fn.name() == "MulBackward0"
+    assert y.grad_fn.metadata == {"note": 1}
+    assert y.grad_fn.name() == "MulBackward0"
 
 
 # ------------------------------------------------------------------------------ on what is saved
@@ -345,7 +358,8 @@ def test_saved_tensors_hooks_see_functions(torch):
     ):
         y = Square.apply(x)
     y.backward()
-    assert seen == [3.0] and x.grad.item() == 6
+    assert seen == [3.0]
+    assert x.grad.item() == 6
 
 
 def test_disabled_saved_tensors_hooks(torch):
