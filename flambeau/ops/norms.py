@@ -275,3 +275,12 @@ def nuclear_norm(input, dim=None, keepdim=False, *, out=None):
 def frobenius_norm(input, dim, keepdim=False, *, out=None):
     """The square root of the sum of squares along `dim`."""
     return _vector_norm(input, 2.0, canonical_dims(dim, input._array.ndim), keepdim, out=out)
+
+
+@composite(expose=("torch",))
+def norm_except_dim(v, pow=2, dim=0):
+    """The norms of the slices along `dim`, of one element otherwise; of the whole for -1."""
+    if dim == -1:
+        return norm(v, pow)
+    axes = [i for i in range(v._array.ndim) if i != canonical_dim(dim, v._array.ndim)]
+    return vector_norm(v, pow, axes, True) if axes else v.abs()

@@ -11,6 +11,7 @@ from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.dtypes import dtype as Dtype
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor
+from ..tensor.tensor import wrap as wrap_array
 from .axes import canonical_dim
 from .creation import place, public
 from .inplace import assign
@@ -164,3 +165,29 @@ def trace(input: Array) -> Array:
 @trace.vjp
 def _(g, input_shape):
     return _on_diagonal(g.expand(min(input_shape)), input_shape, 0, 0, 1)
+
+
+@composite(expose=("Tensor",))
+def fill_diagonal_(self, fill_value, wrap=False):
+    """Sets the elements whose indices are all equal, in place; once more under it with `wrap`.
+
+    >>> torch.zeros(2, 2).fill_diagonal_(1)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    shape = self._array.shape
+    if len(shape) < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if len(shape) > 2 and len(set(shape)) != 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    at = np.zeros(shape, np.bool_)
+    rows = np.arange(shape[0])
+    if len(shape) > 2:
+        at[(rows,) * len(shape)] = True
+    elif wrap:  # a row is left out between one diagonal and the next
+        period = shape[1] + 1
+        rows = rows[rows % period < shape[1]]
+        at[rows, rows % period] = True
+    else:
+        np.fill_diagonal(at[: shape[1]], True)
+    return self.masked_fill_(wrap_array(at), fill_value)

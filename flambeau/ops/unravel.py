@@ -1,0 +1,52 @@
+"""Flat indices as indices along axes, and splits that PyTorch calls unsafe."""
+
+from __future__ import annotations
+
+import math
+
+from ..tensor.tensor import Tensor
+from .registry import composite
+from .view import chunk, split, split_with_sizes
+
+
+@composite(expose=("torch",))
+def unravel_index(indices, shape):
+    """For each flat index the index along each axis of `shape`, a tensor an axis.
+
+    >>> torch.unravel_index(torch.tensor([3, 5]), (2, 3))
+    (tensor([1, 1]), tensor([0, 2]))
+    """
+    if not isinstance(indices, Tensor):
+        raise TypeError("unravel_index(): argument 'indices' must be Tensor, not "
+                        f"{type(indices).__name__}")  # fmt: skip
+    if indices._array.dtype.kind not in "iu":
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if not isinstance(shape, (int, tuple, list)):
+        raise TypeError("expected 'shape' to be int or sequence of ints, but got "
+                        f"{type(shape).__name__}")  # fmt: skip
+    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(n < 0 for n in lengths):
+        raise ValueError(f"'shape' cannot have negative values, but got {lengths}")
+    found = []
+    for i, n in enumerate(lengths):
+        after = math.prod(lengths[i + 1 :])
+        found.append(indices.div(after, rounding_mode="floor") % n)
+    return tuple(found)
+
+
+@composite()
+def unsafe_chunk(input, chunks, dim=0):
+    """Pieces of an axis, as chunk gives them."""
+    return chunk(input, chunks, dim)
+
+
+@composite()
+def unsafe_split(tensor, split_size, dim=0):
+    """Pieces of an axis, as split gives them."""
+    return split(tensor, split_size, dim)
+
+
+@composite()
+def unsafe_split_with_sizes(input, split_sizes, dim=0):
+    """Pieces of an axis, as split_with_sizes gives them."""
+    return split_with_sizes(input, split_sizes, dim)
