@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,11 @@ from .meta import MetaArray
 from .size import Size
 from .storage import TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of
 
+if TYPE_CHECKING:
+    from .methods import Methods  # a generated stub: what the operators attach
+else:
+    Methods = object
+
 _new_tuple = tuple.__new__
 
 
@@ -26,6 +31,8 @@ class _Creation:
     """What new tensors carry in `_stamp` until they are views: INFERENCE inside inference mode."""
 
     __slots__ = ("stamp",)
+
+    stamp: Any
 
 
 INFERENCE = "made in inference mode"
@@ -39,7 +46,7 @@ class _TensorType(type):
     construct: Callable[..., Tensor]
 
 
-class Tensor(metaclass=_TensorType):
+class Tensor(Methods, metaclass=_TensorType):
     """A multi-dimensional array of one dtype that autograd can differentiate through.
 
     Slots: `_array` the window; `_requires_grad`; `_node` the autograd node that made it (None for
@@ -52,6 +59,15 @@ class Tensor(metaclass=_TensorType):
         "__dict__", "__weakref__", "_array", "_base", "_counter", "_grad", "_node",
         "_requires_grad", "_stamp", "_tracked",
     )  # fmt: skip
+    _array: np.ndarray
+    _requires_grad: bool
+    _tracked: bool
+    _node: Any
+    _grad: Tensor | None
+    _counter: VersionCounter | None
+    _base: Tensor | None
+    _stamp: Any
+    _reattach: Callable[[], None]
     __array_priority__ = 1000
     __hash__ = object.__hash__
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ops
-from ..tensor import Tensor, device, dtype, iinfo
+from ..tensor import Tensor, device, dtype
 from ..tensor import dtypes as types
 
 
@@ -15,7 +15,7 @@ def _limits(dtype: dtype, low: float | None, high: float | None) -> tuple[float,
     elif dtype.is_floating_point or dtype.is_complex:
         default = (-9.0, 9.0)
     else:
-        default = (max(-9.0, float(iinfo(dtype).min)), 10.0)
+        default = (max(-9.0, float(types.iinfo(dtype).min)), 10.0)
     found = (default[0] if low is None else low, default[1] if high is None else high)
     if found[0] >= found[1]:
         raise ValueError(f"make_tensor: low must be below high, but got {found[0]} >= {found[1]}")
