@@ -122,20 +122,22 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     captured = run(roots, retain, create_graph, {k: i for i, k in enumerate(keys)}, False)
     return tuple(
-        _found(captured.get(k), x, allow_unused, materialize_grads)
-        for k, x in zip(keys, into, strict=True)
+        _found(captured.get(k), into[i], i, allow_unused, materialize_grads)
+        for i, k in enumerate(keys)
     )
 
 
-def _found(g: Tensor | None, x: Tensor, allow_unused: bool | None, zeros: bool) -> Tensor | None:
+def _found(
+    g: Tensor | None, x: Tensor, index: int, allow_unused: bool | None, zeros: bool
+) -> Tensor | None:
     if g is not None:
         return g
     if zeros:
         return x.detach().new_zeros(x.shape)
     if not allow_unused:
         raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set "
-            "allow_unused=True if this is the desired behavior."
+            f"The differentiated Tensor at index {index} appears to not have been used in the "
+            "graph. Set allow_unused=True if this is the desired behavior."
         )
     return None
 

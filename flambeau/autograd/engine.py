@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -30,6 +31,8 @@ def run(
     A target is a node, an `Output` of one or a leaf tensor. With `captures`, only what leads to
     them runs; leaves accumulate only when `accumulate` and they are captured.
     """
+    if create_graph and accumulate and not _WARNED:
+        _warn_of_cycle()
     previous = MODE.grad
     MODE.grad = bool(create_graph)
     try:
@@ -48,6 +51,21 @@ def run(
         return task.captured
     finally:
         MODE.grad = previous
+
+
+_WARNED: set[str] = set()  # what a process hears once
+
+
+def _warn_of_cycle() -> None:
+    """Says that grads which hold their graph, held by leaves in it, are a cycle."""
+    _WARNED.add("cycle")
+    warnings.warn(
+        "Using backward() with create_graph=True will create a reference cycle between the "
+        "parameter and its gradient which can cause a memory leak. autograd.grad creates the "
+        "graph without one; with backward(), set the .grad of the parameters to None after use.",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def key_of(target: Any) -> Any:
@@ -233,8 +251,6 @@ def _leading_to(roots: list[Any], captures: dict[Any, int]) -> set[int]:
 
 def _apply_watched(node: Node, g: Any) -> Sequence[Any]:
     """Applies a node in anomaly mode: says where it was made when it fails or makes NaN."""
-    import warnings
-
     made_at = "".join(node.metadata.get("traceback_", ["(made outside anomaly mode)\n"]))
     try:
         grads = node.apply(g)
@@ -292,11 +308,19 @@ def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     with _ADDING:
         held = leaf._grad
         if held is None:
-            leaf._grad = g if differentiable else _owned(leaf, g)
+            leaf._grad = _recorded_copy(leaf, g) if differentiable else _owned(leaf, g)
         elif differentiable or held._requires_grad:
             leaf._grad = held + g
         else:
             held.add_(g)
+
+
+def _recorded_copy(leaf: Tensor, g: Tensor) -> Tensor:
+    """A cotangent that another leaf may hold as well, as a grad of the leaf's own."""
+    if dense_order(leaf._array) is None or not g._requires_grad:
+        return g.clone()
+    strides = [n // leaf._array.itemsize for n in leaf._array.strides]
+    return wrap(empty_strided_array(g._array.shape, strides, g._array.dtype)).copy_(g)
 
 
 def _owned(leaf: Tensor, g: Tensor) -> Tensor:

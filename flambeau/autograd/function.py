@@ -135,7 +135,8 @@ class _FunctionMeta(type):
     def __init__(cls, name: str, bases: tuple, attributes: dict[str, Any]) -> None:
         super().__init__(name, bases, attributes)
         cls._backward_cls = type(
-            name + "Backward", (BackwardFunction,), {"_function": cls, "__module__": cls.__module__}
+            name + "Backward", (BackwardFunction,),
+            {"_function": cls, "__module__": "torch.autograd.function"},
         )
         cls._plan = Plan(cls._backward_cls, (), (), (), False)
 

@@ -444,3 +444,39 @@ def test_backward_is_quick_on_long_chains():
 
     seconds(100)
     assert seconds(40_000) < 40 * seconds(4_000)  # linear, with room for noise
+
+
+# ------------------------------------------------------------------------------- create_graph
+
+
+def test_recorded_grads_belong_to_their_leaves(torch):
+    a, b = leaf(torch, 1.0, 1.0), leaf(torch, 2.0, 2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (a + b).sum().backward(create_graph=True)
+    a.grad.detach().zero_()
+    assert b.grad.tolist() == [1, 1]
+    x = leaf(torch, 3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (x**2).sum().backward(create_graph=True)
+    assert "CopyBackwards" in repr(x.grad)
+    assert torch.autograd.grad(x.grad.sum(), x)[0].item() == 2
+
+
+def test_a_cycle_of_grads_is_named_once(monkeypatch):
+    import flambeau
+    from flambeau.autograd import engine
+
+    monkeypatch.setattr(engine, "_WARNED", set())
+    x = leaf(flambeau, 3.0)
+    with pytest.warns(UserWarning, match="reference cycle") as caught:
+        (x**2).sum().backward(create_graph=True)
+        (x**2).sum().backward(create_graph=True)
+    assert len(caught) == 1
+
+
+def test_grad_without_a_path_names_the_input(torch):
+    a, b = leaf(torch, 1.0), leaf(torch, 2.0)
+    with pytest.raises(RuntimeError, match="index 1 appears to not have been used"):
+        torch.autograd.grad(a.sum(), [a, b])
