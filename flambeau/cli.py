@@ -75,7 +75,7 @@ def _fresh_main(**attributes: Any) -> ModuleType:
         {"__builtins__": sys.modules["builtins"], "__annotations__": {}, **attributes}
     )
     # The module of this command must live on: its functions are still running.
-    _fresh_main.replaced = sys.modules.get("__main__")  # type: ignore[attr-defined]
+    _fresh_main.replaced = sys.modules.get("__main__")
     sys.modules["__main__"] = module
     return module
 

@@ -16,7 +16,7 @@ def _overrides(value: Any) -> bool:
     return function is not None and getattr(function, "__func__", function) is not _DEFAULT
 
 
-_DEFAULT = Tensor.__torch_function__.__func__
+_DEFAULT = vars(Tensor)["__torch_function__"].__func__
 
 
 def is_tensor_like(inp: Any) -> bool:

@@ -50,7 +50,8 @@ class GradScaler:
         if isinstance(outputs, Tensor):
             return outputs * self._scale
         if isinstance(outputs, Iterable):
-            return type(outputs)(map(self.scale, outputs))
+            made: Any = type(outputs)
+            return made(map(self.scale, outputs))
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Optimizer) -> None:

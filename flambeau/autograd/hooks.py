@@ -21,6 +21,8 @@ class AccumulateGrad(Node):
 
     __slots__ = ("_leaf",)
 
+    _leaf: Tensor
+
     @property
     def variable(self) -> Tensor:
         """The leaf."""

@@ -159,6 +159,7 @@ _STRIDED_PLAN = Plan(AsStridedBackward0, (), (), (), False)
 def reattach(view: Tensor) -> None:
     """Gives a view the node that belongs to its base's present history."""
     base = view._base
+    assert base is not None
     view._stamp = base._node
     if not base._requires_grad:
         return

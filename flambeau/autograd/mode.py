@@ -35,6 +35,8 @@ class _Special:
 
     __slots__ = ("count",)
 
+    count: int
+
 
 SPECIAL = _Special()
 SPECIAL.count = 0
@@ -52,6 +54,8 @@ def is_inference_mode_enabled() -> bool:
 
 class _Switch:
     """A mode to be in: as a context manager, or as a decorator of functions and generators."""
+
+    previous: Any
 
     def __enter__(self) -> None:
         raise NotImplementedError
@@ -157,6 +161,8 @@ class set_grad_enabled(_Switch):
 
 class inference_mode(_Switch):
     """As `no_grad`, for code whose results never meet autograd."""
+
+    mode: bool
 
     def __new__(cls, mode: bool | Callable = True) -> Any:
         made = object.__new__(cls)

@@ -110,6 +110,13 @@ class Node:
     )  # fmt: skip
     operator: Any = None
     outputs = 1
+    edges: Sequence[Any]
+    saved: Any
+    versions: Any
+    plan: Any
+    restore: Any
+    hooks: Any
+    sequence: int
 
     def name(self) -> str:
         """Its class's name, as in 'MulBackward0'."""
@@ -181,6 +188,7 @@ class Node:
         """The cotangents of the edges, from the cotangent of the output (a tuple for several)."""
         values = self.values()
         plan = self.plan
+        grads: Any
         if g.__class__ is not tuple:
             kind = g._array.dtype
             if kind is not FLOAT32 and kind.kind == "c" and self.operator.holomorphic \

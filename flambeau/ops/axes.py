@@ -29,7 +29,8 @@ def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...
     if dim is None:
         return tuple(range(ndim))
     if not isinstance(dim, (tuple, list)):
-        return (canonical_dim(dim, ndim),) if ndim else _checked_scalar(dim)
+        single: Any = dim
+        return (canonical_dim(single, ndim),) if ndim else _checked_scalar(single)
     found = tuple(canonical_dim(d, ndim) for d in dim)
     if len(set(found)) != len(found):
         twice = next(d for d in found if found.count(d) > 1)

@@ -12,6 +12,7 @@ from ..tensor.tensor import Tensor
 if TYPE_CHECKING:
     from .registry import Operator
 
+_UFuncTypeError: Any = vars(np)["_core"]._exceptions.UFuncTypeError  # NumPy exports it nowhere
 # Raised by NumPy on arguments that do not fit; subclasses of ValueError say what they mean.
 _OF_NUMPY = frozenset((ValueError, np.exceptions.AxisError, np.linalg.LinAlgError))
 
@@ -24,7 +25,7 @@ def explained(operator: Operator, error: Exception, args: tuple) -> Exception:
             return wrong
     if error.__class__ in _OF_NUMPY:
         return _about_shapes(operator, error, args)
-    if isinstance(error, np._core._exceptions.UFuncTypeError):
+    if isinstance(error, _UFuncTypeError):
         kinds = ", ".join(str(t.dtype) for t in _tensors(args))
         return RuntimeError(f"{operator.name}: not implemented for dtypes {kinds} ({error})")
     return error

@@ -21,7 +21,7 @@ _EMPTY = inspect.Parameter.empty
 
 # Types by a parameter's name, where its annotation does not say; others are Any.
 _TENSORS = (
-    "input self target weight tensor mat1 mat2 batch1 batch2 vec vec1 vec2 mat source index mask "
+    "input self target weight tensor mat1 mat2 batch1 batch2 vec vec1 vec2 mat index mask "
     "condition query key value_tensor input1 input2 x1 x2 boundaries sorted_sequence"
 ).split()
 _BY_NAME = {
@@ -97,7 +97,7 @@ def _annotation(note: Any, name: str, default: Any) -> str:
         found = _BY_NAME[name]
         return _safe(found if default is not None or "None" in found or found == "Any"
                      else f"{found} | None")  # fmt: skip
-    if default.__class__ in (bool, str):
+    if default.__class__ is bool or name in ("reduction", "mode", "padding_mode"):
         return _safe(default.__class__.__name__)
     return "Any"
 
@@ -222,10 +222,11 @@ def package() -> str:
     import flambeau
 
     lines = [namespace("the torch namespace.", ".", PUBLIC["torch"]), "\n"]
-    for name in sorted(flambeau._SUBMODULES | {"autograd", "ops"}):
+    own = vars(flambeau)
+    for name in sorted(own["_SUBMODULES"] | {"autograd", "ops"}):
         if (ROOT / f"{name}.py").exists() or (ROOT / name / "__init__.py").exists():
             lines.append(f"from . import {name} as {name}\n")
-    for name, home in sorted(flambeau._ELSEWHERE.items()):
+    for name, home in sorted(own["_ELSEWHERE"].items()):
         if (ROOT / f"{home.replace('.', '/')}.py").exists() or (ROOT / home).exists():
             if hasattr(importlib.import_module(f"flambeau.{home}"), name):
                 lines.append(f"from .{home} import {name} as {name}\n")

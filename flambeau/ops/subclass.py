@@ -42,5 +42,6 @@ def _torch_function(
 
 
 publish(as_subclass, ("as_subclass",), ("Tensor",))
-Tensor._make_subclass = staticmethod(_make_subclass)
-Tensor.__torch_function__ = classmethod(_torch_function)
+_methods: Any = Tensor
+_methods._make_subclass = staticmethod(_make_subclass)
+_methods.__torch_function__ = classmethod(_torch_function)

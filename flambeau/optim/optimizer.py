@@ -109,6 +109,13 @@ class Optimizer:
         "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
     )  # fmt: skip
 
+    _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self._prepare()
@@ -135,7 +142,7 @@ class Optimizer:
         cls = type(self)
         if not getattr(cls.step, "hooked", False):
             cls.step = self.profile_hook_step(cls.step)
-            cls.step.hooked = True
+            setattr(cls.step, "hooked", True)  # noqa: B010
 
     def __getstate__(self) -> dict[str, Any]:
         return {

@@ -17,6 +17,9 @@ class device:
 
     __slots__ = ("index", "type")
 
+    index: int | None
+    type: str
+
     def __init__(self, type: str | int | device = "cpu", index: int | None = None) -> None:
         if isinstance(type, device):
             self.type, self.index = type.type, type.index

@@ -147,7 +147,7 @@ class finfo:
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
                 f"'{chosen.name}'"
             )
-        info = ml_dtypes.finfo(chosen.numpy)
+        info = ml_dtypes.finfo(chosen.numpy)  # type: ignore[no-untyped-call]
         self.dtype = chosen.name
         self.bits = chosen.itemsize * 8
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)

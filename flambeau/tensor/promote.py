@@ -79,7 +79,7 @@ def result_dtype(operands: Iterable[Any]) -> dtype:
         held = ranked[rank]
         ranked[rank] = kind if held is None else promote_types(held, kind)
     chosen = ranked[0]
-    for kind in ranked[1:]:
+    for kind in ranked[1:]:  # type: ignore[assignment]
         if kind is None or chosen is kind:
             continue
         if chosen is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, SupportsIndex
 
 
 class Size(tuple):
@@ -42,10 +42,11 @@ class Size(tuple):
     def __radd__(self, other: tuple) -> Size:
         return tuple.__new__(Size, tuple.__add__(tuple(other), self))
 
-    def __mul__(self, times: int) -> Size:
+    def __mul__(self, times: SupportsIndex) -> Size:
         return tuple.__new__(Size, tuple.__mul__(self, times))
 
-    __rmul__ = __mul__
+    def __rmul__(self, times: SupportsIndex) -> Size:
+        return self * times
 
     def numel(self) -> int:
         """How many elements a tensor of this shape has."""

@@ -45,7 +45,7 @@ def anchored(array: np.ndarray) -> np.ndarray:
 def owner_of(array: np.ndarray) -> np.ndarray:
     """The array that owns the memory of `array`, as far as NumPy knows it."""
     while True:
-        base = array.base
+        base: Any = array.base
         if base.__class__ is not np.ndarray and hasattr(base, "base"):
             base = base.base  # what np.lib.stride_tricks puts between
         if not isinstance(base, np.ndarray):
@@ -135,7 +135,7 @@ class UntypedStorage:
             return NotImplemented
         return self.data_ptr() == other.data_ptr() and self.nbytes() == other.nbytes()
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         lines = "".join(f" {b}\n" for b in self._bytes[:1000])

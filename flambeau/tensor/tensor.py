@@ -67,7 +67,7 @@ class Tensor(Methods, metaclass=_TensorType):
     _counter: VersionCounter | None
     _base: Tensor | None
     _stamp: Any
-    _reattach: Callable[[], None]
+    _reattach: Any
     __array_priority__ = 1000
     __hash__ = object.__hash__
 
@@ -339,7 +339,7 @@ class Tensor(Methods, metaclass=_TensorType):
 
     def _alias(self, cls: type | None = None) -> Tensor:
         """A detached tensor, of class `cls`, on the same memory and version counter."""
-        made = _new_object(cls or Tensor)
+        made: Tensor = _new_object(cls or Tensor)
         made._array = self._array
         made._requires_grad = made._tracked = False
         made._node = made._grad = made._base = made._stamp = None
