@@ -71,7 +71,7 @@ curves: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python benchmarks/parity.py
 
 stubs: $(VENV)/.with-lint
-	$(BIN)/python -m flambeau.ops.stubs
+	$(BIN)/python -m flambeau.stubs
 
 clean:
 	rm -rf $(VENV) $(PARITY_VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo.png

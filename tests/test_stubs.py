@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.ops.stubs import ROOT, stubs
+from flambeau.stubs import ROOT, stubs
 
 PROGRAM = """
 import flambeau as torch

@@ -261,7 +261,7 @@ def random_split(
     lengths do not sum to the length of the dataset.
 
     >>> [len(part) for part in random_split(range(10), [0.5, 0.25, 0.25])]
-    [5, 3, 2]
+    [6, 2, 2]
     """
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _lengths_from_fractions(len(dataset), lengths)

@@ -1,0 +1,52 @@
+"""The examples run: docstrings of the whole package, and the Python blocks of README.md and docs/."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import flambeau as torch
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "flambeau"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def _modules() -> list[str]:
+    """The modules with examples; operators' own are run by tests/ops."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if ">>>" in path.read_text() and parts[1] != "ops" and parts[-1] != "__main__":
+            found.append(".".join(parts).removesuffix(".__init__"))
+    return found
+
+
+@pytest.mark.parametrize("name", _modules())
+def test_docstrings(name: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(name)
+    names = {**vars(module), "torch": torch, "nn": torch.nn, "F": torch.nn.functional}
+    torch.manual_seed(0)
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    report: list[str] = []
+    for example in finder.find(module, globs=names):
+        runner.run(example, out=report.append)
+    assert not runner.failures, "".join(report)
+
+
+def _blocks() -> list[tuple[str, str]]:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [(f"{page.name}:{i}", code) for page in pages
+            for i, code in enumerate(BLOCK.findall(page.read_text()))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "code"), _blocks(), ids=lambda value: value[:20])
+def test_pages(place: str, code: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, place, "exec"), {"torch": torch, "__name__": "page"})
