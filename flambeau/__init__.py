@@ -80,7 +80,8 @@ _ELSEWHERE = {
         "get_autocast_dtype", "is_autocast_cache_enabled", "is_autocast_enabled",
         "set_autocast_cache_enabled", "set_autocast_dtype", "set_autocast_enabled",
     ), "amp.autocast_mode"),
-    "Parameter": "nn.parameter", "compile": "compiler", "load": "serialization", "save": "serialization",
+    "Parameter": "nn.parameter", "compile": "compiler", "load": "serialization",
+    "save": "serialization",
     "vmap": "func",
 }
 

@@ -227,9 +227,9 @@ def package() -> str:
         if (ROOT / f"{name}.py").exists() or (ROOT / name / "__init__.py").exists():
             lines.append(f"from . import {name} as {name}\n")
     for name, home in sorted(own["_ELSEWHERE"].items()):
-        if (ROOT / f"{home.replace('.', '/')}.py").exists() or (ROOT / home).exists():
-            if hasattr(importlib.import_module(f"flambeau.{home}"), name):
-                lines.append(f"from .{home} import {name} as {name}\n")
+        there = (ROOT / f"{home.replace('.', '/')}.py").exists() or (ROOT / home).exists()
+        if there and hasattr(importlib.import_module(f"flambeau.{home}"), name):
+            lines.append(f"from .{home} import {name} as {name}\n")
     for name, value in sorted(vars(flambeau).items()):
         lines.append(_member(name, value))
     return "".join(lines)

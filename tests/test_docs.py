@@ -1,4 +1,4 @@
-"""The examples run: docstrings of the whole package, and the Python blocks of README.md and docs/."""
+"""The examples run: docstrings of the package, and the Python blocks of README.md and docs/."""
 
 from __future__ import annotations
 

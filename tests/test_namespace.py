@@ -1,4 +1,4 @@
-"""The torch namespace beside its operators: settings, small modules, and what they say they lack."""
+"""The torch namespace beside its operators: settings, small modules, and what they lack."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def test_every_module_is_there_or_says_that_it_is_not():
     for name in torch._SUBMODULES:
-        try:
-            module = getattr(torch, name)
-        except AttributeError as error:
-            assert "does not have" in str(error)
-        else:
-            for public in getattr(module, "__all__", ()):
-                assert hasattr(module, public), f"{name}.{public}"
+        place = ROOT / "flambeau" / name
+        if not place.is_dir() and not place.with_suffix(".py").exists():
+            with pytest.raises(AttributeError, match="does not have"):
+                getattr(torch, name)
+            continue
+        module = getattr(torch, name)
+        for public in getattr(module, "__all__", ()):
+            assert hasattr(module, public), f"{name}.{public}"
     for name in torch._ELSEWHERE:
         getattr(torch, name, None)
 

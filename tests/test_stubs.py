@@ -1,4 +1,4 @@
-"""The generated stubs are those that the registry gives now, and ordinary programs check with them."""
+"""The generated stubs are what the registry gives now, and ordinary programs check with them."""
 
 from __future__ import annotations
 

@@ -492,7 +492,9 @@ def record(operator: Any, result: Any, args: tuple) -> None:
         if value is None:
             needed.append(False)
         elif isinstance(value, Tensor):
-            if value._tracked and (value._requires_grad if value._base is None else requires(value)):
+            if value._tracked and (
+                value._requires_grad if value._base is None else requires(value)
+            ):
                 mask |= 1 << position
                 edges.append(value._node or value)
                 needed.append(True)

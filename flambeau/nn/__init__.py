@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import attention, functional, grad, init, modules, parallel, parameter, utils
-from .modules import *  # noqa: F403
+from .modules import *
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 

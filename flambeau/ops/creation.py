@@ -12,7 +12,7 @@ from ..tensor import devices
 from ..tensor import dtypes as types
 from ..tensor.dtypes import dtype as Dtype
 from ..tensor.layout import (
-    contiguous_format, dense_order, empty_strided_array, format_strides, preserve_format,
+    dense_order, empty_strided_array, format_strides, preserve_format,
 )  # fmt: skip
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.tensor import Tensor, creation, wrap

@@ -358,7 +358,7 @@ class _Writer:
             note = str(p.annotation)
             if i in self.operator.sequence_positions:
                 found.append(f"[v._array for v in {p.name}]" if "None" not in note
-                             else f"[None if v is None else v._array for v in {p.name}]")  # fmt: skip
+                             else f"[None if v is None else v._array for v in {p.name}]")
             elif i not in self.operator.tensor_positions:
                 found.append(p.name)
             elif "Number" in note:

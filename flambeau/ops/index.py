@@ -226,8 +226,10 @@ def index_by(x: Tensor, rest: tuple) -> Tensor:
 
 
 @opaque(name="index", node="IndexBackward0", expose=(), ref=lambda x, where: x[where],
-        samples=lambda rng: iter([((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),
-                                  ((rng.normal(size=(4, 3)), (slice(None), np.array([2, 0]))), {})]))
+        samples=lambda rng: iter([
+            ((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),
+            ((rng.normal(size=(4, 3)), (slice(None), np.array([2, 0]))), {}),
+        ]))  # fmt: skip
 def gather_at(input: Array, where) -> Array:
     """The elements at arrays of positions."""
     if len(where) == 1 and where[0].dtype != np.bool_ and input.ndim:

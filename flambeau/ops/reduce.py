@@ -31,7 +31,7 @@ def axes_of(dim, ndim: int) -> tuple[int, ...] | None:
     return canonical_dims(dim, ndim)
 
 
-@opaque(ref=lambda x, dim=None, keepdim=False: x.sum(None if dim is None else dim, keepdims=keepdim),
+@opaque(ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim),
         samples=reductions)  # fmt: skip
 def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Sum over the axes `dim`, all of them by default.
@@ -308,7 +308,7 @@ def _overloaded(name: str, whole, along, elementwise: str, doc: str):
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         if isinstance(dim, Tensor) or other is not None:
             return getattr(input, elementwise)(dim if other is None else other) if out is None \
-                else out.copy_(getattr(input, elementwise)(dim if other is None else other))  # fmt: skip
+                else out.copy_(getattr(input, elementwise)(dim if other is None else other))
         if dim is None:
             return whole(input) if out is None else out.copy_(whole(input))
         return along(input, dim, keepdim, out=out)
@@ -319,9 +319,9 @@ def _overloaded(name: str, whole, along, elementwise: str, doc: str):
 
 
 max = _overloaded("max", max_all, max_along, "maximum",
-                  "The largest element; along an axis with its indices; or of two tensors.")  # fmt: skip
+                  "The largest element; along an axis with its indices; or of two tensors.")
 min = _overloaded("min", min_all, min_along, "minimum",
-                  "The smallest element; along an axis with its indices; or of two tensors.")  # fmt: skip
+                  "The smallest element; along an axis with its indices; or of two tensors.")
 
 
 def _arg(name: str, largest: bool):
@@ -376,7 +376,7 @@ def _logical(name: str, ufunc: np.ufunc):
     body.__doc__ = f"Whether {name} of the elements {'is' if name == 'any' else 'are'} true."
     return opaque(differentiable=False, ref=lambda x, dim=None: getattr(np, name)(x, dim),
                   samples=lambda rng: iter([((rng.integers(0, 2, (3, 4)) > 0,), {}),
-                                            ((rng.integers(0, 2, (3, 4)) > 0, 0), {})]))(body)  # fmt: skip
+                                            ((rng.integers(0, 2, (3, 4)) > 0, 0), {})]))(body)
 
 
 any, all = _logical("any", np.logical_or), _logical("all", np.logical_and)

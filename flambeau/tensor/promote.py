@@ -4,7 +4,7 @@ within a category tensors with axes count before 0-dim tensors, and those before
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from .tensor import Tensor
 _FLOAT_ORDER = ("float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64")
 
 
-@lru_cache(maxsize=None)
+@cache
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest dtype to which both may be cast.
 
@@ -60,7 +60,7 @@ def _promote_integers(a: dtype, b: dtype) -> dtype:
             f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
             f"{a.name} and {b.name}"
         )
-    if a.is_signed == b.is_signed or large.itemsize > small.itemsize and large.is_signed:
+    if a.is_signed == b.is_signed or (large.itemsize > small.itemsize and large.is_signed):
         return large
     return types.int16  # uint8 with int8
 

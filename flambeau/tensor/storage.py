@@ -201,7 +201,7 @@ def window(
     storage: UntypedStorage | np.ndarray, numpy_dtype: np.dtype, offset: int,
     shape: Sequence[int], strides: Sequence[int],
 ) -> np.ndarray:  # fmt: skip
-    """A strided window (offset and strides in elements); RuntimeError when it leaves the storage."""
+    """A strided window, in elements; RuntimeError when it leaves the storage."""
     memory = storage if isinstance(storage, np.ndarray) else storage._bytes
     item = numpy_dtype.itemsize
     need = 0

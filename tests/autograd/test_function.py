@@ -220,7 +220,7 @@ def test_setup_context(torch):
 
         @staticmethod
         def setup_context(ctx, inputs, output):
-            x, ctx.scale = inputs
+            _, ctx.scale = inputs
             ctx.save_for_backward(output)
 
         @staticmethod

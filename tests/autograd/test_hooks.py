@@ -363,10 +363,10 @@ def test_saved_tensors_hooks_see_functions(torch):
 
 
 def test_disabled_saved_tensors_hooks(torch):
-    with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+    graph = torch.autograd.graph
+    with graph.disable_saved_tensors_hooks("not here"):  # noqa: SIM117
         with pytest.raises(RuntimeError, match="not here"):
-            with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-                pass
+            graph.saved_tensors_hooks(lambda t: t, lambda t: t).__enter__()
 
 
 def test_save_on_cpu(torch):

@@ -1,4 +1,4 @@
-"""Subclasses of Tensor are constructed as Python does it: their `__new__`, then their `__init__`."""
+"""Subclasses of Tensor are constructed as in Python: their `__new__`, then their `__init__`."""
 
 from __future__ import annotations
 
