@@ -97,7 +97,7 @@ def validate(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
 
 def main() -> None:
     parser = options(__doc__.split("\n")[0])
-    parser.add_argument("--total", type=int, default=1500, help="steps planned (%(default)s)")
+    parser.add_argument("--total", type=int, default=1000, help="steps planned (%(default)s)")
     parser.add_argument("--batch-size", type=int, default=12, help="(%(default)s)")
     parser.add_argument("--context", type=int, default=64, help="letters seen (%(default)s)")
     parser.add_argument("--layers", type=int, default=4, help="(%(default)s)")
