@@ -104,6 +104,52 @@ def detach_(input: Tensor) -> Tensor:
     return input.detach_()
 
 
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The axes from the one with the largest stride to that with the smallest.
+
+    >>> torch.zeros(2, 3).t().dim_order()
+    (1, 0)
+    """
+    strides = self.stride()
+    return tuple(sorted(range(self.ndim), key=lambda axis: -strides[axis]))
+
+
+def dense_dim(self: Tensor) -> int:
+    """How many axes are dense: all."""
+    return self.dim()
+
+
+def sparse_dim(self: Tensor) -> int:
+    """How many axes are sparse: none."""
+    return 0
+
+
+def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
+    """The tensor, in another dtype where one is given: it is dense already."""
+    return self if dtype is None else self.to(dtype)
+
+
+def _reversed(self: Tensor) -> Tensor:
+    return self if self.dim() == 0 else self.flip(0)
+
+
+def _attach() -> None:
+    methods: Any = Tensor
+    methods.__reversed__, methods.__nonzero__ = _reversed, Tensor.__bool__
+    methods.__long__, methods.const_data_ptr = Tensor.__int__, Tensor.data_ptr
+    for name in ("ipu", "maia", "mtia", "vulkan", "xla"):
+        setattr(methods, f"is_{name}", property(_no))
+    methods.name = property(_nothing)
+
+
+def _no(self: Tensor) -> bool:
+    return False
+
+
+def _nothing(self: Tensor) -> None:
+    return None
+
+
 def _publish() -> None:
     functions: list[Any] = [
         is_complex, is_floating_point, is_signed, is_conj, is_neg, is_inference, is_distributed,
@@ -111,8 +157,10 @@ def _publish() -> None:
     ]  # fmt: skip
     for function in functions:
         publish(function, (function.__name__,), ("torch",))
-    for function in (is_nonzero, is_same_size, is_distributed):
+    for function in (is_nonzero, is_same_size, is_distributed, dim_order, dense_dim, sparse_dim,
+                     to_dense):  # fmt: skip
         publish(function, (function.__name__,), ("Tensor",))
 
 
 _publish()
+_attach()
