@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,7 +94,7 @@ def backward(
 def grad(
     outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor],
     grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-    allow_unused: bool | None = None, is_grads_batched: bool = False,
+    only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The gradients of `outputs` with respect to `inputs`; nothing is accumulated.
@@ -102,6 +103,13 @@ def grad(
     >>> torch.autograd.grad(x * x, x)
     (tensor(6.),)
     """
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To "
+            "accumulate gradient for other parts of the graph, please use torch.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, create_graph, allow_unused)
     if allow_unused is False and materialize_grads:
@@ -148,7 +156,8 @@ def _batched(
     """A gradient for each row of the cotangents, stacked."""
     rows = _tuple(grad_outputs)
     found = [
-        grad(outputs, inputs, tuple(g[i] for g in rows), True, create_graph, allow_unused)
+        grad(outputs, inputs, tuple(g[i] for g in rows), True, create_graph,
+             allow_unused=allow_unused)
         for i in range(len(rows[0]))
     ]
     return tuple(None if gs[0] is None else _stacked(gs) for gs in zip(*found, strict=True))

@@ -480,3 +480,10 @@ def test_grad_without_a_path_names_the_input(torch):
     a, b = leaf(torch, 1.0), leaf(torch, 2.0)
     with pytest.raises(RuntimeError, match="index 1 appears to not have been used"):
         torch.autograd.grad(a.sum(), [a, b])
+
+
+def test_grad_takes_only_inputs(torch):
+    x = leaf(torch, 1.0)
+    assert torch.autograd.grad(x * 2, x, only_inputs=True)[0].item() == 2
+    with pytest.warns(FutureWarning, match="only_inputs argument is deprecated"):
+        torch.autograd.grad(x * 2, x, only_inputs=False)

@@ -1,0 +1,372 @@
+"""Products with Jacobians and Hessians of a function, and the matrices themselves.
+
+All by reverse mode; a product from the other side (jvp, hvp) goes backward twice, since a vjp is
+linear in its cotangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from .backward import grad
+from .function import Function
+from .mode import enable_grad, is_grad_enabled, set_grad_enabled
+
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+Tensors = Tensor | tuple[Tensor, ...]
+_OUTPUTS = "outputs of the user-provided function"
+
+# Strict mode: what is wrong when a gradient is missing, and when it is no function of the inputs.
+_MISSING = {
+    "back": "The output of the user-provided function is independent of input {}. This is not "
+    "allowed in strict mode.",
+    "back_trick": "The gradient with respect to the input is independent of entry {} in the "
+    "grad_outputs when using the double backward trick to compute forward mode gradients. This "
+    "is not allowed in strict mode.",
+    "double_back": "The jacobian of the user-provided function is independent of input {}. This "
+    "is not allowed in strict mode.",
+    "double_back_trick": "The hessian of the user-provided function is independent of entry {} "
+    "in the grad_jacobian. This is not allowed in strict mode as it prevents from using the "
+    "double backward trick to replace forward mode AD.",
+}
+_CONSTANT = {
+    "outputs": "Output {} of the user-provided function does not require gradients. The outputs "
+    "must be computed in a differentiable manner from the input when running in strict mode.",
+    "grad_inputs": "The gradient with respect to input {} is independent of the inputs of the "
+    "user-provided function. This is not allowed in strict mode.",
+    "jacobian": "While computing the hessian, found that the jacobian of the user-provided "
+    "function with respect to input {} is independent of the input. This is not allowed in "
+    "strict mode. You should ensure that your function is twice differentiable and that the "
+    "jacobian depends on the inputs (this would be violated by a linear function for example).",
+    "hessian": "The hessian of the user-provided function with respect to input {} is "
+    "independent of the input. This is not allowed in strict mode. You should ensure that your "
+    "function is thrice differentiable and that the hessian depends on the inputs.",
+}
+
+
+def vjp(
+    func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
+    create_graph: bool = False, strict: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """(func(inputs), v times its Jacobian); `v` has the shapes of the outputs.
+
+    >>> torch.autograd.functional.vjp(lambda x: x**2, torch.tensor([1., 2.]), torch.ones(2))
+    (tensor([1., 4.]), tensor([2., 4.]))
+    """
+    with enable_grad():
+        call = _Call("vjp", func, inputs, create_graph, strict)
+        if v is None and not _is_single(call.outputs):
+            raise RuntimeError("The vector v can only be None if the user-provided function "
+                               "returns a single Tensor with a single element.")  # fmt: skip
+        cotangents = None if v is None else call.vectors(v, call.outputs, call.several_outputs)
+    with set_grad_enabled(create_graph or is_grad_enabled()):
+        found = _grad(call.outputs, call.inputs, cotangents, create_graph)
+        product = _filled(found, call.inputs, strict, create_graph, "back")
+    return call.result(), call.finished(product, call.several_inputs)
+
+
+def jvp(
+    func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
+    create_graph: bool = False, strict: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """(func(inputs), its Jacobian times v); `v` has the shapes of the inputs.
+
+    >>> torch.autograd.functional.jvp(lambda x: x.sum() * x, torch.ones(2), torch.ones(2))
+    (tensor([2., 2.]), tensor([4., 4.]))
+    """
+    with enable_grad():
+        call = _Call("jvp", func, inputs, create_graph, strict, v)
+        # Any cotangents do: the gradients are linear in them, and only their slope is asked for.
+        cotangents = _slots(call.outputs)
+        gradients = _grad(call.outputs, call.inputs, cotangents, True)
+        _check_recorded(gradients, "grad_inputs", strict)
+    with set_grad_enabled(create_graph or is_grad_enabled()):
+        found = _grad(gradients, cotangents, call.v, create_graph)
+        product = _filled(found, call.outputs, strict, create_graph, "back_trick")
+    return call.result(), call.finished(product, call.several_outputs)
+
+
+def vhp(
+    func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
+    create_graph: bool = False, strict: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """(func(inputs), v times its Hessian) for a function that gives one number.
+
+    >>> torch.autograd.functional.vhp(lambda x: (x**3).sum(), torch.ones(2), torch.ones(2))
+    (tensor(2.), tensor([6., 6.]))
+    """
+    with enable_grad():
+        call = _Call("vhp", func, inputs, create_graph, strict, v)
+        gradients = call.gradient()
+        _check_recorded(gradients, "jacobian", strict)
+    with set_grad_enabled(create_graph or is_grad_enabled()):
+        found = _grad(gradients, call.inputs, call.v, create_graph)
+        product = _filled(found, call.inputs, strict, create_graph, "double_back")
+    return call.result(), call.finished(product, call.several_inputs)
+
+
+def hvp(
+    func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None,
+    create_graph: bool = False, strict: bool = False,
+) -> tuple[Any, Any]:  # fmt: skip
+    """(func(inputs), its Hessian times v); `vhp` is quicker and, where it is symmetric, the same.
+
+    >>> torch.autograd.functional.hvp(lambda x: (x**3).sum(), torch.ones(2), torch.ones(2))
+    (tensor(2.), tensor([6., 6.]))
+    """
+    with enable_grad():
+        call = _Call("hvp", func, inputs, create_graph, strict, v)
+        gradients = call.gradient()
+        _check_recorded(gradients, "jacobian", strict)
+        cotangents = _slots(call.inputs)
+        twice = _grad(gradients, call.inputs, cotangents, True)
+        _check_recorded(gradients, "hessian", strict)
+    with set_grad_enabled(create_graph or is_grad_enabled()):
+        found = _grad(twice, cotangents, call.v, create_graph)
+        product = _filled(found, call.inputs, strict, create_graph, "double_back_trick")
+    return call.result(), call.finished(product, call.several_inputs)
+
+
+def jacobian(
+    func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False,
+    vectorize: bool = False, strategy: str = "reverse-mode",
+) -> Any:  # fmt: skip
+    """The Jacobian: shape (*output, *input); tuples of them for several outputs or inputs.
+
+    >>> torch.autograd.functional.jacobian(lambda x: x**2, torch.tensor([1., 2.]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
+    _check_strategy("jacobian", strategy, create_graph, strict, vectorize)
+    with enable_grad():
+        call = _Call("jacobian", func, inputs, create_graph, strict)
+        rows = tuple(_rows(y, i, call, strict) for i, y in enumerate(call.outputs))
+    if not create_graph:
+        rows = tuple(tuple(x.detach() for x in row) for row in rows)
+    if not call.several_inputs:
+        rows = tuple(row[0] for row in rows)
+    return rows if call.several_outputs else rows[0]
+
+
+def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...]:
+    """One output's Jacobians with respect to each input, a vjp for each of its elements."""
+    columns: list[list[Tensor]] = [[] for _ in call.inputs]
+    for i in range(y.numel()):
+        basis = np.zeros(y.numel(), y._array.dtype)
+        basis[i] = 1
+        found = _grad((y,), call.inputs, (wrap(basis.reshape(y.shape)),), call.create_graph, True)
+        for j, (column, x, g) in enumerate(zip(columns, call.inputs, found, strict=True)):
+            if strict and g is None:
+                raise RuntimeError(f"Output {index} of the user-provided function is independent "
+                                   f"of input {j}. This is not allowed in strict mode.")  # fmt: skip
+            if strict and call.create_graph and not g.requires_grad:
+                raise RuntimeError(
+                    "The jacobian of the user-provided function is independent of input "
+                    f"{j}. This is not allowed in strict mode when create_graph=True."
+                )
+            column.append(_zeros(x) if g is None else g)
+    return tuple(
+        (_Stacked.apply(*column) if column else x.new_zeros((0, *x.shape)))
+        .view((*y.shape, *x.shape))
+        for column, x in zip(columns, call.inputs, strict=True)
+    )  # fmt: skip
+
+
+def hessian(
+    func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False,
+    vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:  # fmt: skip
+    """The Hessian of a function that gives one number: shape (*input, *input), or tuples.
+
+    >>> torch.autograd.functional.hessian(lambda x: (x**3).sum(), torch.tensor([1., 2.]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
+    several, points = _as_tensors(inputs, "inputs", "hessian")
+    _check_strategy("hessian", outer_jacobian_strategy, create_graph, strict, vectorize)
+
+    def gradient(*x: Tensor) -> Tensors:
+        call = _Call("hessian", func, x, True, strict, alias=False)
+        found = call.gradient()
+        _check_recorded(found, "jacobian", strict)
+        return _filled(found, call.inputs, False, True, "back")
+
+    found = jacobian(gradient, points, create_graph, strict)
+    return found if several else found[0][0]
+
+
+def _check_strategy(
+    name: str, strategy: str, create_graph: bool, strict: bool, vectorize: bool
+) -> None:
+    """Refuses the combinations that PyTorch refuses."""
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
+            'function has more outputs than inputs, "forward-mode" tends to be more performant. '
+            'Otherwise, prefer to use "reverse-mode".'
+        )
+    if strict and (vectorize or strategy == "forward-mode"):
+        other = "vectorized=True" if vectorize else 'strategy="forward-mode"'
+        raise RuntimeError(f"torch.autograd.functional.{name}: `strict=True` and `{other}` are "
+                           "not supported together.")  # fmt: skip
+    if strategy == "forward-mode":
+        if create_graph:
+            raise NotImplementedError(
+                f'torch.autograd.functional.{name}: `create_graph=True` and '
+                '`strategy="forward-mode"` are not supported together (yet).'
+            )
+        if not vectorize:
+            raise NotImplementedError(
+                "Computing Jacobian using forward-AD or forward-over-reverse Hessian is "
+                "only implemented for `vectorize=True`."
+            )
+
+
+class _Call:
+    """A recorded call of the user's function: its inputs and outputs as tuples of tensors."""
+
+    def __init__(
+        self, name: str, func: Callable[..., Any], inputs: Any, create_graph: bool,
+        strict: bool, v: Any = None, alias: bool = True,
+    ) -> None:  # fmt: skip
+        self.name, self.create_graph = name, create_graph
+        self.several_inputs, given = _as_tensors(inputs, "inputs", name)
+        # New tensors, so that those which the function captured by itself stay constants.
+        self.inputs = tuple(_recorded(x, create_graph) for x in given) if alias else given
+        self.v: tuple[Tensor, ...] | None = None
+        if v is not None:
+            self.v = self.vectors(v, self.inputs, self.several_inputs)
+        elif name in ("jvp", "hvp", "vhp") and not _is_single(self.inputs):
+            raise RuntimeError("The vector v can only be None if the input to the user-provided "
+                               "function is a single Tensor with a single element.")  # fmt: skip
+        self.several_outputs, self.outputs = _as_tensors(func(*self.inputs), _OUTPUTS, name)
+        _check_recorded(self.outputs, "outputs", strict)
+
+    def vectors(self, v: Any, like: Sequence[Tensor], several: bool) -> tuple[Tensor, ...]:
+        """`v` as a tuple of tensors in the shapes of `like`."""
+        given = tuple(
+            x if self.create_graph and x.requires_grad else x.detach()
+            for x in _as_tensors(v, "v", self.name)[1]
+        )
+        if len(like) != len(given):
+            raise RuntimeError(
+                f"v is a tuple of invalid length: should be {len(like)} but got {len(given)}."
+                if several else "The given v should contain a single Tensor."
+            )  # fmt: skip
+        for i, (x, other) in enumerate(zip(given, like, strict=True)):
+            if x.shape != other.shape:
+                entry = f"Entry {i} in " if several else ""
+                raise RuntimeError(
+                    f"{entry}v has invalid size: should be {other.shape} but got {x.shape}."
+                )
+        return given
+
+    def gradient(self) -> tuple[Tensor | None, ...]:
+        """The recorded gradient of the only output, which must be one number."""
+        if self.several_outputs:
+            raise RuntimeError(
+                f"The function given to {self.name} should return a single Tensor"
+            )
+        if self.outputs[0].numel() != 1:
+            raise RuntimeError(f"The Tensor returned by the function given to {self.name} should "
+                               "contain a single element")  # fmt: skip
+        return _grad(self.outputs, self.inputs, None, True)
+
+    def result(self) -> Any:
+        """The outputs, as the user's function gave them."""
+        return self.finished(self.outputs, self.several_outputs)
+
+    def finished(self, tensors: tuple[Tensor, ...], several: bool) -> Any:
+        """Tensors without a history nobody asked for, and without a tuple where there was none."""
+        made = tensors if self.create_graph else tuple(x.detach() for x in tensors)
+        return made if several else made[0]
+
+
+class _Stacked(Function):
+    """Tensors of one shape along a new first axis."""
+
+    @staticmethod
+    def forward(ctx: Any, *rows: Tensor) -> Tensor:
+        return wrap(np.stack([x._array for x in rows]))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
+        return tuple(g[i] for i in range(len(g)))
+
+
+def _as_tensors(given: Any, what: str, name: str) -> tuple[bool, tuple[Tensor, ...]]:
+    several = isinstance(given, tuple)
+    tensors = given if several else (given,)
+    for i, x in enumerate(tensors):
+        if not isinstance(x, Tensor):
+            which = f"value at index {i}" if several else f"given {what}"
+            raise TypeError(f"The {what} given to {name} must be either a Tensor or a tuple of "
+                            f"Tensors but the {which} has type {type(x)}.")  # fmt: skip
+    return several, tensors
+
+
+def _recorded(x: Tensor, create_graph: bool) -> Tensor:
+    if create_graph and x.requires_grad:
+        return x.view_as(x)
+    return x.detach().requires_grad_(True)
+
+
+def _is_single(tensors: Sequence[Tensor]) -> bool:
+    return len(tensors) == 1 and tensors[0].numel() == 1
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return like.detach().new_zeros(like.shape)
+
+
+def _slots(like: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Zeros to differentiate with respect to."""
+    return tuple(_zeros(x).requires_grad_(True) for x in like)
+
+
+def _grad(
+    outputs: Sequence[Tensor | None], inputs: tuple[Tensor, ...],
+    cotangents: Sequence[Tensor] | None, create_graph: bool, retain: bool | None = None,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """autograd.grad of those outputs that have a history; None where nothing leads."""
+    every = cotangents if cotangents is not None else (None,) * len(outputs)
+    pairs = [
+        (y, g) for y, g in zip(outputs, every, strict=True) if y is not None and y.requires_grad
+    ]
+    if not pairs:
+        return (None,) * len(inputs)
+    ys, gs = zip(*pairs, strict=True)
+    return grad(ys, inputs, gs, retain, create_graph, allow_unused=True)
+
+
+def _check_recorded(tensors: Sequence[Tensor | None], what: str, strict: bool) -> None:
+    """In strict mode, RuntimeError for a tensor that is no function of the inputs."""
+    for i, x in enumerate(tensors if strict else ()):
+        if x is None:
+            raise RuntimeError(_MISSING["back"].format(i))
+        if not x.requires_grad:
+            raise RuntimeError(_CONSTANT[what].format(i))
+
+
+def _filled(
+    found: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, create_graph: bool,
+    stage: str,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Zeros for gradients that are missing, or in strict mode RuntimeError."""
+    made = []
+    for i, (g, x) in enumerate(zip(found, like, strict=True)):
+        if g is None and strict:
+            raise RuntimeError(_MISSING[stage].format(i))
+        if g is not None and strict and create_graph and not g.requires_grad:
+            which = "hessian" if "double" in stage else "jacobian"
+            raise RuntimeError(
+                f"The {which} of the user-provided function is independent of input {i}. This is "
+                "not allowed in strict mode when create_graph=True."
+            )
+        made.append(_zeros(x) if g is None else g)
+    return tuple(made)

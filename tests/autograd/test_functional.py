@@ -1,0 +1,99 @@
+"""torch.autograd.functional: Jacobians, Hessians and products with them."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def functional(torch):
+    return torch.autograd.functional
+
+
+def close(torch, found, wanted):
+    assert torch.allclose(found, torch.as_tensor(wanted, dtype=found.dtype)), (found, wanted)
+
+
+def test_jacobian_of_a_linear_map_is_its_matrix(torch, functional):
+    a, x = torch.randn(3, 4), torch.randn(4)
+    close(torch, functional.jacobian(lambda t: a @ t, x), a)
+    found = functional.jacobian(lambda t: a @ t, x, vectorize=True)
+    close(torch, found, a)
+    assert not found.requires_grad
+
+
+def test_jacobian_nests_outputs_over_inputs(torch, functional):
+    x, y = torch.randn(2), torch.randn(3)
+    found = functional.jacobian(lambda p, q: (p.sum() * q, p), (x, y))
+    assert [[tuple(t.shape) for t in row] for row in found] == [[(3, 2), (3, 3)], [(2, 2), (2, 3)]]
+    close(torch, found[0][1], x.sum() * torch.eye(3))
+    close(torch, found[1][1], torch.zeros(2, 3))
+
+
+def test_jacobian_differentiates_again(torch, functional):
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    functional.jacobian(lambda t: t**3, x, create_graph=True).sum().backward()
+    close(torch, x.grad, [6.0, 12.0])
+
+
+def test_hessian(torch, functional):
+    x = torch.tensor([1.0, 2.0])
+    close(torch, functional.hessian(lambda t: t[0] ** 2 * t[1], x), [[4.0, 2.0], [2.0, 0.0]])
+    found = functional.hessian(lambda p, q: (p * q).sum(), (x, x))
+    close(torch, found[0][1], torch.eye(2))
+    close(torch, found[0][0], torch.zeros(2, 2))
+
+
+def test_products_agree_with_the_matrices(torch, functional):
+    torch.manual_seed(1)
+    w, x, v = torch.randn(3, 2), torch.randn(2), torch.randn(2)
+    u = torch.randn(3)
+
+    def f(t):
+        return torch.tanh(w @ t)
+
+    def loss(t):
+        return (f(t) ** 2).sum()
+
+    jacobian, hessian = functional.jacobian(f, x), functional.hessian(loss, x)
+    y, found = functional.vjp(f, x, u)
+    close(torch, y, f(x))
+    close(torch, found, u @ jacobian)
+    close(torch, functional.jvp(f, x, v)[1], jacobian @ v)
+    close(torch, functional.vhp(loss, x, v)[1], v @ hessian)
+    close(torch, functional.hvp(loss, x, v)[1], hessian @ v)
+    for product in (functional.jvp, functional.vhp, functional.hvp):
+        recorded = product(loss, x.clone().requires_grad_(), v, create_graph=True)[1]
+        assert recorded.requires_grad
+
+
+def test_strict_mode_says_what_is_constant(torch, functional):
+    x, y = torch.ones(2), torch.ones(2)
+    close(torch, functional.jacobian(lambda p, q: p, (x, y))[1], torch.zeros(2, 2))
+    with pytest.raises(RuntimeError, match="Output 0 of the user-provided function is independent "
+                       "of input 1"):  # fmt: skip
+        functional.jacobian(lambda p, q: p * 2, (x, y), strict=True)
+    with pytest.raises(RuntimeError, match="does not require gradients"):
+        functional.vjp(lambda p: p.detach(), x, x, strict=True)
+    with pytest.raises(RuntimeError, match="independent of the input"):
+        functional.hessian(lambda p: p.sum(), x, strict=True)
+    with pytest.raises(RuntimeError, match="not supported together"):
+        functional.jacobian(lambda p: p, x, strict=True, vectorize=True)
+
+
+def test_refusals(torch, functional):
+    x = torch.ones(2)
+    with pytest.raises(RuntimeError, match="can only be None if the user-provided function"):
+        functional.vjp(lambda t: t, x)
+    with pytest.raises(RuntimeError, match="can only be None if the input"):
+        functional.jvp(lambda t: t, x)
+    with pytest.raises(RuntimeError, match="v has invalid size: should be"):
+        functional.vjp(lambda t: t, x, torch.ones(3))
+    with pytest.raises(RuntimeError, match="invalid length: should be 2 but got 1"):
+        functional.hvp(lambda p, q: (p * q).sum(), (x, x), x)
+    with pytest.raises(RuntimeError, match="should contain a single element"):
+        functional.hessian(lambda t: t, x)
+    with pytest.raises(TypeError, match="must be either a Tensor or a tuple of Tensors"):
+        functional.jacobian(lambda t: t, [x])
+    with pytest.raises(AssertionError, match="strategy"):
+        functional.jacobian(lambda t: t, x, strategy="sideways")
