@@ -19,6 +19,7 @@ from .inplace import assign
 from .registry import Array, opaque, publish
 from .view import basic_index, select
 
+_INT64, _FULL = np.dtype(np.int64), slice(None)
 _BASIC = (slice, type(None), type(Ellipsis))
 
 
@@ -38,6 +39,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         plain = _plain_index(index)
         if plain is not None:
             return _viewed(self, plain) if self._tracked else _window(self, plain)
+    where = _positions(index)
+    if where is not None and len(where) <= self._array.ndim:
+        return index_by(self, where)
     basic, rest = split_index(self, index)
     found = self if basic is None else _viewed(self, basic)
     return found if rest is None else index_by(found, rest)
@@ -53,6 +57,23 @@ def _plain_index(index: Any) -> tuple | None:
         if kind is not slice or item.step is not None:
             return None
     return (*items, Ellipsis)
+
+
+def _positions(index: Any) -> tuple | None:
+    """The index as arrays of int64 positions and full slices, when it is nothing else."""
+    found, arrays = [], 0
+    for item in index if index.__class__ is tuple else (index,):
+        if item.__class__ is Tensor:
+            array = item._array
+            if array.dtype is not _INT64 or not array.ndim:
+                return None
+            found.append(array)
+            arrays += 1
+        elif item.__class__ is slice and item == _FULL:
+            found.append(item)
+        else:
+            return None
+    return tuple(found) if arrays else None
 
 
 def _window(self: Tensor, plain: tuple) -> Tensor:
@@ -232,8 +253,9 @@ def index_by(x: Tensor, rest: tuple) -> Tensor:
         ]))  # fmt: skip
 def gather_at(input: Array, where) -> Array:
     """The elements at arrays of positions."""
-    if len(where) == 1 and where[0].dtype != np.bool_ and input.ndim:
-        return input.take(where[0], 0) if input.size else input[where]
+    arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
+    if len(arrays) == 1 and where[arrays[0]].dtype != np.bool_ and input.size:
+        return input.take(where[arrays[0]], arrays[0])
     return np.ascontiguousarray(input[where])
 
 

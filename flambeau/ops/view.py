@@ -83,24 +83,16 @@ def _(g, input_shape):
     return reshape(g, input_shape)
 
 
-def _bad_shape(array: np.ndarray, shape: tuple) -> Exception:
-    try:
-        inferred_shape(shape, array.size)
-    except (RuntimeError, TypeError) as error:
-        return error
-    return RuntimeError(f"shape '{list(shape)}' is invalid for input of size {array.size}")
-
-
 @public("view", spaces=("Tensor",))
 def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None = None) -> Tensor:
     """The same memory in another shape, or with its bytes read as another dtype."""
-    if size is None and dtype is None and shape[0].__class__ is int:
+    if size is None and dtype is None and shape and shape[0].__class__ is int:
         array = self._array
-        if array.flags.c_contiguous and array.__class__ is np.ndarray:
+        if array.__class__ is np.ndarray:
             try:
-                made = view_of(self, array.reshape(shape))
-            except ValueError:
-                raise _bad_shape(array, shape) from None
+                made = view_of(self, array.reshape(shape, copy=False))
+            except (ValueError, TypeError):
+                return _view(self, shape)  # tells what does not fit
             if self._tracked:
                 record(_view.operator, made, (self, shape))
             return made
