@@ -162,8 +162,10 @@ def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...
         found = _grad((y,), call.inputs, (wrap(basis.reshape(y.shape)),), call.create_graph, True)
         for j, (column, x, g) in enumerate(zip(columns, call.inputs, found, strict=True)):
             if strict and g is None:
-                raise RuntimeError(f"Output {index} of the user-provided function is independent "
-                                   f"of input {j}. This is not allowed in strict mode.")  # fmt: skip
+                raise RuntimeError(
+                    f"Output {index} of the user-provided function is independent of input {j}. "
+                    "This is not allowed in strict mode."
+                )
             if strict and call.create_graph and not g.requires_grad:
                 raise RuntimeError(
                     "The jacobian of the user-provided function is independent of input "

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from .functional_call import functional_call, stack_module_state
+from .transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
+from .vmap import vmap
 
-__all__ = ["functional_call", "stack_module_state"]
+__all__ = [
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
+    "stack_module_state", "vjp", "vmap",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

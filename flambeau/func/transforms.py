@@ -1,0 +1,295 @@
+"""grad, vjp, jvp, Jacobians and Hessians as functions of functions, by reverse mode.
+
+Tensors that a function is differentiated with respect to are replaced by aliases; results keep a
+history only where it leads to a tensor from outside (a captured weight, an enclosing transform).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import ops
+from ..autograd import enable_grad
+from ..autograd import grad as autograd_grad
+from ..autograd.tape import Output
+from ..tensor import Tensor
+from .structure import leaves, mapped, rebuilt, tensors_of
+
+Argnums = int | tuple[int, ...]
+
+
+def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
+    """The function that computes the gradient of `func` with respect to `argnums`.
+
+    `func` gives one number; with `has_aux` a pair (number, anything), which comes back too.
+
+    >>> torch.func.grad(torch.sin)(torch.tensor(0.))
+    tensor(1.)
+    >>> torch.func.grad(torch.func.grad(lambda x: x**3))(torch.tensor(2.))
+    tensor(12.)
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return wrapper
+
+
+def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callable:
+    """The function that computes (gradient, value), or (gradient, (value, aux)).
+
+    >>> torch.func.grad_and_value(lambda x: (x * x).sum())(torch.ones(2))
+    (tensor([2., 2.]), tensor(2.))
+    """
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with enable_grad():
+            level = _Level(args, argnums)
+            y, aux = _split(func(*level.args, **kwargs), has_aux, "grad_and_value")
+            _check_scalar(y)
+            found = level.gradients([y], None)
+        result = level.like_arguments(level.freed(found))
+        value = level.freed([y])[0]
+        return result, ((value, mapped(level.free_one, aux)) if has_aux else value)
+
+    return wrapper
+
+
+def _check_scalar(y: Any) -> None:
+    called = "grad_and_value(f)(*args): Expected f(*args) to return a"
+    if not isinstance(y, Tensor):
+        raise RuntimeError(f"{called} tensor, got {type(y)}")
+    if y.dim() != 0:
+        raise RuntimeError(f"{called} scalar Tensor, got tensor with {y.dim()} dims. Maybe you "
+                           "wanted to use the vjp or jacrev APIs instead?")  # fmt: skip
+
+
+def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+    """(func(*primals), a function from cotangents to gradients), and aux where there is one.
+
+    >>> y, pull = torch.func.vjp(torch.sin, torch.zeros(2))
+    >>> pull(torch.ones(2))
+    (tensor([1., 1.]),)
+    """
+    with enable_grad():
+        level = _Level(primals, tuple(range(len(primals))))
+        y, aux = _split(func(*level.args), has_aux, "vjp")
+        outputs = tensors_of(y, "vjp(f, *primals): the outputs of f")
+
+    def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple:
+        given = tensors_of(cotangents, "vjp_fn(cotangents)")
+        if len(given) != len(outputs):
+            raise RuntimeError(f"vjp_fn(cotangents): Expected cotangents to have the same "
+                               f"structure as the outputs: {len(outputs)} tensors, got "
+                               f"{len(given)}")  # fmt: skip
+        with enable_grad():
+            found = level.gradients(outputs, given)
+        return tuple(level.like_arguments(level.freed(found)))
+
+    result = rebuilt(y, iter(level.freed(outputs)))
+    return (result, pull, mapped(level.free_one, aux)) if has_aux else (result, pull)
+
+
+def jvp(
+    func: Callable, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False
+) -> tuple:
+    """(func(*primals), its Jacobian times the tangents), and aux where there is one.
+
+    >>> torch.func.jvp(torch.sin, (torch.zeros(2),), (torch.ones(2),))
+    (tensor([0., 0.]), tensor([1., 1.]))
+    """
+    _check_tangents(primals, tangents)
+    with enable_grad():
+        level = _Level(tuple(primals), tuple(range(len(primals))))
+        y, aux = _split(func(*level.args), has_aux, "jvp")
+        outputs = tensors_of(y, "jvp(f, primals, tangents): the outputs of f")
+        # A vjp is linear in its cotangents: its own vjp is the jvp, whatever they are.
+        slots = [ops.zeros_like(t).requires_grad_() for t in outputs]
+        once = level.gradients(outputs, slots)
+        pairs = [
+            (g, t) for g, t in zip(once, leaves(tangents), strict=True) if g.requires_grad
+        ]
+        found: Sequence[Tensor | None] = [None] * len(slots)
+        if pairs:
+            gs, ts = zip(*pairs, strict=True)
+            found = autograd_grad(gs, slots, ts, create_graph=True, allow_unused=True)
+    level.own.extend(slots)
+    if strict and any(g is None for g in found):
+        raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
+                           "independent of the inputs")  # fmt: skip
+    made = [ops.zeros_like(t) if g is None else g for g, t in zip(found, outputs, strict=True)]
+    value, product = (rebuilt(y, iter(level.freed(ts))) for ts in (outputs, made))
+    return (value, product, mapped(level.free_one, aux)) if has_aux else (value, product)
+
+
+def _check_tangents(primals: Any, tangents: Any) -> None:
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple) or not given:
+            raise RuntimeError(f"jvp(f, primals, tangents): Expected {name} to be a tuple with at "
+                               f"least one tensor, got {type(given).__name__}")  # fmt: skip
+    xs, ts = tensors_of(primals, "primals"), tensors_of(tangents, "tangents")
+    if [tuple(x.shape) for x in xs] != [tuple(t.shape) for t in ts]:
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the "
+                           "same structure and shapes")  # fmt: skip
+
+
+def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
+    """(func(*primals), the function from tangents to Jacobian times tangents there)."""
+
+    def push(*tangents: Any) -> Any:
+        return jvp(func, primals, tangents)[1]
+
+    with enable_grad():
+        level = _Level(primals, tuple(range(len(primals))))
+        y = func(*level.args)
+    return mapped(level.free_one, y), push
+
+
+def jacrev(
+    func: Callable, argnums: Argnums = 0, *, has_aux: bool = False,
+    chunk_size: int | None = None, _preallocate_and_copy: bool = False,
+) -> Callable:  # fmt: skip
+    """The function that computes the Jacobian of `func`: shape (*output, *input).
+
+    >>> torch.func.jacrev(torch.sin)(torch.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with enable_grad():
+            level = _Level(args, argnums)
+            y, aux = _split(func(*level.args, **kwargs), has_aux, "jacrev")
+            outputs = tensors_of(y, "jacrev(f): the outputs of f")
+            found = [level.like_arguments(level.freed(_rows(t, level))) for t in outputs]
+        matrices = rebuilt(y, iter(found))
+        return (matrices, mapped(level.free_one, aux)) if has_aux else matrices
+
+    return wrapper
+
+
+def jacfwd(
+    func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable:
+    """The Jacobian as `jacrev` gives it: here it, too, is computed by reverse mode."""
+    return jacrev(func, argnums, has_aux=has_aux)
+
+
+def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
+    """The function that computes the Hessian of `func`: shape (*output, *input, *input).
+
+    >>> torch.func.hessian(lambda x: (x**3).sum())(torch.ones(2))
+    tensor([[6., 0.],
+            [0., 6.]])
+    """
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+def _rows(y: Tensor, level: _Level) -> list[Tensor]:
+    """The Jacobians of one output with respect to each input, a vjp for each of its elements."""
+    basis = ops.eye(y.numel(), dtype=y.dtype).reshape(y.numel(), *y.shape)
+    rows = [level.gradients([y], [basis[i]]) for i in range(y.numel())]
+    if not rows:
+        return [x.new_zeros((*y.shape, *x.shape)) for x in level.wanted]
+    return [
+        ops.stack(column).reshape((*y.shape, *x.shape))
+        for column, x in zip(zip(*rows, strict=True), level.wanted, strict=True)
+    ]
+
+
+def _split(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
+    if not has_aux:
+        return result, None
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise RuntimeError(f"{name}(f)(*args): output of function f should be a tuple: "
+                           "(output, aux) if has_aux is True")  # fmt: skip
+    return result
+
+
+class _Level:
+    """One transform at work: its arguments as aliases that gradients reach."""
+
+    def __init__(self, args: tuple, argnums: Argnums) -> None:
+        self.argnums = argnums
+        self.positions = _positions(argnums, len(args))
+        self.given = [args[i] for i in self.positions]
+        self.own: list[Tensor] = [_alias(x) for x in tensors_of(self.given, "the inputs")]
+        self.wanted = list(self.own)
+        ends = iter(self.own)
+        self.args = list(args)
+        for i, x in zip(self.positions, self.given, strict=True):
+            self.args[i] = rebuilt(x, ends)
+
+    def gradients(self, outputs: list[Tensor], cotangents: list[Tensor] | None) -> list[Tensor]:
+        """Recorded gradients with respect to the arguments, zeros where nothing leads."""
+        every: Sequence[Any] = cotangents if cotangents is not None else [None] * len(outputs)
+        pairs = [(y, g) for y, g in zip(outputs, every, strict=True) if y.requires_grad]
+        if not pairs:
+            return [ops.zeros_like(x) for x in self.wanted]
+        ys, gs = zip(*pairs, strict=True)
+        found = autograd_grad(ys, self.wanted, gs, create_graph=True, allow_unused=True)
+        return [ops.zeros_like(x) if g is None else g
+                for g, x in zip(found, self.wanted, strict=True)]  # fmt: skip
+
+    def like_arguments(self, found: list[Tensor]) -> Any:
+        """Results in the structure of the arguments: one, or a tuple with one for each."""
+        ends = iter(found)
+        made = tuple(rebuilt(x, ends) for x in self.given)
+        return made[0] if isinstance(self.argnums, int) else made
+
+    def freed(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Tensors without their history, where it leads to the level's own inputs only."""
+        return [self.free_one(t) for t in tensors]
+
+    def free_one(self, x: Any) -> Any:
+        """A tensor without its history, where it leads to the level's own inputs only."""
+        if not isinstance(x, Tensor) or not x.requires_grad:
+            return x
+        return x if _leads_outside(x, {id(t) for t in self.own if t.is_leaf}) else x.detach()
+
+
+def _positions(argnums: Argnums, count: int) -> list[int]:
+    if not isinstance(argnums, (int, tuple)):
+        raise RuntimeError(f"argnum must be int or Tuple[int, ...], got {type(argnums).__name__}")
+    every = (argnums,) if isinstance(argnums, int) else argnums
+    if not every:
+        raise RuntimeError("argnums must be non-empty")
+    for i in every:
+        if not -count <= i < count:
+            raise RuntimeError(f"Got argnum={i}, but only {count} positional inputs")
+    found = [i % count for i in every]
+    if len(set(found)) != len(found):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    return found
+
+
+def _alias(x: Tensor) -> Tensor:
+    return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+
+
+def _leads_outside(x: Tensor, own: set[int]) -> bool:
+    """Whether the history of `x` reaches a leaf other than those in `own`."""
+    stack: list[Any] = [x._history() or x]
+    seen: set[int] = set()
+    while stack:
+        target = stack.pop()
+        if target is None or id(target) in seen:
+            continue
+        if isinstance(target, Tensor):
+            if id(target) not in own:
+                return True
+            continue
+        node = target.node if target.__class__ is Output else target
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(node.edges)
+    return False

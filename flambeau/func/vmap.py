@@ -1,0 +1,133 @@
+"""vmap: a function of one example as a function of a batch, an example at a time.
+
+The result is what PyTorch's vmap gives; the speed is that of a loop.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import ops
+from ..ops.axes import canonical_dim
+from ..tensor import Tensor
+from ..tensor.generator import default_generator
+from .structure import leaves, rebuilt, spread
+
+
+def vmap(
+    func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
+    chunk_size: int | None = None,
+) -> Callable:  # fmt: skip
+    """`func` over the axes `in_dims` of its arguments; results are stacked along `out_dims`.
+
+    None in `in_dims` hands an argument to every call as it is.
+
+    >>> torch.vmap(torch.dot)(torch.ones(2, 3), torch.ones(2, 3))
+    tensor([3., 3.])
+    """
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError("Only allowed values for randomness are 'error', 'different', or "
+                           f"'same'. Got {randomness}")  # fmt: skip
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+
+    @functools.wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        dims = _input_dims(in_dims, args, func)
+        size = _size(dims, args, func)
+        results = [
+            func(*rebuilt(args, _slices(args, dims, i)), **kwargs)
+            for i in _guarded(range(size), randomness)
+        ]
+        return _stacked(results, out_dims, func)
+
+    return wrapper
+
+
+def _name(func: Callable) -> str:
+    return getattr(func, "__name__", repr(func))
+
+
+def _input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
+    """The axis of each end of the arguments."""
+    called = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
+    if not isinstance(in_dims, (int, tuple, list)):
+        raise ValueError(f"{called}: expected `in_dims` to be int or a (potentially nested) tuple "
+                         f"matching the structure of inputs, got: {type(in_dims)}.")  # fmt: skip
+    if not args:
+        raise ValueError(f"{called}: got no inputs. Maybe you forgot to add inputs, or you are "
+                         "trying to vmap over a function with no inputs. The latter is "
+                         "unsupported.")  # fmt: skip
+    prefix = tuple(in_dims) if isinstance(in_dims, list) else in_dims
+    found = spread(prefix, args, f"{called}: in_dims")
+    for dim, x in zip(found, leaves(args), strict=True):
+        if dim is None:
+            continue
+        if not isinstance(dim, int):
+            raise ValueError(f"{called}: Got in_dim={dim} for an input but in_dim must be either "
+                             "an integer dimension or None.")  # fmt: skip
+        if not isinstance(x, Tensor):
+            raise ValueError(f"{called}: Got in_dim={dim} for an input but the input is of type "
+                             f"{type(x)}. We cannot vmap over non-Tensor arguments, please use "
+                             "None as the respective in_dim")  # fmt: skip
+        if not -x.dim() <= dim < x.dim():
+            raise ValueError(f"{called}: Got in_dim={dim} for some input, but that input is a "
+                             f"Tensor of dimensionality {x.dim()} so expected in_dim to satisfy "
+                             f"-{x.dim()} <= in_dim < {x.dim()}.")  # fmt: skip
+    return found
+
+
+def _size(dims: list[int | None], args: tuple, func: Callable) -> int:
+    pairs = zip(dims, leaves(args), strict=True)
+    sizes = [x.size(dim) for dim, x in pairs if dim is not None]
+    if not sizes:
+        raise ValueError("vmap: at least one input must have a dimension to map over; in_dims "
+                         "are all None")  # fmt: skip
+    if len(set(sizes)) > 1:
+        raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped "
+                         f"dimension, got sizes {sizes} for the mapped dimension")  # fmt: skip
+    return sizes[0]
+
+
+def _slices(args: tuple, dims: list[int | None], i: int) -> Iterator[Any]:
+    for dim, x in zip(dims, leaves(args), strict=True):
+        yield x if dim is None else x.select(dim, i)
+
+
+def _guarded(indices: range, randomness: str) -> Iterator[int]:
+    """The indices, while the generator is watched (error), let run (different) or reset (same)."""
+    if randomness == "different":
+        yield from indices
+        return
+    state = default_generator.get_state()
+    for i in indices:
+        if randomness == "same":
+            default_generator.set_state(state)
+        yield i
+        if randomness == "error" and not ops.equal(default_generator.get_state(), state):
+            raise RuntimeError(
+                "vmap: called random operation while in randomness error mode. Please either use "
+                "the 'same' or 'different' randomness flags on vmap or perform the randomness "
+                "operation out of vmap"
+            )
+
+
+def _stacked(results: list[Any], out_dims: Any, func: Callable) -> Any:
+    if not results:
+        raise NotImplementedError("vmap over a dimension of size 0 is not implemented")
+    first = results[0]
+    dims = spread(list(out_dims) if isinstance(first, list) and isinstance(out_dims, tuple)
+                  else out_dims, first, f"vmap({_name(func)}, ..., out_dims)")  # fmt: skip
+    columns = zip(*[leaves(result) for result in results], strict=True)
+    made = []
+    for dim, column in zip(dims, columns, strict=True):
+        if not isinstance(column[0], Tensor):
+            raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, "
+                             f"got type {type(column[0])}.")  # fmt: skip
+        if dim is None:
+            made.append(column[0])
+            continue
+        made.append(ops.stack(column, canonical_dim(dim, column[0].dim() + 1)))
+    return rebuilt(first, iter(made))

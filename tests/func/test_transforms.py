@@ -1,0 +1,139 @@
+"""torch.func: transforms nest, take trees, and keep a history only where it leads outside."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def close(torch, found, wanted):
+    assert torch.allclose(found, torch.as_tensor(wanted, dtype=found.dtype)), (found, wanted)
+
+
+def test_grad_nests(torch):
+    f = torch.func
+    x = torch.tensor(2.0)
+    close(torch, f.grad(lambda t: t**3)(x), 12.0)
+    close(torch, f.grad(f.grad(lambda t: t**3))(x), 12.0)
+    close(torch, f.grad(f.grad(f.grad(lambda t: t**4)))(x), 48.0)
+    assert not f.grad(lambda t: t**3)(x).requires_grad
+
+
+def test_grad_of_several_arguments_and_trees(torch):
+    def loss(weights, x):
+        return ((x @ weights["w"] + weights["b"]) ** 2).sum(), x.sum()
+
+    weights = {"w": torch.ones(3), "b": torch.zeros(())}
+    x = torch.ones(2, 3)
+    found, total = torch.func.grad(loss, has_aux=True)(weights, x)
+    close(torch, found["w"], [12.0, 12.0, 12.0])
+    close(torch, found["b"], 12.0)
+    close(torch, total, 6.0)
+    (first, second), (value, _) = torch.func.grad_and_value(loss, (0, 1), has_aux=True)(weights, x)
+    assert set(first) == {"w", "b"}
+    assert second.shape == (2, 3)
+    close(torch, value, 18.0)
+
+
+def test_grad_leaves_outside_histories(torch):
+    w = torch.tensor(3.0, requires_grad=True)
+    found = torch.func.grad(lambda t: w * t**2)(torch.tensor(2.0))
+    found.backward()
+    close(torch, w.grad, 4.0)
+    x = torch.tensor(2.0, requires_grad=True)
+    torch.func.grad(lambda t: t**3)(x).backward()
+    close(torch, x.grad, 12.0)
+
+
+def test_grad_under_no_grad(torch):
+    with torch.no_grad():
+        close(torch, torch.func.grad(lambda t: t**2)(torch.tensor(2.0)), 4.0)
+
+
+def test_refusals(torch):
+    grad = torch.func.grad
+    with pytest.raises(RuntimeError, match="scalar Tensor, got tensor with 1 dims"):
+        grad(lambda t: t)(torch.ones(2))
+    with pytest.raises(RuntimeError, match="only 1 positional inputs"):
+        grad(lambda t: t, 1)(torch.ones(()))
+    with pytest.raises(RuntimeError, match="should be a tuple"):
+        grad(lambda t: t, has_aux=True)(torch.ones(()))
+
+
+def test_vjp_and_jvp_agree_with_the_jacobian(torch):
+    f = torch.func
+    torch.manual_seed(0)
+    w, x, v, u = torch.randn(3, 2), torch.randn(2), torch.randn(2), torch.randn(3)
+
+    def g(t):
+        return torch.tanh(w @ t)
+
+    matrix = f.jacrev(g)(x)
+    assert matrix.shape == (3, 2)
+    close(torch, f.jacfwd(g)(x), matrix)
+    y, pull = f.vjp(g, x)
+    close(torch, y, g(x))
+    close(torch, pull(u)[0], u @ matrix)
+    close(torch, pull(2 * u)[0], 2 * u @ matrix)
+    y, product = f.jvp(g, (x,), (v,))
+    close(torch, product, matrix @ v)
+    y, push = f.linearize(g, x)
+    close(torch, push(v), matrix @ v)
+
+
+def test_jacobians_nest_outputs_over_arguments(torch):
+    def g(a, b):
+        return a * b.sum(), b
+
+    found = torch.func.jacrev(g, (0, 1))(torch.ones(2), torch.ones(3))
+    assert [[tuple(t.shape) for t in row] for row in found] == [[(2, 2), (2, 3)], [(3, 2), (3, 3)]]
+
+
+def test_hessian(torch):
+    found = torch.func.hessian(lambda t: t[0] ** 2 * t[1])(torch.tensor([1.0, 2.0]))
+    close(torch, found, [[4.0, 2.0], [2.0, 0.0]])
+
+
+def test_vmap_over_axes_and_trees(torch):
+    a, b = torch.randn(4, 3), torch.randn(3, 4)
+    close(torch, torch.vmap(torch.dot, in_dims=(0, 1))(a, b), (a * b.t()).sum(1))
+    close(torch, torch.vmap(lambda t: t * 2, out_dims=1)(a), (a * 2).t())
+    found = torch.vmap(lambda p, q: {"s": p["x"] + q}, in_dims=({"x": 0}, None))({"x": a}, b[:, 0])
+    close(torch, found["s"], a + b[:, 0])
+
+
+def test_vmap_of_grad_is_a_gradient_for_each_example(torch):
+    w = torch.tensor([1.0, -2.0])
+    x, y = torch.randn(5, 2), torch.randn(5)
+
+    def loss(w, x, y):
+        return (x @ w - y) ** 2
+
+    found = torch.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(w, x, y)
+    close(torch, found, 2 * (x @ w - y)[:, None] * x)
+
+
+def test_vmap_records(torch):
+    x = torch.ones(3, requires_grad=True)
+    torch.vmap(lambda t: t**2)(x).sum().backward()
+    close(torch, x.grad, [2.0, 2.0, 2.0])
+
+
+def test_vmap_and_random_numbers(torch):
+    x = torch.zeros(3)
+    with pytest.raises(RuntimeError, match="randomness"):
+        torch.vmap(lambda t: t + torch.rand(()))(x)
+    same = torch.vmap(lambda t: t + torch.rand(()), randomness="same")(x)
+    assert len(set(same.tolist())) == 1
+    different = torch.vmap(lambda t: t + torch.rand(()), randomness="different")(x)
+    assert len(set(different.tolist())) == 3
+
+
+def test_vmap_refusals(torch):
+    with pytest.raises(ValueError, match="same size in the mapped"):
+        torch.vmap(torch.add)(torch.ones(2), torch.ones(3))
+    with pytest.raises(ValueError, match="cannot vmap over non-Tensor"):
+        torch.vmap(torch.add)(torch.ones(2), 1)
+    with pytest.raises(ValueError, match="in_dim"):
+        torch.vmap(torch.sin, 3)(torch.ones(2))
+    with pytest.raises(ValueError, match="must only return Tensors"):
+        torch.vmap(lambda t: 3)(torch.ones(2))
