@@ -88,12 +88,12 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
     """The same memory in another shape, or with its bytes read as another dtype."""
     if size is None and dtype is None and shape and shape[0].__class__ is int:
         array = self._array
-        if array.__class__ is np.ndarray:
+        if array.flags.c_contiguous and array.__class__ is np.ndarray:
             try:
-                made = view_of(self, array.reshape(shape, copy=False))
+                made = view_of(self, array.reshape(shape))
             except (ValueError, TypeError):
                 return _view(self, shape)  # tells what does not fit
-            if self._tracked:
+            if self._tracked and (self._requires_grad or self._base._node is not self._stamp):
                 record(_view.operator, made, (self, shape))
             return made
     if size is not None:
