@@ -673,6 +673,7 @@ from .serialization import save as save
 from .amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
 from .amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
 from .amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
+from .func import vmap as vmap
 BFloat16Storage: Any
 BFloat16Tensor: Any
 BoolStorage: Any
