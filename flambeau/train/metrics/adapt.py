@@ -1,0 +1,124 @@
+"""Whatever a user passes as metrics, as a dict of names and metrics.
+
+A name ("accuracy"), a metric, a class of metrics, a function of (output, target), an object of
+torchmetrics, a function of scikit-learn; alone, in a list, in a dict, in pairs (name, metric).
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .accuracy import Accuracy, TopK
+from .auroc import AUROC
+from .average import Mean, named
+from .confusion import ConfusionMatrix
+from .foreign import Foreign, is_scikit, scikit
+from .metric import MetricProtocol
+from .perplexity import Perplexity
+from .precision_recall import F1, Precision, Recall
+from .regression import MAE, MSE, R2
+
+# What a string may say. Losses of nn.functional go by their own names.
+NAMED: dict[str, Callable[..., MetricProtocol]] = {
+    "accuracy": Accuracy,
+    "acc": Accuracy,
+    "binary_accuracy": lambda name: Accuracy("binary", name=name),
+    "multilabel_accuracy": lambda name: Accuracy("multilabel", name=name),
+    "top3": lambda name: TopK(3, name=name),
+    "top5": lambda name: TopK(5, name=name),
+    "precision": Precision,
+    "recall": Recall,
+    "f1": F1,
+    "confusion_matrix": ConfusionMatrix,
+    "auroc": AUROC,
+    "mse": MSE,
+    "rmse": lambda name: MSE(squared=False, name=name),
+    "mae": MAE,
+    "r2": R2,
+    "perplexity": Perplexity,
+}  # fmt: skip
+_METHODS = ("update", "compute", "reset", "state_dict", "load_state_dict", "merge")
+
+
+def adapt(metrics: Any) -> dict[str, MetricProtocol]:
+    """The metrics by name, in order. Raises ValueError for two of one name or an unknown one.
+
+    >>> sorted(adapt(["accuracy", torch.nn.functional.l1_loss]))
+    ['accuracy', 'l1_loss']
+    """
+    found: dict[str, MetricProtocol] = {}
+    for name, thing in _items(metrics):
+        metric = one(thing, name)
+        if metric.name in found:
+            raise ValueError(
+                f"two metrics are called {metric.name!r}; give them names: "
+                f"metrics={{'{metric.name}': ..., '{metric.name}_2': ...}}"
+            )
+        found[metric.name] = metric
+    return found
+
+
+def _items(metrics: Any) -> Iterable[tuple[str | None, Any]]:
+    if metrics is None:
+        return
+    if isinstance(metrics, Mapping):
+        yield from metrics.items()
+    elif _is_pair(metrics):
+        yield metrics
+    elif isinstance(metrics, (list, tuple)):
+        for thing in metrics:
+            if _is_pair(thing):
+                yield thing
+            else:
+                yield None, thing
+    else:
+        yield None, metrics
+
+
+def _is_pair(thing: Any) -> bool:
+    return (
+        isinstance(thing, tuple)
+        and len(thing) == 2
+        and isinstance(thing[0], str)
+        and not isinstance(thing[1], str)
+    )
+
+
+def one(thing: Any, name: str | None = None) -> MetricProtocol:
+    """One metric out of what stands for it; `name` overrides its own."""
+    if isinstance(thing, str):
+        return _by_name(thing, name or thing)
+    if inspect.isclass(thing) and hasattr(thing, "compute"):
+        thing = thing()
+    if all(hasattr(thing, method) for method in _METHODS) and hasattr(thing, "name"):
+        if name is not None:
+            thing.name = name
+        return thing
+    if all(hasattr(thing, method) for method in ("update", "compute", "reset")):
+        return Foreign(thing, name=name)
+    if not callable(thing):
+        raise TypeError(
+            f"a metric is a name, an object with update/compute/reset, or a function of "
+            f"(output, target), not {type(thing).__name__}: {thing!r}"
+        )
+    if is_scikit(thing):
+        return scikit(thing, name=name)
+    return Mean(thing, name=name or named(thing, "metric"))
+
+
+def _by_name(word: str, name: str) -> MetricProtocol:
+    make = NAMED.get(word)
+    if make is not None:
+        return make(name=name)
+    from ...nn import functional
+
+    loss = getattr(functional, word, None)
+    if callable(loss) and (word.endswith("_loss") or "cross_entropy" in word):
+        return Mean(loss, name=name, higher_is_better=False)
+    near = difflib.get_close_matches(word, [*NAMED, "cross_entropy", "l1_loss"])
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    raise ValueError(f"no metric is called {word!r}; {hint}There are {', '.join(NAMED)}, and "
+                     "the losses of nn.functional")  # fmt: skip

@@ -1,0 +1,257 @@
+"""Averages of what a function says of each batch: over the epoch, running, and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...tensor.tensor import Tensor
+from .metric import Metric, Value, array_of, batch_size
+
+Function = Callable[[Any, Any], Any]
+
+
+def number(value: Any, who: str) -> float:
+    """A batch's value as a number. Raises where it is not one."""
+    if isinstance(value, Tensor):
+        value = value._array
+    size = getattr(value, "size", 1)
+    if size != 1:
+        raise ValueError(
+            f"metric {who!r}: expected one number for the batch, but got an array of shape "
+            f"{getattr(value, 'shape', None)}; take its mean"
+        )
+    return float(value.item() if isinstance(value, np.ndarray) else value)
+
+
+def named(function: Any, default: str) -> str:
+    """What a function calls itself."""
+    inner = getattr(function, "func", function)  # a functools.partial
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    return default if name == "<lambda>" else name
+
+
+class Mean(Metric):
+    """The mean over an epoch of a function of each batch, weighted by batch size.
+
+    `function(output, target)` returns a number or a tensor of one element. Without a function,
+    `update(value, weight)` takes the numbers themselves. `weight` fixes another weight than the
+    batch size: a number, or a function of (output, target).
+
+    >>> mean = Mean(lambda y_pred, y: (y_pred - y).abs().mean())
+    >>> mean.update(torch.tensor([1.0, 3.0]), torch.tensor([0.0, 0.0]))
+    >>> mean.update(torch.tensor([8.0]), torch.tensor([0.0]))
+    >>> mean.compute()
+    4.0
+    """
+
+    states = ("sum", "weight")
+
+    def __init__(
+        self,
+        function: Function | None = None,
+        *,
+        weight: float | Function | None = None,
+        name: str | None = None,
+        higher_is_better: bool | None = None,
+    ) -> None:
+        self.function = function
+        self.name = name or ("mean" if function is None else named(function, "mean"))
+        self.higher_is_better = higher_is_better
+        self._weigh = weight
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        self.sum = 0.0
+        self.weight = 0.0
+
+    def update(self, output: Any, target: Any = 1) -> None:
+        """Adds a batch; or, without a function, a value and its weight."""
+        if self.function is None:
+            value, weight = number(output, self.name), float(target)
+        else:
+            value = number(self.function(output, target), self.name)
+            weigh = self._weigh
+            if weigh is None:
+                weight = batch_size(output, target)
+            else:
+                weight = float(weigh(output, target) if callable(weigh) else weigh)
+        self.sum += value * weight
+        self.weight += weight
+
+    def compute(self) -> Value:
+        """The weighted mean; NaN before the first batch."""
+        return self.sum / self.weight if self.weight else self._nothing()
+
+
+class RunningAverage(Metric):
+    """An average that forgets: exponential with `momentum`, or over the last `window` batches.
+
+    `source` is a function of (output, target) or a metric, whose value on each batch is averaged;
+    without one, `update(value)` takes the numbers. The exponential average starts from the first
+    value. Two of them merge to the mean weighted by how many batches each has seen.
+
+    >>> average = RunningAverage(window=2)
+    >>> for value in (9.0, 1.0, 3.0):
+    ...     average.update(value)
+    >>> average.compute()
+    2.0
+    """
+
+    states = ("value", "count", "recent")
+
+    def __init__(
+        self,
+        source: Function | Metric | None = None,
+        *,
+        momentum: float = 0.98,
+        window: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        if not 0 <= momentum < 1:
+            raise ValueError(f"RunningAverage: momentum is from 0 up to 1, not {momentum}")
+        if window is not None and window < 1:
+            raise ValueError(f"RunningAverage: window is at least 1, not {window}")
+        self.source = source
+        self.momentum = momentum
+        self.window = window
+        inner = source.name if isinstance(source, Metric) else named(source, "average")
+        self.name = name or ("running_average" if source is None else f"running_{inner}")
+        self.higher_is_better = getattr(source, "higher_is_better", None)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        self.value = 0.0
+        self.count = 0
+        self.recent: list[float] = []
+
+    def update(self, output: Any, target: Any = None) -> None:
+        """Adds a batch; or, without a source, a value."""
+        value = number(output if self.source is None else self._of(output, target), self.name)
+        self.count += 1
+        if self.window is not None:
+            self.recent = [*self.recent[-self.window + 1 :], value] if self.window > 1 else [value]
+        elif self.count == 1:
+            self.value = value
+        else:
+            self.value = self.momentum * self.value + (1 - self.momentum) * value
+
+    def _of(self, output: Any, target: Any) -> Any:
+        source = self.source
+        if isinstance(source, Metric):
+            source.reset()
+            source.update(output, target)
+            return source.compute()
+        assert source is not None
+        return source(output, target)
+
+    def merge(self, other: Any) -> RunningAverage:
+        """Joins another one, as of another process; returns itself."""
+        count = self.count + other.count
+        if count:
+            self.value = (self.value * self.count + other.value * other.count) / count
+        self.count = count
+        self.recent = self.recent + other.recent
+        return self
+
+    def compute(self) -> Value:
+        """The average now; NaN before the first batch."""
+        if not self.count:
+            return self._nothing()
+        return sum(self.recent) / len(self.recent) if self.recent else self.value
+
+
+class EpochMetric(Metric):
+    """A function of all outputs and targets of the epoch, called once at its end.
+
+    Outputs and targets are kept (as NumPy arrays, joined along the first axis) until `reset`.
+    `function(output, target)` returns a number, or an array.
+
+    >>> largest = EpochMetric(lambda output, target: abs(output - target).max(), name="largest")
+    >>> largest.update(torch.tensor([1.0, 5.0]), torch.tensor([1.0, 1.0]))
+    >>> largest.compute()
+    4.0
+    """
+
+    states = ("outputs", "targets")
+
+    def __init__(
+        self,
+        function: Function,
+        *,
+        name: str | None = None,
+        higher_is_better: bool | None = None,
+    ) -> None:
+        self.function = function
+        self.name = name or named(function, "epoch_metric")
+        self.higher_is_better = higher_is_better
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        self.outputs: list[np.ndarray] = []
+        self.targets: list[np.ndarray] = []
+
+    def update(self, output: Any, target: Any) -> None:
+        """Keeps a copy of a batch."""
+        # A copy: the network may use the memory again in its next step.
+        self.outputs.append(np.atleast_1d(array_of(output).copy()))
+        self.targets.append(np.atleast_1d(array_of(target).copy()))
+
+    def compute(self) -> Value:
+        """What the function says of everything; NaN before the first batch."""
+        if not self.outputs:
+            return self._nothing()
+        value = self.function(np.concatenate(self.outputs), np.concatenate(self.targets))
+        array = np.asarray(value)
+        return float(array) if array.ndim == 0 else array
+
+
+class Select(Metric):
+    """A metric of one part of what the network returns: `choose(output, target)` gives the two.
+
+    >>> metric = Select(Mean(lambda y_pred, y: y_pred.mean()), lambda output, y: (output[0], y))
+    >>> metric.update((torch.tensor([3.0]), "extra"), torch.tensor([0.0]))
+    >>> metric.compute()
+    3.0
+    """
+
+    def __init__(self, metric: Metric, choose: Function, *, name: str | None = None) -> None:
+        self.metric = metric
+        self.choose = choose
+        self.name = name or metric.name
+        self.higher_is_better = metric.higher_is_better
+        self.states = metric.states
+
+    def __call__(self, output: Any, target: Any) -> Value:
+        """Adds a batch, and returns the value of that batch alone."""
+        return self.metric(*self.choose(output, target))
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        self.metric.reset()
+
+    def update(self, output: Any, target: Any) -> None:
+        """Adds the chosen part of a batch."""
+        self.metric.update(*self.choose(output, target))
+
+    def compute(self) -> Value:
+        """The metric's value."""
+        return self.metric.compute()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The metric's state."""
+        return self.metric.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Loads the metric's state."""
+        self.metric.load_state_dict(state)
+
+    def merge(self, other: Any) -> Select:
+        """Merges the metrics; returns itself."""
+        self.metric.merge(other.metric)
+        return self

@@ -1,0 +1,90 @@
+"""The confusion matrix: how often each class was taken for each other one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .labels import Labels
+from .metric import Metric, Value, added
+
+NORMALIZED = (None, "true", "pred", "all")
+
+
+def confusion(predicted: np.ndarray, wanted: np.ndarray, classes: int) -> np.ndarray:
+    """Counts (classes, classes): row the wanted class, column the predicted one."""
+    predicted, wanted = _as_integers(predicted), _as_integers(wanted)
+    if predicted.size:
+        lowest = min(int(predicted.min()), int(wanted.min()))
+        highest = max(int(predicted.max()), int(wanted.max()))
+        if lowest < 0:
+            raise ValueError(
+                f"confusion: a label is {lowest}; labels count from 0 (leave out what is not to "
+                "be counted with ignore_index)"
+            )
+        if classes and highest >= classes:
+            raise ValueError(f"confusion: a label is {highest}, but there are {classes} classes")
+        classes = classes or highest + 1
+    counts = np.bincount(wanted * classes + predicted, minlength=classes * classes)
+    return counts.reshape(classes, classes)
+
+
+def _as_integers(labels: np.ndarray) -> np.ndarray:
+    return labels if labels.dtype == np.int64 else labels.astype(np.int64)
+
+
+class ConfusionMatrix(Metric):
+    """Counts (classes, classes): row the wanted class, column the predicted one.
+
+    `normalize` divides by the wanted class ("true"), the predicted ("pred") or all ("all").
+    The number of classes is that of the scores, or the highest label seen where labels come.
+
+    >>> matrix = ConfusionMatrix()
+    >>> matrix.update(torch.tensor([[2.0, 1.0], [0.0, 1.0], [3.0, 1.0]]), torch.tensor([0, 1, 1]))
+    >>> matrix.compute().tolist()
+    [[1, 0], [1, 1]]
+    """
+
+    states = ("counts",)
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        *,
+        normalize: str | None = None,
+        task: str | None = None,
+        threshold: float = 0.0,
+        ignore_index: int | None = None,
+        name: str = "confusion_matrix",
+    ) -> None:
+        if normalize not in NORMALIZED:
+            raise ValueError(f"ConfusionMatrix: normalize is one of {NORMALIZED}, not {normalize}")
+        if task == "multilabel":
+            raise ValueError("ConfusionMatrix: a multi-label sample has no one class; use one "
+                             "matrix a label")  # fmt: skip
+        self.name = name
+        self.num_classes = num_classes
+        self.normalize = normalize
+        self._labels = Labels(type(self).__name__, task, threshold, ignore_index)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        classes = self.num_classes or 0
+        self.counts = np.zeros((classes, classes), np.int64)
+
+    def update(self, output: Any, target: Any) -> None:
+        """Adds a batch of scores or labels and its targets."""
+        _, predicted, wanted, classes = self._labels.read(output, target)
+        if self.num_classes is not None:
+            classes = self.num_classes
+        self.counts = added(self.counts, confusion(predicted, wanted, classes))
+
+    def compute(self) -> Value:
+        """The matrix: counts, or shares in float64 (0 where nothing was counted)."""
+        if self.normalize is None:
+            return self.counts.copy()
+        axis = {"true": 1, "pred": 0, "all": None}[self.normalize]
+        total = self.counts.sum(axis, keepdims=True)
+        return self.counts / np.maximum(total, 1)

@@ -1,0 +1,210 @@
+"""Metrics of others in the engine's protocol: torchmetrics, torcheval, ignite, scikit-learn.
+
+An object with update, compute and reset is used as it is; a function of scikit-learn is called
+once at the end of the epoch, with (y_true, y_pred) as NumPy arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...tensor.tensor import Tensor
+from .auroc import probabilities
+from .average import EpochMetric, named
+from .labels import class_axis
+from .metric import Metric, array_of
+
+# What scikit-learn calls a parameter that takes probabilities, and functions that do not say so.
+_SCORES = ("y_score", "y_scores", "y_proba", "y_prob", "pred_decision")
+_SCORED = ("log_loss", "d2_log_loss_score")
+
+
+class Foreign(Metric):
+    """An object with `update`, `compute` and `reset`, as torchmetrics', torcheval's, ignite's.
+
+    `update` is called with (output, target), or with the pair as one argument where it takes one.
+    Where the object is a module of an installed PyTorch, it gets PyTorch's tensors.
+    """
+
+    def __init__(self, metric: Any, *, name: str | None = None) -> None:
+        self.metric = metric
+        self.name = name or snake(type(metric).__name__)
+        self.higher_is_better = getattr(metric, "higher_is_better", None)
+        self._paired = _arguments(metric.update) == 1
+        self._torch = _real_torch(metric)
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        self.metric.reset()
+
+    def update(self, output: Any, target: Any) -> None:
+        """Adds a batch."""
+        if self._torch is not None:
+            output, target = _converted(self._torch, output), _converted(self._torch, target)
+        if self._paired:
+            self.metric.update((output, target))
+        else:
+            self.metric.update(output, target)
+
+    def compute(self) -> Any:
+        """The object's value: a float, an array, or a dict of them."""
+        return plain(self.metric.compute())
+
+    def __call__(self, output: Any, target: Any) -> Any:
+        """Adds a batch; the value of the batch alone where the object knows it (`forward`)."""
+        forward = getattr(self.metric, "forward", None)
+        if forward is None or self._paired:
+            raise NotImplementedError(f"{self.name}: the value of one batch")
+        if self._torch is not None:
+            output, target = _converted(self._torch, output), _converted(self._torch, target)
+        return plain(forward(output, target))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The object's accumulated state."""
+        inner = self.metric
+        if hasattr(inner, "metric_state"):  # torchmetrics' state_dict leaves it out by default
+            return {"metric": plain(dict(inner.metric_state)), "updates": inner._update_count}
+        if hasattr(inner, "state_dict"):
+            return {"metric": plain(inner.state_dict())}
+        kept = {k: v for k, v in vars(inner).items() if not callable(v)}
+        return {"metric": plain(kept)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` returned."""
+        inner, values = self.metric, state["metric"]
+        if self._torch is not None:
+            values = _converted(self._torch, values)
+        if hasattr(inner, "metric_state"):
+            inner.reset()
+            for name, value in values.items():
+                setattr(inner, name, value)
+            inner._update_count = state["updates"]
+        elif hasattr(inner, "load_state_dict"):
+            inner.load_state_dict(values)
+        else:
+            vars(inner).update(values)
+
+    def merge(self, other: Any) -> Foreign:
+        """Merges where the object can (merge_state, merge)."""
+        for method in ("merge_state", "merge"):
+            join = getattr(self.metric, method, None)
+            if join is not None:
+                torcheval = type(self.metric).__module__.startswith("torcheval")
+                join([other.metric] if torcheval else other.metric)
+                return self
+        raise NotImplementedError(
+            f"metric {self.name!r}: {type(self.metric).__name__} has neither merge_state nor merge"
+        )
+
+
+def scikit(function: Callable, *, name: str | None = None) -> EpochMetric:
+    """A function of scikit-learn as a metric: called at the end of the epoch.
+
+    Its second parameter says what it takes: `y_pred` labels (scores (n, classes) become the best
+    class, binary logits are compared with 0; numbers stay numbers for real-valued targets),
+    `y_score` and `y_proba` probabilities (the second column of two).
+    """
+    title = named(function, "scikit")
+    order = list(inspect.signature(function).parameters)
+    scored = title in _SCORED or order[1] in _SCORES
+
+    def at_end(output: np.ndarray, target: np.ndarray) -> Any:
+        guess = _scores(output, target) if scored else _labels(output, target)
+        return function(target, guess)
+
+    better = None
+    if title.endswith(("_error", "_loss", "_deviance")):
+        better = False
+    elif title.endswith("_score"):
+        better = True
+    return EpochMetric(at_end, name=name or title, higher_is_better=better)
+
+
+def is_scikit(function: Any) -> bool:
+    """Whether it is a function of scikit-learn, perhaps with some arguments filled in."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return (getattr(function, "__module__", None) or "").partition(".")[0] == "sklearn"
+
+
+def _labels(output: np.ndarray, target: np.ndarray) -> np.ndarray:
+    if target.dtype.kind not in "iub":
+        return output.reshape(target.shape) if output.size == target.size else output
+    axis = class_axis(output, target)
+    if axis is not None and output.shape[axis] > 1:
+        return output.argmax(axis)
+    if output.dtype.kind in "iub":
+        return output
+    return (output.reshape(target.shape) > 0).astype(np.int64)
+
+
+def _scores(output: np.ndarray, target: np.ndarray) -> np.ndarray:
+    if output.ndim == 2 and target.ndim == 1:
+        if output.shape[1] == 1:
+            return output[:, 0]
+        rows = probabilities(output)
+        return rows[:, 1] if rows.shape[1] == 2 else rows
+    return output
+
+
+def plain(value: Any) -> Any:
+    """Tensors of any kind, in containers too, as floats and NumPy arrays."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, Tensor):
+        value = value._array
+    elif hasattr(value, "detach") and hasattr(value, "numpy"):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.item() if value.ndim == 0 else value.copy()
+    return value
+
+
+def snake(name: str) -> str:
+    """MulticlassF1Score -> multiclass_f1_score."""
+    letters = []
+    for i, letter in enumerate(name):
+        if letter.isupper() and i and (name[i - 1].islower() or name[i + 1 : i + 2].islower()):
+            letters.append("_")
+        letters.append(letter.lower())
+    return "".join(letters)
+
+
+def _arguments(function: Callable) -> int:
+    """How many positional arguments it needs; 2 where nobody can tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return 2
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return 2
+    return sum(p.default is p.empty for p in parameters if p.kind < p.VAR_POSITIONAL)
+
+
+def _real_torch(metric: Any) -> Any:
+    """The installed PyTorch where the object is one of its modules; None for flambeau's."""
+    torch = sys.modules.get("torch")
+    if torch is None or getattr(torch, "Tensor", Tensor) is Tensor:
+        return None
+    made_of = {c.__module__.partition(".")[0] for c in type(metric).__mro__}
+    return torch if made_of & {"torch", "torchmetrics", "torcheval", "ignite"} else None
+
+
+def _converted(torch: Any, value: Any) -> Any:
+    """flambeau's tensors and NumPy's arrays as PyTorch's, in containers too."""
+    if isinstance(value, (Tensor, np.ndarray)):
+        array = array_of(value)
+        return torch.from_numpy(np.array(array))
+    if isinstance(value, dict):
+        return {key: _converted(torch, item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_converted(torch, item) for item in value)
+    return torch.tensor(value) if isinstance(value, (int, float)) else value

@@ -1,0 +1,81 @@
+"""Several metrics that are fed, read and saved together: what a trainer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...autograd.mode import no_grad
+from .adapt import adapt
+from .foreign import plain
+from .metric import MetricProtocol
+
+
+class MetricGroup:
+    """The metrics of a run: `update` with each batch, `compute` to a flat dict of numbers.
+
+    >>> group = MetricGroup(["accuracy", "top3"])
+    >>> group.update(torch.eye(4), torch.tensor([0, 1, 2, 0]))
+    >>> group.compute()
+    {'accuracy': 0.75, 'top3': 1.0}
+    """
+
+    def __init__(self, metrics: Any = None) -> None:
+        self.metrics: dict[str, MetricProtocol] = adapt(metrics)
+        self._updates = [metric.update for metric in self.metrics.values()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.metrics)
+
+    def __len__(self) -> int:
+        return len(self.metrics)
+
+    def __getitem__(self, name: str) -> MetricProtocol:
+        return self.metrics[name]
+
+    def update(self, output: Any, target: Any) -> None:
+        """Adds a batch to every metric; nothing is recorded for gradients."""
+        if self._updates:
+            with no_grad():
+                for update in self._updates:
+                    update(output, target)
+
+    def compute(self, prefix: str = "") -> dict[str, Any]:
+        """Values by prefixed name. A metric that answers with a dict gives several entries."""
+        values: dict[str, Any] = {}
+        with no_grad():
+            for name, metric in self.metrics.items():
+                value = plain(metric.compute())
+                if isinstance(value, dict):
+                    values.update({f"{prefix}{name}/{key}": item for key, item in value.items()})
+                else:
+                    values[prefix + name] = value
+        return values
+
+    def scalars(self, prefix: str = "") -> dict[str, float]:
+        """The values that are single numbers."""
+        return {k: float(v) for k, v in self.compute(prefix).items() if np.ndim(v) == 0}
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        for metric in self.metrics.values():
+            metric.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of every metric, by name."""
+        return {name: metric.state_dict() for name, metric in self.metrics.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` returned. Raises KeyError where the names differ."""
+        if set(state) != set(self.metrics):
+            raise KeyError(f"the state has metrics {sorted(state)}, the run {sorted(self.metrics)}")
+        for name, metric in self.metrics.items():
+            metric.load_state_dict(state[name])
+
+    def merge(self, other: MetricGroup) -> MetricGroup:
+        """Adds what another group has seen, as of another process; returns itself."""
+        for name, metric in self.metrics.items():
+            metric.merge(other.metrics[name])
+        return self

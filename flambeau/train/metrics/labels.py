@@ -1,0 +1,130 @@
+"""What a network puts out, read as classes: scores along an axis, a threshold, or labels as is.
+
+The task follows from the shapes where they leave no doubt; where they do, it has to be said.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .metric import array_of
+
+TASKS = ("multiclass", "binary", "multilabel")
+
+
+def class_axis(output: np.ndarray, target: np.ndarray) -> int | None:
+    """The axis of `output` that holds scores of classes: 1 as in PyTorch's losses, or the last."""
+    if output.ndim != target.ndim + 1 or output.ndim < 2:
+        return None
+    shape = output.shape
+    if shape[:1] + shape[2:] == target.shape:
+        return 1
+    return output.ndim - 1 if shape[:-1] == target.shape else None
+
+
+def check_task(task: str | None, who: str) -> None:
+    """Raises for a task that there is not."""
+    if task is not None and task not in TASKS:
+        raise ValueError(f"{who}: task is one of {', '.join(TASKS)} or None, not {task!r}")
+
+
+class Labels:
+    """Reads batches as predicted and wanted labels.
+
+    `task` None means: scores (n, c, ...) with targets (n, ...) are multi-class; floats of the
+    targets' own shape (n,) or (n, 1, ...) are binary scores; integers are labels already.
+    `threshold` is where a binary score turns into a 1: 0 for logits, 0.5 for probabilities.
+    """
+
+    def __init__(
+        self, who: str, task: str | None, threshold: float, ignore_index: int | None
+    ) -> None:
+        check_task(task, who)
+        self.who = who
+        self.task = task
+        self.threshold = threshold
+        self.ignore_index = ignore_index
+
+    def read(self, output: Any, target: Any) -> tuple[str, np.ndarray, np.ndarray, int]:
+        """(task, predicted labels, wanted labels, number of classes or 0 where not known).
+
+        Labels are flat for multi-class and binary, (n, labels) for multi-label.
+        """
+        scores, wanted = array_of(output), array_of(target)
+        task = self.task or self._task(scores, wanted)
+        if task == "multiclass":
+            predicted, wanted, classes = self._classes(scores, wanted)
+        else:
+            predicted, wanted = self._thresholded(scores, wanted, task)
+            classes = 2
+        if task == "multilabel":
+            # (n, labels, ...) -> (samples, labels)
+            predicted, wanted = _rows(predicted), _rows(wanted)
+        else:
+            predicted, wanted = predicted.ravel(), wanted.ravel()
+        if self.ignore_index is not None and task != "multilabel":
+            kept = wanted != self.ignore_index
+            predicted, wanted = predicted[kept], wanted[kept]
+        return task, predicted, wanted, classes
+
+    def _task(self, scores: np.ndarray, wanted: np.ndarray) -> str:
+        if class_axis(scores, wanted) is not None and scores.shape[1] != 1:
+            return "multiclass"
+        same = scores.shape == wanted.shape
+        if same and scores.dtype.kind in "iu":
+            return "multiclass"
+        if same and scores.dtype.kind == "b":
+            return "binary"
+        if _singleton(scores) == _singleton(wanted) and scores.dtype.kind not in "iu":
+            if scores.ndim < 2 or scores.shape[1] == 1:
+                return "binary"
+            raise ValueError(
+                f"{self.who}: outputs and targets both have shape {scores.shape}; say "
+                "task='multilabel' (each column a label of its own), task='multiclass' (targets "
+                "are one-hot or probabilities) or task='binary' (each element a decision)"
+            )
+        raise self._mismatch(scores, wanted)
+
+    def _mismatch(self, scores: np.ndarray, wanted: np.ndarray) -> ValueError:
+        return ValueError(
+            f"{self.who}: outputs of shape {scores.shape} ({scores.dtype}) do not fit targets of "
+            f"shape {wanted.shape} ({wanted.dtype}); expected scores (n, classes, ...) with "
+            "targets (n, ...), or both of one shape"
+        )
+
+    def _classes(
+        self, scores: np.ndarray, wanted: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        axis = class_axis(scores, wanted)
+        soft = scores.shape == wanted.shape and scores.dtype.kind not in "iub"
+        if axis is None and soft and scores.ndim >= 2:  # the targets are one-hot or probabilities
+            return scores.argmax(1), wanted.argmax(1), scores.shape[1]
+        if axis is not None:
+            return scores.argmax(axis), wanted, scores.shape[axis]
+        if scores.shape != wanted.shape or scores.dtype.kind not in "iub":
+            raise self._mismatch(scores, wanted)
+        return scores, wanted, 0
+
+    def _thresholded(
+        self, scores: np.ndarray, wanted: np.ndarray, task: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if scores.shape != wanted.shape:
+            if _singleton(scores) != _singleton(wanted) or task == "multilabel":
+                raise self._mismatch(scores, wanted)
+            scores = scores.reshape(wanted.shape)  # (n, 1, ...) -> (n, ...)
+        predicted = scores if scores.dtype.kind in "iub" else scores > self.threshold
+        return predicted, wanted
+
+
+def _singleton(array: np.ndarray) -> tuple[int, ...]:
+    """The shape without an axis 1 of length 1."""
+    shape = array.shape
+    return shape[:1] + shape[2:] if len(shape) > 1 and shape[1] == 1 else shape
+
+
+def _rows(labels: np.ndarray) -> np.ndarray:
+    if labels.ndim < 2:
+        return labels.reshape(1, -1)
+    return np.moveaxis(labels, 1, -1).reshape(-1, labels.shape[1])

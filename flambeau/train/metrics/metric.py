@@ -1,0 +1,149 @@
+"""What a metric is: update with batches, compute a value, reset; its state saved, loaded, merged.
+
+A metric keeps its state in the attributes that `states` names. By default the states of two parts
+of the data add up (numbers and arrays by sum, lists by concatenation), which is what `merge` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from ...tensor.tensor import Tensor
+
+Value: TypeAlias = float | np.ndarray
+
+
+@runtime_checkable
+class MetricProtocol(Protocol):
+    """What the trainer asks of a metric; any object that has these will do."""
+
+    name: str
+
+    def update(self, output: Any, target: Any) -> None: ...
+    def compute(self) -> Any: ...
+    def reset(self) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def merge(self, other: Any) -> Any: ...
+
+
+def array_of(value: Any) -> np.ndarray:
+    """The NumPy array in a tensor, without a copy and without autograd; numbers and lists too."""
+    if value.__class__ is Tensor or isinstance(value, Tensor):
+        return value._array
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, (tuple, dict)) or value is None:
+        raise TypeError(
+            f"metrics take a tensor, but got {type(value).__name__}; where the network returns "
+            "several things, choose one with Select(metric, lambda output, target: ...)"
+        )
+    return np.asarray(value)
+
+
+def wide(array: np.ndarray) -> np.ndarray:
+    """As float64, in which sums over an epoch keep their digits."""
+    return array if array.dtype == np.float64 else array.astype(np.float64)
+
+
+def batch_size(output: Any, target: Any) -> int:
+    """How many samples a batch has: the length of the first tensor in the target or the output."""
+    for value in (target, output):
+        while isinstance(value, (tuple, list, dict)) and len(value):
+            value = next(iter(value.values() if isinstance(value, dict) else value))
+        shape = getattr(value, "shape", None)
+        if shape is not None and len(shape):
+            return int(shape[0])
+    return 1
+
+
+class Metric:
+    """A number (or an array of them) worked out over batches.
+
+    A subclass names its state in `states`, sets it to nothing in `reset`, adds a batch to it in
+    `update(output, target)` and works out the value in `compute`.
+
+    >>> from flambeau.train.metrics import Accuracy
+    >>> metric = Accuracy()
+    >>> metric.update(torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([1, 1]))
+    >>> metric.compute()
+    0.5
+    """
+
+    name: str = "metric"
+    states: tuple[str, ...] = ()
+    # Which way is better, for who stops or keeps by it; None: not known.
+    higher_is_better: bool | None = None
+
+    def update(self, output: Any, target: Any) -> None:
+        """Adds a batch."""
+        raise NotImplementedError(f"{type(self).__name__}.update")
+
+    def compute(self) -> Value:
+        """The value over everything since `reset`."""
+        raise NotImplementedError(f"{type(self).__name__}.compute")
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        raise NotImplementedError(f"{type(self).__name__}.reset")
+
+    def __call__(self, output: Any, target: Any) -> Value:
+        """Adds a batch, and returns the value of that batch alone."""
+        before = {name: getattr(self, name) for name in self.states}
+        self.reset()
+        self.update(output, target)
+        value = self.compute()
+        batch = type(self).__new__(type(self))
+        batch.__dict__.update(self.__dict__)
+        for name, state in before.items():
+            setattr(self, name, state)
+        self.merge(batch)
+        return value
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been added up so far, as numbers and arrays."""
+        return {name: _copied(getattr(self, name)) for name in self.states}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` returned."""
+        if set(state) != set(self.states):
+            raise KeyError(
+                f"the state of metric {self.name!r} has {sorted(state)}, "
+                f"but {type(self).__name__} needs {sorted(self.states)}"
+            )
+        for name in self.states:
+            setattr(self, name, _copied(state[name]))
+
+    def merge(self, other: Self) -> Self:
+        """Adds what another one has seen, as of another process; returns itself."""
+        for name in self.states:
+            setattr(self, name, added(getattr(self, name), getattr(other, name)))
+        return self
+
+    def _nothing(self) -> Value:
+        """The value before any batch: there is none."""
+        return float("nan")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r})"
+
+
+def _copied(state: Any) -> Any:
+    if isinstance(state, np.ndarray):
+        return state.copy()
+    if isinstance(state, Tensor):
+        return state._array.copy()
+    return list(state) if isinstance(state, list) else state
+
+
+def added(a: Any, b: Any) -> Any:
+    """The sum of two states. Arrays of counts grow to the longer one, as classes turn up."""
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.shape == b.shape:
+        return a + b
+    shape = tuple(max(pair) for pair in zip(a.shape, b.shape, strict=True))
+    total = np.zeros(shape, np.result_type(a, b))
+    total[tuple(map(slice, a.shape))] = a
+    total[tuple(map(slice, b.shape))] += b
+    return total

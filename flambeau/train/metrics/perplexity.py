@@ -1,0 +1,67 @@
+"""Perplexity: how many equally likely tokens the network is wavering between."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .labels import class_axis
+from .metric import Metric, Value, array_of
+
+
+class Perplexity(Metric):
+    """exp of the mean negative log-likelihood of the targets, over all tokens.
+
+    Logits (n, classes), (n, classes, ...) as PyTorch's cross_entropy takes them, or
+    (..., classes); targets have the shape without the classes.
+
+    >>> perplexity = Perplexity()
+    >>> perplexity.update(torch.zeros(2, 3, 8), torch.tensor([[0, 1, 2], [3, 4, 5]]))
+    >>> round(perplexity.compute(), 6)
+    8.0
+    """
+
+    states = ("loss", "count")
+    higher_is_better = False
+
+    def __init__(self, *, ignore_index: int | None = -100, name: str = "perplexity") -> None:
+        self.ignore_index = ignore_index
+        self.name = name
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        self.loss = 0.0
+        self.count = 0
+
+    def update(self, output: Any, target: Any) -> None:
+        """Adds a batch of logits and its targets."""
+        logits, wanted = array_of(output), array_of(target)
+        axis = class_axis(logits, wanted)
+        if axis is None:
+            raise ValueError(
+                f"Perplexity: logits of shape {logits.shape} do not fit targets of shape "
+                f"{wanted.shape}; expected (n, classes, ...) or (..., classes) with the rest"
+            )
+        logits = np.moveaxis(logits, axis, -1).reshape(-1, logits.shape[axis])  # (tokens, classes)
+        wanted = wanted.ravel()
+        if self.ignore_index is not None and (wanted == self.ignore_index).any():
+            kept = wanted != self.ignore_index
+            logits, wanted = logits[kept], wanted[kept]
+        if not len(wanted):
+            return
+        if logits.dtype.itemsize < 4:
+            logits = logits.astype(np.float32)
+        highest = logits.max(1, keepdims=True)
+        total = np.log(np.exp(logits - highest).sum(1, dtype=np.float64)) + highest[:, 0]
+        self.loss += float((total - logits[np.arange(len(wanted)), wanted]).sum())
+        self.count += len(wanted)
+
+    def compute(self) -> Value:
+        """The perplexity; NaN before the first token, inf where it is out of range."""
+        if not self.count:
+            return self._nothing()
+        mean = self.loss / self.count
+        return math.exp(mean) if mean < 709 else math.inf

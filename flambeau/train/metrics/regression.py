@@ -1,0 +1,159 @@
+"""How far numbers are off: mean squared and absolute error, and R2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .metric import Metric, Value, array_of, wide
+
+
+def _pair(who: str, output: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
+    a, b = array_of(output), array_of(target)
+    if a.shape != b.shape:
+        # Broadcasting (n, 1) with (n,) to (n, n) is the classic silent mistake.
+        if a.size == b.size and a.ndim == b.ndim + 1 and a.shape[-1] == 1:
+            a = a.reshape(b.shape)
+        elif a.size == b.size and b.ndim == a.ndim + 1 and b.shape[-1] == 1:
+            b = b.reshape(a.shape)
+        else:
+            raise ValueError(
+                f"{who}: outputs of shape {a.shape} do not fit targets of shape {b.shape}"
+            )
+    return wide(a), wide(b)
+
+
+class MSE(Metric):
+    """The mean squared error over all elements; `squared=False` gives its root.
+
+    >>> mse = MSE()
+    >>> mse.update(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+    >>> mse.compute()
+    2.5
+    """
+
+    states = ("error", "count")
+    higher_is_better = False
+
+    def __init__(self, *, squared: bool = True, name: str | None = None) -> None:
+        self.squared = squared
+        self.name = name or ("mse" if squared else "rmse")
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        self.error = 0.0
+        self.count = 0
+
+    def update(self, output: Any, target: Any) -> None:
+        """Adds a batch of predictions and targets of one shape."""
+        a, b = _pair(type(self).__name__, output, target)
+        difference = (a - b).ravel()
+        self.error += float(difference.dot(difference))
+        self.count += difference.size
+
+    def compute(self) -> Value:
+        """The mean; NaN before the first batch."""
+        if not self.count:
+            return self._nothing()
+        mean = self.error / self.count
+        return mean if self.squared else mean**0.5
+
+
+class MAE(Metric):
+    """The mean absolute error over all elements.
+
+    >>> mae = MAE()
+    >>> mae.update(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
+    >>> mae.compute()
+    1.5
+    """
+
+    states = ("error", "count")
+    higher_is_better = False
+
+    def __init__(self, *, name: str = "mae") -> None:
+        self.name = name
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        self.error = 0.0
+        self.count = 0
+
+    def update(self, output: Any, target: Any) -> None:
+        """Adds a batch of predictions and targets of one shape."""
+        a, b = _pair(type(self).__name__, output, target)
+        self.error += float(np.abs(a - b).sum())
+        self.count += a.size
+
+    def compute(self) -> Value:
+        """The mean; NaN before the first batch."""
+        return self.error / self.count if self.count else self._nothing()
+
+
+class R2(Metric):
+    """The share of the targets' variance that is explained: 1 - residual / total.
+
+    Predictions and targets (n,), or (n, outputs), of which the mean is taken, or with
+    `average="none"` each. 1 is perfect, 0 is as good as the mean. The spread is updated as
+    batches come (Chan, Golub and LeVeque 1979), so that large offsets lose no digits.
+
+    >>> r2 = R2()
+    >>> r2.update(torch.tensor([2.5, 0.0, 2.0, 8.0]), torch.tensor([3.0, -0.5, 2.0, 7.0]))
+    >>> round(r2.compute(), 4)
+    0.9486
+    """
+
+    states = ("count", "mean", "spread", "residual")
+    higher_is_better = True
+
+    def __init__(self, *, average: str = "mean", name: str = "r2") -> None:
+        if average not in ("mean", "none"):
+            raise ValueError(f"R2: average is mean or none, not {average!r}")
+        self.average = average
+        self.name = name
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+        self.count = 0
+        self.mean: Any = 0.0
+        self.spread: Any = 0.0
+        self.residual: Any = 0.0
+
+    def update(self, output: Any, target: Any) -> None:
+        """Adds a batch of predictions and targets of one shape."""
+        a, b = _pair("R2", output, target)
+        if not len(b):
+            return
+        rows = (len(b), -1)
+        a, b = a.reshape(rows), b.reshape(rows)  # (n, outputs)
+        mean = b.mean(0)
+        self._join(len(b), mean, ((b - mean) ** 2).sum(0), ((a - b) ** 2).sum(0))
+
+    def merge(self, other: Any) -> R2:
+        """Adds what another one has seen; returns itself."""
+        self._join(other.count, other.mean, other.spread, other.residual)
+        return self
+
+    def _join(self, count: int, mean: Any, spread: Any, residual: Any) -> None:
+        if not count:
+            return
+        total = self.count + count
+        apart = mean - self.mean
+        self.spread = self.spread + spread + apart**2 * (self.count * count / total)
+        self.mean = self.mean + apart * (count / total)
+        self.residual = self.residual + residual
+        self.count = total
+
+    def compute(self) -> Value:
+        """R2; NaN with fewer than two samples, and as in scikit-learn 0 (or 1 where nothing is
+        left over) for targets that are all the same."""
+        if self.count < 2:
+            return self._nothing()
+        flat = self.spread == 0
+        ratio = self.residual / np.where(flat, 1.0, self.spread)
+        result = np.where(flat, np.where(self.residual == 0, 1.0, 0.0), 1.0 - ratio)
+        return result if self.average == "none" else float(result.mean())
