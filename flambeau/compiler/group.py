@@ -1,0 +1,130 @@
+"""Group: nodes that become one kernel, and the chains of movements between them and what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .graph import Node, Op, Shape
+from .window import Window, whole
+
+MOVEMENTS = frozenset((Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SLICE, Op.PAD))
+CONTRACTIONS = frozenset((Op.MATMUL, Op.CONV, Op.CONV_WEIGHT))
+INLINE = MOVEMENTS | {Op.APPLY, Op.CONSTANT, Op.IOTA, Op.TAKE, Op.TAKE_ALONG}
+Chain = tuple[Node, ...]  # movements, in the order in which they are applied
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes computed by one kernel over one domain.
+
+    `shape`: the extents of its loops. `axes`: those that its reductions fold, empty for pointwise
+    work. `contraction`: the matrix product or convolution whose epilogue the others are.
+    `special`: the one node of a group that is neither (a scan, a concatenation, a call ...).
+    """
+
+    shape: Shape
+    axes: tuple[int, ...] = ()
+    contraction: Node | None = None
+    special: Node | None = None
+    nodes: list[Node] = field(default_factory=list)
+    position: int = 0  # in order of creation
+    before: int = 0  # bit i: group i must run before this one
+
+    @property
+    def rows(self) -> Shape:
+        """The shape of a value that is one number a row: folded axes have extent 1."""
+        return tuple(1 if i in self.axes else n for i, n in enumerate(self.shape))
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether its reductions keep the last axis, and so go over memory column by column."""
+        wide = [i for i, n in enumerate(self.shape) if n != 1]
+        return bool(self.axes) and bool(wide) and wide[-1] not in self.axes
+
+
+def domain(node: Node) -> tuple[Shape, tuple[int, ...]]:
+    """The loops that a node needs, and which of them it folds."""
+    if node.op is Op.REDUCE:
+        return node.inputs[0].shape, node.axes
+    return node.shape, ()
+
+
+def stretched(node: Node, shape: Shape, chain: Chain) -> Chain:
+    """The chain for an operand of an operation of this shape, stretched where its extent is 1."""
+    if node.shape == shape:
+        return chain
+    return (Node(Op.EXPAND, (node,), shape, node.type), *chain)
+
+
+def window_through(start: Window, chain: Chain) -> Window | None:
+    """A window after a chain of movements; None where strides cannot say it."""
+    found: Window | None = start
+    for node in chain:
+        assert found is not None
+        found = found.moved(node)
+        if found is None:
+            return None
+    return found
+
+
+def is_identity(shape: Shape, chain: Chain) -> bool:
+    """Whether a chain gives every element its own place."""
+    if not chain:
+        return True
+    found = window_through(whole(shape), chain)
+    return found is not None and found == whole(shape)
+
+
+def taken(node: Node) -> tuple[tuple[Node, Chain], Window]:
+    """For TAKE and TAKE_ALONG: the index with the chain that gives it the node's shape, and the
+    window on the table apart from the indexed axis."""
+    table, index = node.inputs
+    if node.op is Op.TAKE_ALONG:
+        strides = list(whole(table.shape).strides)
+        strides[node.axis] = 0
+        return (index, ()), Window(node.shape, tuple(strides))
+    rest = table.shape[1:]
+    wide = Node(Op.RESHAPE, (index,), (*index.shape, *(1,) * len(rest)), index.type)
+    strides = [0] * len(index.shape) + list(whole(rest).strides)
+    return (index, stretched(wide, node.shape, ())), Window(node.shape, tuple(strides))
+
+
+def index_chain(node: Node, chain: Chain) -> Chain:
+    """The movements from a TAKE's index to where a chain leads from the TAKE."""
+    (index, own), _ = taken(node)
+    if node.op is Op.TAKE:
+        wide = (*index.shape, *(1,) * (len(node.shape) - len(index.shape)))
+        own = (Node(Op.RESHAPE, (index,), wide, index.type), *own)
+    return (*own, *chain)
+
+
+def leaves(node: Node, kept: dict[int, object], chain: Chain = ()) -> Iterator[tuple[Node, Chain]]:
+    """What a node is computed from: values that are kept in memory (`kept`), with their chains.
+
+    The node itself is looked into even when it is kept.
+    """
+    stack = _operands(node, chain)
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    while stack:
+        one, movements = stack.pop()
+        if one.op in (Op.CONSTANT, Op.IOTA):
+            continue
+        key = (id(one), tuple(map(id, movements)))
+        if key in seen:
+            continue
+        seen.add(key)
+        if id(one) in kept or one.op not in INLINE:
+            yield one, movements
+        else:
+            stack.extend(_operands(one, movements))
+
+
+def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
+    if node.op in MOVEMENTS:
+        return [(node.inputs[0], (node, *chain))]
+    if node.op is Op.APPLY:
+        return [(one, stretched(one, node.shape, chain)) for one in node.inputs]
+    if node.op in (Op.TAKE, Op.TAKE_ALONG):
+        return [(node.inputs[1], index_chain(node, chain)), (node.inputs[0], ())]
+    return [(one, ()) for one in node.inputs]

@@ -1,0 +1,278 @@
+"""fuse: which nodes are kept in memory, and which of them one kernel computes together.
+
+A node is kept when something reads it that cannot recompute it. Kept nodes join the group of what
+they read when both go over the same domain: pointwise work joins pointwise work, reductions over the
+same rows (softmax, layer norm and their gradients), and the epilogue of a contraction.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...native.loops import Scalar
+from ..graph import Graph, Node, Op
+from ..group import (
+    CONTRACTIONS,
+    INLINE,
+    MOVEMENTS,
+    Chain,
+    Group,
+    domain,
+    index_chain,
+    is_identity,
+    leaves,
+    stretched,
+    taken,
+    window_through,
+)
+from ..window import whole
+
+COSTLY = frozenset(
+    Scalar[name] for name in (
+        "POW ATAN2 EXP EXP2 EXPM1 LOG LOG2 LOG10 LOG1P SIN COS TAN ASIN ACOS ATAN SINH COSH TANH "
+        "ASINH ACOSH ATANH ERF ERFC DIV SQRT REM"
+    ).split()
+)  # fmt: skip
+CHEAP = 3  # operations that are done again rather than kept
+MOST_LEAVES = 28  # buffers that one kernel reads: each takes a register for its address
+LONG = 1 << 15  # elements of a domain that one thread should not go over alone
+
+
+class Fusion:
+    """The groups of a graph, in an order in which they can run."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = graph.nodes()
+        self.kept: dict[int, Node] = {}
+        self.group_of: dict[int, Group] = {}
+        self.groups: list[Group] = []
+        self.readers: dict[int, list[Group]] = {}  # by id of what is read
+        self._keep()
+        for node in self.nodes:
+            if id(node) in self.kept and node.op not in (Op.INPUT, Op.ARRAY):
+                self._place(node)
+
+    # ------------------------------------------------------------------- what is kept
+
+    def _keep(self) -> None:
+        """Marks the nodes that need memory of their own."""
+        for node in self.nodes:
+            if node.op not in INLINE:
+                self.kept[id(node)] = node
+        for node in self.graph.roots():
+            self.kept[id(node)] = node
+        self._keep_shared()
+        for node in self.nodes:
+            for one in _needed_in_memory(node):
+                self._keep_source(one)
+        for node in self.nodes:
+            if id(node) in self.kept:
+                self._make_reachable(node)
+
+    def _keep_shared(self) -> None:
+        """Operations that several nodes read, unless doing them again costs little."""
+        uses: dict[int, set[int]] = {}
+        for node in reversed(self.nodes):
+            moved = node.op in MOVEMENTS and id(node) not in self.kept
+            through = uses.get(id(node), set()) if moved else {id(node)}
+            for one in node.inputs:
+                uses.setdefault(id(one), set()).update(through)
+        cost: dict[int, float] = {}
+        for node in self.nodes:
+            cost[id(node)] = self._cost(node, cost)
+            shared = len(uses.get(id(node), ())) > 1
+            if shared and node.op in (Op.APPLY, Op.TAKE, Op.TAKE_ALONG) and cost[id(node)] > CHEAP:
+                self.kept[id(node)] = node
+                cost[id(node)] = 0
+
+    def _cost(self, node: Node, cost: dict[int, float]) -> float:
+        """What computing a node again costs, in operations an element."""
+        if id(node) in self.kept or not node.inputs:
+            return CHEAP + 1 if node.op in CONTRACTIONS or node.op is Op.REDUCE else 0
+        if node.op in MOVEMENTS:
+            return cost[id(node.inputs[0])]
+        full = [one for one in node.inputs if prod(one.shape) == prod(node.shape)]
+        own = 10 if node.op is not Op.APPLY or node.operation in COSTLY else 1
+        return own + sum(cost[id(one)] for one in node.inputs) + (len(full) > 1)
+
+    def _keep_source(self, node: Node) -> None:
+        """Keeps the value under a chain of movements, or the end of the chain."""
+        chain: list[Node] = []
+        one = node
+        while one.op in MOVEMENTS and id(one) not in self.kept:
+            chain.insert(0, one)
+            one = one.inputs[0]
+        window = window_through(whole(one.shape), tuple(chain))
+        usable = window is not None and window.whole and one.op is not Op.CONSTANT
+        last = one if usable else node
+        self.kept[id(last)] = last
+
+    def _make_reachable(self, node: Node) -> None:
+        """Keeps what lies under movements that strides cannot express."""
+        while True:
+            for leaf, chain in leaves(node, self.kept):
+                at = _impossible(leaf, chain)
+                if at is not None:
+                    broken = at.inputs[0]
+                    self.kept[id(broken)] = broken
+                    self._make_reachable(broken)
+                    break
+            else:
+                return
+
+    # ------------------------------------------------------------------- which go together
+
+    def _place(self, node: Node) -> None:
+        """Puts a kept node into a group it can join, or into one of its own."""
+        read = [(leaf, chain) for leaf, chain in leaves(node, self.kept)]
+        sources = {id(self.group_of[id(leaf)]): self.group_of[id(leaf)]
+                   for leaf, _ in read if id(leaf) in self.group_of}  # fmt: skip
+        joined = None
+        if node.op in INLINE or node.op is Op.REDUCE:
+            shape, axes = domain(node)
+            near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])[-6:]
+                    if g.shape == shape}  # fmt: skip
+            order = sorted({**near, **sources}.values(), key=lambda g: -g.position)
+            for group in order:
+                if self._fits(group, node, read, list(sources.values())):
+                    joined = group
+                    break
+        group = joined or self._new(node)
+        group.nodes.append(node)
+        self.group_of[id(node)] = group
+        before = 0
+        for source in sources.values():
+            if source is not group:
+                before |= source.before | 1 << source.position
+        self.follow(group, before)
+        for leaf, _ in read:
+            known = self.readers.setdefault(id(leaf), [])
+            if group not in known:
+                known.append(group)
+
+    def _new(self, node: Node) -> Group:
+        shape, axes = domain(node)
+        group = Group(shape, axes, position=len(self.groups))
+        if node.op in CONTRACTIONS:
+            group.contraction = node
+        elif node.op not in INLINE and node.op is not Op.REDUCE:
+            group.special = node
+        self.groups.append(group)
+        return group
+
+    def follow(self, group: Group, before: int) -> None:
+        """Makes a group, and all that must come after it, come after the groups in `before`."""
+        if before & ~group.before == 0:
+            return
+        group.before |= before
+        bit = 1 << group.position
+        for other in self.groups:
+            if other.before & bit:
+                other.before |= before
+
+    def _fits(
+        self, group: Group, node: Node, read: list[tuple[Node, Chain]], sources: list[Group]
+    ) -> bool:
+        """Whether a node can be computed by a group's kernel."""
+        if group.special is not None:
+            return False
+        bit = 1 << group.position
+        if any(source is not group and source.before & bit for source in sources):
+            return False  # it would have to run before itself
+        everything = {id(leaf) for one in group.nodes for leaf, _ in leaves(one, self.kept)}
+        if len(everything | {id(leaf) for leaf, _ in read}) + len(group.nodes) > MOST_LEAVES:
+            return False
+        if group.contraction is not None:
+            return self._fits_epilogue(group, node)
+        return self._fits_loops(group, node, read)
+
+    def _fits_epilogue(self, group: Group, node: Node) -> bool:
+        """Pointwise work on the product's elements, in whatever shape of the same size."""
+        if node.op is Op.REDUCE or prod(node.shape) != prod(group.shape) or 0 in group.shape:
+            return False
+        chain = reshaping(node, group.shape)
+        reads_group = False
+        for leaf, movements in leaves(node, self.kept, chain):
+            if self.group_of.get(id(leaf)) is group:
+                reads_group = True
+                if not is_identity(group.shape, reshaping_away(leaf, group.shape, movements)):
+                    return False
+            elif _impossible(leaf, movements) is not None:
+                return False
+        return reads_group
+
+    def _fits_loops(self, group: Group, node: Node, read: list[tuple[Node, Chain]]) -> bool:
+        """Work over the same domain, which reads the group's own values only at its own place."""
+        shape, axes = domain(node)
+        by_row = bool(group.axes) and not axes and node.shape == group.rows != group.shape
+        if not by_row:
+            if shape != group.shape or (axes and group.axes and axes != group.axes):
+                return False
+            merged = Group(shape, axes or group.axes)
+            if not _worth_merging(merged, group, axes):
+                return False
+        rows = group.rows if group.axes else Group(shape, axes).rows
+        for leaf, chain in read:
+            if self.group_of.get(id(leaf)) is not group:
+                continue
+            if leaf.shape == (group.rows if by_row else group.shape):
+                if not is_identity(leaf.shape, chain):
+                    return False
+            elif by_row or leaf.shape != rows or not _stretches_rows(leaf, chain, shape):
+                return False
+            elif (merged.by_columns and node.op is not Op.REDUCE):
+                return False  # would go over the columns twice
+        return True
+
+
+def fuse(graph: Graph) -> Fusion:
+    """The graph's nodes in groups; see Fusion."""
+    return Fusion(graph)
+
+
+def reshaping(node: Node, shape: tuple[int, ...]) -> Chain:
+    """The chain that shows a node in another shape."""
+    return () if node.shape == shape else (Node(Op.RESHAPE, (node,), shape, node.type),)
+
+
+def reshaping_away(leaf: Node, shape: tuple[int, ...], chain: Chain) -> Chain:
+    """A chain that starts from a leaf shown in `shape`."""
+    if leaf.shape == shape:
+        return chain
+    shown = Node(Op.RESHAPE, (leaf,), shape, leaf.type)
+    return (Node(Op.RESHAPE, (shown,), leaf.shape, leaf.type), *chain)
+
+
+def _worth_merging(merged: Group, group: Group, axes: tuple[int, ...]) -> bool:
+    """Not where pointwise work that threads could share would run on one."""
+    if not merged.axes or (group.axes and axes):
+        return True
+    return prod(merged.shape) <= LONG or prod(merged.rows) >= 16
+
+
+def _stretches_rows(leaf: Node, chain: Chain, shape: tuple[int, ...]) -> bool:
+    """Whether a chain only stretches one number a row over the row."""
+    found = window_through(whole(leaf.shape), chain)
+    plain = whole(leaf.shape).expanded(shape)
+    return found is not None and found == plain
+
+
+def _impossible(leaf: Node, chain: Chain) -> Node | None:
+    """The first movement of a chain that strides cannot express; None if all can."""
+    window = whole(leaf.shape)
+    for node in chain:
+        moved = window.moved(node)
+        if moved is None:
+            return node
+        window = moved
+    return None
+
+
+def _needed_in_memory(node: Node) -> list[Node]:
+    """The inputs that a node reads as whole arrays."""
+    if node.op in (Op.TAKE, Op.TAKE_ALONG):
+        return [node.inputs[0]]
+    if node.op in INLINE or node.op is Op.REDUCE:
+        return []
+    return list(node.inputs)

@@ -1,0 +1,175 @@
+"""Window: how elements of memory are seen through movement operations, as strides and masks.
+
+A window begins as a buffer in row-major order; each movement (reshape, permute, expand, slice, pad)
+makes another of the same memory, or None where strides cannot say it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from .graph import Node, Op, Shape
+
+
+@dataclass(frozen=True)
+class Window:
+    """Element i is at offset + sum(strides * i); outside `valid` [low, high) a zero is seen."""
+
+    shape: Shape
+    strides: tuple[int, ...]
+    offset: int = 0
+    valid: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is masked."""
+        return self.valid is None
+
+    def moved(self, node: Node) -> Window | None:
+        """The window after a movement node."""
+        if node.op is Op.RESHAPE:
+            return self.reshaped(node.shape)
+        if node.op is Op.PERMUTE:
+            return self.permuted(node.axes)
+        if node.op is Op.EXPAND:
+            return self.expanded(node.shape)
+        if node.op is Op.SLICE:
+            return self.sliced(node.starts, node.steps, node.shape)
+        assert node.op is Op.PAD, node
+        return self.padded(node.low, node.high)
+
+    def permuted(self, axes: tuple[int, ...]) -> Window:
+        """Axis i of the result is axis axes[i]."""
+        valid = None if self.valid is None else tuple(self.valid[i] for i in axes)
+        shape = tuple(self.shape[i] for i in axes)
+        return Window(shape, tuple(self.strides[i] for i in axes), self.offset, valid)
+
+    def expanded(self, shape: Shape) -> Window | None:
+        """Extents of 1 stretched."""
+        strides = tuple(
+            0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True)
+        )
+        valid = self.valid
+        if valid is not None:
+            stretched = [v if n == m else ((0, m) if v == (0, 1) else (0, 0))
+                         for v, n, m in zip(valid, self.shape, shape, strict=True)]  # fmt: skip
+            valid = tuple(stretched)
+        return Window(tuple(shape), strides, self.offset, valid)
+
+    def sliced(self, starts: Shape, steps: Shape, shape: Shape) -> Window:
+        """Element i of the result is starts + i * steps."""
+        offset = self.offset + sum(a * s for a, s in zip(starts, self.strides, strict=True))
+        strides = tuple(a * s for a, s in zip(steps, self.strides, strict=True))
+        valid = self.valid
+        if valid is not None:
+            ranges = zip(valid, starts, steps, shape, strict=True)
+            valid = tuple(_clip(v, a, b, n) for v, a, b, n in ranges)
+            if all(v == (0, n) for v, n in zip(valid, shape, strict=True)):
+                valid = None
+        return Window(tuple(shape), strides, offset, valid)
+
+    def padded(self, low: Shape, high: Shape) -> Window:
+        """Zeros around."""
+        shape = tuple(a + n + b for a, n, b in zip(low, self.shape, high, strict=True))
+        offset = self.offset - sum(a * s for a, s in zip(low, self.strides, strict=True))
+        inner = self.valid or tuple((0, n) for n in self.shape)
+        valid = tuple((a + x, a + y) for (x, y), a in zip(inner, low, strict=True))
+        return Window(shape, self.strides, offset, valid)
+
+    def reshaped(self, shape: Shape) -> Window | None:
+        """The same elements in row-major order, where strides can say it."""
+        shape = tuple(shape)
+        if shape == self.shape:
+            return self
+        if 0 in shape:
+            return Window(shape, (0,) * len(shape), self.offset)
+        strides = [0] * len(shape)
+        valid = None if self.valid is None else [(0, n) for n in shape]
+        for old, new in _matching(self.shape, shape):
+            merged = self._merged(old)
+            if merged is None:
+                return None
+            stride, masked = merged
+            if masked is not None:
+                wide = [j for j in new if shape[j] != 1]
+                if len(wide) != 1 or valid is None:
+                    return None
+                valid[wide[0]] = masked
+            for j in reversed(new):
+                strides[j] = stride
+                stride *= shape[j]
+        made = None if valid is None else tuple(valid)
+        return Window(shape, tuple(strides), self.offset, made)
+
+    def _merged(self, axes: list[int]) -> tuple[int, tuple[int, int] | None] | None:
+        """The stride of axes taken as one, and its mask; None where they are not one."""
+        wide = [i for i in axes if self.shape[i] != 1]
+        if not wide:
+            return (0, None) if self.valid is None or all(
+                self.valid[i] == (0, 1) for i in axes
+            ) else None  # fmt: skip
+        for i, j in zip(wide, wide[1:], strict=False):
+            if self.strides[i] != self.strides[j] * self.shape[j]:
+                return None
+        masked = None
+        if self.valid is not None:
+            narrow = [i for i in axes if self.valid[i] != (0, self.shape[i])]
+            if narrow and (len(wide) != 1 or narrow != wide):
+                return None
+            masked = self.valid[wide[0]] if narrow else None
+        return self.strides[wide[-1]], masked
+
+
+def row_major(shape: Shape) -> tuple[int, ...]:
+    """The strides of contiguous memory."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def whole(shape: Shape) -> Window:
+    """A buffer in row-major order."""
+    return Window(tuple(shape), row_major(shape))
+
+
+def _clip(valid: tuple[int, int], start: int, step: int, n: int) -> tuple[int, int]:
+    """Which of n elements start + i * step lie in [low, high)."""
+    low, high = valid
+    if step > 0:
+        first, after = -(-(low - start) // step), -(-(high - start) // step)
+    else:
+        first, after = -((high - 1 - start) // -step), (start - low) // -step + 1
+    first, after = max(0, first), min(n, after)
+    return (first, after) if first < after else (0, 0)
+
+
+def _matching(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
+    """Groups of old and new axes with equal products, in order."""
+    groups = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        olds, news = [], []
+        a = b = 1
+        while True:
+            if a == b and (olds or news) and (a != 1 or (i >= len(old) or j >= len(new))):
+                break
+            if a <= b and i < len(old) and not (a == b and a != 1):
+                a *= old[i]
+                olds.append(i)
+                i += 1
+            elif j < len(new):
+                b *= new[j]
+                news.append(j)
+                j += 1
+            elif i < len(old):
+                a *= old[i]
+                olds.append(i)
+                i += 1
+            else:
+                break
+        groups.append((olds, news))
+    assert prod(old) == prod(new), (old, new)
+    return groups
