@@ -1,0 +1,341 @@
+"""SummaryWriter: torch.utils.tensorboard's, without TensorBoard installed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+import numpy as np
+
+from ...tensor.tensor import Tensor
+from . import embedding, summary
+from .event_file import FileWriter
+from .picture import of_figure
+from .protobuf import integer, message
+
+
+def array_of(value: Any) -> np.ndarray:
+    """A tensor, an array, a number or a list as a NumPy array."""
+    return value._array if isinstance(value, Tensor) else np.asarray(value)
+
+
+def number(value: Any) -> float:
+    """A number, or a tensor of one element, as a float."""
+    if value.__class__ is float:
+        return value
+    if isinstance(value, str):
+        raise NotImplementedError(
+            "add_scalar: got a str, but caffe2's blob names are not supported; pass the number"
+        )
+    array = array_of(value)
+    if array.size != 1:
+        raise AssertionError(f"scalar should be 0D, but has shape {array.shape}")
+    return float(array.item())
+
+
+class SummaryWriter:
+    """Writes what TensorBoard shows into event files in `log_dir`.
+
+    Without `log_dir` it is `runs/<date>_<host><comment>`. Tensors, NumPy arrays and numbers are
+    taken everywhere. `purge_step` hides what an earlier run wrote from that step on.
+
+    >>> with SummaryWriter("runs/first") as writer:
+    ...     for step in range(3):
+    ...         writer.add_scalar("loss", 1 / (step + 1), step)
+    ...     writer.add_histogram("weights", torch.arange(10), 2)
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] | None = None,
+        comment: str = "",
+        purge_step: int | None = None,
+        max_queue: int = 10,
+        flush_secs: float = 120,
+        filename_suffix: str = "",
+    ) -> None:
+        if not log_dir:
+            now = datetime.now().strftime("%b%d_%H-%M-%S")
+            log_dir = os.path.join("runs", f"{now}_{socket.gethostname()}{comment}")
+        self.log_dir = os.fspath(log_dir)
+        self.purge_step = purge_step
+        self.max_queue = max_queue
+        self.flush_secs = flush_secs
+        self.filename_suffix = filename_suffix
+        self.file_writer: FileWriter | None = None
+        self.all_writers: dict[str, FileWriter] = {}
+        self._get_file_writer()
+
+    def _get_file_writer(self) -> FileWriter:
+        if self.file_writer is None:
+            self.file_writer = self._open(self.log_dir)
+            if self.purge_step is not None:  # SessionLog.START: later steps are gone
+                self.file_writer.add_event(message(7, integer(1, 1)), self.purge_step)
+                self.purge_step = None
+        else:
+            self.file_writer.reopen()
+        return self.file_writer
+
+    def _open(self, directory: str) -> FileWriter:
+        writer = self.all_writers.get(directory)
+        if writer is None:
+            writer = FileWriter(directory, self.max_queue, self.flush_secs, self.filename_suffix)
+            self.all_writers[directory] = writer
+        writer.reopen()
+        return writer
+
+    def _add(self, values: bytes, step: int | None, walltime: float | None) -> None:
+        self._get_file_writer().add_values(values, step, walltime)
+
+    def get_logdir(self) -> str:
+        """The directory of the event files."""
+        return self.log_dir
+
+    def add_scalar(
+        self,
+        tag: str,
+        scalar_value: Any,
+        global_step: int | None = None,
+        walltime: float | None = None,
+        new_style: bool = False,
+        double_precision: bool = False,
+    ) -> None:
+        """Adds a number to the curve `tag`."""
+        value = summary.scalar(tag, number(scalar_value), new_style, double_precision)
+        self._add(value, global_step, walltime)
+
+    def add_scalars(
+        self,
+        main_tag: str,
+        tag_scalar_dict: Mapping[str, Any],
+        global_step: int | None = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Adds several curves to one picture; each is a run of its own, in a subdirectory."""
+        walltime = time.time() if walltime is None else walltime
+        for tag, value in tag_scalar_dict.items():
+            directory = f"{self.log_dir}/{main_tag.replace('/', '_')}_{tag}"
+            encoded = summary.scalar(main_tag, number(value))
+            self._open(directory).add_values(encoded, global_step, walltime)
+
+    def add_tensor(
+        self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None
+    ) -> None:
+        """Adds an array of numbers."""
+        self._add(summary.tensor(tag, array_of(tensor)), global_step, walltime)
+
+    def add_histogram(
+        self,
+        tag: str,
+        values: Any,
+        global_step: int | None = None,
+        bins: Any = "tensorflow",
+        walltime: float | None = None,
+        max_bins: int | None = None,
+    ) -> None:
+        """Adds how `values` are distributed; `bins` as numpy.histogram takes them."""
+        value = summary.histogram(tag, array_of(values), bins, max_bins)
+        self._add(value, global_step, walltime)
+
+    def add_histogram_raw(
+        self, tag: str, min: float, max: float, num: float, sum: float, sum_squares: float,
+        bucket_limits: Any, bucket_counts: Any, global_step: int | None = None,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Adds a histogram that is counted already; the limits are the upper ends of buckets."""
+        value = summary.histogram_raw(
+            tag, float(min), float(max), float(num), float(sum), float(sum_squares),
+            array_of(bucket_limits), array_of(bucket_counts),
+        )  # fmt: skip
+        self._add(value, global_step, walltime)
+
+    def add_image(
+        self,
+        tag: str,
+        img_tensor: Any,
+        global_step: int | None = None,
+        walltime: float | None = None,
+        dataformats: str = "CHW",
+    ) -> None:
+        """Adds a picture: uint8, or floats from 0 to 1."""
+        self._add(summary.image(tag, array_of(img_tensor), dataformats), global_step, walltime)
+
+    def add_images(
+        self,
+        tag: str,
+        img_tensor: Any,
+        global_step: int | None = None,
+        walltime: float | None = None,
+        dataformats: str = "NCHW",
+    ) -> None:
+        """Adds a batch of pictures as one grid."""
+        self._add(summary.image(tag, array_of(img_tensor), dataformats), global_step, walltime)
+
+    def add_figure(
+        self,
+        tag: str,
+        figure: Any,
+        global_step: int | None = None,
+        close: bool = True,
+        walltime: float | None = None,
+    ) -> None:
+        """Adds a matplotlib figure, or a list of them, as a picture."""
+        figures = figure if isinstance(figure, list) else [figure]
+        pictures = [of_figure(each) for each in figures]
+        if isinstance(figure, list):
+            self.add_images(tag, np.stack(pictures), global_step, walltime, "NHWC")
+        else:
+            self.add_image(tag, pictures[0], global_step, walltime, "HWC")
+        if close:
+            from matplotlib import pyplot
+
+            for each in figures:
+                pyplot.close(each)
+
+    def add_audio(
+        self,
+        tag: str,
+        snd_tensor: Any,
+        global_step: int | None = None,
+        sample_rate: int = 44100,
+        walltime: float | None = None,
+    ) -> None:
+        """Adds sound, (1, length) with values from -1 to 1."""
+        self._add(summary.audio(tag, array_of(snd_tensor), sample_rate), global_step, walltime)
+
+    def add_text(
+        self,
+        tag: str,
+        text_string: str,
+        global_step: int | None = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Adds a text, shown as Markdown."""
+        self._add(summary.note(tag, text_string), global_step, walltime)
+
+    def add_pr_curve(
+        self,
+        tag: str,
+        labels: Any,
+        predictions: Any,
+        global_step: int | None = None,
+        num_thresholds: int = 127,
+        weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Adds a precision-recall curve of binary labels and probabilities."""
+        thresholds = min(num_thresholds, 127)  # more, and TensorBoard's server fails
+        rows = summary.precision_recall_rows(
+            array_of(labels), array_of(predictions), thresholds,
+            None if weights is None else array_of(weights),
+        )  # fmt: skip
+        self._add(summary.precision_recall(tag, rows), global_step, walltime)
+
+    def add_pr_curve_raw(
+        self, tag: str, true_positive_counts: Any, false_positive_counts: Any,
+        true_negative_counts: Any, false_negative_counts: Any, precision: Any, recall: Any,
+        global_step: int | None = None, num_thresholds: int = 127, weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Adds a precision-recall curve that is counted already."""
+        rows = np.stack([array_of(row)[:num_thresholds] for row in (
+            true_positive_counts, false_positive_counts, true_negative_counts,
+            false_negative_counts, precision, recall,
+        )])  # fmt: skip
+        self._add(summary.precision_recall(tag, rows), global_step, walltime)
+
+    def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence]]) -> None:
+        """Lays out charts: {category: {chart: ["Multiline" or "Margin", tags]}}. Call it once."""
+        self._add(summary.layout(layout), None, None)
+
+    def add_custom_scalars_multilinechart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Lays out one chart with several curves."""
+        self.add_custom_scalars({category: {title: ["Multiline", tags]}})
+
+    def add_custom_scalars_marginchart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Lays out one chart with a curve and its margin: tags of value, lower, upper."""
+        assert len(tags) == 3
+        self.add_custom_scalars({category: {title: ["Margin", tags]}})
+
+    def add_hparams(
+        self,
+        hparam_dict: Mapping[str, Any],
+        metric_dict: Mapping[str, Any],
+        hparam_domain_discrete: Mapping[str, Sequence] | None = None,
+        run_name: str | None = None,
+        global_step: int | None = None,
+    ) -> None:
+        """Adds a row to the table of runs: what was chosen, and how it did."""
+        if not isinstance(hparam_dict, Mapping) or not isinstance(metric_dict, Mapping):
+            raise TypeError("hparam_dict and metric_dict should be dictionary.")
+        parts = summary.hyperparameters(hparam_dict, metric_dict, hparam_domain_discrete)
+        name = str(time.time()) if run_name is None else run_name
+        with SummaryWriter(os.path.join(self.log_dir, name)) as inner:
+            for part in parts:
+                inner._add(part, None, None)
+            for tag, value in metric_dict.items():
+                inner.add_scalar(tag, value, global_step)
+
+    def add_embedding(
+        self,
+        mat: Any,
+        metadata: Sequence | None = None,
+        label_img: Any = None,
+        global_step: int | None = None,
+        tag: str = "default",
+        metadata_header: Sequence[str] | None = None,
+    ) -> None:
+        """Adds points (n, dimensions) for the projector, with labels and pictures of each."""
+        pictures = None if label_img is None else array_of(label_img)
+        step = 0 if global_step is None else global_step
+        embedding.write(self.log_dir, array_of(mat), metadata, pictures, step, tag, metadata_header)
+
+    def add_graph(self, model: Any, input_to_model: Any = None, **options: Any) -> NoReturn:
+        """Not there: flambeau has no TorchScript graph."""
+        raise NotImplementedError("SummaryWriter.add_graph: flambeau has no TorchScript graphs")
+
+    def add_onnx_graph(self, prototxt: Any) -> NoReturn:
+        """Not there."""
+        raise NotImplementedError("SummaryWriter.add_onnx_graph")
+
+    def add_video(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Not there: it needs an encoder of GIFs; add_images shows the frames side by side."""
+        raise NotImplementedError("SummaryWriter.add_video; add_images shows the frames")
+
+    def add_mesh(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Not there."""
+        raise NotImplementedError("SummaryWriter.add_mesh")
+
+    def add_image_with_boxes(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Not there: draw the boxes, then add_image."""
+        raise NotImplementedError("SummaryWriter.add_image_with_boxes; draw them, then add_image")
+
+    def flush(self) -> None:
+        """Makes sure that a reader sees everything so far."""
+        for writer in self.all_writers.values():
+            writer.flush()
+
+    def close(self) -> None:
+        """Writes what is left, and closes the files; adding more opens them again."""
+        for writer in self.all_writers.values():
+            writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
