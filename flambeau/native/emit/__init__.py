@@ -1,1 +1,1 @@
-"""The emitter: kernels of the loop IR become LLVM IR. Imported only when code is made."""
+"""The emitter: a kernel of the loop IR as LLVM IR text. Imported only when code is made."""

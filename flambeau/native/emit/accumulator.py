@@ -1,0 +1,164 @@
+"""Accumulators while a kernel runs: slots on the stack, which LLVM turns into registers.
+
+A loop over lanes that updates an accumulator begun outside of it has a vector of partial folds,
+which are folded into one value when the accumulator is read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from llvmlite import ir
+
+from ..loops import Fold, Type
+from .builder import I64, REGISTER, Builder, constant, lanes_of, vector
+
+ARG = (Fold.ARGMAX, Fold.ARGMIN)
+NOWHERE = (1 << 63) - 1  # the position of an ARGMAX of nothing
+CONTRACT = ("contract",)
+
+
+def neutral(fold: Fold, type: Type) -> Any:
+    """The value that a fold starts from, as a number."""
+    if fold in (Fold.SUM, Fold.ANY):
+        return 0
+    if fold in (Fold.PRODUCT, Fold.ALL):
+        return 1
+    lowest = fold in (Fold.MAXIMUM, Fold.ARGMAX)
+    if type.floating:
+        return -math.inf if lowest else math.inf
+    bits = 1 if type is Type.BOOL else 8 * type.size
+    if type.signed:
+        return -(1 << (bits - 1)) if lowest else (1 << (bits - 1)) - 1
+    return 0 if lowest else (1 << bits) - 1
+
+
+def combine(b: Builder, fold: Fold, type: Type, held: ir.Value, value: ir.Value) -> ir.Value:
+    """One step of a fold other than ARGMAX and ARGMIN."""
+    if fold is Fold.ANY:
+        return b.or_(held, value)
+    if fold is Fold.ALL:
+        return b.and_(held, value)
+    if fold is Fold.SUM:
+        return b.fadd(held, value, flags=CONTRACT) if type.floating else b.add(held, value)
+    if fold is Fold.PRODUCT:
+        return b.fmul(held, value, flags=CONTRACT) if type.floating else b.mul(held, value)
+    greater = fold is Fold.MAXIMUM
+    if type.floating:
+        # LLVM's maximum and minimum give NaN for NaN; which zero wins is left to the processor.
+        name = "maximum" if greater else "minimum"
+        return b.intrinsic(name, held.type, (held, value), ("nsz",))
+    name = ("s" if type.signed else "u") + ("max" if greater else "min")
+    return b.intrinsic(name, held.type, (held, value))
+
+
+def better(b: Builder, fold: Fold, type: Type, held: Any, value: Any) -> ir.Value:
+    """Where (value, position) takes the place of the held pair: greater, or as great and before."""
+    (old, old_at), (new, new_at) = held, value
+    sign = ">" if fold is Fold.ARGMAX else "<"
+    before = b.icmp_signed("<", new_at, old_at)
+    if not type.floating:
+        compare = b.icmp_signed if type.signed else b.icmp_unsigned
+        return b.or_(compare(sign, new, old), b.and_(compare("==", new, old), before))
+    old_nan, new_nan = b.fcmp_unordered("uno", old, old), b.fcmp_unordered("uno", new, new)
+    ordered = b.fcmp_ordered(sign, new, old)
+    same = b.or_(b.fcmp_ordered("==", new, old), b.and_(old_nan, new_nan))
+    first = b.or_(ordered, b.and_(new_nan, b.not_(old_nan)))
+    return b.or_(first, b.and_(same, before))
+
+
+class Held:
+    """An accumulator from its Begin on.
+
+    `lanes`: how many the statement that began it runs over. `type` is that of the values. `widths`
+    are the numbers of lanes of the loops inside that update it.
+    """
+
+    def __init__(self, builder: Builder, fold: Fold, type: Type, lanes: int, widths: set[int]):
+        self.fold, self.type, self.lanes = fold, type, lanes
+        self.widths = sorted({lanes, *widths})
+        self.parts = self._slots(builder)
+        self._outer: list[dict[int, tuple[Any, ...]]] = []
+
+    def _kinds(self) -> tuple[ir.Type, ...]:
+        return (REGISTER[self.type], I64) if self.fold in ARG else (REGISTER[self.type],)
+
+    def _slots(self, b: Builder) -> dict[int, tuple[Any, ...]]:
+        return {
+            lanes: tuple(b.entry_slot(vector(kind, lanes)) for kind in self._kinds())
+            for lanes in self.widths
+        }
+
+    def _neutral(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
+        start = constant(self.type, neutral(self.fold, self.type))
+        values = (start, b.integer(NOWHERE)) if self.fold in ARG else (start,)
+        return tuple(b.splat(one, lanes) for one in values)
+
+    def begin(self, b: Builder, start: ir.Value | None = None) -> None:
+        """Everything neutral; `start` is folded in."""
+        for lanes, slots in self.parts.items():
+            values = self._neutral(b, lanes)
+            if start is not None and lanes == self.lanes:
+                values = (b.splat(start, lanes), *values[1:])
+            for slot, value in zip(slots, values, strict=True):
+                b.store(value, slot)
+
+    def _load(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
+        kinds = (vector(kind, lanes) for kind in self._kinds())
+        return tuple(b.load(s, typ=k) for s, k in zip(self.parts[lanes], kinds, strict=True))
+
+    def update(
+        self, b: Builder, values: tuple[ir.Value, ...], lanes: int, mask: ir.Value | None
+    ) -> None:
+        """Folds in a value for each lane (and its position); lanes out of the mask do not count."""
+        values = tuple(b.splat(one, lanes) for one in values)
+        if mask is not None:
+            none = self._neutral(b, lanes)
+            values = tuple(b.select(mask, v, n) for v, n in zip(values, none, strict=True))
+        for slot, value in zip(
+            self.parts[lanes], self._together(b, self._load(b, lanes), values), strict=True
+        ):
+            b.store(value, slot)
+
+    def _together(self, b: Builder, old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.fold not in ARG:
+            return (combine(b, self.fold, self.type, old[0], new[0]),)
+        take = better(b, self.fold, self.type, old, new)
+        return tuple(b.select(take, n, o) for n, o in zip(new, old, strict=True))
+
+    def value(self, b: Builder) -> ir.Value:
+        """What it holds: for ARGMAX and ARGMIN the position."""
+        found = self._load(b, self.lanes)
+        for lanes in self.widths:
+            if lanes != self.lanes:
+                found = self._together(b, found, self._narrowed(b, self._load(b, lanes)))
+        return found[-1]
+
+    def _narrowed(self, b: Builder, values: tuple[ir.Value, ...]) -> tuple[ir.Value, ...]:
+        """Vectors of partial folds as one scalar (and its position)."""
+        if self.fold not in ARG:
+            return (b.folded(self.fold, self.type, values[0]),)
+        while (lanes := lanes_of(values[0])) > 1:
+            low = tuple(b.part(one, 0, lanes // 2) for one in values)
+            high = tuple(b.part(one, lanes // 2, lanes // 2) for one in values)
+            values = self._together(b, low, high)
+        return values
+
+    # A long sum is made of sums of blocks, which keeps rounding errors small.
+
+    def open_block(self, b: Builder) -> None:
+        """From here on updates go to a partial fold of their own."""
+        self._outer.append(self.parts)
+        self.parts = self._slots(b)
+        self.begin(b)
+
+    def close_block(self, b: Builder) -> None:
+        """Adds the partial fold to what was held before it."""
+        inner = {lanes: self._load(b, lanes) for lanes in self.parts}
+        self.parts = self._outer.pop()
+        for lanes, values in inner.items():
+            for slot, value in zip(
+                self.parts[lanes], self._together(b, self._load(b, lanes), values), strict=True
+            ):
+                b.store(value, slot)

@@ -1,0 +1,335 @@
+"""What the emitter adds to llvmlite's IRBuilder: loops, vectors of lanes, masked memory, folds.
+
+A value is a scalar or a vector of lanes. In registers a BOOL is an i1 and a BF16 the i16 of its
+bits; in memory a BOOL is a byte.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from llvmlite import ir
+
+from ..loops import Fold, Type
+
+I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+POINTER = ir.PointerType()
+
+# What a value of a type is in a register, and what it is in memory where that differs.
+REGISTER: dict[Type, ir.Type] = {
+    Type.BOOL: I1, Type.U8: I8, Type.I8: I8, Type.I16: I16, Type.I32: I32, Type.I64: I64,
+    Type.U32: I32, Type.U64: I64, Type.F16: ir.HalfType(), Type.BF16: I16,
+    Type.F32: ir.FloatType(), Type.F64: ir.DoubleType(),
+}  # fmt: skip
+MEMORY: dict[Type, ir.Type] = {**REGISTER, Type.BOOL: I8}
+
+LETTERS = {"half": "f16", "float": "f32", "double": "f64"}
+
+
+class Literal(ir.Constant):
+    """A constant written as LLVM reads it."""
+
+    def __init__(self, type: ir.Type, text: str) -> None:
+        self.type, self.constant = type, text
+
+    def _get_reference(self) -> str:
+        return self.constant
+
+
+@lru_cache(maxsize=512)
+def vector(element: ir.Type, lanes: int) -> ir.Type:
+    """A vector of lanes of an LLVM type; the type itself for one lane."""
+    return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+@lru_cache(maxsize=512)
+def iota(lanes: int, element: ir.Type = I64, step: int = 1) -> ir.Value:
+    """The constant <0, step, 2 * step, ...>; 0 for one lane."""
+    if lanes == 1:
+        return ir.Constant(element, 0)
+    inside = ", ".join(f"{element} {i * step}" for i in range(lanes))
+    return Literal(vector(element, lanes), f"<{inside}>")
+
+
+@lru_cache(maxsize=64)
+def mangled(type: ir.Type) -> str:
+    """A type as LLVM writes it in the names of intrinsics: v16f32, i64, p0."""
+    if isinstance(type, ir.VectorType):
+        return f"v{type.count}{mangled(type.element)}"
+    if isinstance(type, ir.IntType):
+        return f"i{type.width}"
+    return "p0" if isinstance(type, ir.PointerType) else LETTERS[str(type)]
+
+
+def lanes_of(value: ir.Value) -> int:
+    """How many lanes a value has: 1 for a scalar."""
+    return value.type.count if isinstance(value.type, ir.VectorType) else 1
+
+
+def constant(type: Type, value: Any) -> ir.Value:
+    """A number of a type, as a scalar."""
+    if type is Type.BOOL:
+        return ir.Constant(I1, int(bool(value)))
+    if type in (Type.F32, Type.F64):
+        return floating(REGISTER[type], float(value))
+    if type is Type.F16:
+        return Literal(REGISTER[type], f"0xH{_half_bits(float(value)):04X}")
+    if type is Type.BF16:
+        return ir.Constant(I16, _brain_bits(float(value)))
+    bits = 8 * type.size
+    whole = int(value) & ((1 << bits) - 1)
+    return ir.Constant(REGISTER[type], whole - (1 << bits) if whole >> (bits - 1) else whole)
+
+
+def floating(type: ir.Type, value: float) -> ir.Value:
+    """A float or double constant, rounded to the type; written as LLVM wants it."""
+    if isinstance(type, ir.FloatType) and math.isfinite(value):
+        try:
+            value = struct.unpack("<f", struct.pack("<f", value))[0]
+        except OverflowError:
+            value = math.copysign(math.inf, value)
+    bits = struct.unpack("<Q", struct.pack("<d", value))[0]
+    return Literal(type, f"0x{bits:016X}")
+
+
+def _half_bits(value: float) -> int:
+    try:
+        return int(struct.unpack("<H", struct.pack("<e", value))[0])
+    except OverflowError:
+        return 0x7C00 if value > 0 else 0xFC00
+
+
+def _brain_bits(value: float) -> int:
+    if math.isnan(value):
+        return 0x7FC0
+    try:
+        bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
+    except OverflowError:
+        return 0x7F80 if value > 0 else 0xFF80
+    return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+
+
+class Builder(ir.IRBuilder):
+    """An IRBuilder with loops, lanes and masked memory."""
+
+    def integer(self, value: int) -> ir.Value:
+        """An i64 constant."""
+        return ir.Constant(I64, value)
+
+    def intrinsic(
+        self,
+        name: str,
+        result: ir.Type,
+        arguments: Sequence[ir.Value],
+        flags: Sequence[str] = (),
+        overloads: Sequence[ir.Type] | None = None,
+    ) -> ir.Value:
+        """Calls llvm.`name`; `overloads`: the types in its full name (the result's if None)."""
+        kinds = (result,) if overloads is None else overloads
+        full = ".".join(("llvm", name, *map(mangled, kinds)))
+        return self.external(full, result, arguments, flags)
+
+    def external(
+        self, name: str, result: ir.Type, arguments: Sequence[ir.Value], flags: Sequence[str] = ()
+    ) -> ir.Value:
+        """Calls a function outside of this module, which is declared on first use."""
+        function = self.module.globals.get(name)
+        if function is None:
+            kind = ir.FunctionType(result, [one.type for one in arguments])
+            function = ir.Function(self.module, kind, name)
+        return self.call(function, arguments, fastmath=tuple(flags))
+
+    # ------------------------------------------------------------------------ control
+
+    @contextmanager
+    def counted(
+        self, start: ir.Value | int, stop: ir.Value | int, step: int = 1, name: str = "i"
+    ) -> Iterator[ir.Value]:
+        """for index in range(start, stop, step): the body of the with statement; any count."""
+        known = isinstance(start, int) and isinstance(stop, int)
+        runs = known and start < stop  # type: ignore[operator]
+        first = self.integer(start) if isinstance(start, int) else start
+        last = self.integer(stop) if isinstance(stop, int) else stop
+        body, after = self.append_basic_block(name), self.append_basic_block(f"{name}.end")
+        before = self.block
+        if runs:
+            self.branch(body)
+        else:
+            self.cbranch(self.icmp_signed("<", first, last), body, after)
+        self.position_at_end(body)
+        index = self.phi(I64, name)
+        index.add_incoming(first, before)
+        yield index
+        following = self.add(index, self.integer(step), flags=("nuw", "nsw"))
+        index.add_incoming(following, self.block)
+        self.cbranch(self.icmp_signed("<", following, last), body, after)
+        self.position_at_end(after)
+
+    def entry_slot(self, type: ir.Type, count: int = 1, name: str = "slot", align: int = 0) -> Any:
+        """Memory on the stack, made once in the function's first block."""
+        with self.goto_entry_block():
+            kind = type if count == 1 else ir.ArrayType(type, count)
+            slot = self.alloca(kind, name=name)
+        slot.align = align or None
+        slot.type = POINTER
+        return slot
+
+    def minimum_of(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The smaller of two i64."""
+        return self.intrinsic("smin", I64, (a, b))
+
+    # -------------------------------------------------------------------------- lanes
+
+    def splat(self, value: ir.Value, lanes: int) -> ir.Value:
+        """A scalar in every lane; a vector is given back as it is."""
+        if lanes == 1 or isinstance(value.type, ir.VectorType):
+            return value
+        kind = vector(value.type, lanes)
+        if isinstance(value, ir.Constant):
+            return Literal(kind, f"splat ({value.type} {value.get_reference()})")
+        poison = Literal(kind, "poison")
+        first = self.insert_element(poison, value, ir.Constant(I64, 0))
+        zeros = ir.Constant(vector(I32, lanes), None)
+        return self.shuffle_vector(first, poison, zeros)
+
+    def part(self, value: ir.Value, start: int, lanes: int) -> ir.Value:
+        """Some consecutive lanes of a vector; a scalar for one."""
+        if lanes == 1:
+            return self.extract_element(value, ir.Constant(I64, start))
+        inside = ", ".join(f"i32 {start + i}" for i in range(lanes))
+        chosen = Literal(vector(I32, lanes), f"<{inside}>")
+        return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
+
+    def first_lanes(self, count: ir.Value | int, lanes: int) -> ir.Value:
+        """The mask of the first `count` (an i64, at least 0) of the lanes."""
+        if isinstance(count, int):
+            inside = ", ".join("i1 1" if i < count else "i1 0" for i in range(lanes))
+            return Literal(vector(I1, lanes), f"<{inside}>")
+        # Bytes (or i16): one compare for a whole vector, whatever the type of the elements.
+        narrow = I8 if lanes <= 64 else I16
+        clamped = self.trunc(self.minimum_of(count, self.integer(lanes)), narrow)
+        return self.icmp_unsigned("<", iota(lanes, narrow), self.splat(clamped, lanes))
+
+    def both(self, a: ir.Value | None, b: ir.Value | None) -> ir.Value | None:
+        """Where both masks are true; None is true everywhere."""
+        if a is None or b is None:
+            return b if a is None else a
+        lanes = max(lanes_of(a), lanes_of(b))
+        return self.and_(self.splat(a, lanes), self.splat(b, lanes))
+
+    # ------------------------------------------------------------------------- memory
+
+    def read(
+        self, pointer: ir.Value, type: Type, lanes: int = 1, mask: ir.Value | None = None
+    ) -> ir.Value:
+        """Consecutive elements; lanes where the mask is false are not read and are 0."""
+        kind = vector(MEMORY[type], lanes)
+        if mask is None:
+            found = self.load(pointer, typ=kind, align=type.size)
+        elif lanes == 1:
+            safe = self.select(mask, pointer, self.zeros())
+            found = self.load(safe, typ=kind, align=type.size)
+        else:
+            align, zero = ir.Constant(I32, type.size), ir.Constant(kind, None)
+            arguments = (pointer, align, self.splat(mask, lanes), zero)
+            found = self.intrinsic("masked.load", kind, arguments, overloads=(kind, POINTER))
+        return self.from_memory(found, type, lanes)
+
+    def write(
+        self, pointer: ir.Value, value: ir.Value, type: Type, mask: ir.Value | None = None
+    ) -> None:
+        """Stores a scalar or consecutive lanes, only where the mask is true."""
+        lanes = lanes_of(value)
+        value = self.to_memory(value, type, lanes)
+        if mask is None:
+            self.store(value, pointer, align=type.size)
+        elif lanes == 1:
+            with self.if_then(mask):
+                self.store(value, pointer, align=type.size)
+        else:
+            arguments = (value, pointer, ir.Constant(I32, type.size), self.splat(mask, lanes))
+            kinds = (value.type, POINTER)
+            self.intrinsic("masked.store", ir.VoidType(), arguments, overloads=kinds)
+
+    def gather(
+        self, pointers: ir.Value, type: Type, lanes: int, mask: ir.Value | None = None
+    ) -> ir.Value:
+        """The elements at a vector of addresses."""
+        kind = vector(MEMORY[type], lanes)
+        where = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
+        zero = ir.Constant(kind, None)
+        arguments = (pointers, ir.Constant(I32, type.size), where, zero)
+        kinds = (kind, pointers.type)
+        found = self.intrinsic("masked.gather", kind, arguments, overloads=kinds)
+        return self.from_memory(found, type, lanes)
+
+    def scatter(
+        self, pointers: ir.Value, value: ir.Value, type: Type, mask: ir.Value | None = None
+    ) -> None:
+        """Stores lanes at a vector of addresses; where two are the same, the last lane stays."""
+        lanes = lanes_of(pointers)
+        value = self.to_memory(self.splat(value, lanes), type, lanes)
+        where = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
+        arguments = (value, pointers, ir.Constant(I32, type.size), where)
+        kinds = (value.type, pointers.type)
+        self.intrinsic("masked.scatter", ir.VoidType(), arguments, overloads=kinds)
+
+    def from_memory(self, value: ir.Value, type: Type, lanes: int) -> ir.Value:
+        """What was loaded, as it is in registers."""
+        if type is not Type.BOOL:
+            return value
+        return self.icmp_unsigned("!=", value, self.splat(ir.Constant(I8, 0), lanes))
+
+    def to_memory(self, value: ir.Value, type: Type, lanes: int) -> ir.Value:
+        """A value as it lies in memory."""
+        return self.zext(value, vector(I8, lanes)) if type is Type.BOOL else value
+
+    def zeros(self) -> ir.Value:
+        """The address of eight zero bytes: what a masked-off scalar load reads."""
+        found = self.module.globals.get("zeros")
+        if found is None:
+            found = ir.GlobalVariable(self.module, I64, "zeros")
+            found.linkage, found.global_constant = "internal", True
+            found.initializer = ir.Constant(I64, 0)
+            found.type = POINTER
+        return found
+
+    def moved(self, pointer: ir.Value, offset: ir.Value, type: Type, inbounds: bool = False) -> Any:
+        """The address `offset` elements on; a vector of addresses for a vector of offsets."""
+        found = self.gep(pointer, [offset], inbounds=inbounds, source_etype=MEMORY[type])
+        if isinstance(offset.type, ir.VectorType):
+            found.type = vector(POINTER, offset.type.count)
+        return found
+
+    # -------------------------------------------------------------------------- folds
+
+    def folded(self, fold: Fold, type: Type, lanes: ir.Value) -> ir.Value:
+        """The lanes of a vector folded into one scalar (not for ARGMAX and ARGMIN)."""
+        if lanes_of(lanes) == 1:
+            return lanes
+        element, name = lanes.type.element, REDUCTIONS[fold]
+        arguments: tuple[ir.Value, ...] = (lanes,)
+        flags: tuple[str, ...] = ()
+        if type.floating:
+            name = f"f{name}imum" if name in ("max", "min") else f"f{name}"
+            if fold in (Fold.SUM, Fold.PRODUCT):
+                start = -0.0 if fold is Fold.SUM else 1.0
+                arguments, flags = (floating(element, start), lanes), ("reassoc",)
+            else:
+                flags = ("nsz",)
+        elif name in ("max", "min"):
+            name = f"{'s' if type.signed else 'u'}{name}"
+        return self.intrinsic(
+            f"vector.reduce.{name}", element, arguments, flags, overloads=(lanes.type,)
+        )
+
+
+REDUCTIONS = {
+    Fold.SUM: "add", Fold.PRODUCT: "mul", Fold.MAXIMUM: "max", Fold.MINIMUM: "min",
+    Fold.ANY: "or", Fold.ALL: "and",
+}  # fmt: skip

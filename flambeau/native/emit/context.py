@@ -1,0 +1,212 @@
+"""What the emission of one kernel carries along: its builder, arguments, sizes and threads.
+
+`Context` is what tiled kernels (products, convolutions) see of the emitter; `Scope` is where a
+statement stands: what its indices are, and over which lanes it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+
+from ..loops import (
+    Accumulator, Affine, Buffer, Expression, Extent, Index, Kernel, Load, Size, Statement, operands,
+)  # fmt: skip
+from ..target import Target
+from .accumulator import Held
+from .builder import I64, Builder, iota
+
+Bindings = Mapping[Index, ir.Value]
+
+
+@dataclass
+class Scope:
+    """Where a statement stands.
+
+    `bindings`: each index's value as an i64, outermost loops first; for `lane`, the index that
+    runs over the lanes, that of the first lane. `mask`: the lanes that are rounds of the loop;
+    None for all of them. `memo`: what is computed already.
+    """
+
+    bindings: dict[Index, ir.Value] = field(default_factory=dict)
+    lane: Index | None = None
+    lanes: int = 1
+    mask: ir.Value | None = None
+    memo: dict = field(default_factory=dict)
+
+    def inside(self, bindings: Bindings) -> Scope:
+        """A scope within this one, in which more indices are known."""
+        known = {**self.bindings, **bindings}
+        return Scope(known, self.lane, self.lanes, self.mask, dict(self.memo))
+
+    def across(self, lane: Index, start: ir.Value, lanes: int, mask: ir.Value | None) -> Scope:
+        """A scope within this one that runs over lanes of an index."""
+        known = {**self.bindings, lane: start}
+        if lanes == 1:
+            return Scope(known, None, 1, mask, dict(self.memo))
+        return Scope(known, lane, lanes, mask, dict(self.memo))
+
+
+class Context:
+    """The emission of one kernel.
+
+    `pointers` are the addresses of buffers (local ones too), `sizes` the i64 values of sizes,
+    `tid` and `threads` i64. `scope` is where the statement being emitted stands.
+    """
+
+    def __init__(self, kernel: Kernel, target: Target, builder: Builder) -> None:
+        self.kernel = kernel
+        self.target = target
+        self.builder = builder
+        self.pointers: dict[Buffer, ir.Value] = {}
+        self.sizes: dict[Size, ir.Value] = {}
+        self.tid: ir.Value = builder.integer(0)
+        self.threads: ir.Value = builder.integer(1)
+        self.scope = Scope()
+        self.parallel = False  # within a PARALLEL loop: nothing is left to share out
+        self.sum: Accumulator | None = None  # the one of the Contract being emitted
+        self.held: dict[Accumulator, Held | ir.Value] = {}
+        self.versions: dict[Buffer | Accumulator, int] = {}
+        self._changing: dict[Expression, tuple[Buffer | Accumulator, ...]] = {}
+
+    # ----------------------------------------------------------- for tiled kernels
+
+    @property
+    def bindings(self) -> dict[Index, ir.Value]:
+        """The values of the indices of the loops around."""
+        return self.scope.bindings
+
+    def extent(self, extent: Extent) -> ir.Value:
+        """An extent or a stride as an i64."""
+        return self.builder.integer(extent) if isinstance(extent, int) else self.sizes[extent]
+
+    def address(self, buffer: Buffer, at: Affine, bindings: Bindings) -> ir.Value:
+        """The address of an element: the loops' indices around are known, `bindings` adds some."""
+        return self.pointer(buffer, at, self.scope.inside(bindings))
+
+    def value(
+        self,
+        expression: Expression,
+        bindings: Bindings,
+        column: tuple[Index, ir.Value] | None = None,
+        lanes: int = 1,
+        mask: ir.Value | None = None,
+    ) -> ir.Value:
+        """An expression's value, for `lanes` consecutive values of `column` from its start."""
+        from .expression import evaluate
+
+        scope = self._tile_scope(bindings, column, lanes, mask)
+        return self.builder.splat(evaluate(self, scope, expression), lanes)
+
+    def epilogue(
+        self,
+        body: Sequence[Statement],
+        bindings: Bindings,
+        column: tuple[Index, ir.Value],
+        lanes: int,
+        sums: ir.Value,
+        mask: ir.Value | None = None,
+    ) -> None:
+        """Emits a Contract's body for `lanes` columns of one row, whose sums are given.
+
+        `bindings`: the rows' indices. `mask` (lanes x i1): the columns that there are.
+        """
+        from .statement import emit_body
+
+        assert self.sum is not None
+        scope = self._tile_scope(bindings, column, lanes, mask)
+        self.held[self.sum] = sums
+        self.changed([self.sum])
+        emit_body(self, scope, body)
+
+    def _tile_scope(
+        self, bindings: Bindings, column: tuple[Index, ir.Value] | None, lanes: int,
+        mask: ir.Value | None,
+    ) -> Scope:  # fmt: skip
+        scope = self.scope.inside(bindings)
+        return scope if column is None else scope.across(*column, lanes, mask)
+
+    # ----------------------------------------------------------------- what changes
+
+    def changing(self, expression: Expression) -> tuple[Buffer | Accumulator, ...]:
+        """The accumulators and written buffers that an expression's value depends on."""
+        stack = [expression]
+        while stack:
+            one = stack[-1]
+            if one in self._changing:
+                stack.pop()
+                continue
+            missing = [each for each in operands(one) if each not in self._changing]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            found: dict[Buffer | Accumulator, None] = {}
+            if isinstance(one, Accumulator):
+                found[one] = None
+            elif isinstance(one, Load) and one.buffer in self.versions:
+                found[one.buffer] = None
+            for each in operands(one):
+                found.update(dict.fromkeys(self._changing[each]))
+            self._changing[one] = tuple(found)
+        return self._changing[expression]
+
+    def key(self, expression: Expression) -> object:
+        """What stands for an expression's value as of now in a scope's memo."""
+        changing = self._changing.get(expression)
+        if changing is None:
+            changing = self.changing(expression)
+        if not changing:
+            return expression
+        return (expression, *[self.versions.get(one, 0) for one in changing])
+
+    def changed(self, what: Sequence[Buffer | Accumulator]) -> None:
+        """Values computed from these before are not theirs any more."""
+        for one in what:
+            self.versions[one] = self.versions.get(one, 0) + 1
+            if isinstance(one, Buffer) and one.aliased:
+                for other in self.pointers:
+                    if other.aliased and other in self.versions:
+                        self.versions[other] += 1
+
+    # -------------------------------------------------------------------- addresses
+
+    def scaled(self, index: ir.Value, stride: Extent) -> ir.Value:
+        """index * stride."""
+        if isinstance(stride, int) and stride == 1:
+            return index
+        return self.builder.mul(index, self.extent(stride), flags=("nsw",))
+
+    def pointer(self, buffer: Buffer, at: Affine, scope: Scope) -> ir.Value:
+        """The address of an element (of the first lane), index by index, outermost first.
+
+        Steps that neighbouring positions share are computed once.
+        """
+        terms = [(i, at.stride(i)) for i in scope.bindings if at.stride(i) != 0]
+        pointer, key = self.pointers[buffer], (buffer, *terms)
+        inbounds = at.base >= 0 and all(isinstance(s, int) and s >= 0 for _, s in terms)
+        for count in range(1, len(terms) + 1):
+            found = scope.memo.get(key[: count + 1])
+            if found is None:
+                index, stride = terms[count - 1]
+                step = self.scaled(scope.bindings[index], stride)
+                found = self.builder.moved(pointer, step, buffer.type, inbounds)
+                scope.memo[key[: count + 1]] = found
+            pointer = found
+        if at.base:
+            base = self.builder.integer(at.base)
+            pointer = self.builder.moved(pointer, base, buffer.type, inbounds)
+        return pointer
+
+    def lane_offsets(self, stride: Extent, lanes: int) -> ir.Value:
+        """<0, stride, 2 * stride, ...> as i64."""
+        if isinstance(stride, int):
+            return iota(lanes, I64, stride)
+        return self.builder.mul(iota(lanes), self.builder.splat(self.sizes[stride], lanes))
+
+    def lane_mask(self, lanes: int, count: ir.Value | int) -> ir.Value:
+        """The mask of the first `count` lanes."""
+        return self.builder.first_lanes(count, lanes)
+
