@@ -70,7 +70,7 @@ _SUBMODULES = frozenset((
     "distributed", "distributions", "export", "fft", "func", "fx", "hub", "jit", "linalg",
     "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
     "random", "return_types", "serialization", "signal", "sparse", "special", "storage",
-    "testing", "torch_alias", "torch_version", "types", "utils", "version", "xpu",
+    "testing", "torch_alias", "torch_version", "train", "types", "utils", "version", "xpu",
 ))  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("AcceleratorError", "OutOfMemoryError"), "accelerator"),

@@ -1,0 +1,64 @@
+"""What `use` takes: generator callbacks, and objects with methods named after events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .generators import is_generator_callback
+from .handlers import Handle, Handlers
+from .names import METHODS
+from .near import near
+from .persist import Persistence
+from .scope import run as run_scope
+
+
+def use(handlers: Handlers, persistence: Persistence, callback: Any) -> Handle:
+    """Attach a callback, whatever its kind; one that persists gets back what was saved.
+
+    Raises ValueError for a method `on_...` that names no event, and for a second callback that
+    persists under the same name; TypeError for what is no callback.
+    """
+    if isinstance(callback, type):
+        raise TypeError(f"{callback.__name__} is a class: use {callback.__name__}(...)")
+    handle = handlers.new_handle(callback)
+    try:
+        name = persistence.declare(callback, handle)
+        if name is not None:
+            handle.undo.append(lambda: persistence.release(name, handle))
+        if is_generator_callback(callback):
+            where = getattr(callback, "scope", run_scope)
+            handlers.attach(where, callback, handle=handle)
+        else:
+            _attach_methods(handlers, callback, handle)
+        for monitored in _monitored(callback):
+            handlers.run.monitor(monitored)
+    except BaseException:
+        handle.detach()
+        raise
+    return handle
+
+
+def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
+    methods = [name for name in dir(callback) if name.startswith("on_")]
+    methods = [name for name in methods if callable(getattr(callback, name, None))]
+    if not methods:
+        if callable(callback):
+            raise TypeError(
+                f"{handle.title} is a function without an event: attach it with "
+                "run.on(epoch.end)(function), or make it a generator callback"
+            )
+        raise TypeError(f"{handle.title} is no callback: it has no method on_epoch_end or the like")
+    for name in methods:
+        if name not in METHODS:
+            raise ValueError(f"{handle.title}.{name} names no event{near(name, METHODS)}")
+        event, number = METHODS[name]
+        # Base classes have a method for everything, which does nothing: leave those out.
+        if getattr(getattr(callback, name), "idle", False):
+            continue
+        band = getattr(getattr(callback, name), "band", getattr(callback, "band", None))
+        handlers.attach(event, getattr(callback, name), band, number=number, handle=handle)
+
+
+def _monitored(callback: Any) -> list[str]:
+    name = getattr(callback, "monitor", None)
+    return [name] if isinstance(name, str) else []

@@ -1,0 +1,33 @@
+"""Bands: in which order handlers of the same event run."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from .near import near
+
+
+class Band(enum.IntEnum):
+    """Entered from OUTER to METRICS (on `start` and other events), left from METRICS to OUTER (on
+    `end` and `error`). So metrics are there when control looks at them, a checkpoint (IO) sees
+    the final state, and timers (OUTER) include all the others."""
+
+    OUTER = 0
+    IO = 1
+    CONTROL = 2
+    USER = 3
+    METRICS = 4
+
+
+OUTER, IO, CONTROL, USER, METRICS = Band
+
+
+def band_of(value: Any) -> Band:
+    """A Band from a Band, its number or its name."""
+    if isinstance(value, str):
+        names = [band.name.lower() for band in Band]
+        if value.lower() not in names:
+            raise ValueError(f"there is no band '{value}'{near(value, names)}")
+        return Band[value.upper()]
+    return Band(value)

@@ -1,0 +1,75 @@
+"""What is checked before the first step, and what names stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import optim
+from ..nn import functional
+from ..optim import Optimizer
+from .near import near
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+
+def optimizer_named(optimizer: Any, net: Any) -> Any:
+    """An optimiser, or a dict of them; for a name, that optimiser of the net's parameters."""
+    if isinstance(optimizer, str):
+        known = {name.lower(): kind for name, kind in vars(optim).items()
+                 if isinstance(kind, type) and issubclass(kind, Optimizer)}  # fmt: skip
+        known.pop("optimizer", None)
+        if optimizer.lower() not in known:
+            raise ValueError(f"there is no optimiser '{optimizer}'{near(optimizer, known)}")
+        if net is None:
+            raise ValueError(f"optimizer '{optimizer}' needs a net")
+        return known[optimizer.lower()](net.parameters())
+    if optimizer is None or isinstance(optimizer, Optimizer):
+        return optimizer
+    if isinstance(optimizer, (list, tuple)):
+        optimizer = {f"optimizer_{i}": held for i, held in enumerate(optimizer)}
+    if isinstance(optimizer, dict) and all(isinstance(o, Optimizer) for o in optimizer.values()):
+        return optimizer
+    raise TypeError(
+        f"optimizer is a flambeau.optim.Optimizer, a name or a dict of optimisers, got "
+        f"{type(optimizer).__name__}"
+    )
+
+
+def loss_named(loss: Any) -> Any:
+    """A function (y_pred, y); for a name, that of nn.functional."""
+    if isinstance(loss, str):
+        known = [name for name in dir(functional) if name.endswith(("_loss", "cross_entropy"))]
+        for name in (loss, f"{loss}_loss"):
+            if name in known:
+                return getattr(functional, name)
+        raise ValueError(f"there is no loss '{loss}' in nn.functional{near(loss, known)}")
+    if isinstance(loss, type):
+        raise TypeError(f"loss is the class {loss.__name__}: give an instance, {loss.__name__}()")
+    if loss is not None and not callable(loss):
+        raise TypeError(f"loss is a function (y_pred, y), got {type(loss).__name__}")
+    return loss
+
+
+def check_trainable(trainer: Trainer) -> None:
+    """That the default step has what it needs. Raises ValueError."""
+    for name in ("net", "optimizer", "loss"):
+        if getattr(trainer, name) is None:
+            raise ValueError(
+                f"training needs a {name}: Trainer(net, optimizer, loss), or a step of your own "
+                "(@trainer.step)"
+            )
+    parameters = list(trainer.net.parameters())
+    if not any(parameter.requires_grad for parameter in parameters):
+        raise ValueError(
+            f"{type(trainer.net).__name__} has no trainable parameters"
+            + (f": all {len(parameters)} have requires_grad=False" if parameters else "")
+        )
+    mine = set(map(id, parameters))
+    for optimizer in trainer.optimizers.values():
+        if any(id(p) in mine for group in optimizer.param_groups for p in group["params"]):
+            return
+    raise ValueError(
+        f"none of the optimiser's parameters belongs to trainer.net ({type(trainer.net).__name__})"
+        ": make the optimiser of net.parameters()"
+    )

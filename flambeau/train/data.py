@@ -1,0 +1,172 @@
+"""What is trained on: loaders as they are, datasets and arrays through a DataLoader; and how a
+batch becomes the net's input and the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..ops import from_numpy
+from ..tensor.dtypes import get_default_dtype
+from ..tensor.tensor import Tensor
+from ..utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from ..utils.data.iterator import _SingleProcessDataLoaderIter
+
+BATCH_SIZE = 32
+
+
+def loader_of(
+    data: Any, batch_size: int | None = None, shuffle: bool | None = None, who: str = "fit"
+) -> Any:
+    """An iterable of batches: a loader (or a list of batches) itself, a DataLoader of the rest.
+
+    A dataset has `__getitem__` and `__len__`; arrays are a tensor, a NumPy array, or a tuple of
+    them with one length. NumPy's float64 becomes the default dtype. Raises ValueError for arrays
+    of different lengths, data without a batch, and a `batch_size` beside a loader.
+    """
+    if is_arrays(data):
+        data = _dataset_of(data if isinstance(data, tuple) else (data,), who)
+    if is_loader(data):
+        if batch_size is not None or shuffle is not None:
+            raise ValueError(
+                f"{who}: batch_size and shuffle are for datasets and arrays; a loader has its own"
+            )
+        if length_of(data) == 0:
+            raise ValueError(f"{who}: the loader is empty: {_why_empty(data)}")
+        return data
+    if not hasattr(data, "__getitem__") and not isinstance(data, IterableDataset):
+        raise TypeError(
+            f"{who}: expected a loader, a dataset, or arrays (x, y), got {type(data).__name__}"
+        )
+    streams = isinstance(data, IterableDataset)
+    if not streams and len(data) == 0:
+        raise ValueError(f"{who}: the dataset is empty: it has no samples")
+    order = None if streams else bool(shuffle)
+    return DataLoader(data, batch_size=batch_size or BATCH_SIZE, shuffle=order)
+
+
+def is_arrays(data: Any) -> bool:
+    """Whether it is a tensor, a NumPy array, or a tuple of them, with tuples inside."""
+    if isinstance(data, tuple):
+        return bool(data) and all(isinstance(p, (Tensor, np.ndarray)) for p in _flat(data))
+    return isinstance(data, (Tensor, np.ndarray))
+
+
+def is_loader(data: Any) -> bool:
+    """Whether iterating over it gives batches."""
+    return isinstance(data, Iterable) and not isinstance(data, Dataset) and not is_arrays(data)
+
+
+def _flat(data: Any) -> Iterator[Any]:
+    for part in data:
+        if isinstance(part, (tuple, list)):
+            yield from _flat(part)
+        else:
+            yield part
+
+
+def _dataset_of(arrays: tuple[Any, ...], who: str) -> TensorDataset:
+    tensors = [tensor_of(array) for array in _flat(arrays)]
+    lengths = [len(tensor) for tensor in tensors]
+    if len(set(lengths)) != 1:
+        raise ValueError(f"{who}: the arrays have different lengths: {lengths}")
+    return TensorDataset(*tensors)
+
+
+def tensor_of(array: Any) -> Tensor:
+    """A tensor of an array; NumPy's float64, which is its default, becomes the default dtype."""
+    if isinstance(array, Tensor):
+        return array
+    tensor = from_numpy(array)
+    return tensor.to(get_default_dtype()) if array.dtype == np.float64 else tensor
+
+
+def length_of(data: Any) -> int | None:
+    """How many batches there are; None where nobody knows."""
+    try:
+        return len(data)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _why_empty(data: Any) -> str:
+    dataset = getattr(data, "dataset", None)
+    samples = length_of(dataset)
+    if not samples:
+        return "it has no samples"
+    return (
+        f"its {samples} samples make no batch of {data.batch_size} with "
+        f"drop_last={data.drop_last}"
+    )
+
+
+def skipped(data: Any, count: int) -> Iterator[Any]:
+    """The iterator of an epoch behind its first `count` batches.
+
+    Samples that are got by index are not loaded to be skipped; the order is drawn as usual.
+    """
+    iterator = iter(data)
+    if type(iterator) is _SingleProcessDataLoaderIter and not isinstance(
+        data.dataset, IterableDataset
+    ):
+        for _ in range(count):
+            next(iterator._sampler_iter, None)
+        iterator._num_yielded += count
+    else:
+        for _ in range(count):
+            next(iterator, None)
+    return iterator
+
+
+def split(batch: Any) -> tuple[Any, Any]:
+    """Input and target. With more than two parts, all but the last are inputs."""
+    if isinstance(batch, (tuple, list)):
+        if len(batch) == 2:
+            return batch[0], batch[1]
+        if len(batch) > 2:
+            return tuple(batch[:-1]), batch[-1]
+    raise ValueError(
+        f"a batch is (input, target), got {_shown(batch)}; for other batches write a step of "
+        "your own: @trainer.step, @trainer.eval_step"
+    )
+
+
+def inputs(batch: Any, labelled: bool) -> Any:
+    """The input alone, of a batch with a target or without."""
+    if not isinstance(batch, (tuple, list)):
+        return batch
+    if len(batch) == 1:
+        return batch[0]
+    return split(batch)[0] if labelled else tuple(batch)
+
+
+def _shown(batch: Any) -> str:
+    if isinstance(batch, Tensor):
+        return f"a tensor of shape {tuple(batch.shape)}"
+    if isinstance(batch, (tuple, list)):
+        return f"a {type(batch).__name__} of {len(batch)}"
+    return f"a {type(batch).__name__}"
+
+
+def moved(thing: Any, device: Any) -> Any:
+    """Tensors inside `thing`, on a device."""
+    if isinstance(thing, Tensor):
+        return thing.to(device)
+    if isinstance(thing, (tuple, list)):
+        return type(thing)(moved(part, device) for part in thing)
+    if isinstance(thing, dict):
+        return {key: moved(part, device) for key, part in thing.items()}
+    return thing
+
+
+def detached(thing: Any) -> Any:
+    """Tensors inside `thing`, cut off from the graph."""
+    if isinstance(thing, Tensor):
+        return thing.detach()
+    if isinstance(thing, (tuple, list)):
+        return tuple(map(detached, thing))
+    if isinstance(thing, dict):
+        return {key: detached(part) for key, part in thing.items()}
+    return thing

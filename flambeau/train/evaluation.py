@@ -1,0 +1,72 @@
+"""Going through data without training: validation, tests, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .. import ops
+from ..autograd.mode import no_grad
+from ..tensor.tensor import Tensor
+from .scope import Evaluation
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+
+@contextmanager
+def looking(trainer: Trainer) -> Iterator[None]:
+    """No gradients, every module in eval mode; afterwards each in the mode that it had."""
+    modules = [] if trainer.net is None else [(m, m.training) for m in trainer.net.modules()]
+    state, kept = trainer.state, trainer.state.training
+    last = {name: getattr(state, name) for name in ("batch", "output", "loss", "y_pred", "y")}
+    if trainer.net is not None:
+        trainer.net.eval()
+    state.training = False
+    try:
+        with no_grad():
+            yield
+    finally:
+        for module, training in modules:
+            module.training = training
+        state.training = kept
+        vars(state).update(last)
+
+
+def sweep(
+    trainer: Trainer, stage: Evaluation, data: Any, body: Callable[[Any], Any],
+    take: Callable[[Any], None],
+) -> int:  # fmt: skip
+    """Call `body` on every batch, and `take` on what it returns; how many batches there were."""
+    state, handlers, live = trainer.state, trainer.handlers, trainer.handlers.live
+    one, name, n = stage.step, stage.step.name, 0
+    for n, batch in enumerate(data, 1):
+        state.batch = batch
+        frame = None
+        try:
+            if live[name]:
+                frame = handlers.open(one)
+                handlers.fire(one.start, n)
+            state.output = body(batch)
+            take(state.output)
+            if frame is not None or live[name]:
+                handlers.leave(one, n, frame)
+        except BaseException as error:
+            handlers.fail(one, n, frame, error)
+            raise
+        if trainer.stopping:
+            break
+    return n
+
+
+def joined(parts: list[Any]) -> Any:
+    """The outputs of all batches as one: tensors along the first axis, inside tuples and dicts."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return ops.cat(parts) if first.ndim else ops.stack(parts)
+    if isinstance(first, (tuple, list)):
+        return tuple(joined(list(column)) for column in zip(*parts, strict=True))
+    if isinstance(first, dict):
+        return {key: joined([part[key] for part in parts]) for key in first}
+    return parts

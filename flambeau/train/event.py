@@ -1,0 +1,121 @@
+"""Events: named moments of a run, filtered by counting (`every=`, `once=`, ...), joined by `|`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+Predicate = Callable[..., bool]
+
+
+class Event:
+    """A moment of a run; calling it filters it.
+
+    `every=2` keeps each second one, `once=3` (or a collection) only those, `before=` and `after=`
+    exclude their own number; `every` counts from `after`. A function `(run, n)` decides freely.
+    `n` is the number of the event: of the epoch, of the step since the start of the run, or how
+    often an event of one's own was fired.
+
+    Raises ValueError for numbers below one and TypeError for other things than numbers.
+
+    >>> from flambeau.train import epoch
+    >>> epoch.end(every=2, after=3)
+    epoch.end(every=2, after=3)
+    >>> epoch.start | epoch.end
+    epoch.start | epoch.end
+    """
+
+    __slots__ = ("arguments", "name", "predicate", "scope", "source")
+
+    def __init__(self, name: str, scope: str | None = None) -> None:
+        self.name = name
+        self.scope = name if scope is None else scope
+        self.source = self
+        self.predicate: Predicate | None = None
+        self.arguments: tuple[str, ...] = ()
+
+    def __call__(
+        self,
+        predicate: Predicate | None = None,
+        *,
+        every: int | None = None,
+        once: int | Collection[int] | None = None,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> Event:
+        own = counting(predicate, every, once, before, after)
+        filtered = Event(self.name, self.scope)
+        filtered.source = self.source
+        filtered.predicate = both(self.predicate, own)
+        given = {"every": every, "once": once, "before": before, "after": after}
+        filtered.arguments = (
+            *self.arguments,
+            *([getattr(predicate, "__name__", "predicate")] if predicate is not None else []),
+            *(f"{name}={value}" for name, value in given.items() if value is not None),
+        )
+        return filtered
+
+    def __or__(self, other: Event | Events) -> Events:
+        return Events((self, *other)) if isinstance(other, (Event, Events)) else NotImplemented
+
+    def __iter__(self) -> Iterator[Event]:
+        yield self
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(self.arguments)})" if self.arguments else self.name
+
+
+class Events(tuple[Event, ...]):
+    """Several events: whichever comes."""
+
+    __slots__ = ()
+
+    def __or__(self, other: Event | Events) -> Events:
+        return Events((*self, *other)) if isinstance(other, (Event, Events)) else NotImplemented
+
+    def __repr__(self) -> str:
+        return " | ".join(map(repr, self))
+
+
+def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
+    """A predicate that holds where both hold."""
+    if first is None or second is None:
+        return first or second
+    return lambda run, n: first(run, n) and second(run, n)
+
+
+def counting(
+    predicate: Predicate | None, every: Any, once: Any, before: Any, after: Any
+) -> Predicate | None:
+    """The predicate of the arguments of Event.__call__."""
+    if predicate is not None and not callable(predicate):
+        raise TypeError(f"an event is filtered by a function (run, n), got {predicate!r}")
+    for name, value in (("every", every), ("before", before), ("after", after)):
+        if value is not None:
+            _check(name, value, least=0 if name == "after" else 1)
+    chosen: frozenset[int] | None = None
+    if once is not None:
+        chosen = frozenset((once,) if isinstance(once, int) else once)
+        for value in chosen:
+            _check("once", value, least=1)
+    if every in (None, 1) and chosen is None and before is None and after is None:
+        return predicate
+    first = after or 0
+
+    def holds(run: Any, n: int) -> bool:
+        return (
+            n > first
+            and (before is None or n < before)
+            and (chosen is None or n in chosen)
+            and (every is None or (n - first) % every == 0)
+            and (predicate is None or predicate(run, n))
+        )
+
+    return holds
+
+
+def _check(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} counts events, so it is a whole number; got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")

@@ -1,0 +1,138 @@
+"""Generator callbacks: functions that `yield` until an event, or until the end of their scope.
+
+One function spans several stages, and its locals are its state. What fails inside its scope is
+thrown into it where it waits, so `try`, `finally` and `with` work across stages.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from .event import Event, Events, Predicate
+
+if TYPE_CHECKING:
+    from .handlers import Entry, Handle, Handlers
+
+Callback = Generator[Any, Event | None, Any]
+
+
+def is_generator_callback(function: Any) -> bool:
+    """Whether calling it makes a generator: a generator function, or an object that calls one."""
+    if inspect.isgeneratorfunction(function) or inspect.ismethod(function):
+        return inspect.isgeneratorfunction(function)
+    inner = getattr(function, "func", None)  # functools.partial
+    if inner is not None and is_generator_callback(inner):
+        return True
+    inner = type(function).__call__ if callable(function) else None
+    return inspect.isgeneratorfunction(inner)
+
+
+class Task:
+    """A generator callback between the start and the end of its scope."""
+
+    __slots__ = (
+        "attached", "band", "entries", "generator", "handle", "handlers", "running", "sequence",
+        "waits",
+    )  # fmt: skip
+
+    def __init__(self, handlers: Handlers, generator: Callback, handle: Handle, entry: Entry):
+        self.handlers, self.generator, self.handle = handlers, generator, handle
+        self.band, self.sequence = entry.band, entry.sequence
+        self.waits: dict[Event, Predicate | None] = {}  # none while running: the scope's end
+        self.entries: dict[Event, Entry] = {}  # one for every event that it ever waited for
+        self.attached, self.running = True, False
+
+    @property
+    def leaving(self) -> tuple[int, int, int]:
+        """Its place among what happens at the end of a scope: last come, first served."""
+        return (-self.band, 1, -self.sequence)
+
+    @property
+    def until_end(self) -> bool:
+        """Whether it waits for the end of its scope."""
+        return not self.waits and not self.running
+
+    def call(self, n: int) -> None:
+        """The end of its scope has come."""
+        if self.until_end:
+            self.advance(None)
+
+    def resume(self, event: Event, n: int) -> None:
+        """An event has come; goes on if this is what it waits for."""
+        if event not in self.waits:
+            return
+        predicate = self.waits[event]
+        if predicate is None or predicate(self.handlers.run, n):
+            self.advance(event)
+
+    def advance(self, event: Event | None) -> None:
+        """Run to the next `yield`, whose value is the event."""
+        self._stop_waiting()
+        outside, self.handlers.current = self.handlers.current, self
+        self.running = True
+        try:
+            wanted = self.generator.send(event)
+        except StopIteration:
+            self._forget()
+            return
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            self.running, self.handlers.current = False, outside
+        if not self.handle.attached:
+            self.close()
+        elif wanted is not None:
+            self._wait(wanted)
+
+    def _wait(self, wanted: Any) -> None:
+        if not isinstance(wanted, (Event, Events)):
+            self.throw(TypeError(
+                f"{self.handle.title} yielded {wanted!r}: a callback yields an event (epoch.end), "
+                "several joined by |, or nothing, to wait for the end of its scope"
+            ))  # fmt: skip
+            return
+        for event in wanted:
+            source = event.source
+            self.waits[source] = event.predicate
+            self.handlers.live[source.scope] += 1
+            if source not in self.entries:
+                self.entries[source] = self.handlers.subscribe(self, source)
+
+    def _stop_waiting(self) -> None:
+        if self.waits:
+            for event in self.waits:
+                self.handlers.live[event.scope] -= 1
+            self.waits.clear()
+
+    def _forget(self) -> None:
+        self._stop_waiting()
+        self.attached = False
+        self.handle.tasks.discard(self)
+        for entry in self.entries.values():
+            self.handlers.remove(entry)
+        self.entries.clear()
+
+    def throw(self, error: BaseException) -> None:
+        """Raise `error` where it waits. It may clean up and catch it, but not stop it."""
+        if not self.attached:
+            return
+        self._stop_waiting()
+        try:
+            self.running = True
+            self.generator.throw(error)
+        except StopIteration:
+            pass
+        finally:
+            self.running = False
+            self.close()
+        raise error
+
+    def close(self) -> None:
+        """Its scope is over: what it still waits for does not come."""
+        if self.running:  # it detached itself: closed when it yields
+            return
+        self._forget()
+        self.generator.close()

@@ -1,0 +1,293 @@
+"""The one list of handlers of a run: who is called when, in which order.
+
+Whatever way a handler came in, it is an Entry in the list of its event. Lists are put in order
+when something is attached or detached, not when an event fires.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from .bands import Band, band_of
+from .event import Event, Events
+from .generators import Task, is_generator_callback
+from .names import event_named
+from .scope import Scope
+from .signature import bind
+
+
+class Entry:
+    """A function in the list of an event. `call(n)` runs it, filters included."""
+
+    __slots__ = ("attached", "band", "call", "event", "function", "leaving", "sequence", "task")
+
+    def __init__(
+        self, event: Event, function: Any, call: Callable[[int], Any], band: int, sequence: int,
+        task: Task | None = None,
+    ) -> None:  # fmt: skip
+        self.event, self.function, self.call = event, function, call
+        self.band, self.sequence, self.task = band, sequence, task
+        self.attached = True
+        self.leaving = (-band, 0, sequence) if task is None else task.leaving
+
+    @property
+    def entering(self) -> tuple[int, int]:
+        """Its place among what happens at an event that is no end."""
+        return (self.band, self.sequence)
+
+
+class Frame:
+    """A scope that is open, and the generator callbacks that live in it."""
+
+    __slots__ = ("scope", "tasks")
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.tasks: list[Task] = []
+
+
+class Handle:
+    """What `attach` and `use` return: `detach()` undoes them, and so does leaving a `with`."""
+
+    def __init__(self, handlers: Handlers, function: Any) -> None:
+        self.handlers, self.function = handlers, function
+        self.entries: list[Entry] = []
+        self.tasks: set[Task] = set()
+        self.undo: list[Callable[[], None]] = []
+        self.attached = True
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        return getattr(self.function, "__qualname__", type(self.function).__qualname__)
+
+    def detach(self) -> None:
+        """Take the handler out; a generator callback that is under way is closed."""
+        if not self.attached:
+            return
+        self.attached = False
+        for entry in self.entries:
+            if entry.attached:
+                self.handlers.live[entry.event.scope] -= 1
+                self.handlers.remove(entry)
+        self.handlers.handles.remove(self)
+        for undo in self.undo:
+            undo()
+        for task in list(self.tasks):
+            task.close()
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.detach()
+
+
+class Handlers:
+    """All handlers of `run`, and the scopes that are open."""
+
+    def __init__(self, run: Any) -> None:
+        self.run = run
+        self.live: defaultdict[str, int] = defaultdict(int)  # scope: who listens to it now
+        self.frames: list[Frame] = []
+        self.handles: list[Handle] = []
+        self.current: Task | None = None
+        self._plans: dict[str, tuple[Entry, ...]] = {}
+        self._sequence = itertools.count()
+
+    # ---- attaching ----
+
+    def attach(
+        self, where: Any, function: Callable[..., Any], band: Any = None, *,
+        number: str | None = None, handle: Handle | None = None,
+    ) -> Handle:  # fmt: skip
+        """Have `function` called at an event, at several, or, a generator, through a scope."""
+        if not callable(function):
+            raise TypeError(f"a handler is a function, got {type(function).__name__}")
+        if isinstance(function, type):
+            raise TypeError(f"{function.__name__} is a class: attach {function.__name__}(...)")
+        if inspect.iscoroutinefunction(function):
+            raise TypeError("a handler is called and must return; it cannot be a coroutine")
+        events = self._events(where, is_generator_callback(function), function)
+        level = band_of(getattr(function, "band", Band.USER) if band is None else band)
+        if handle is None:
+            handle = self.new_handle(function)
+        for event in events:
+            entry = self._entry(event, function, level, number, handle)
+            handle.entries.append(entry)
+            self.live[event.scope] += 1
+            self._insert(entry)
+        return handle
+
+    def new_handle(self, function: Any) -> Handle:
+        handle = Handle(self, function)
+        self.handles.append(handle)
+        return handle
+
+    def _events(self, where: Any, generates: bool, function: Any) -> Events | Event:
+        if isinstance(where, str):
+            where = event_named(where)
+        if isinstance(where, Scope):
+            if not generates:
+                raise TypeError(
+                    f"{getattr(function, '__name__', function)} is attached to the scope "
+                    f"'{where}': name an event ({where.name}.start, .end, .error); only "
+                    "generator callbacks live through a scope"
+                )
+            return where.start
+        if not isinstance(where, (Event, Events)):
+            raise TypeError(f"expected an event such as epoch.end, got {where!r}")
+        if generates and any(not event.name.endswith(".start") for event in where):
+            raise TypeError(
+                f"{getattr(function, '__name__', function)} is a generator callback: attach it to "
+                f"a scope (run, epoch, ...), and inside it `yield` {where!r}"
+            )
+        return where
+
+    def _entry(
+        self, event: Event, function: Any, band: Band, number: str | None, handle: Handle
+    ) -> Entry:
+        call = bind(function, self.run, number)
+        entry = Entry(event, function, call, band, next(self._sequence))
+        if is_generator_callback(function):
+            entry.call = lambda n: self._begin(call(n), handle, entry)
+        if event.predicate is not None:
+            entry.call = _filtered(entry.call, event.predicate, self.run)
+        return entry
+
+    def _begin(self, generator: Any, handle: Handle, entry: Entry) -> None:
+        task = Task(self, generator, handle, entry)
+        handle.tasks.add(task)
+        self.frames[-1].tasks.append(task)
+        task.advance(None)
+
+    def _insert(self, entry: Entry) -> None:
+        name = entry.event.name
+        leaving = name.endswith((".end", ".error"))
+        entries = [*self._plans.get(name, ()), entry]
+        entries.sort(key=_leaving if leaving else _entering)
+        self._plans[name] = tuple(entries)
+
+    def remove(self, entry: Entry) -> None:
+        """Take an entry out of its list; if its event is firing, it is not called any more."""
+        entry.attached = False
+        name = entry.event.name
+        left = tuple(e for e in self._plans.get(name, ()) if e is not entry)
+        if left:
+            self._plans[name] = left
+        else:
+            self._plans.pop(name, None)
+
+    def subscribe(self, task: Task, event: Event) -> Entry:
+        """Have a generator callback told of an event; `live` counts it only while it waits."""
+        entry = Entry(
+            event, task.handle.function, lambda n: task.resume(event, n), task.band,
+            task.sequence, task,
+        )  # fmt: skip
+        self._insert(entry)
+        return entry
+
+    def at(self, event: Event) -> tuple[Entry, ...]:
+        """The entries of an event in the order in which they are called."""
+        return self._plans.get(event.name, ())
+
+    # ---- firing ----
+
+    def fire(self, event: Event, n: int) -> None:
+        """Call the handlers of an event."""
+        for entry in self._plans.get(event.name, ()):
+            if entry.attached:
+                entry.call(n)
+
+    def open(self, scope: Scope) -> Frame:
+        """A frame for a scope that is about to start."""
+        frame = Frame(scope)
+        self.frames.append(frame)
+        return frame
+
+    def leave(self, scope: Scope, n: int, frame: Frame | None) -> None:
+        """Fire the end of a scope, and let the generator callbacks in it come to theirs."""
+        if frame is None or not frame.tasks:
+            self.fire(scope.end, n)
+        else:
+            waiting = [task for task in frame.tasks if task.until_end]
+            plan = [*self._plans.get(scope.end.name, ()), *waiting]
+            for entry in sorted(plan, key=_leaving):
+                if entry.attached:
+                    entry.call(n)
+            while frame.tasks:
+                frame.tasks.pop().close()
+        if frame is not None:
+            self.frames.remove(frame)
+
+    def fail(self, scope: Scope, n: int, frame: Frame | None, error: BaseException) -> None:
+        """Fire a scope's error and throw it into its generator callbacks. Returns when nobody
+        raised anything else: the caller raises `error` on."""
+        first = error
+        self.run.state.error = error
+        try:
+            self.fire(scope.error, n)
+        except BaseException as raised:
+            error = raised
+        while frame is not None and frame.tasks:
+            try:
+                frame.tasks.pop().throw(error)
+            except BaseException as raised:
+                error = raised
+        if frame is not None:
+            self.frames.remove(frame)
+        if error is not first:
+            raise error
+
+
+class Entered:
+    """`with run.scope(scope):` fires its start, and its end or its error."""
+
+    __slots__ = ("frame", "handlers", "n", "scope")
+
+    def __init__(self, handlers: Handlers, scope: Scope, n: int) -> None:
+        self.handlers, self.scope, self.n = handlers, scope, n
+        self.frame: Frame | None = None
+
+    def __enter__(self) -> None:
+        handlers = self.handlers
+        if handlers.live[self.scope.name]:
+            self.frame = handlers.open(self.scope)
+            try:
+                handlers.fire(self.scope.start, self.n)
+            except BaseException as error:
+                handlers.fail(self.scope, self.n, self.frame, error)
+                raise
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        handlers = self.handlers
+        if self.frame is None and not handlers.live[self.scope.name]:
+            return
+        if error is not None:
+            handlers.fail(self.scope, self.n, self.frame, error)
+            return
+        try:
+            handlers.leave(self.scope, self.n, self.frame)
+        except BaseException as raised:
+            handlers.fail(self.scope, self.n, self.frame, raised)
+            raise
+
+
+def _entering(entry: Any) -> Any:
+    return entry.entering
+
+
+def _leaving(entry: Any) -> Any:
+    return entry.leaving
+
+
+def _filtered(call: Callable[[int], Any], predicate: Any, run: Any) -> Callable[[int], None]:
+    def filtered(n: int) -> None:
+        if predicate(run, n):
+            call(n)
+
+    return filtered

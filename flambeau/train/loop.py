@@ -1,0 +1,371 @@
+"""`Loop(step).run(data)`: epochs and steps over any data with any step; knows nothing of nets.
+
+What it adds to two `for`s: scopes and their events, handlers in every way they can come in,
+stopping, logs, and a position that can be saved and restored in the middle of an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from . import scope as scopes
+from .attachment import use
+from .data import length_of, skipped
+from .event import Event
+from .handlers import Entered, Handle, Handlers
+from .hooks import Hooks
+from .near import near
+from .persist import Persisted, Persistence
+from .randomness import random_state, set_random_state
+from .scope import Scope
+from .signature import step_of
+from .state import State
+
+F = TypeVar("F", bound=Callable[..., Any])
+_STEP = scopes.step
+
+
+class MissingMetric(KeyError):
+    """A number that is monitored was not there; the message lists those that are."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Loop:
+    """Runs `step(run, batch)`, or `step(batch)`, for every batch of every epoch.
+
+    The loop itself is the `run` that handlers get. What the step returns is `run.state.output`.
+
+    >>> from flambeau.train import Loop, epoch
+    >>> loop = Loop(lambda batch: batch * 2)
+    >>> @loop.on(epoch.end)
+    ... def show(run):
+    ...     print(run.state.epoch, run.state.step, run.state.output)
+    >>> _ = loop.run([1, 2, 3], epochs=2)
+    1 3 6
+    2 6 6
+    """
+
+    start, end, error = scopes.run.start, scopes.run.end, scopes.run.error
+
+    def __init__(
+        self, step: Callable[..., Any] | None = None, *, callbacks: Iterable[Any] = ()
+    ) -> None:
+        self.state = State()
+        self.handlers = Handlers(self)
+        self.persistence = Persistence()
+        self.hooks = Hooks(self)
+        self.monitored: dict[str, None] = {}
+        self._rows: list[tuple[int, dict[str, Any]]] = []
+        self._body: Callable[[Any], Any] | None = None
+        self._stopping: Scope | None = None
+        self._stage = "done"  # what of the epoch comes next: train, valid, done
+        self._completed = 0  # batches of the epoch whose step is done
+        self._order: dict[str, Any] | None = None  # random state when the epoch's order was drawn
+        self._boundary: dict[str, Any] | None = None  # random state when training was done
+        self._position: dict[str, Any] | None = None  # loaded, and not yet gone to
+        self._counts: dict[str, int] = {}
+        self._running = False
+        if step is not None:
+            self.step(step)
+        for callback in callbacks:
+            self.use(callback)
+
+    # ---- ways in ----
+
+    def on(self, where: Any, band: Any = None) -> Callable[[F], F]:
+        """Decorator: have a function called at an event, or a generator function at a scope."""
+
+        def attach(function: F) -> F:
+            self.attach(where, function, band)
+            return function
+
+        return attach
+
+    def attach(self, where: Any, function: Callable[..., Any], band: Any = None) -> Handle:
+        """The same without decorator; `detach()` of what it returns undoes it, or a `with`."""
+        return self.handlers.attach(where, function, band)
+
+    def use(self, callback: Any) -> Handle:
+        """Attach an object with methods `on_...`, or a generator callback."""
+        return use(self.handlers, self.persistence, callback)
+
+    def detach(self, function: Any) -> None:
+        """Take a function or callback out, wherever it is attached."""
+        found = [handle for handle in self.handlers.handles if handle.function is function]
+        if not found:
+            raise ValueError(f"{getattr(function, '__qualname__', function)} is not attached")
+        for handle in found:
+            handle.detach()
+
+    def step(self, function: F) -> F:
+        """Decorator: the function `(run, batch)`, or `(batch)`, that a step is."""
+        self._body = step_of(function, self)
+        return function
+
+    # ---- what handlers use ----
+
+    def scope(self, stage: Scope, n: int | None = None) -> Entered:
+        """`with run.scope(backward):` fires its start, and its end or error."""
+        return Entered(self.handlers, stage, self._count(stage.name) if n is None else n)
+
+    def fire(self, event: Event, n: int | None = None) -> None:
+        """Fire an event of one's own."""
+        self.handlers.fire(event, self._count(event.name) if n is None else n)
+
+    def _count(self, name: str) -> int:
+        n = self._counts[name] = self._counts.get(name, 0) + 1
+        return n
+
+    def stop(self, stage: Scope = scopes.run) -> None:
+        """End at the next step's boundary; `end` events still fire.
+
+        `run` (the default) ends all, `epoch` the epoch, without its validation, and `train` the
+        epoch's training alone.
+        """
+        if stage.name not in ("run", "epoch", "train"):
+            raise ValueError(f"stop ends run, epoch or train, not {stage.name}")
+        if self._stopping is None or self._stopping.name != "run":
+            self._stopping = stage
+        self.fire(scopes.stopped)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run is about to end."""
+        return self._stopping is not None and self._stopping.name == "run"
+
+    def persist(self, name: str | None = None, /, **defaults: Any) -> Persisted:
+        """Attributes that are saved with the run and are there again when it is resumed.
+
+        In a generator callback with a `name` of its own, that is the name. Raises ValueError
+        where another callback persists under it.
+        """
+        return self.persistence.persist(name, self.handlers.current, defaults)
+
+    def log(self, **values: Any) -> None:
+        """Put numbers into this epoch's logs."""
+        self.state.metrics.update(values)
+
+    @property
+    def logs(self) -> dict[str, Any]:
+        """The numbers of this epoch so far."""
+        return dict(self.state.metrics)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The logs of every epoch, with its number."""
+        return [{"epoch": number, **logs} for number, logs in self._rows]
+
+    def monitor(self, name: str) -> None:
+        """Have it checked, at the end of the first epoch, that there is a number of this name."""
+        self.monitored[name] = None
+
+    def metric(self, name: str) -> Any:
+        """The number of this epoch called `name`; MissingMetric, with those there are, if none."""
+        try:
+            return self.state.metrics[name]
+        except KeyError:
+            raise MissingMetric(
+                f"there is no '{name}' in the logs of epoch {self.state.epoch}"
+                f"{near(name, self.state.metrics)}"
+            ) from None
+
+    # ---- running ----
+
+    def run(
+        self, data: Any, epochs: int = 1, *, callbacks: Iterable[Any] = ()
+    ) -> list[dict[str, Any]]:
+        """Go through `data` `epochs` times; returns `history`.
+
+        Counts from epoch 1, or goes on from where `load_state_dict` says. `callbacks` are
+        attached for this run only. Raises ValueError for data without a batch.
+        """
+        if self._body is None:
+            raise RuntimeError("there is no step: Loop(step), or @loop.step")
+        if length_of(data) == 0:
+            raise ValueError("run: there are no batches")
+        return self._run(data, epochs, callbacks)
+
+    def _run(self, data: Any, epochs: int, callbacks: Iterable[Any]) -> list[dict[str, Any]]:
+        if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 0:
+            raise ValueError(f"epochs is a whole number from 0 on, got {epochs!r}")
+        if self._running:
+            raise RuntimeError("this run is under way: a second one needs a loop of its own")
+        if self._position is None:
+            self._forget()
+        state = self.state
+        state.data, state.batches, state.epochs = data, length_of(data), epochs
+        handles: list[Handle] = []
+        state.resumed = self._position is not None
+        self._running, self._stopping = True, None
+        try:
+            handles.extend(map(self.use, callbacks))
+            with self.scope(scopes.run, 1):
+                self._epochs(data, epochs)
+        finally:
+            self._running = False
+            for handle in reversed(handles):
+                handle.detach()
+        return self.history
+
+    def _forget(self) -> None:
+        """A run from the beginning: counts and persisted values start anew."""
+        state = self.state
+        state.epoch = state.step = state.batch_number = self._completed = 0
+        state.metrics = {}
+        self._rows, self._stage, self._order = [], "done", None
+        self._counts.clear()
+        self.persistence.values.clear()
+
+    def _epochs(self, data: Any, epochs: int) -> None:
+        state = self.state
+        while not self.stopping:
+            position, self._position = self._position, None
+            if position is not None and position["stage"] == "done":
+                set_random_state(position["random"], data)
+                position = None
+            if position is None:
+                if state.epoch >= epochs:
+                    break
+                state.epoch += 1
+                state.metrics, state.batch_number, self._completed = {}, 0, 0
+                self._stage, self._order = "train", None
+                self._begin_epoch()
+            first = not self._rows
+            state.resumed = position is not None
+            try:
+                with self.scope(scopes.epoch, state.epoch):
+                    self._epoch(data, position)
+                    complete = self._stopping is None
+                    if not self.stopping:
+                        self._stage = "done"
+                    self._rows.append((state.epoch, state.metrics))
+            finally:
+                state.resumed = False
+            if first and complete:
+                for name in self.monitored:
+                    self.metric(name)
+            if self._stopping is not None and not self.stopping:
+                self._stopping = None
+
+    def _begin_epoch(self) -> None:
+        """Nothing to forget but the logs."""
+
+    def _epoch(self, data: Any, position: dict[str, Any] | None) -> None:
+        self._train(data, position)
+
+    def _train(self, data: Any, position: dict[str, Any] | None) -> None:
+        state = self.state
+        if position is not None and position["stage"] == "valid":
+            set_random_state(position["random"], data)
+            return
+        with self.scope(scopes.train, state.epoch):
+            iterator = self._iterator(data, position)
+            state.resumed = False
+            if self._stopping is None:
+                self._steps(iterator)
+            if not self._completed and self._stopping is None:
+                raise ValueError(
+                    f"epoch {state.epoch}: there were no batches"
+                    + (": an iterator serves once, a list or a loader every epoch"
+                       if iterator is data else "")
+                )  # fmt: skip
+            self._trained()
+            if self._stopping is None:
+                self._stage, self._boundary = "valid", random_state(data)
+        if self._stopping is not None and self._stopping.name == "train":
+            self._stopping = None
+
+    def _trained(self) -> None:
+        """The epoch's last step is done."""
+
+    def _iterator(self, data: Any, position: dict[str, Any] | None) -> Iterator[Any]:
+        """The epoch's batches; those behind the position, in the order drawn then."""
+        iterator: Iterator[Any]
+        if position is None or position["order"] is None:
+            if position is not None:
+                set_random_state(position["random"], data)
+            self._order = random_state(data)
+            iterator = iter(data)
+        else:
+            if position["batches"] != length_of(data):
+                raise ValueError(
+                    f"resuming in an epoch of {position['batches']} batches, but the data has "
+                    f"{length_of(data)}: it must be the same to go on in its middle"
+                )
+            self._order = position["order"]
+            set_random_state(self._order, data)
+            iterator = skipped(data, position["batch_number"])
+            set_random_state(position["random"], data)
+        if self.handlers.live["fetch"]:
+            return self._fetching(iterator)
+        return iterator
+
+    def _fetching(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        nothing = object()
+        while True:
+            with self.scope(scopes.fetch, self.state.step + 1):
+                batch = next(iterator, nothing)
+            if batch is nothing:
+                return
+            yield batch
+
+    def _steps(self, iterator: Iterator[Any]) -> None:
+        """The inner loop. A scope that nobody listens to costs a look into a dict."""
+        state, handlers, body = self.state, self.handlers, self._body
+        live = handlers.live
+        assert body is not None
+        for batch in iterator:
+            state.batch = batch
+            state.step = n = state.step + 1
+            state.batch_number += 1
+            frame = None
+            try:
+                if live["step"]:
+                    frame = handlers.open(_STEP)
+                    handlers.fire(_STEP.start, n)
+                state.output = body(batch)
+                self._completed = state.batch_number
+                if frame is not None or live["step"]:
+                    handlers.leave(_STEP, n, frame)
+            except BaseException as error:
+                handlers.fail(_STEP, n, frame, error)
+                raise
+            if self._stopping is not None:
+                break
+
+    # ---- saving ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the run is: numbers, random states, logs and what callbacks persist.
+
+        At the end of a step, or between steps, what it holds is enough to go on bit for bit.
+        """
+        state = self.state
+        begun = state.batch_number - self._completed  # 1 within a step that is not done
+        random = self._boundary if self._stage == "valid" else random_state(state.data)
+        return {
+            "epoch": state.epoch, "step": state.step - begun, "batch_number": self._completed,
+            "batches": state.batches, "stage": self._stage,
+            "order": self._order if self._stage == "train" else None, "random": random,
+            "metrics": dict(state.metrics), "counts": dict(self._counts),
+            "history": [(number, dict(logs)) for number, logs in self._rows],
+            "persistence": self.persistence.state_dict(),
+        }  # fmt: skip
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Have the next run go on from there."""
+        state = self.state
+        state.epoch, state.step = saved["epoch"], saved["step"]
+        state.batch_number = self._completed = saved["batch_number"]
+        state.metrics = dict(saved["metrics"])
+        self._stage, self._order = saved["stage"], saved["order"]
+        self._boundary = saved["random"] if self._stage == "valid" else None
+        self._counts = dict(saved["counts"])
+        # An epoch that was stopped in its middle is not over.
+        last = state.epoch if self._stage == "done" else state.epoch - 1
+        self._rows = [(n, dict(logs)) for n, logs in saved["history"] if n <= last]
+        self.persistence.load_state_dict(saved["persistence"])
+        self._position = saved

@@ -1,0 +1,37 @@
+"""`@callback(...)`: what a generator callback says of itself, for `use` and `callbacks=`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .bands import Band, band_of
+from .scope import Scope, run
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def callback(
+    scope: Scope = run, *, band: Any = Band.USER, name: str | None = None,
+    monitor: str | None = None,
+) -> Callable[[F], F]:  # fmt: skip
+    """Decorator for a generator callback: the scope it lives through, its band, the name under
+    which it persists, the number it monitors.
+
+    >>> from flambeau.train import Loop, callback, epoch, step
+    >>> @callback(epoch)
+    ... def count(run):
+    ...     first = run.state.step
+    ...     yield
+    ...     print(run.state.step - first, "steps")
+    >>> _ = Loop(lambda batch: None, callbacks=[count]).run([1, 2, 3])
+    3 steps
+    """
+
+    def mark(function: F) -> F:
+        marks = {"scope": scope, "band": band_of(band), "name": name, "monitor": monitor}
+        for key, value in marks.items():
+            setattr(function, key, value)
+        return function
+
+    return mark

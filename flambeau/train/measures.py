@@ -1,0 +1,99 @@
+"""The numbers of an epoch: losses averaged by batch size, and metrics."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+from ..tensor.tensor import Tensor
+from .data import detached
+from .metrics import MetricGroup
+from .metrics.metric import batch_size
+
+
+class Outcome(NamedTuple):
+    """What a step may return: its loss, and the output and target that metrics compare."""
+
+    loss: Any = None
+    y_pred: Any = None
+    y: Any = None
+
+
+class Measures:
+    """Adds up the outcomes of steps; `results` are their means over samples, and the metrics."""
+
+    def __init__(self, metrics: Any = None) -> None:
+        self.group = metrics if isinstance(metrics, MetricGroup) else MetricGroup(metrics)
+        self.sums: dict[str, float] = {}
+        self.weights: dict[str, int] = {}
+
+    def copy(self) -> Measures:
+        """One with metrics of the same kind, and nothing in it."""
+        twin = Measures(copy.deepcopy(self.group))
+        twin.reset()
+        return twin
+
+    def reset(self) -> None:
+        self.sums, self.weights = {}, {}
+        self.group.reset()
+
+    def add(self, name: str, value: float, size: int) -> None:
+        """Add a batch's number."""
+        self.sums[name] = self.sums.get(name, 0.0) + value * size
+        self.weights[name] = self.weights.get(name, 0) + size
+
+    def take(self, state: Any, output: Any) -> None:
+        """Put what a step returned into the state, and add it up.
+
+        A tensor or number is the loss; a dict has several numbers; an Outcome, or a tuple
+        (loss, y_pred, y), also feeds the metrics.
+        """
+        loss = y_pred = y = None
+        if type(output) is Outcome or (isinstance(output, tuple) and len(output) == 3):
+            loss, y_pred, y = output
+        elif isinstance(output, dict):
+            loss = output.get("loss")
+        elif output is not None:
+            loss = output
+        size = state.size = batch_size(state.batch if y_pred is None else y_pred, y)
+        state.loss, state.y_pred, state.y = detached(loss), y_pred, y
+        if isinstance(output, dict):
+            for name, value in output.items():
+                self.add(name, number(name, value), size)
+        elif loss is not None:
+            self.add("loss", number("loss", loss), size)
+        if y_pred is not None and self.group._updates:
+            self.group.update(y_pred, y)
+
+    def results(self, prefix: str = "") -> dict[str, Any]:
+        """Means and metrics by prefixed name."""
+        means = {prefix + name: total / self.weights[name] for name, total in self.sums.items()}
+        return means | self.group.compute(prefix)
+
+    def running(self) -> dict[str, float]:
+        """The metrics over the epoch so far, those that are single numbers."""
+        return self.group.scalars()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sums": dict(self.sums), "weights": dict(self.weights),
+                "metrics": self.group.state_dict()}  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.sums, self.weights = dict(state["sums"]), dict(state["weights"])
+        self.group.load_state_dict(state["metrics"])
+
+
+def number(name: str, value: Any) -> float:
+    """A scalar as a float. Raises ValueError for more than one number."""
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise ValueError(
+                f"the step's '{name}' has shape {tuple(value.shape)}; it must be one number"
+            )
+        return float(value.item())
+    if isinstance(value, (int, float)):
+        return float(value)
+    raise TypeError(
+        f"a step returns a loss, a dict of numbers, or (loss, y_pred, y); got "
+        f"{type(value).__name__} for '{name}'"
+    )

@@ -1,0 +1,106 @@
+"""Other libraries' names for the same moments: ignite's Events, tnt's hooks, Poutyne's and Keras's
+methods; and what to say to a name that is none of them."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from . import scope
+from .event import Event, Events
+from .near import near
+
+
+def _training(run: Any, n: int) -> bool:
+    return run.state.training
+
+
+def _evaluating(run: Any, n: int) -> bool:
+    return not run.state.training
+
+
+class _Ignite(type):
+    """Answers for names that Events does not have."""
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"Events has no '{name}'{near(name, IGNITE)}")
+
+
+class IgniteEvents(metaclass=_Ignite):
+    """ignite's `Events`, as events of the scopes; filters (`every=`, ...) work as there."""
+
+    STARTED = scope.run.start
+    COMPLETED = scope.run.end
+    EXCEPTION_RAISED = scope.run.error
+    EPOCH_STARTED = scope.epoch.start
+    EPOCH_COMPLETED = scope.epoch.end
+    ITERATION_STARTED = scope.step.start
+    ITERATION_COMPLETED = scope.step.end
+    GET_BATCH_STARTED = scope.fetch.start
+    GET_BATCH_COMPLETED = scope.fetch.end
+    DATALOADER_STOP_ITERATION = scope.train.end
+    TERMINATE = scope.stopped
+
+
+IGNITE = tuple(name for name in vars(IgniteEvents) if name.isupper())
+
+# torchnet's engines: in Python on_forward is called behind the backward pass when it trains.
+TNT: dict[str, Event | Events] = {
+    "on_start": scope.run.start | scope.test.start,
+    "on_start_epoch": scope.epoch.start,
+    "on_sample": scope.step.start | scope.valid.step.start | scope.test.step.start,
+    "on_forward": scope.backward.end(_training) | scope.forward.end(_evaluating),
+    "on_forward_criterion": scope.forward.end,
+    "on_backward": scope.backward.end,
+    "on_update": scope.step.end,
+    "on_end_epoch": scope.epoch.end,
+    "on_end": scope.run.end | scope.test.end,
+}
+
+# Method: its event, and the part of the state that is its number where it is not the event's.
+METHODS: dict[str, tuple[Event, str | None]] = {
+    "on_train_begin": (scope.run.start, None),
+    "on_train_end": (scope.run.end, None),
+    "on_run_start": (scope.run.start, None),
+    "on_run_end": (scope.run.end, None),
+    "on_run_error": (scope.run.error, None),
+    "on_exception": (scope.run.error, None),
+    "on_stopped": (scope.stopped, None),
+    "on_epoch_begin": (scope.epoch.start, None),
+    "on_epoch_start": (scope.epoch.start, None),
+    "on_epoch_end": (scope.epoch.end, None),
+    "on_batch_begin": (scope.step.start, "batch_number"),
+    "on_batch_end": (scope.step.end, "batch_number"),
+    "on_train_batch_begin": (scope.step.start, "batch_number"),
+    "on_train_batch_end": (scope.step.end, "batch_number"),
+    "on_step_start": (scope.step.start, None),
+    "on_step_end": (scope.step.end, None),
+    "on_forward_start": (scope.forward.start, None),
+    "on_forward_end": (scope.forward.end, None),
+    "on_backward_start": (scope.backward.start, "batch_number"),
+    "on_backward_end": (scope.backward.end, "batch_number"),
+    "on_optim_start": (scope.optim.start, None),
+    "on_optim_end": (scope.optim.end, None),
+} | {
+    f"on_{stage.name}_{word}": (getattr(stage, moment), None)
+    for stage in (scope.valid, scope.test, scope.predict)
+    for word, moment in (("begin", "start"), ("start", "start"), ("end", "end"))
+} | {
+    f"on_{stage.name}_batch_{word}": (getattr(stage.step, moment), None)
+    for stage in (scope.valid, scope.test, scope.predict)
+    for word, moment in (("begin", "start"), ("end", "end"))
+}  # fmt: skip
+
+
+def event_named(name: str) -> Event | Events:
+    """The event of a name: "epoch.end", or ignite's "EPOCH_COMPLETED".
+
+    Raises ValueError, with the near names, for one that is neither.
+    """
+    if name in scope.EVENTS:
+        return scope.EVENTS[name]
+    if name in IGNITE:
+        return getattr(IgniteEvents, name)
+    known = [*scope.EVENTS, *IGNITE] if name.isupper() else list(scope.EVENTS)
+    raise ValueError(f"there is no event '{name}'{near(name, known)}")

@@ -1,0 +1,30 @@
+"""What else a misspelt name may have meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_MOST = 20  # names that are listed when none is near
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: the names near `name`, or all there are.
+
+    >>> near("valid_los", ["loss", "valid_loss"])
+    ". Did you mean 'valid_loss'? There are: loss, valid_loss"
+    """
+    names = list(dict.fromkeys(known))
+    folded = {known.lower(): known for known in reversed(names)}
+    found = difflib.get_close_matches(name.lower(), folded, n=3, cutoff=0.6)
+    question = ""
+    if found:
+        question = f". Did you mean {' or '.join(repr(folded[match]) for match in found)}?"
+    if not names:
+        return f"{question}. There are none"
+    listed = names if len(names) <= _MOST else [folded[match] for match in found]
+    if not listed:
+        return f"{question}. There are: {', '.join(names[:_MOST])}, ..."
+    if len(names) > _MOST:
+        return question
+    return f"{question or '.'} There are: {', '.join(listed)}"

@@ -1,0 +1,46 @@
+"""Random state that can be put back: flambeau's, Python's, NumPy's, and a loader's generators."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+
+from ..tensor.generator import Generator, default_generator
+
+
+def generators(data: Any) -> list[Generator]:
+    """The generators of their own that a loader and its samplers draw from."""
+    batch_sampler = getattr(data, "batch_sampler", None)
+    places = (data, getattr(data, "sampler", None), batch_sampler,
+              getattr(batch_sampler, "sampler", None))  # fmt: skip
+    found = [getattr(place, "generator", None) for place in places]
+    return list({id(g): g for g in found if isinstance(g, Generator)}.values())
+
+
+def random_state(data: Any = None) -> dict[str, Any]:
+    """All random states, those of the loader's own generators included."""
+    return {
+        "default": default_generator.get_state(),
+        "python": random.getstate(),
+        "numpy": _numpy_state(),
+        "loader": [generator.get_state() for generator in generators(data)],
+    }
+
+
+def _numpy_state() -> tuple[Any, ...]:
+    # As plain numbers, which any checkpoint can hold.
+    name, keys, *rest = np.random.get_state()
+    return (name, keys.tolist(), *rest)
+
+
+def set_random_state(state: dict[str, Any], data: Any = None) -> None:
+    """Put back what `random_state` returned."""
+    default_generator.set_state(state["default"])
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, np.asarray(keys, np.uint32), *rest))
+    for generator, saved in zip(generators(data), state["loader"], strict=False):
+        generator.set_state(saved)

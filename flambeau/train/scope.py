@@ -1,0 +1,77 @@
+"""Scopes: the stages of a run, one inside the other, each with the events start, end and error.
+
+    run > epoch > {train > {fetch, step > {forward, backward, optim}}, valid > step}
+    test > step, predict > step, where one evaluates or predicts
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from .event import Event, Predicate
+from .near import near
+
+
+class Scope:
+    """A stage of a run. `Scope("warm_up")` makes one of your own; `with run.scope(it):` enters it.
+
+    `scope.start`, `.end` and `.error` are its events. Calling it, with the arguments of an event,
+    filters it: a generator callback on `epoch(every=2)` lives through each second epoch.
+
+    >>> Scope("warm_up").end
+    warm_up.end
+    """
+
+    __test__ = False  # `test` is no test
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.start = Event(f"{name}.start", name)
+        self.end = Event(f"{name}.end", name)
+        self.error = Event(f"{name}.error", name)
+
+    def __call__(self, predicate: Predicate | None = None, **counts: Any) -> Scope:
+        filtered = Scope.__new__(Scope)
+        filtered.__dict__.update(vars(self))
+        for event in ("start", "end", "error"):
+            setattr(filtered, event, getattr(self, event)(predicate, **counts))
+        return filtered
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        known = [known for known in vars(self) if known != "name"]
+        raise AttributeError(f"scope '{self.name}' has no event '{name}'{near(name, known)}")
+
+    def __repr__(self) -> str:
+        return f"{self.name}{str(self.start).removeprefix(self.start.name)}"
+
+
+class Evaluation(Scope):
+    """A stage that goes through data without training: it has steps of its own, `valid.step`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.step = Scope(f"{name}.step")
+
+
+run = Scope("run")
+epoch = Scope("epoch")
+train = Scope("train")
+step = Scope("step")
+fetch = Scope("fetch")
+forward = Scope("forward")
+backward = Scope("backward")
+optim = Scope("optim")
+valid = Evaluation("valid")
+test = Evaluation("test")
+predict = Evaluation("predict")
+stopped = Event("stopped")  # run.stop() was called
+
+SCOPES = (
+    run, epoch, train, step, fetch, forward, backward, optim, valid, valid.step, test, test.step,
+    predict, predict.step,
+)  # fmt: skip
+EVENTS = {
+    event.name: event for scope in SCOPES for event in (scope.start, scope.end, scope.error)
+} | {stopped.name: stopped}  # fmt: skip

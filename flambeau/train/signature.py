@@ -1,0 +1,83 @@
+"""How a handler is called: with nothing, with the run, with its logs, or with (n, logs)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+_NUMBERS = frozenset(
+    ("n", "number", "epoch", "epoch_number", "batch", "batch_number", "step", "step_number")
+)
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def form_of(function: Callable[..., Any]) -> str:
+    """One of "", "run", "logs", "n", "n logs".
+
+    One parameter is the run, unless it is called `logs`, or as a number is (`n`, `epoch`,
+    `batch_number`, ...). Parameters with defaults are left alone, but `logs=None` gets the logs.
+    Raises TypeError for more than two.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin that does not say
+        return "run"
+    names = [
+        p.name for p in parameters
+        if p.kind in _BY_POSITION and (p.default is p.empty or p.name == "logs")
+    ]  # fmt: skip
+    required = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if len(names) > 2 or required:
+        raise TypeError(
+            f"a handler takes (), (run) or (n, logs), but {getattr(function, '__name__', function)}"
+            f" takes {inspect.signature(function)}"
+        )
+    if not names:
+        varied = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        return "run" if varied else ""
+    if len(names) == 2:
+        return "n logs"
+    return "logs" if names[0] == "logs" else "n" if names[0] in _NUMBERS else "run"
+
+
+def bind(
+    function: Callable[..., Any], run: Any, number: str | None = None
+) -> Callable[[int], Any]:
+    """`function` as one of the event's number alone. `number` names the part of the state that
+    stands for it, where that is not the event's own."""
+    form = form_of(function)
+    if form == "":
+        return lambda n: function()
+    if form == "run":
+        return lambda n: function(run)
+    if form == "logs":
+        return lambda n: function(run.logs)
+    if number is not None:
+        state = run.state
+        if form == "n":
+            return lambda n: function(getattr(state, number))
+        return lambda n: function(getattr(state, number), run.logs)
+    if form == "n":
+        return function
+    return lambda n: function(n, run.logs)
+
+
+def step_of(function: Callable[..., Any], run: Any) -> Callable[[Any], Any]:
+    """A step as a function of the batch alone: it may take (batch) or (run, batch)."""
+    if not callable(function):
+        raise TypeError(f"a step is a function (run, batch) or (batch), got {function!r}")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return function
+    required = [p for p in parameters if p.kind in _BY_POSITION and p.default is p.empty]
+    if len(required) == 1:
+        return function
+    if len(required) == 2:
+        return functools.partial(function, run)
+    raise TypeError(
+        f"a step takes (run, batch) or (batch), but {getattr(function, '__name__', function)} "
+        f"takes {inspect.signature(function)}"
+    )

@@ -1,0 +1,57 @@
+"""The state of a run: where it is, and what the last step made. Handlers may add to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .near import near
+
+
+class State:
+    """`epoch` and `step` count from 1 (0: not begun); a step is a batch.
+
+    `batch_number` counts the batches of the epoch, `batches` is how many it has (None: unknown).
+    `batch`, `y_pred`, `y`, `loss` and `output` are of the last step; `metrics` are the numbers of
+    this epoch so far. `training` is false in valid, test and predict. `resumed` is true while the
+    start events of an epoch that is resumed in its middle are fired again. `error` is what
+    `error` events are about.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.epochs = 0
+        self.step = 0
+        self.batch_number = 0
+        self.batches: int | None = None
+        self.data: Any = None
+        self.batch: Any = None
+        self.size = 0
+        self.output: Any = None
+        self.loss: Any = None
+        self.y_pred: Any = None
+        self.y: Any = None
+        self.metrics: dict[str, Any] = {}
+        self.training = True
+        self.resumed = False
+        self.error: BaseException | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the state has no '{name}'{near(name, vars(self))}")
+
+    @property
+    def iteration(self) -> int:
+        """ignite's name for `step`."""
+        return self.step
+
+    @property
+    def max_epochs(self) -> int:
+        """ignite's name for `epochs`."""
+        return self.epochs
+
+    @property
+    def epoch_length(self) -> int | None:
+        """ignite's name for `batches`."""
+        return self.batches
+
+    def __repr__(self) -> str:
+        return f"State(epoch={self.epoch}/{self.epochs}, step={self.step}, {self.metrics})"

@@ -1,0 +1,286 @@
+"""`Trainer`: a net, an optimiser and a loss; fit, evaluate, predict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from ..nn import Module
+from ..optim import Optimizer
+from . import scope
+from .checks import check_trainable, loss_named, optimizer_named
+from .data import inputs, is_arrays, is_loader, loader_of
+from .evaluation import joined, looking, sweep
+from .loop import Loop
+from .measures import Measures
+from .scope import Evaluation
+from .signature import step_of
+from .supervised import Supervised
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Trainer(Loop):
+    """Trains `net`: batches are (input, target), a step lowers `loss(net(input), target)`.
+
+    `optimizer` is an optimiser, its name, or a dict of several; `loss` a function, a module or a
+    name in nn.functional; `metrics` whatever `flambeau.train.metrics.adapt` takes; `precision`
+    float32, or bfloat16 or float16 for autocast. `accumulate` batches make one update; gradients
+    are clipped to `clip_norm` or `clip_value`. With `compile` the step is compiled where that is
+    possible; handlers of forward, backward and optim make it run operator by operator.
+
+    >>> from flambeau.train import Trainer
+    >>> net = nn.Linear(2, 1)
+    >>> trainer = Trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), "mse", compile=False)
+    >>> x = torch.randn(64, 2)
+    >>> history = trainer.fit((x, x.sum(1, keepdim=True)), epochs=20)
+    >>> history[-1]["loss"] < history[0]["loss"]
+    True
+    """
+
+    def __init__(
+        self,
+        net: Module | None,
+        optimizer: Optimizer | str | Mapping[str, Optimizer] | Iterable[Optimizer] | None = None,
+        loss: Callable[..., Any] | str | None = None,
+        *,
+        metrics: Any = None,
+        callbacks: Iterable[Any] = (),
+        device: Any = None,
+        compile: bool = True,
+        precision: Any = None,
+        accumulate: int = 1,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+    ) -> None:
+        if net is not None and not isinstance(net, Module):
+            raise TypeError(f"net is a flambeau.nn.Module, got {type(net).__name__}")
+        self.net: Any = net if net is None or device is None else net.to(device)
+        self.device = device
+        self.optimizer: Any = optimizer_named(optimizer, net)
+        self.loss: Any = loss_named(loss)
+        self.measures = Measures(metrics)
+        self.supervised = Supervised(
+            self, compiled=compile, precision=precision, accumulate=accumulate,
+            clip_norm=clip_norm, clip_value=clip_value,
+        )  # fmt: skip
+        self.tracked: dict[str, Any] = {}
+        self._own_step = False
+        self._eval_body: Callable[[Any], Any] = self.supervised.look
+        self._valid_data: Any = None
+        super().__init__(callbacks=())
+        self._body = self._default_step
+        for callback in callbacks:
+            self.use(callback)
+
+    # ---- parts ----
+
+    @property
+    def optimizers(self) -> Mapping[str, Any]:
+        """The optimisers by name; a single one is called "optimizer"."""
+        held = self.optimizer
+        if held is None:
+            return {}
+        return held if isinstance(held, dict) else {"optimizer": held}
+
+    @property
+    def metrics(self) -> Any:
+        """The metrics of training, by name."""
+        return self.measures.group
+
+    def track(self, **objects: Any) -> None:
+        """Save and restore further objects with `state_dict`, a scheduler for instance, with the
+        run."""
+        for name, tracked in objects.items():
+            if not hasattr(tracked, "state_dict") or not hasattr(tracked, "load_state_dict"):
+                raise TypeError(f"track({name}=...): {type(tracked).__name__} has no state_dict")
+            self.tracked[name] = tracked
+
+    def step(self, function: F) -> F:
+        """Decorator: a step `(run, batch)` of one's own, which does all, updates included.
+
+        It may return a loss, a dict of numbers, or (loss, y_pred, y) to feed the metrics.
+        """
+        body = step_of(function, self)
+
+        def measured(batch: Any) -> Any:
+            output = body(batch)
+            self.measures.take(self.state, output)
+            return output
+
+        self._body, self._own_step = measured, True
+        return function
+
+    def eval_step(self, function: F) -> F:
+        """Decorator: what validation and tests do with a batch; returns as a step does."""
+        self._eval_body = step_of(function, self)
+        return function
+
+    def _default_step(self, batch: Any) -> Any:
+        outcome = self.supervised.step(batch)
+        self.measures.take(self.state, outcome)
+        return outcome
+
+    # ---- training ----
+
+    def fit(
+        self, data: Any, valid: Any = None, epochs: int = 1, *, batch_size: int | None = None,
+        shuffle: bool | None = None, callbacks: Iterable[Any] = (),
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """Train on a loader, a dataset or arrays (x, y); returns the logs of every epoch.
+
+        Datasets and arrays are shuffled (`valid` is not) and come in batches of 32 unless
+        `batch_size` says otherwise. `valid` is gone through at the end of every epoch. Counts
+        from epoch 1, or goes on from where `load_state_dict` says. `callbacks` are attached for
+        this fit only.
+
+        Raises ValueError, before the first step, for data without a batch, a net without
+        trainable parameters, an optimiser of other parameters, and a loss that is no scalar.
+        """
+        if shuffle is None and not is_loader(data):
+            shuffle = True
+        loader = loader_of(data, batch_size, shuffle)
+        self._valid_data = None
+        if valid is not None:
+            size = None if is_loader(valid) else batch_size
+            self._valid_data = loader_of(valid, size, who="valid")
+        if not self._own_step:
+            check_trainable(self)
+        if self.net is not None:
+            self.net.train()
+        return self._run(loader, epochs, callbacks)
+
+    def _begin_epoch(self) -> None:
+        self.measures.reset()
+        self.supervised.pending = 0
+
+    def _epoch(self, data: Any, position: dict[str, Any] | None) -> None:
+        self._train(data, position)
+        if self._valid_data is not None and self._stopping is None:
+            numbers = self._sweep(scope.valid, self._valid_data, self.state.epoch, "valid_")
+            if not self.stopping:
+                self.state.metrics.update(numbers)
+
+    def _trained(self) -> None:
+        if self._stopping is None and not self._own_step:
+            self.supervised.flush()
+        self.state.metrics.update(self.measures.results())
+
+    def train_on_batch(self, *batch: Any) -> dict[str, Any]:
+        """One step on a batch, (x, y) or as it comes; returns its numbers.
+
+        The step's events fire, those of run and epoch do not.
+        """
+        if not self._own_step:
+            check_trainable(self)
+        if self.net is not None:
+            self.net.train()
+        kept, self.measures = self.measures, self.measures.copy()
+        try:
+            self._steps(iter([batch[0] if len(batch) == 1 else batch]))
+            return self.measures.results()
+        finally:
+            self.measures = kept
+
+    @property
+    def logs(self) -> dict[str, Any]:
+        """The numbers of this epoch so far; within training, the batch's loss, the metrics as
+        they stand, and the batch's number and size."""
+        state = self.state
+        if self._stage != "train" or not self._completed or not state.training:
+            return dict(state.metrics)
+        loss = {} if state.loss is None else {"loss": float(state.loss)}
+        place = {"batch": state.batch_number, "size": state.size}
+        return {**place, **state.metrics, **loss, **self.measures.running()}
+
+    # ---- looking ----
+
+    def _sweep(self, stage: Evaluation, data: Any, n: int, prefix: str) -> dict[str, Any]:
+        measures = self.measures.copy()
+        with looking(self), self.scope(stage, n):
+            count = sweep(
+                self, stage, data, self._eval_body,
+                lambda output: measures.take(self.state, output),
+            )  # fmt: skip
+            if not count:
+                raise ValueError(f"{stage}: there were no batches")
+            numbers = measures.results(prefix)
+            if stage is scope.test:
+                self.state.metrics.update(numbers)
+            return numbers
+
+    def evaluate(
+        self, data: Any, *, batch_size: int | None = None, prefix: str = "test_"
+    ) -> dict[str, Any]:
+        """Loss and metrics over data, in eval mode, by prefixed name."""
+        loader = loader_of(data, batch_size, who="evaluate")
+        return self._sweep(scope.test, loader, self._count("test"), prefix)
+
+    def predict(
+        self, data: Any, *, batch_size: int | None = None, labelled: bool | None = None
+    ) -> Any:
+        """The net's outputs over arrays, a dataset or a loader, joined along the first axis.
+
+        Whether batches have a target, which is left aside, is guessed: those of two parts have,
+        unless `data` is arrays.
+        """
+        if labelled is None:
+            labelled = not is_arrays(data)
+        loader = loader_of(data, batch_size, who="predict")
+        outputs: list[Any] = []
+        with looking(self), self.scope(scope.predict, self._count("predict")):
+            sweep(
+                self, scope.predict, loader,
+                lambda batch: self.supervised.predict(inputs(batch, labelled)), outputs.append,
+            )  # fmt: skip
+        if not outputs:
+            raise ValueError("predict: there were no batches")
+        return joined(outputs)
+
+    # ---- saving ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """Net, optimisers, what is tracked, and where the run is."""
+        saved = super().state_dict()
+        saved["measures"] = self.measures.state_dict()
+        parts: dict[str, Any] = {
+            "run": saved,
+            "optimizers": {name: held.state_dict() for name, held in self.optimizers.items()},
+            "tracked": {name: held.state_dict() for name, held in self.tracked.items()},
+        }
+        if self.net is not None:
+            parts["net"] = self.net.state_dict()
+        if self.supervised.scaler is not None:
+            parts["scaler"] = self.supervised.scaler.state_dict()
+        if self.supervised.pending:
+            parts["accumulated"] = {
+                "batches": self.supervised.pending,
+                "gradients": {
+                    name: parameter.grad.clone()
+                    for name, parameter in self.net.named_parameters()
+                    if parameter.grad is not None
+                },
+            }
+        return parts
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Put everything back, and have the next fit go on from there."""
+        if self.net is not None:
+            self.net.load_state_dict(saved["net"])
+        for group in ("optimizers", "tracked"):
+            held: Mapping[str, Any] = getattr(self, group)
+            if set(held) != set(saved[group]):
+                raise KeyError(
+                    f"the state has {group} {sorted(saved[group])}, this run has {sorted(held)}"
+                )
+            for name, state in saved[group].items():
+                held[name].load_state_dict(state)
+        if self.supervised.scaler is not None:
+            self.supervised.scaler.load_state_dict(saved["scaler"])
+        super().load_state_dict(saved["run"])
+        self.measures.load_state_dict(saved["run"]["measures"])
+        accumulated = saved.get("accumulated", {"batches": 0, "gradients": {}})
+        self.supervised.pending = accumulated["batches"]
+        for name, parameter in () if self.net is None else self.net.named_parameters():
+            gradient = accumulated["gradients"].get(name)
+            parameter.grad = None if gradient is None else gradient.clone()
