@@ -276,18 +276,22 @@ def accumulate(
     source: Source,
     depth: Sequence[Depth],
     sums: Sums | None = None,
+    unroll: int = 1,
 ) -> Sums:
-    """The sums of a * b over the depth, outermost loop first, added to `sums` (or to zero)."""
+    """The sums of a * b over the depth, outermost loop first, added to `sums` (or to zero).
+
+    `unroll`: steps in a round of the innermost loop, where its extent is a known multiple of it.
+    """
     sums = zeros(tile) if sums is None else sums
     if not depth:
         return step(b, tile, source, sums)
     if len(depth) == 1:
-        return _innermost(b, tile, source, depth[0], sums)
+        return _innermost(b, tile, source, depth[0], sums, unroll)
     outer = depth[0]
 
     def body(_: ir.Value, held: Sums) -> Sums:
         at = _placed(source, held[0], held[1])
-        inner = accumulate(b, tile, at, depth[1:], held[2:])
+        inner = accumulate(b, tile, at, depth[1:], held[2:], unroll)
         return [moved(b, held[0], outer.a), moved(b, held[1], outer.b), *inner]
 
     return loop(b, outer.extent, [source.a, source.b, *sums], body)[2:]
@@ -297,15 +301,16 @@ def _placed(source: Source, a: ir.Value, b: ir.Value) -> Source:
     return Source(a, source.rows, b, source.a_type, source.b_type, source.mask)
 
 
-def _innermost(b: ir.IRBuilder, tile: Tile, source: Source, axis: Depth, sums: Sums) -> Sums:
+def _innermost(
+    b: ir.IRBuilder, tile: Tile, source: Source, axis: Depth, sums: Sums, unroll: int
+) -> Sums:
     """The loop over one axis; small tiles keep several sets of sums to hide the latency."""
     n = len(sums)
     sets = min(4, -(-_IN_FLIGHT // n))
     if isinstance(axis.extent, int):
         sets = max(1, min(sets, axis.extent))
-    unroll = sets
-    if sets == 1 and isinstance(axis.extent, int):
-        unroll = 2 if axis.extent % 2 == 0 else 1
+    if sets > 1 or not isinstance(axis.extent, int) or axis.extent % unroll:
+        unroll = sets
     held = [source.a, source.b, *sums, *(zeros(tile) * (sets - 1))]
 
     def body(_: ir.Value, held: Sums) -> Sums:

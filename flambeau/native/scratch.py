@@ -1,0 +1,92 @@
+"""Working memory of kernels: slots of a few megabytes that a thread takes and gives back.
+
+A kernel's stack is too small for packed panels of matrices, and a thread's number is no key to
+memory (two callers may both be thread 0). So slots are taken with an atomic flag, in native code.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from typing import Any
+
+SLOT_BYTES = 4 << 20
+USABLE_BYTES = SLOT_BYTES - 4096  # the first page holds the flag
+_SLOTS = 64  # when all are taken, a thread waits for one
+
+TAKE, GIVE = "flambeau_scratch_take", "flambeau_scratch_give"
+
+_TEXT = f"""
+@slots = global ptr null
+define void @flambeau_scratch_start(ptr %base) {{
+  store ptr %base, ptr @slots
+  ret void
+}}
+define ptr @{TAKE}(i64 %tid) {{
+entry:
+  %base = load ptr, ptr @slots
+  br label %try
+try:
+  %i = phi i64 [%tid, %entry], [%next, %busy]
+  %slot = and i64 %i, {_SLOTS - 1}
+  %offset = mul i64 %slot, {SLOT_BYTES}
+  %flag = getelementptr i8, ptr %base, i64 %offset
+  %pair = cmpxchg ptr %flag, i64 0, i64 1 acquire monotonic
+  %won = extractvalue {{i64, i1}} %pair, 1
+  br i1 %won, label %done, label %busy
+busy:
+  %next = add i64 %i, 1
+  br label %try
+done:
+  %memory = getelementptr i8, ptr %flag, i64 4096
+  ret ptr %memory
+}}
+define void @{GIVE}(ptr %memory) {{
+  %flag = getelementptr i8, ptr %memory, i64 -4096
+  store atomic i64 0, ptr %flag release, align 8
+  ret void
+}}
+"""
+
+_lock = threading.Lock()
+_area: Any = None
+
+
+def install() -> None:
+    """Makes the slots, and TAKE and GIVE known to code that is loaded from now on."""
+    global _area
+    import ctypes
+
+    import llvmlite.binding as llvm
+
+    from .target import load
+
+    with _lock:
+        if _area is not None:
+            return
+        size = _SLOTS * SLOT_BYTES
+        if os.name == "nt":
+            area = mmap.mmap(-1, size)
+        else:  # private: a forked child has slots of its own; untouched pages cost nothing
+            area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            area.madvise(mmap.MADV_HUGEPAGE)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(area))
+        names = ("flambeau_scratch_start", TAKE, GIVE)
+        found = load(_TEXT, names)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found[names[0]])(base)
+        for name in (TAKE, GIVE):
+            llvm.add_symbol(name, found[name])
+        _area = area
+
+
+def _release_all() -> None:
+    """In a forked child no other thread lives to give back what it had taken."""
+    if _area is not None:
+        for slot in range(_SLOTS):
+            _area[slot * SLOT_BYTES : slot * SLOT_BYTES + 8] = bytes(8)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_all)
