@@ -1,0 +1,256 @@
+"""Evaluate: a graph computed node by node with NumPy. Slow; it is what the graph means.
+
+Every pass must leave what this computes unchanged (up to the order of sums).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..native.loops import Fold, Scalar, Type
+from .graph import Graph, Node, Op
+
+Array = np.ndarray
+
+
+def numpy_type(type: Type) -> np.dtype:
+    """NumPy's dtype for a type."""
+    if type is Type.BF16:
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(type.value)
+
+
+def type_of(dtype: np.dtype) -> Type:
+    """The type of a NumPy dtype; TypeError for those that the compiler does not have."""
+    try:
+        return Type(dtype.name)
+    except ValueError:
+        raise TypeError(f"the compiler has no elements of dtype {dtype.name}") from None
+
+
+def evaluate(graph: Graph, sources: Sequence[Any]) -> tuple[list[Array], list[tuple[int, Array]]]:
+    """(the outputs, (slot, new value) for each write back) from a value for each source.
+
+    The values of the sources (arrays, or numbers) are not changed.
+    """
+    values: dict[int, Array] = {}
+    calls: dict[int, Any] = {}
+    with np.errstate(all="ignore"):
+        for node in graph.nodes():
+            found = _computed(node, [values[id(one)] for one in node.inputs], sources, calls)
+            assert found.shape == tuple(node.shape), (node, found.shape)
+            values[id(node)] = found.astype(numpy_type(node.type), copy=False)
+    return (
+        [values[id(node)] for node in graph.outputs],
+        [(slot, values[id(node)]) for slot, node in graph.writes],
+    )
+
+
+def _computed(node: Node, inputs: list[Array], sources: Sequence[Any], calls: dict) -> Array:
+    if node.op is Op.INPUT:
+        value = np.asarray(sources[node.slot], numpy_type(node.type))
+        return value.reshape(node.shape) if not value.ndim else value
+    if node.op is Op.CALL:
+        group = id(node.group)
+        if group not in calls:
+            calls[group] = node.function(*inputs)
+        found = calls[group]
+        return np.asarray(found[node.output] if isinstance(found, (tuple, list)) else found)
+    return np.asarray(RULES[node.op](node, *inputs))
+
+
+# ------------------------------------------------------------------------------ elements
+
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    wide = np.float64 if a.dtype == np.float32 else np.longdouble
+    return (a.astype(wide) * b + c).astype(a.dtype)
+
+
+def _divide(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return a / b
+    quotient = np.floor_divide(a, b)
+    return quotient + ((a % b != 0) & ((a < 0) != (b < 0)))
+
+
+def _special(name: str) -> Callable:
+    def function(a: Array) -> Array:
+        from scipy import special
+
+        return getattr(special, name)(a)
+
+    return function
+
+
+SCALARS: dict[Scalar, Callable] = {
+    Scalar.ADD: np.add, Scalar.SUB: np.subtract, Scalar.MUL: np.multiply, Scalar.DIV: _divide,
+    Scalar.FMA: _fma, Scalar.NEG: np.negative, Scalar.ABS: np.abs, Scalar.MAXIMUM: np.maximum,
+    Scalar.MINIMUM: np.minimum, Scalar.REM: np.fmod, Scalar.POW: np.power,
+    Scalar.ATAN2: np.arctan2, Scalar.COPYSIGN: np.copysign, Scalar.SQRT: np.sqrt,
+    Scalar.EXP: np.exp, Scalar.EXP2: np.exp2, Scalar.EXPM1: np.expm1, Scalar.LOG: np.log,
+    Scalar.LOG2: np.log2, Scalar.LOG10: np.log10, Scalar.LOG1P: np.log1p, Scalar.SIN: np.sin,
+    Scalar.COS: np.cos, Scalar.TAN: np.tan, Scalar.ASIN: np.arcsin, Scalar.ACOS: np.arccos,
+    Scalar.ATAN: np.arctan, Scalar.SINH: np.sinh, Scalar.COSH: np.cosh, Scalar.TANH: np.tanh,
+    Scalar.ASINH: np.arcsinh, Scalar.ACOSH: np.arccosh, Scalar.ATANH: np.arctanh,
+    Scalar.ERF: _special("erf"), Scalar.ERFC: _special("erfc"), Scalar.FLOOR: np.floor,
+    Scalar.CEIL: np.ceil, Scalar.TRUNC: np.trunc, Scalar.ROUND: np.rint, Scalar.EQ: np.equal,
+    Scalar.NE: np.not_equal, Scalar.LT: np.less, Scalar.LE: np.less_equal,
+    Scalar.GT: np.greater, Scalar.GE: np.greater_equal, Scalar.AND: np.bitwise_and,
+    Scalar.OR: np.bitwise_or, Scalar.XOR: np.bitwise_xor, Scalar.NOT: np.invert,
+    Scalar.SHL: np.left_shift, Scalar.SHR: np.right_shift, Scalar.WHERE: np.where,
+}  # fmt: skip
+
+
+def _apply(node: Node, *inputs: Array) -> Array:
+    kind = numpy_type(node.type)
+    if node.operation is Scalar.CAST:
+        made = inputs[0] != 0 if node.type is Type.BOOL else inputs[0].astype(kind)
+    elif node.operation is Scalar.BITCAST:
+        made = np.ascontiguousarray(inputs[0]).view(kind)
+    else:
+        made = SCALARS[node.operation](*inputs)
+    return np.broadcast_to(made, node.shape)
+
+
+# ------------------------------------------------------------------------------ movement
+
+
+def slices(starts: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> tuple:
+    """The index of a window: element i along an axis is starts + i * steps."""
+    found = []
+    for start, step, n in zip(starts, steps, shape, strict=True):
+        stop = start + step * n
+        found.append(slice(0, 0) if n == 0 else slice(start, stop if stop >= 0 else None, step))
+    return tuple(found)
+
+
+def _pad(node: Node, a: Array) -> Array:
+    made = np.zeros(node.shape, a.dtype)
+    index = tuple(slice(low, low + n) for low, n in zip(node.low, a.shape, strict=True))
+    made[index] = a
+    return made
+
+
+def _update(node: Node, a: Array, b: Array) -> Array:
+    made = a.copy()
+    made[slices(node.starts, node.steps, b.shape)] = b
+    return made
+
+
+def _iota(node: Node) -> Array:
+    shape = [1] * len(node.shape)
+    shape[node.axis] = node.shape[node.axis]
+    return np.broadcast_to(np.arange(node.shape[node.axis]).reshape(shape), node.shape)
+
+
+# ------------------------------------------------------------------------------- folding
+
+_UFUNCS = {
+    Fold.SUM: np.add, Fold.PRODUCT: np.multiply, Fold.MAXIMUM: np.maximum,
+    Fold.MINIMUM: np.minimum, Fold.ANY: np.logical_or, Fold.ALL: np.logical_and,
+}  # fmt: skip
+
+
+def neutral(fold: Fold, dtype: np.dtype) -> Any:
+    """What a fold over nothing gives."""
+    if fold in (Fold.SUM, Fold.ANY):
+        return 0
+    if fold in (Fold.PRODUCT, Fold.ALL):
+        return 1
+    if dtype.kind == "b":
+        return fold is Fold.MINIMUM
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return limits.min if fold is Fold.MAXIMUM else limits.max
+    return -math.inf if fold is Fold.MAXIMUM else math.inf
+
+
+def _reduce(node: Node, a: Array) -> Array:
+    if node.fold in (Fold.ARGMAX, Fold.ARGMIN):
+        function = np.argmax if node.fold is Fold.ARGMAX else np.argmin
+        return function(a, axis=node.axes[0], keepdims=True)
+    extra = {"dtype": a.dtype} if node.fold in (Fold.SUM, Fold.PRODUCT) else {}
+    start = neutral(node.fold, a.dtype)
+    return _UFUNCS[node.fold].reduce(a, axis=node.axes, keepdims=True, initial=start, **extra)
+
+
+def _scan(node: Node, a: Array) -> Array:
+    return _UFUNCS[node.fold].accumulate(a, axis=node.axis, dtype=a.dtype)
+
+
+# ------------------------------------------------------------------------------ contracting
+
+
+def _matmul(node: Node, a: Array, b: Array) -> Array:
+    return np.matmul(a, b)
+
+
+def _taps(node: Node, kernel: tuple[int, int], output: tuple[int, int]) -> Any:
+    """For each place in a convolution's kernel, the window of the input that it meets."""
+    (sh, sw), (dh, dw) = node.stride, node.dilation
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            rows = slice(i * dh, i * dh + sh * (output[0] - 1) + 1, sh)
+            columns = slice(j * dw, j * dw + sw * (output[1] - 1) + 1, sw)
+            yield i, j, (slice(None), rows, columns)
+
+
+def _conv(node: Node, x: Array, w: Array) -> Array:
+    groups, each = node.groups, w.shape[3] // node.groups
+    made = np.zeros(node.shape, x.dtype)
+    for i, j, place in _taps(node, w.shape[:2], node.shape[1:3]):
+        window = x[place]
+        for k in range(groups):
+            inside = window[..., k * w.shape[2] : (k + 1) * w.shape[2]]
+            outside = slice(k * each, (k + 1) * each)
+            made[..., outside] += inside @ w[i, j][:, outside]
+    return made
+
+
+def _conv_weight(node: Node, x: Array, g: Array) -> Array:
+    groups, each = node.groups, g.shape[3] // node.groups
+    depth = node.shape[2]
+    made = np.zeros(node.shape, x.dtype)
+    for i, j, place in _taps(node, node.shape[:2], g.shape[1:3]):
+        window = x[place]
+        for k in range(groups):
+            inside = window[..., k * depth : (k + 1) * depth].reshape(-1, depth)
+            outside = slice(k * each, (k + 1) * each)
+            made[i, j][:, outside] = inside.T @ g[..., outside].reshape(-1, each)
+    return made
+
+
+def _add_rows(node: Node, index: Array, values: Array) -> Array:
+    made = np.zeros(node.shape, values.dtype)
+    np.add.at(made, index, values)
+    return made
+
+
+RULES: dict[Op, Callable] = {
+    Op.CONSTANT: lambda node: np.full(node.shape, node.value, numpy_type(node.type)),
+    Op.ARRAY: lambda node: node.value,
+    Op.IOTA: _iota,
+    Op.APPLY: _apply,
+    Op.RESHAPE: lambda node, a: a.reshape(node.shape),
+    Op.PERMUTE: lambda node, a: a.transpose(node.axes),
+    Op.EXPAND: lambda node, a: np.broadcast_to(a, node.shape),
+    Op.SLICE: lambda node, a: a[slices(node.starts, node.steps, node.shape)],
+    Op.PAD: _pad,
+    Op.CONCAT: lambda node, *parts: np.concatenate(parts, node.axis),
+    Op.UPDATE: _update,
+    Op.REDUCE: _reduce,
+    Op.SCAN: _scan,
+    Op.MATMUL: _matmul,
+    Op.CONV: _conv,
+    Op.CONV_WEIGHT: _conv_weight,
+    Op.TAKE: lambda node, x, index: np.take(x, index, 0),
+    Op.ADD_ROWS: _add_rows,
+    Op.TAKE_ALONG: lambda node, x, index: np.take_along_axis(x, index, node.axis),
+}
