@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from . import cache
 from .loops import Type
 
 
@@ -74,26 +76,91 @@ def host() -> Target:
     return Target(triple, llvm.get_host_cpu_name(), features, like.vector_bytes,
                   like.vector_registers, like.tiles)  # fmt: skip
 
-
-# LLVM is called by one thread at a time. A fork waits for its end, so that no child inherits a
-# lock whose owner it does not have.
-_lock = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release,
-                        after_in_child=_lock.release)  # fmt: skip
+# ----------------------------------------------------------------- from text to machine code
 
 
-@lru_cache(maxsize=8)
-def _machine(target: Target, level: int) -> Any:
-    """LLVM's code generator for a target."""
+class _Gate:
+    """Lets any number of threads into LLVM, and none while the process forks.
+
+    A child would inherit the locks of threads that it does not have.
+    """
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._inside = 0
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._shut, after_in_parent=self._condition.release,
+                                after_in_child=self._condition.release)  # fmt: skip
+
+    def _shut(self) -> None:
+        self._condition.acquire()
+        self._condition.wait_for(lambda: self._inside == 0)
+
+    def __enter__(self) -> None:
+        with self._condition:
+            self._inside += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self._condition:
+            self._inside -= 1
+            self._condition.notify_all()
+
+
+_gate = _Gate()
+
+# Kernels come unrolled and in vectors from the emitter. What is left for LLVM is to tidy up, which
+# takes a fifth of the time of its usual passes and gives code as fast.
+_TIDY = (
+    "sroa", "instruction_combine", "simplify_cfg", "new_gvn", "loop_simplify", "lcssa",
+    "loop_rotate", "instruction_combine", "simplify_cfg",
+)  # fmt: skip
+_RECIPE = 1  # part of the cache's keys: to be raised whenever what follows makes other code
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How text becomes code."""
+
+    target: Target
+    level: int
+    vectorize: bool
+
+
+@lru_cache(maxsize=1)
+def _unlocked() -> Any:
+    """LLVM's slow entries without llvmlite's lock, for which several contexts have no need.
+
+    None where they are not found as expected.
+    """
+    from llvmlite.binding import ffi
+
+    try:
+        library = ctypes.CDLL(ffi.lib._name)
+        for name in ("LLVMPY_RunNewFunctionPassManager", "LLVMPY_TargetMachineEmitToMemory"):
+            locked, free = getattr(ffi.lib, name), getattr(library, name)
+            free.argtypes, free.restype = locked.argtypes, locked.restype
+    except (AttributeError, OSError):
+        return None
+    return library
+
+
+def _initialize(target: Target) -> None:
     import llvmlite.binding as llvm
 
     if target == host():
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()
     else:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
+
+
+def _machine(target: Target, level: int = 2) -> Any:
+    """LLVM's code generator for a target; of one thread at a time."""
+    import llvmlite.binding as llvm
+
+    _initialize(target)
     triple = target.triple
     if os.name == "nt":
         triple += "-elf"  # what LLVM's loader reads, there too
@@ -102,77 +169,177 @@ def _machine(target: Target, level: int) -> Any:
     )
 
 
-def _optimised(text: str, target: Target, level: int, vectorize: bool) -> tuple[Any, Any]:
-    """A parsed and optimised module, and the code generator for it."""
+def _tidy(module: Any, machine: Any) -> None:
+    """Runs _TIDY on every function."""
     import llvmlite.binding as llvm
 
-    machine = _machine(target, level)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
+    if "alwaysinline" in str(module):
+        inliner = llvm.create_new_module_pass_manager()
+        inliner.add_always_inliner_pass()
+        inliner.run(module, builder)
+    passes = llvm.create_new_function_pass_manager()
+    for name in _TIDY:
+        getattr(passes, f"add_{name}_pass")()
+    library = _unlocked()
+    for function in module.functions:
+        if function.is_declaration:
+            continue
+        if library is None:
+            passes.run(function, builder)
+        else:
+            library.LLVMPY_RunNewFunctionPassManager(passes, function, builder)
+
+
+def _optimise(module: Any, machine: Any, options: _Options) -> None:
+    """Runs LLVM's own choice of passes."""
+    import llvmlite.binding as llvm
+
+    tuning = llvm.create_pipeline_tuning_options(speed_level=options.level)
+    tuning.loop_vectorization = tuning.loop_interleaving = options.vectorize
+    tuning.slp_vectorization = options.vectorize
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+
+
+def _module(text: str, options: _Options) -> tuple[Any, Any]:
+    """A parsed, verified and optimised module, and the code generator for it."""
+    import llvmlite.binding as llvm
+
+    machine = _machine(options.target, max(options.level, 2))
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=level)
-    options.loop_vectorization = options.loop_interleaving = vectorize
-    options.slp_vectorization = vectorize
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    if options.level == 1:
+        _tidy(module, machine)
+    elif options.level > 1:
+        _optimise(module, machine, options)
     return module, machine
 
 
-def optimised(text: str, target: Target | None = None, level: int = 2, vectorize: bool = False
+def optimised(text: str, target: Target | None = None, level: int = 1, vectorize: bool = False
               ) -> str:  # fmt: skip
     """LLVM IR after LLVM's passes."""
-    with _lock:
-        return str(_optimised(text, target or host(), level, vectorize)[0])
+    with _gate:
+        return str(_module(text, _Options(target or host(), level, vectorize))[0])
 
 
-def assembly(text: str, target: Target | None = None, level: int = 2, vectorize: bool = False
+def assembly(text: str, target: Target | None = None, level: int = 1, vectorize: bool = False
              ) -> str:  # fmt: skip
     """The assembly that LLVM IR becomes on a target, which need not be this machine."""
-    with _lock:
-        module, machine = _optimised(text, target or host(), level, vectorize)
+    with _gate:
+        module, machine = _module(text, _Options(target or host(), level, vectorize))
         return machine.emit_assembly(module)
 
 
-def object_code(text: str, target: Target | None = None, level: int = 2, vectorize: bool = False
+def object_code(text: str, target: Target | None = None, level: int = 1, vectorize: bool = False
                 ) -> bytes:  # fmt: skip
-    """The object file that LLVM IR becomes on a target."""
-    with _lock:
-        module, machine = _optimised(text, target or host(), level, vectorize)
+    """The object file that LLVM IR becomes on a target.
+
+    RuntimeError with LLVM's message where the text is not valid.
+    """
+    with _gate:
+        module, machine = _module(text, _Options(target or host(), level, vectorize))
+        return _emitted(module, machine)
+
+
+def _emitted(module: Any, machine: Any) -> bytes:
+    """TargetMachine.emit_object, without llvmlite's lock."""
+    from llvmlite.binding import ffi
+
+    library = _unlocked()
+    if library is None:
         return machine.emit_object(module)
+    with ffi.OutputString() as message:
+        buffer = library.LLVMPY_TargetMachineEmitToMemory(machine, module, 1, message)
+        if not buffer:
+            raise RuntimeError(str(message))
+    try:
+        size = ffi.lib.LLVMPY_GetBufferSize(buffer)
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), size)
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-_engines: list[Any] = []  # they own the memory that addresses point to
+# ---------------------------------------------------------------- from machine code to addresses
 
 
-def _addresses(code: bytes, names: Sequence[str]) -> dict[str, int]:
-    """Loads an object file into this process."""
+def _engine(code: bytes) -> Any:
+    """An object file loaded into this process."""
     import llvmlite.binding as llvm
 
-    empty = llvm.parse_assembly("", llvm.create_context())
-    engine = llvm.create_mcjit_compiler(empty, _fresh_machine())
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    _initialize(host())
+    machine = llvm.Target.from_triple(host().triple).create_target_machine(
+        reloc="pic", codemodel="small"
+    )
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    # An engine asks for the code of its module, which is empty, and is given ours.
+    engine.set_object_cache(None, lambda module: code)
     engine.finalize_object()
-    _engines.append(engine)
+    return engine
+
+
+@lru_cache(maxsize=1)
+def _versions() -> str:
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    return f"{_RECIPE} {llvmlite.__version__} {llvm.llvm_version_info}"
+
+
+def _code(text: str, options: _Options) -> bytes:
+    """The object file of a text, from the disk where it is there."""
+    target = options.target
+    key = cache.key("object", _versions(), target.triple, target.cpu, target.features,
+                    str(options.level), str(options.vectorize), text)  # fmt: skip
+    found = cache.get(key)
+    if found is None:
+        found = object_code(text, target, options.level, options.vectorize)
+        cache.put(key, found)
+    return found
+
+
+# They own the memory that addresses point to; so they live as long as the process, and longer
+# than any thread that runs in there.
+_engines: dict[tuple[str, int, bool], Any] = {}
+
+
+def _find(engine: Any, text: str, names: Sequence[str]) -> dict[str, int]:
+    """Addresses by name. To ask an engine for a name that it has not would end the process."""
+    for name in names:
+        if f"@{name}(" not in text and f'@"{name}"(' not in text:
+            raise KeyError(f"load: no function {name!r} is defined in the text")
     return {name: engine.get_function_address(name) for name in names}
 
 
-def _fresh_machine() -> Any:
-    """A code generator that an engine may own."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(host().triple)
-    return target.create_target_machine(reloc="pic", codemodel="small")
-
-
-def load(text: str, names: Sequence[str], level: int = 2, vectorize: bool = False
+def load(text: str, names: Sequence[str], level: int = 1, vectorize: bool = False
          ) -> dict[str, int]:  # fmt: skip
     """Makes machine code of LLVM IR for this machine; the addresses of the functions in `names`.
 
-    The code stays for the life of the process. Safe to call from any thread; other threads of
-    Python go on meanwhile. RuntimeError with LLVM's message where the text is not valid.
+    `level` 0 runs no passes, 1 those that code made by hand needs, 2 and 3 LLVM's usual ones, and
+    `vectorize` its vectorisers too. Object code is kept on disk. The code stays for the life of
+    the process. Any thread may call it, and others go on meanwhile. RuntimeError with LLVM's
+    message where the text is not valid, KeyError for a name that is not in it.
     """
-    with _lock:
-        return _addresses(object_code(text, None, level, vectorize), names)
+    engine = _engines.get((text, level, vectorize))
+    if engine is None:
+        code = _code(text, _Options(host(), level, vectorize))
+        with _gate:
+            engine = _engines.setdefault((text, level, vectorize), _engine(code))
+    return _find(engine, text, names)
+
+
+def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1, level: int = 1,
+             vectorize: bool = False) -> list[dict[str, int]]:  # fmt: skip
+    """`load` for many texts, compiled on several threads at a time."""
+
+    def one(item: tuple[str, Sequence[str]]) -> dict[str, int]:
+        return load(*item, level=level, vectorize=vectorize)
+
+    if threads <= 1 or len(items) < 2:
+        return [one(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(threads, "flambeau-compile") as executor:
+        return list(executor.map(one, items))
