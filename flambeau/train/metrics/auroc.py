@@ -50,6 +50,7 @@ class AUROC(Metric):
 
     states = ("scores", "targets")
     higher_is_better = True
+    costly = True
 
     def __init__(
         self, average: str = "macro", *, task: str | None = None, name: str = "auroc"

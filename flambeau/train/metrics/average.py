@@ -178,6 +178,7 @@ class EpochMetric(Metric):
     """
 
     states = ("outputs", "targets")
+    costly = True
 
     def __init__(
         self,
@@ -225,6 +226,7 @@ class Select(Metric):
         self.choose = choose
         self.name = name or metric.name
         self.higher_is_better = metric.higher_is_better
+        self.costly = metric.costly
         self.states = metric.states
 
     def __call__(self, output: Any, target: Any) -> Value:

@@ -32,6 +32,8 @@ class Foreign(Metric):
     Where the object is a module of an installed PyTorch, it gets PyTorch's tensors.
     """
 
+    costly = True  # nobody knows
+
     def __init__(self, metric: Any, *, name: str | None = None) -> None:
         self.metric = metric
         self.name = name or snake(type(metric).__name__)

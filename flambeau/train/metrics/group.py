@@ -44,9 +44,12 @@ class MetricGroup:
 
     def compute(self, prefix: str = "") -> dict[str, Any]:
         """Values by prefixed name. A metric that answers with a dict gives several entries."""
+        return self._values(self.metrics, prefix)
+
+    def _values(self, metrics: dict[str, MetricProtocol], prefix: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
         with no_grad():
-            for name, metric in self.metrics.items():
+            for name, metric in metrics.items():
                 value = plain(metric.compute())
                 if isinstance(value, dict):
                     values.update({f"{prefix}{name}/{key}": item for key, item in value.items()})
@@ -57,6 +60,11 @@ class MetricGroup:
     def scalars(self, prefix: str = "") -> dict[str, float]:
         """The values that are single numbers."""
         return {k: float(v) for k, v in self.compute(prefix).items() if np.ndim(v) == 0}
+
+    def running(self) -> dict[str, float]:
+        """The single numbers that are cheap to know in the middle of an epoch."""
+        cheap = {k: m for k, m in self.metrics.items() if not getattr(m, "costly", False)}
+        return {k: float(v) for k, v in self._values(cheap, "").items() if np.ndim(v) == 0}
 
     def reset(self) -> None:
         """Forgets all batches."""

@@ -76,6 +76,8 @@ class Metric:
     states: tuple[str, ...] = ()
     # Which way is better, for who stops or keeps by it; None: not known.
     higher_is_better: bool | None = None
+    # Whether `compute` is work that grows with the data: then it is done once an epoch.
+    costly = False
 
     def update(self, output: Any, target: Any) -> None:
         """Adds a batch."""

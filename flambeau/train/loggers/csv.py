@@ -1,0 +1,103 @@
+"""Numbers as CSV: a line an epoch, and beside it, where asked for, a file with a line a step."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+from .logger import Logger, kept, resumes
+
+
+class Table:
+    """A CSV file whose columns may grow: then it is written anew, whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.columns: list[str] = []
+        self.rows: list[dict[str, Any]] = []
+        self._file: Any = None
+
+    def open(self, rows: list[dict[str, Any]]) -> None:
+        """Starts the file with the rows that there are already."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.rows = rows
+        self.columns = list(dict.fromkeys(name for row in rows for name in row))
+        self._rewrite()
+
+    def read(self) -> list[dict[str, Any]]:
+        """The rows of an earlier run; a cut-off last line is left out."""
+        if not self.path.exists():
+            return []
+        with open(self.path, newline="") as file:
+            rows = [row for row in csv.DictReader(file) if None not in row.values()]
+        return [{name: value for name, value in row.items() if value != ""} for row in rows]
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Adds a line, and has the system write it."""
+        self.rows.append(row)
+        new = [name for name in row if name not in self.columns]
+        if new:
+            self.columns += new
+            self._rewrite()
+        else:
+            self._line(row)
+            self._file.flush()
+
+    def _line(self, row: dict[str, Any]) -> None:
+        csv.writer(self._file, lineterminator="\n").writerow(
+            [row.get(name, "") for name in self.columns]
+        )
+
+    def _rewrite(self) -> None:
+        self.close()
+        fresh = self.path.with_name(self.path.name + ".new")
+        self._file = open(fresh, "w", newline="")  # noqa: SIM115  (open as long as the run)
+        if self.columns:
+            csv.writer(self._file, lineterminator="\n").writerow(self.columns)
+        for row in self.rows:
+            self._line(row)
+        self._file.flush()
+        os.replace(fresh, self.path)
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class CSVLogger(Logger):
+    """Writes `path` with a line an epoch; with `every=n`, `<name>.steps.csv` with each n-th step.
+
+    Metrics that turn up later get columns of their own.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: int | None = None) -> None:
+        super().__init__(every)
+        self.path = Path(path)
+        self._epochs = Table(self.path)
+        self._steps = Table(self.path.with_suffix(".steps" + (self.path.suffix or ".csv")))
+
+    def open(self, run: Any) -> None:
+        """Starts the files; a resumed run keeps the lines up to where it resumes."""
+        again = resumes(run)
+        earlier = self._epochs.read() if again else []
+        self._epochs.open([row for row in earlier if kept(run, row)])
+        if self.every is not None:
+            steps = self._steps.read() if again else []
+            self._steps.open([row for row in steps if kept(run, {**row, "kind": "step"})])
+
+    def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
+        """A line for an epoch."""
+        self._epochs.add({"epoch": epoch, "step": step, **numbers})
+
+    def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
+        """A line for a step."""
+        self._steps.add({"epoch": epoch, "step": step, **numbers})
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._epochs.close()
+        self._steps.close()

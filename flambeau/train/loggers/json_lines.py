@@ -1,0 +1,63 @@
+"""Numbers as JSON lines: one object a line, which tools read while the run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from .logger import Logger, finite, kept, resumes
+
+
+class JSONLogger(Logger):
+    """Appends `{"kind": "epoch", "epoch": 1, "step": 100, "time": ..., "loss": ...}` to `path`.
+
+    With `every=n` also lines of kind "step". NaN and infinities are the strings "nan", "inf".
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: int | None = None) -> None:
+        super().__init__(every)
+        self.path = Path(path)
+        self._file: Any = None
+
+    def open(self, run: Any) -> None:
+        """Starts the file; a resumed run keeps the lines up to where it resumes."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lines = self._earlier(run) if resumes(run) and self.path.exists() else []
+        fresh = self.path.with_name(self.path.name + ".new")
+        fresh.write_text("".join(lines))
+        os.replace(fresh, self.path)
+        self._file = open(self.path, "a")  # noqa: SIM115  (open as long as the run)
+
+    def _earlier(self, run: Any) -> list[str]:
+        lines = []
+        for line in self.path.read_text().splitlines(keepends=True):
+            try:
+                row = json.loads(line)
+            except ValueError:  # cut off by whatever ended the run
+                continue
+            if kept(run, row):
+                lines.append(line)
+        return lines
+
+    def _write(self, kind: str, epoch: int, step: int, numbers: dict[str, float]) -> None:
+        row = {"kind": kind, "epoch": epoch, "step": step, "time": round(time.time(), 3)}
+        row.update({name: finite(value) for name, value in numbers.items()})
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+
+    def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
+        """A line for an epoch."""
+        self._write("epoch", epoch, step, numbers)
+
+    def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
+        """A line for a step."""
+        self._write("step", epoch, step, numbers)
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,76 @@
+"""What all loggers do: open at the start of a run, a row an epoch and every n steps, close."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+from ..bands import Band
+from ..numbers import of_epoch, of_step
+from ..scope import epoch, step
+
+
+class Logger:
+    """Writes the numbers of each epoch, and with `every=n` those of each n-th step.
+
+    A subclass says where they go: `open`, `write_epoch`, `write_step`, `close`, which is called
+    however the run ends. A resumed run goes on in the same place; what was written behind the
+    point from which it resumes is taken out (see `kept`).
+    """
+
+    band = Band.IO
+
+    def __init__(self, every: int | None = None) -> None:
+        if every is not None and every < 1:
+            raise ValueError(f"{type(self).__name__}: every is at least 1, not {every}")
+        self.every = every
+
+    def __call__(self, run: Any) -> Generator[Any, Any, None]:
+        """The callback: lives through the run."""
+        moments = epoch.end if self.every is None else epoch.end | step.end(every=self.every)
+        self.open(run)
+        try:
+            while True:
+                event = yield moments
+                if event is epoch.end:
+                    self.write_epoch(run.state.epoch, run.state.step, of_epoch(run))
+                else:
+                    self.write_step(run.state.epoch, run.state.step, of_step(run))
+        except Exception as error:
+            self.failed(error)
+            raise
+        finally:
+            self.close()
+
+    def open(self, run: Any) -> None:
+        """The run starts, or goes on where `run.state` says."""
+
+    def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
+        """An epoch is over."""
+
+    def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
+        """A step is over that is to be logged."""
+
+    def failed(self, error: Exception) -> None:
+        """The run ends with an exception."""
+
+    def close(self) -> None:
+        """The run is over."""
+
+
+def resumes(run: Any) -> bool:
+    """Whether the run that starts goes on with an earlier one."""
+    return run.state.step > 0 or bool(run.history)
+
+
+def kept(run: Any, row: dict[str, Any]) -> bool:
+    """Whether a row of the earlier run stays: it is of what that run had done when it was saved."""
+    if row.get("kind") == "step":
+        return int(row["step"]) <= run.state.step
+    return int(row["epoch"]) in {entry["epoch"] for entry in run.history}
+
+
+def finite(value: float) -> float | str:
+    """A number as JSON knows it; NaN and infinite ones as words."""
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,85 @@
+"""Numbers for TensorBoard: train and valid as two runs, so that their curves share a chart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ...utils.tensorboard import SummaryWriter
+from ..numbers import scalars, stage_of
+from .logger import Logger, resumes
+
+
+class TensorBoardLogger(Logger):
+    """Writes event files in `log_dir/train`, `log_dir/valid`, ..., one curve a metric.
+
+    Epochs are drawn over their number, under the metric's name; steps (with `every=n`) under
+    `step/<name>`. `histograms=True` adds how weights are distributed, each epoch;
+    `hyperparameters` a row in the table of runs. `writer(stage)` gives the SummaryWriter, for
+    pictures and texts of one's own. A resumed run hides what it does again.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] = "runs",
+        every: int | None = None,
+        *,
+        histograms: bool = False,
+        hyperparameters: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(every)
+        self.log_dir = os.fspath(log_dir)
+        self.histograms = histograms
+        self.hyperparameters = hyperparameters
+        self._writers: dict[str, SummaryWriter] = {}
+        self._resumed = False
+        self._run: Any = None
+        self._last: dict[str, float] = {}
+
+    def writer(self, stage: str = "train") -> SummaryWriter:
+        """The writer of a stage."""
+        if stage not in self._writers:
+            folder = os.path.join(self.log_dir, stage)
+            purge = None
+            if self._resumed:  # what will be drawn again is hidden
+                done = len(self._run.history) if stage != "steps" else self._run.state.step
+                purge = done + 1
+            self._writers[stage] = SummaryWriter(folder, purge_step=purge)
+        return self._writers[stage]
+
+    def open(self, run: Any) -> None:
+        """The run starts, or goes on."""
+        self._run = run
+        self._resumed = resumes(run)
+        if self._resumed:  # the event that hides comes before the first step
+            for stage in ("train", "valid", *(["steps"] if self.every else [])):
+                if os.path.isdir(os.path.join(self.log_dir, stage)):
+                    self.writer(stage)
+            self._resumed = False
+
+    def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
+        """The points of an epoch."""
+        self._last = numbers
+        for name, value in numbers.items():
+            stage, metric = stage_of(name)
+            self.writer(stage).add_scalar(metric, value, epoch)
+        if self.histograms and hasattr(self._run, "net"):
+            for name, parameter in self._run.net.named_parameters():
+                self.writer().add_histogram(name.replace(".", "/"), parameter, epoch)
+        for writer in self._writers.values():
+            writer.flush()
+
+    def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
+        """The points of a step."""
+        for name, value in numbers.items():
+            self.writer("steps").add_scalar(f"step/{name}", value, step)
+
+    def close(self) -> None:
+        """Closes the files."""
+        if self.hyperparameters is not None and self._last:
+            results = {f"final/{name}": value for name, value in scalars(self._last).items()}
+            self.writer().add_hparams(self.hyperparameters, results, run_name="hyperparameters")
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()

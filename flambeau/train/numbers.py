@@ -1,0 +1,116 @@
+"""The numbers of a run as people and files want them: scalars out of logs, stages out of names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+
+STAGES = ("train", "valid", "test")
+_PREFIXES = {
+    "train/": "train", "train_": "train", "valid/": "valid", "valid_": "valid", "val/": "valid",
+    "val_": "valid", "test/": "test", "test_": "test",
+}  # fmt: skip
+LONGEST = 20  # a vector of more numbers is no set of curves
+
+
+def stage_of(name: str) -> tuple[str, str]:
+    """(stage, metric) of a log's name: "valid/loss" and "val_loss" are ("valid", "loss").
+
+    >>> stage_of("valid/loss"), stage_of("loss")
+    (('valid', 'loss'), ('train', 'loss'))
+    """
+    for prefix, stage in _PREFIXES.items():
+        if name.startswith(prefix) and len(name) > len(prefix):
+            return stage, name[len(prefix) :]
+    return "train", name
+
+
+def array_in(value: Any) -> np.ndarray | None:
+    """A number, an array or a tensor as an array of numbers; None for anything else."""
+    if isinstance(value, Tensor):
+        value = value._array
+    if isinstance(value, (bool, int, float, np.ndarray, np.generic, list, tuple)):
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            return None
+        return array
+    return None
+
+
+def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
+    """The single numbers in logs; a short vector gives `name/0`, `name/1`, ..."""
+    found: dict[str, float] = {}
+    for name, value in logs.items():
+        if value.__class__ is float:
+            found[name] = value
+            continue
+        array = array_in(value)
+        if array is None:
+            continue
+        if array.size == 1:
+            found[name] = float(array.item())
+        elif array.ndim == 1 and array.size <= LONGEST:
+            found.update({f"{name}/{i}": float(item) for i, item in enumerate(array)})
+    return found
+
+
+def learning_rates(run: Any) -> dict[str, float]:
+    """`lr` of the run's optimisers; `lr/0`, `lr/1`, ... where groups have several."""
+    held = getattr(run, "optimizers", None) or {}
+    rates = {
+        f"lr/{name}/{i}": float(group["lr"])
+        for name, optimizer in held.items()
+        for i, group in enumerate(optimizer.param_groups)
+    }
+    if len(set(rates.values())) <= 1:
+        return dict.fromkeys(["lr"] if rates else [], next(iter(rates.values()), 0.0))
+    if len(held) == 1:
+        return {f"lr/{i}": rate for i, rate in enumerate(rates.values())}
+    return rates
+
+
+def of_step(run: Any) -> dict[str, float]:
+    """What is known after a step: the batch's loss, and the learning rate."""
+    loss = getattr(run.state, "loss", None)
+    return {**({} if loss is None else scalars({"loss": loss})), **learning_rates(run)}
+
+
+def of_epoch(run: Any) -> dict[str, float]:
+    """What is known at the end of an epoch: its logs, and the learning rate."""
+    return {**learning_rates(run), **scalars(run.state.metrics)}
+
+
+def short(value: float) -> str:
+    """A number in few characters: 0.0123, 12.3, 1.2e-05.
+
+    >>> [short(x) for x in (0.12345, 123.456, 1e-5, 3)]
+    ['0.1235', '123.5', '1.00e-05', '3']
+    """
+    if value != value or math.isinf(value):
+        return str(value)
+    if float(value).is_integer() and abs(value) < 1e5:
+        return str(int(value))
+    if 1e-3 <= abs(value) < 1e5:
+        return f"{value:.4g}" if abs(value) >= 1 else f"{value:.4f}"
+    return f"{value:.2e}"
+
+
+def duration(seconds: float) -> str:
+    """A time in few characters.
+
+    >>> [duration(s) for s in (0.0042, 3.21, 75, 7384)]
+    ['4.2 ms', '3.2 s', '1:15', '2:03:04']
+    """
+    if seconds < 1:
+        return f"{seconds * 1e3:.2g} ms" if seconds < 0.01 else f"{seconds * 1e3:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
