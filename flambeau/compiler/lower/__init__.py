@@ -1,0 +1,68 @@
+"""Lowering: what an operator computes, as nodes of the graph.
+
+Most operators need no code here: their own NumPy bodies run on symbols (symbol.py, retarget.py).
+The others, and those whose traced form is poor, have a lowering by hand in the file of their
+family. What cannot be lowered raises NotLowered, and is called by the program as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ops.registry import Kind, Operator
+from ..graph import Node
+from .body import run, unwrapped
+from .registry import EXPLICIT, WRITES, NotLowered, Untraceable
+
+__all__ = ["NotLowered", "lower", "writes"]
+
+
+def lower(operator: Operator, args: tuple, kwargs: dict) -> Node | tuple[Node | None, ...]:
+    """The nodes of an operator's results, from nodes in place of its tensors.
+
+    `args` in the order of the body's parameters, starred parameters as one tuple; nodes may stand
+    in lists and tuples too, and for arrays inside attributes (the positions of an index). One
+    node, or a tuple for an operator of several results, None for those that there are not. An
+    operator that writes to arguments (`writes`) gives a tuple: its results, and then the new value
+    of each of these parameters, None for those that are absent. Indices are taken to be within
+    bounds. Raises NotLowered.
+    """
+    if operator.kind is Kind.COMPOSITE:
+        raise NotLowered(operator, "is made of other operators")
+    try:
+        result, given = run(operator, args, kwargs)
+        if any(x.written for x in given):
+            raise Untraceable("writes to an argument")
+        made = unwrapped(result)
+    except Untraceable as error:
+        raise NotLowered(operator, str(error)) from None
+    except RecursionError:
+        raise
+    except Exception as error:
+        raise NotLowered(operator, f"{type(error).__name__}: {error}") from error
+    named = [x._node for x in given]
+    _name(made if isinstance(made, tuple) else (made,), operator.name, named)
+    return made
+
+
+def writes(operator: Operator) -> tuple[int, ...]:
+    """The positions of the parameters whose memory an operator writes to."""
+    return WRITES.get(operator.name, ())
+
+
+def lowered_by_hand(operator: Operator) -> bool:
+    """Whether an operator has a lowering of its own."""
+    return operator.name in EXPLICIT
+
+
+def _name(roots: tuple, name: str, given: list[Node]) -> None:
+    """Tells new nodes where they come from."""
+    known = {id(node) for node in given}
+    stack = [node for node in roots if node is not None]
+    while stack:
+        node = stack.pop()
+        if id(node) in known:
+            continue
+        known.add(id(node))
+        node.origin = node.origin or name
+        stack.extend(node.inputs)

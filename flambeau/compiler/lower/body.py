@@ -1,0 +1,130 @@
+"""An operator's own body, run on symbols: its arguments bound, promoted and rounded as eagerly."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from inspect import Parameter
+from typing import Any
+
+import numpy as np
+
+from ...ops.registry import Kind, Operator, Promotion
+from ...tensor import dtypes as types
+from ...tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER
+from ...tensor.promote import result_dtype
+from ...tensor.tensor import Tensor
+from ..graph import Node
+from .registry import EXPLICIT
+from .retarget import NUMPY, retargeted
+from .symbol import SymbolArray, is_symbol, node_of
+
+
+def symbolic(value: Any) -> Any:
+    """The value with symbols for the nodes and arrays for the tensors in it."""
+    if isinstance(value, Node):
+        return SymbolArray(value)
+    if isinstance(value, Tensor):
+        return value._array
+    if value.__class__ in (list, tuple):
+        return value.__class__([symbolic(v) for v in value])
+    return value
+
+
+def bound(operator: Operator, args: Sequence[Any], kwargs: dict) -> tuple[list, dict]:
+    """Arguments by the body's parameters, starred ones spread: (positional, by name)."""
+    positional: list[Any] = []
+    named = dict(kwargs)
+    given = list(args)
+    for i, p in enumerate(operator.parameters):
+        if p.kind is Parameter.VAR_POSITIONAL:
+            rest = given[i] if len(given) > i and isinstance(given[i], (tuple, list)) else None
+            if rest is None:
+                positional.extend(given[i:])
+                given = given[:i]
+            else:
+                positional.extend(rest)
+            starred = named.pop(p.name, ())
+            positional.extend(starred)
+            continue
+        if i >= len(given):
+            continue
+        if p.kind is Parameter.KEYWORD_ONLY:
+            named[p.name] = given[i]
+        else:
+            positional.append(given[i])
+    return positional, named
+
+
+def run(operator: Operator, args: Sequence[Any], kwargs: dict) -> tuple[Any, list[SymbolArray]]:
+    """What the lowering or the body gives on symbols, and the symbols that it was given."""
+    positional, named = bound(operator, symbolic(list(args)), {
+        name: symbolic(v) for name, v in kwargs.items()})  # fmt: skip
+    given = [*_symbols(positional), *_symbols(list(named.values()))]
+    explicit = EXPLICIT.get(operator.name)
+    body = explicit or retargeted(operator.body)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if operator.kind is not Kind.POINTWISE or operator.promotion is Promotion.NONE:
+            return body(*positional, **named), given
+        return _pointwise(operator, body, positional, named), given
+
+
+def _symbols(values: Any) -> list[SymbolArray]:
+    found = []
+    for v in values:
+        if is_symbol(v):
+            found.append(v)
+        elif v.__class__ in (list, tuple):
+            found.extend(_symbols(v))
+    return found
+
+
+def _pointwise(operator: Operator, body: Any, positional: list, named: dict) -> Any:
+    """As ops.promotion: operands cast to the dtype in which they meet, half rounded once."""
+    names = operator.names
+    keys: list[Any] = [i for i in range(len(positional)) if i in operator.tensor_positions]
+    operands = [positional[i] for i in keys] + [
+        named[n] for n in named if names.index(n) in operator.tensor_positions]
+    common = result_dtype([_stand_in(x) for x in operands])
+    if operator.promotion is Promotion.FLOATING and common.category in (BOOL, INTEGER):
+        common = types.get_default_dtype()
+    half = common in HALF
+    inside = types.float32.numpy if half else common.numpy
+    for i in keys:
+        positional[i] = _cast(positional[i], inside)
+    for n in named:
+        if names.index(n) in operator.tensor_positions:
+            named[n] = _cast(named[n], inside)
+    y = body(*positional, **named)
+    return y.astype(common.numpy) if half and y.dtype == types.float32.numpy else y
+
+
+def _stand_in(x: Any) -> Any:
+    """What promotion sees of an operand: a small array, or a number."""
+    if not is_symbol(x):
+        return x
+    weak = x.node.attributes.get("weak")  # a Python number that is read at each call
+    return weak(0) if weak is not None else np.zeros((1,) * x.ndim, x.dtype)
+
+
+def _cast(x: Any, inside: np.dtype) -> Any:
+    if x is None:
+        return None
+    if is_symbol(x):
+        return x.astype(inside, copy=False)
+    if inside.kind in "iu" and x.__class__ is int:
+        return np.asarray(x & (2**64 - 1), np.uint64).astype(inside)
+    return np.asarray(x, inside)
+
+
+def unwrapped(y: Any) -> Any:
+    """Nodes for symbols, in tuples too; None stays."""
+    if y is None:
+        return None
+    if y.__class__ in (tuple, list):
+        return tuple(unwrapped(v) for v in y)
+    return node_of(y)
+
+
+__all__ = ["FROM_NUMPY", "NUMPY", "bound", "run", "symbolic", "unwrapped"]

@@ -1,0 +1,170 @@
+"""Building nodes: numbers as constants, broadcasting, types, and basic indexing on nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...native.loops import Fold, Scalar, Type
+from .. import graph
+from ..graph import Node, Op, Shape
+from .registry import refuse
+
+_TYPES = {one.value: one for one in Type}
+_HALF = (Type.F16, Type.BF16)
+
+
+def type_of(kind: Any) -> Type:
+    """The graph's type for a NumPy dtype; Untraceable for complex numbers and their like."""
+    found = _TYPES.get(np.dtype(kind).name)
+    return found if found is not None else refuse(f"no type for {kind}")
+
+
+def dtype_of(type: Type) -> np.dtype:
+    """The NumPy dtype of a type."""
+    if type is Type.BF16:
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(type.value)
+
+
+def computed(type: Type) -> Type:
+    """The type in which elements of `type` are computed with: half precision is only stored."""
+    return Type.F32 if type in _HALF else type
+
+
+# ------------------------------------------------------------------------------- constants
+
+
+def number(value: Any, type: Type, rank: int = 0) -> Node:
+    """A constant of `rank` axes of extent 1."""
+    return graph.constant(value, type, (1,) * rank)
+
+
+def literal(array: np.ndarray) -> Node:
+    """An array's values as a node: one number where all are the same bits."""
+    type = type_of(array.dtype)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if flat.size and flat.tobytes() == flat[:1].tobytes() * flat.size:
+        value = float(flat[0]) if type in _HALF else flat[0].item()
+        return graph.constant(value, type, array.shape)
+    return Node(Op.ARRAY, (), array.shape, type, {"value": np.array(array)})
+
+
+def iota(shape: Sequence[int], axis: int) -> Node:
+    """Positions along an axis of a shape, I64; the other extents are 1."""
+    made = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+    return Node(Op.IOTA, (), made, Type.I64, {"axis": axis})
+
+
+# ------------------------------------------------------------------------------- elements
+
+
+def lifted(node: Node, rank: int) -> Node:
+    """The node with axes of extent 1 in front, up to `rank`; constants are made anew."""
+    short = rank - len(node.shape)
+    if short <= 0:
+        return node
+    shape = (1,) * short + node.shape
+    if node.op is Op.CONSTANT:
+        return graph.constant(node.value, node.type, shape)
+    return graph.reshape(node, shape)
+
+
+def broadcast_shape(*nodes: Node) -> Shape:
+    """The shape to which nodes broadcast, as NumPy's arrays do."""
+    return np.broadcast_shapes(*(one.shape for one in nodes))
+
+
+def applied(operation: Scalar, *nodes: Node, type: Type | None = None) -> Node:
+    """A scalar operation with NumPy's broadcasting: ranks are made equal, extents of 1 stretch."""
+    rank = max(len(one.shape) for one in nodes)
+    return graph.apply(operation, *(lifted(one, rank) for one in nodes), type=type)
+
+
+def cast(node: Node, type: Type) -> Node:
+    """The values in another type; numbers are converted at once."""
+    if node.type is type:
+        return node
+    if node.op is Op.CONSTANT:
+        with np.errstate(all="ignore"):
+            made = np.asarray(np.asarray(node.value, dtype_of(node.type))).astype(dtype_of(type))
+        return graph.constant(literal(made).value, type, node.shape)
+    return graph.cast(node, type)
+
+
+def stretched(node: Node, shape: Sequence[int]) -> Node:
+    """The node at a shape to which it broadcasts."""
+    shape = tuple(shape)
+    node = lifted(node, len(shape))
+    if node.op is Op.CONSTANT:
+        return graph.constant(node.value, node.type, shape)
+    return graph.expand(node, shape)
+
+
+def where(condition: Node, a: Node, b: Node) -> Node:
+    """a where the condition holds, else b."""
+    return applied(Scalar.WHERE, condition, a, b, type=a.type)
+
+
+# ------------------------------------------------------------------------------- axes
+
+
+def reshaped(node: Node, shape: Sequence[int]) -> Node:
+    """The same elements in a shape, which may hold a -1."""
+    shape = tuple(int(n) for n in shape)
+    if -1 in shape:
+        known = math.prod(n for n in shape if n != -1)
+        shape = tuple((math.prod(node.shape) // known if known else 0) if n == -1 else n
+                      for n in shape)  # fmt: skip
+    if math.prod(shape) != math.prod(node.shape):
+        refuse(f"reshape of {node.shape} to {shape}")
+    if node.op is Op.CONSTANT:
+        return graph.constant(node.value, node.type, shape)
+    if node.op is Op.RESHAPE:
+        node = node.inputs[0]
+    return graph.reshape(node, shape)
+
+
+def folded(node: Node, fold: Fold, axes: Sequence[int], keep: bool = False) -> Node:
+    """A fold over axes; they go away unless `keep`."""
+    kept = node if not axes else graph.reduce(node, fold, axes)
+    if keep:
+        return kept
+    return reshaped(kept, [n for i, n in enumerate(node.shape) if i not in axes])
+
+
+def moved(node: Node, source: int, target: int) -> Node:
+    """One axis moved to another place."""
+    order = [i for i in range(len(node.shape)) if i != source]
+    order.insert(target, source)
+    return graph.permute(node, order)
+
+
+def sliced(node: Node, axis: int, start: int, length: int, step: int = 1) -> Node:
+    """`length` places of one axis."""
+    starts, steps = [0] * len(node.shape), [1] * len(node.shape)
+    starts[axis], steps[axis] = start, step
+    shape = (*node.shape[:axis], length, *node.shape[axis + 1 :])
+    return graph.window(node, starts, steps, shape)
+
+
+def joined(parts: Sequence[Node], axis: int) -> Node:
+    """Parts one after another; empty ones are left out."""
+    kept = [one for one in parts if one.shape[axis]] or list(parts[:1])
+    return graph.concat(kept, axis)
+
+
+def stacked(parts: Sequence[Node], axis: int) -> Node:
+    """Parts along a new axis."""
+    one = [reshaped(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts]
+    return joined(one, axis)
+
+
+def bits(node: Node, type: Type) -> Node:
+    """The same bits read as another type of the same size."""
+    return node if node.type is type else graph.apply(Scalar.BITCAST, node, type=type)

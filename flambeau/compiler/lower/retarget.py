@@ -1,0 +1,161 @@
+"""Operator bodies made to run on symbols: the same code, with another `np` in its globals.
+
+Most of NumPy reaches symbols by its own protocols. What makes arrays out of nothing (`np.empty`,
+`np.zeros`) or forces its argument to be one (`np.asarray`) does not: in the globals of a
+retargeted function the name `np` stands for a module that has these for symbols, and functions of
+the operators' files are themselves retargeted.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import graph
+from .functions import _FUNCTIONS  # filled by the import
+from .nodes import type_of
+from .registry import EXPLICIT, Untraceable
+from .symbol import SymbolArray, called, is_symbol, node_of
+
+_OPERATORS = "flambeau.ops."
+
+
+# ------------------------------------------------------------------------------- numpy
+
+
+def _filled(value: Any) -> Callable[..., Any]:
+    def made(shape: Any, dtype: Any = np.float64, order: str = "C", **_: Any) -> Any:
+        given = tuple(shape) if hasattr(shape, "__len__") else (shape,)
+        try:
+            type = type_of(dtype)
+        except Untraceable:
+            return np.full(given, value, dtype)
+        return SymbolArray(graph.constant(value, type, tuple(int(n) for n in given)))
+
+    return made
+
+
+def _full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:
+    if not is_symbol(fill_value):
+        return np.full(shape, fill_value, dtype)
+    kind = fill_value.dtype if dtype is None else dtype
+    return np.broadcast_to(fill_value.astype(kind), shape)
+
+
+def _as_array(like: Callable) -> Callable[..., Any]:
+    def made(a: Any, dtype: Any = None, *rest: Any, **options: Any) -> Any:
+        if is_symbol(a):
+            return a if dtype is None else a.astype(dtype, copy=False)
+        if isinstance(a, (list, tuple)) and any(is_symbol(v) for v in a):
+            y = np.stack([v if is_symbol(v) else np.asarray(v) for v in a])
+            return y if dtype is None else y.astype(dtype)
+        return like(a, dtype, *rest, **options)
+
+    return made
+
+
+def _array(a: Any, dtype: Any = None, copy: Any = True, **options: Any) -> Any:
+    if not is_symbol(a):
+        return _as_array(np.asarray)(a, dtype) if isinstance(a, (list, tuple)) \
+            else np.array(a, dtype, copy=copy, **options)  # fmt: skip
+    y = a if dtype is None else a.astype(dtype, copy=False)
+    return y.copy() if copy else y
+
+
+class _NumPy(types.ModuleType):
+    """NumPy, but for the names below."""
+
+    ndarray = SymbolArray
+    zeros, empty, ones = _filled(0), _filled(0), _filled(1)
+    full = staticmethod(_full)
+    asarray, asanyarray = _as_array(np.asarray), _as_array(np.asanyarray)
+    ascontiguousarray = _as_array(np.ascontiguousarray)
+    array = staticmethod(_array)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+for _name in ("zeros", "empty", "ones", "asarray", "asanyarray", "ascontiguousarray"):
+    setattr(_NumPy, _name, staticmethod(getattr(_NumPy, _name)))
+NUMPY = _NumPy("numpy")
+
+
+# ------------------------------------------------------------------------------- functions
+
+
+def _erf(x: Any) -> Any:
+    from scipy.special import erf
+
+    return called(erf, (x,)) if is_symbol(x) else erf(x)
+
+
+def _whole(body: Callable, *arrays: Any) -> Any:
+    return body(*arrays)
+
+
+def _chosen(condition: Any, a: Any, b: Any) -> Any:
+    kind = a.dtype if hasattr(a, "dtype") else b.dtype
+    return np.where(condition, SymbolArray(node_of(a, kind)), SymbolArray(node_of(b, kind)))
+
+
+# What stands for functions of the operators' files that only serve NumPy's speed.
+_STAND_INS: dict[tuple[str, str], Callable] = {
+    ("blocks", "blockwise"): _whole, ("blocks", "choose"): _chosen,
+    ("error_function", "erf_of"): _erf, ("error_function", "erf_block"): _erf,
+}  # fmt: skip
+
+_made: dict[Any, Callable] = {}
+
+
+class _Globals(dict):
+    """A module's globals, each retargeted when it is first read."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        super().__init__(__builtins__=given["__builtins__"], __name__=given["__name__"],
+                         __package__=given.get("__package__"))  # fmt: skip
+        self.given = given
+
+    def __missing__(self, name: str) -> Any:
+        found = self[name] = _converted(self.given[name])
+        return found
+
+
+_globals: dict[str, _Globals] = {}
+
+
+def _converted(value: Any) -> Any:
+    if value is np:
+        return NUMPY
+    if not isinstance(value, types.FunctionType) or not value.__module__.startswith(_OPERATORS):
+        return value
+    operator = getattr(value, "operator", None)
+    if operator is None:
+        return retargeted(value)
+    body = EXPLICIT.get(operator.name) or retargeted(operator.body)
+    return types.SimpleNamespace(operator=types.SimpleNamespace(body=body, name=operator.name))
+
+
+def retargeted(function: Callable) -> Callable:
+    """The function with symbols' NumPy in its globals."""
+    code: types.CodeType = function.__code__
+    key = (function.__module__.removeprefix(_OPERATORS), function.__name__)
+    if key in _STAND_INS:
+        return _STAND_INS[key]
+    if function in _made:
+        return _made[function]
+    module = function.__module__
+    if module not in _globals:
+        _globals[module] = _Globals(function.__globals__)
+    cells = function.__closure__ and tuple(types.CellType(_converted(c.cell_contents))
+                                           for c in function.__closure__)  # fmt: skip
+    made = types.FunctionType(code, _globals[module], function.__name__, function.__defaults__, cells)
+    made.__kwdefaults__ = function.__kwdefaults__
+    _made[function] = made
+    return made
+
+
+__all__ = ["NUMPY", "_FUNCTIONS", "retargeted"]

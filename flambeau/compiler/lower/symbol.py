@@ -1,0 +1,375 @@
+"""Symbols: arrays of which only shape and type are known, on which operator bodies run.
+
+A SymbolArray carries a node of the graph. NumPy's protocols bring ufuncs and functions here; what
+has no counterpart in the graph raises Untraceable, so that no answer is ever made up. Windows on a
+symbol write through to it, by making its node anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from .. import graph
+from ..graph import Node
+from .indexing import basic, by_positions, expanded_index
+from .nodes import (
+    bits, cast, computed, dtype_of, literal, reshaped, stretched, type_of, where,
+)  # fmt: skip
+from .registry import Untraceable, refuse
+from .ufuncs import BINARY, UNARY
+
+_NUMBERS = (bool, int, float, np.generic)
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # by NumPy's function, filled by functions.py
+_METHODS: dict[str, Callable[..., Any]] = {}  # of ufuncs: reduce, accumulate, at
+
+
+class _Kind(type):
+    """Makes isinstance(x, np.ndarray) hold in bodies, whose `np.ndarray` is SymbolArray."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls, instance) or isinstance(instance, np.ndarray)
+
+
+class SymbolArray(metaclass=_Kind):
+    """An array known by a node; a window if it has a base."""
+
+    __slots__ = ("_back", "_base", "_forth", "_node", "_seen", "written")
+    __array_priority__ = 1000
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._base, self._seen, self.written = node, None, None, False
+
+    @classmethod
+    def window(cls, base: SymbolArray, forth: Callable, back: Callable) -> SymbolArray:
+        """What forth(base's node) reads; back(base's node, new) is the base after a write."""
+        made = cls(forth(base.node))
+        made._base, made._seen, made._forth, made._back = base, base.node, forth, back
+        return made
+
+    @property
+    def node(self) -> Node:
+        """The value now."""
+        if self._base is not None:
+            below = self._base.node
+            if below is not self._seen:
+                self._node, self._seen = self._forth(below), below
+        return self._node
+
+    def assign(self, node: Node) -> None:
+        """Writes a value over all of the array."""
+        node = stretched(cast(node, self._node.type), self.shape)
+        if self._base is None:
+            self._node, self.written = node, True
+        else:
+            self._base.assign(self._back(self._base.node, node))
+
+    # ------------------------------------------------------------------------ attributes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return self._node.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype."""
+        return dtype_of(self._node.type)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._node.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._node.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element."""
+        return self._node.type.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def flags(self) -> Any:
+        """As of an array of its own, in row-major order."""
+        return SimpleNamespace(c_contiguous=True, f_contiguous=self.ndim < 2, writeable=True)
+
+    @property
+    def T(self) -> SymbolArray:  # noqa: N802
+        """Axes reversed."""
+        return self.transpose()
+
+    @property
+    def real(self) -> SymbolArray:
+        """The array itself: there are no complex symbols."""
+        return self
+
+    @property
+    def imag(self) -> SymbolArray:
+        """Zeros."""
+        return SymbolArray(graph.constant(0, self._node.type, self.shape))
+
+    def __len__(self) -> int:
+        return self.shape[0] if self.ndim else refuse("len() of a number")
+
+    def __iter__(self) -> Iterator[SymbolArray]:
+        return iter([self[i] for i in range(len(self))])
+
+    # ------------------------------------------------------------------------ no values
+
+    def _value(self, *_: Any, **__: Any) -> Any:
+        raise Untraceable("reads a value")
+
+    __bool__ = __float__ = __int__ = __index__ = __complex__ = __contains__ = _value
+    __array__ = item = tolist = tobytes = nonzero = argsort = sort = searchsorted = _value
+
+    # ------------------------------------------------------------------------ protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__":
+            if method not in _METHODS:
+                refuse(f"{ufunc.__name__}.{method}")
+            return _METHODS[method](ufunc, *inputs, **options)
+        return called(ufunc, inputs, **options)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func not in _FUNCTIONS:
+            refuse(f"numpy.{func.__name__}")
+        return _FUNCTIONS[func](*args, **kwargs)
+
+    # ------------------------------------------------------------------------ windows
+
+    def __getitem__(self, index: Any) -> SymbolArray:
+        items = expanded_index(index, self.ndim)
+        if not any(_is_array(item) for item in items):
+            found = basic(self.shape, tuple(items))
+            return SymbolArray.window(self, found.read, found.written)
+        shape, plain, found = self._positions(items)
+        return SymbolArray(found.read(plain(self.node)))
+
+    def _positions(self, items: Sequence[Any]) -> tuple[Any, Callable[[Node], Node], Any]:
+        """An index with arrays: first what is basic in it, then the positions."""
+        if any(_is_array(i) and np.dtype(i.dtype).kind not in "iu" for i in items):
+            refuse("an index by a mask")
+        if any(item is None for item in items):
+            refuse("new axes beside arrays in an index")
+        lead = [slice(None) if _is_array(item) else item for item in items]
+        if any(not isinstance(item, slice) for item in lead):
+            refuse("integers beside arrays in an index")
+        window = basic(self.shape, tuple(lead))
+        rest = [node_of(i) if _is_array(i) else slice(None) for i in items]
+        return window.result, window.read, by_positions(window.result, rest)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        items = expanded_index(index, self.ndim)
+        if any(_is_array(item) for item in items):
+            refuse("a write at positions")
+        source = node_of(value, self.dtype)
+        shape = basic(self.shape, tuple(items)).result
+        while len(source.shape) > len(shape) and source.shape[0] == 1:
+            source = reshaped(source, source.shape[1:])
+        self[tuple(items)].assign(source)
+
+    def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> SymbolArray:
+        """The same elements in another shape."""
+        wanted = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
+        wanted = reshaped(self._node, tuple(wanted)).shape
+        own = self.shape
+        return SymbolArray.window(
+            self, lambda n: reshaped(n, wanted), lambda n, v: reshaped(v, own))  # fmt: skip
+
+    def transpose(self, *axes: Any) -> SymbolArray:
+        """Axes in another order."""
+        if len(axes) == 1 and (axes[0] is None or not hasattr(axes[0], "__index__")):
+            axes = axes[0]
+        order = tuple(range(self.ndim))[::-1] if not axes else \
+            tuple(int(a) % self.ndim for a in axes)  # fmt: skip
+        inverse = tuple(order.index(i) for i in range(len(order)))
+        return SymbolArray.window(
+            self, lambda n: graph.permute(n, order), lambda n, v: graph.permute(v, inverse)
+        )
+
+    def swapaxes(self, a: int, b: int) -> SymbolArray:
+        """Two axes exchanged."""
+        order = list(range(self.ndim))
+        order[a], order[b] = order[b], order[a]
+        return self.transpose(order)
+
+    def squeeze(self, axis: Any = None) -> SymbolArray:
+        """Axes of extent 1 left out."""
+        axes = range(self.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+        gone = {a % self.ndim for a in axes if axis is not None or self.shape[a] == 1}
+        return self.reshape([n for i, n in enumerate(self.shape) if i not in gone])
+
+    def view(self, dtype: Any = None) -> SymbolArray:
+        """A window on everything; with a dtype of the same size, the bits read as it."""
+        if dtype is None:
+            return self.reshape(self.shape)
+        type = type_of(dtype)
+        if type.size != self._node.type.size:
+            refuse("bits read in another size")
+        own = self._node.type
+        return SymbolArray.window(self, lambda n: bits(n, type), lambda n, v: bits(v, own))
+
+    # ------------------------------------------------------------------------ copies
+
+    def astype(self, dtype: Any, copy: bool = True, **_: Any) -> SymbolArray:
+        """The values in another dtype."""
+        type = type_of(dtype)
+        if type is self._node.type and not copy:
+            return self
+        return SymbolArray(cast(self.node, type))
+
+    def copy(self, order: str = "C") -> SymbolArray:
+        """An array of its own."""
+        return SymbolArray(self.node)
+
+    def flatten(self) -> SymbolArray:
+        """A copy with one axis."""
+        return self.reshape(-1).copy()
+
+    def fill(self, value: Any) -> None:
+        """Writes one number everywhere."""
+        self[...] = value
+
+    def __copy__(self) -> SymbolArray:
+        return self.copy()
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(np, name, None)
+        if function in _FUNCTIONS:
+            return lambda *args, **kwargs: _FUNCTIONS[function](self, *args, **kwargs)
+        raise Untraceable(f"ndarray.{name}")
+
+
+def _is_array(item: Any) -> bool:
+    return item.__class__ is SymbolArray or isinstance(item, (np.ndarray, list))
+
+
+def is_symbol(x: Any) -> bool:
+    """Whether x is a symbol."""
+    return x.__class__ is SymbolArray
+
+
+def node_of(x: Any, dtype: Any = None) -> Node:
+    """The node of a symbol, array or number; numbers take `dtype`."""
+    if x.__class__ is SymbolArray:
+        return x.node if dtype is None else cast(x.node, type_of(dtype))
+    if isinstance(x, Node):
+        return x
+    if isinstance(x, (list, tuple)) and any(is_symbol(v) for v in x):
+        refuse("a list of symbols as an array")
+    with np.errstate(all="ignore"):
+        return literal(np.asarray(x) if dtype is None else np.asarray(x).astype(dtype))
+
+
+# ------------------------------------------------------------------------------- ufuncs
+
+
+@lru_cache(maxsize=4096)
+def _resolved(ufunc: np.ufunc, kinds: tuple) -> tuple[np.dtype, ...]:
+    return ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
+
+
+def kind_of(x: Any) -> Any:
+    """What NumPy's promotion sees of an operand: a dtype, or a Python number's class."""
+    if x.__class__ is SymbolArray or isinstance(x, (np.ndarray, np.generic)):
+        return x.dtype
+    if x.__class__ in (int, float):
+        return x.__class__
+    return np.asarray(x).dtype
+
+
+def called(
+    ufunc: np.ufunc, inputs: tuple, out: Any = None, dtype: Any = None, where: Any = True,
+    casting: Any = None, **options: Any,
+) -> SymbolArray:  # fmt: skip
+    """A ufunc on symbols, arrays and numbers."""
+    if options:
+        refuse(f"{ufunc.__name__} with {', '.join(options)}")
+    if ufunc is np.matmul:
+        return _stored(product(*map(node_of, inputs)), out, where)
+    table = UNARY if len(inputs) == 1 else BINARY
+    made = table.get(ufunc.__name__)
+    if made is None or len(inputs) > 2 or ufunc.nout != 1:
+        refuse(f"ufunc {ufunc.__name__}")
+    kinds = _resolved(ufunc, tuple(map(kind_of, inputs)))
+    if dtype is not None:
+        kinds = (np.dtype(dtype),) * (len(inputs) + 1)
+    nodes = [node_of(x, kind) for x, kind in zip(inputs, kinds, strict=False)]
+    inside = computed(nodes[0].type)
+    if inside is not nodes[0].type:
+        nodes = [cast(n, inside) for n in nodes]
+    return _stored(cast(made(*nodes), type_of(kinds[-1])), out, where)
+
+
+def _stored(node: Node, out: Any, mask: Any) -> SymbolArray:
+    """The result, or `out` with the result written to it where a mask holds."""
+    out = out[0] if isinstance(out, tuple) else out
+    if out is None or out is Ellipsis:
+        if mask is not True:
+            refuse("where= without out=")
+        return SymbolArray(node)
+    if out.__class__ is not SymbolArray:
+        refuse("out= that is no symbol")
+    node = cast(node, out._node.type)
+    out.assign(node if mask is True else where(node_of(mask), node, out.node))
+    return out
+
+
+def product(a: Node, b: Node) -> Node:
+    """a @ b as np.matmul: vectors as rows or columns, batches broadcast."""
+    type = type_of(np.result_type(dtype_of(a.type), dtype_of(b.type)))
+    inside = computed(type)
+    a, b = cast(a, inside), cast(b, inside)
+    row, column = len(a.shape) == 1, len(b.shape) == 1
+    a = reshaped(a, (1, *a.shape)) if row else a
+    b = reshaped(b, (*b.shape, 1)) if column else b
+    lead, (m, k), n = a.shape[:-2], a.shape[-2:], b.shape[-1]
+    if len(b.shape) == 2 and lead:  # one large product
+        made = graph.matmul(reshaped(a, (math.prod(lead) * m, k)), b)
+    else:
+        rank = max(len(a.shape), len(b.shape))
+        a, b = (reshaped(x, (1,) * (rank - len(x.shape)) + x.shape) for x in (a, b))
+        made = graph.matmul(a, b)
+        lead = made.shape[:-2]
+    shape = (*lead, *(() if row else (m,)), *(() if column else (n,)))
+    return cast(reshaped(made, shape), type)
+
+
+_OPERATORS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
+    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift,
+    "rshift": np.right_shift, "matmul": np.matmul,
+}  # fmt: skip
+_COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+                "gt": np.greater, "ge": np.greater_equal}  # fmt: skip
+_SIGNS = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+
+
+def _install() -> None:
+    """Python's operators, as the ufuncs that NumPy makes of them."""
+    for name, ufunc in (_OPERATORS | _COMPARISONS).items():
+        setattr(SymbolArray, f"__{name}__", lambda a, b, u=ufunc: called(u, (a, b)))
+    for name, ufunc in _OPERATORS.items():
+        setattr(SymbolArray, f"__r{name}__", lambda a, b, u=ufunc: called(u, (b, a)))
+        setattr(SymbolArray, f"__i{name}__", lambda a, b, u=ufunc: called(u, (a, b), out=a))
+    for name, ufunc in _SIGNS.items():
+        setattr(SymbolArray, f"__{name}__", lambda a, u=ufunc: called(u, (a,)))
+
+
+_install()
+SymbolArray.__hash__ = object.__hash__  # type: ignore[method-assign]
