@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Fold, Type
+from ..loops import Accumulator, Fold, Type
 from .builder import I64, REGISTER, Builder, constant, lanes_of, vector
 
 ARG = (Fold.ARGMAX, Fold.ARGMIN)
@@ -75,8 +75,11 @@ class Held:
     are the numbers of lanes of the loops inside that update it.
     """
 
-    def __init__(self, builder: Builder, fold: Fold, type: Type, lanes: int, widths: set[int]):
-        self.fold, self.type, self.lanes = fold, type, lanes
+    def __init__(
+        self, builder: Builder, accumulator: Accumulator, type: Type, lanes: int, widths: set[int]
+    ) -> None:
+        self.accumulator, self.fold = accumulator, accumulator.fold
+        self.type, self.lanes = type, lanes
         self.widths = sorted({lanes, *widths})
         self.parts = self._slots(builder)
         self._outer: list[dict[int, tuple[Any, ...]]] = []

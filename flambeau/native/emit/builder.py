@@ -144,6 +144,12 @@ class Builder(ir.IRBuilder):
             function = ir.Function(self.module, kind, name)
         return self.call(function, arguments, fastmath=tuple(flags))
 
+    def freeze(self, value: ir.Value) -> ir.Value:
+        """Some number where the value is none (a conversion of what does not fit)."""
+        found = ir.instructions.Instruction(self.block, value.type, "freeze", [value])
+        self._insert(found)
+        return found
+
     # ------------------------------------------------------------------------ control
 
     @contextmanager
@@ -202,6 +208,13 @@ class Builder(ir.IRBuilder):
         if lanes == 1:
             return self.extract_element(value, ir.Constant(I64, start))
         inside = ", ".join(f"i32 {start + i}" for i in range(lanes))
+        chosen = Literal(vector(I32, lanes), f"<{inside}>")
+        return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
+
+    def reversed(self, value: ir.Value) -> ir.Value:
+        """The lanes, last one first."""
+        lanes = lanes_of(value)
+        inside = ", ".join(f"i32 {lanes - 1 - i}" for i in range(lanes))
         chosen = Literal(vector(I32, lanes), f"<{inside}>")
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 

@@ -17,6 +17,7 @@ from ..loops import (
 from ..target import Target
 from .accumulator import Held
 from .builder import I64, Builder, iota
+from .plan import Plan
 
 Bindings = Mapping[Index, ir.Value]
 
@@ -56,10 +57,11 @@ class Context:
     `tid` and `threads` i64. `scope` is where the statement being emitted stands.
     """
 
-    def __init__(self, kernel: Kernel, target: Target, builder: Builder) -> None:
+    def __init__(self, kernel: Kernel, target: Target, builder: Builder, plan: Plan) -> None:
         self.kernel = kernel
         self.target = target
         self.builder = builder
+        self.plan = plan
         self.pointers: dict[Buffer, ir.Value] = {}
         self.sizes: dict[Size, ir.Value] = {}
         self.tid: ir.Value = builder.integer(0)
@@ -68,6 +70,7 @@ class Context:
         self.parallel = False  # within a PARALLEL loop: nothing is left to share out
         self.sum: Accumulator | None = None  # the one of the Contract being emitted
         self.held: dict[Accumulator, Held | ir.Value] = {}
+        self.folding: set[Held] = set()  # long sums that a loop around is making
         self.versions: dict[Buffer | Accumulator, int] = {}
         self._changing: dict[Expression, tuple[Buffer | Accumulator, ...]] = {}
 
@@ -184,7 +187,10 @@ class Context:
 
         Steps that neighbouring positions share are computed once.
         """
-        terms = [(i, at.stride(i)) for i in scope.bindings if at.stride(i) != 0]
+        terms = list(at.terms)
+        if len(terms) > 1:
+            depth = {index: i for i, index in enumerate(scope.bindings)}
+            terms.sort(key=lambda term: depth[term[0]])
         pointer, key = self.pointers[buffer], (buffer, *terms)
         inbounds = at.base >= 0 and all(isinstance(s, int) and s >= 0 for _, s in terms)
         for count in range(1, len(terms) + 1):
@@ -200,13 +206,14 @@ class Context:
             pointer = self.builder.moved(pointer, base, buffer.type, inbounds)
         return pointer
 
+    def prefix(self, buffer: Buffer, at: Affine, scope: Scope) -> None:
+        """Computes the part of an address that a scope knows already."""
+        known = tuple(term for term in at.terms if term[0] in scope.bindings)
+        if known:
+            self.pointer(buffer, Affine(min(at.base, 0), known), scope)
+
     def lane_offsets(self, stride: Extent, lanes: int) -> ir.Value:
         """<0, stride, 2 * stride, ...> as i64."""
         if isinstance(stride, int):
             return iota(lanes, I64, stride)
         return self.builder.mul(iota(lanes), self.builder.splat(self.sizes[stride], lanes))
-
-    def lane_mask(self, lanes: int, count: ir.Value | int) -> ir.Value:
-        """The mask of the first `count` lanes."""
-        return self.builder.first_lanes(count, lanes)
-

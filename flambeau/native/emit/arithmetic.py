@@ -1,0 +1,166 @@
+"""The scalar operations as LLVM instructions, on scalars or vectors of lanes.
+
+What needs a series of its own (exp, tanh, ...) is in native/math.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from ..loops import Fold, Scalar, Type
+from .accumulator import CONTRACT, combine
+from .builder import REGISTER, Builder, constant, vector
+
+COMPARISONS = {
+    Scalar.EQ: "==", Scalar.NE: "!=", Scalar.LT: "<", Scalar.LE: "<=", Scalar.GT: ">",
+    Scalar.GE: ">=",
+}  # fmt: skip
+INTRINSICS = {
+    Scalar.SQRT: "sqrt", Scalar.FLOOR: "floor", Scalar.CEIL: "ceil", Scalar.TRUNC: "trunc",
+    Scalar.ROUND: "roundeven", Scalar.COPYSIGN: "copysign", Scalar.FMA: "fma",
+}  # fmt: skip
+Values = Sequence[ir.Value]
+
+
+def apply(
+    b: Builder, operation: Scalar, values: Values, type: Type, lanes: int
+) -> ir.Value:
+    """An operation on operands of one type, all of as many lanes."""
+    if operation in COMPARISONS:
+        return _compare(b, COMPARISONS[operation], values, type)
+    if operation is Scalar.WHERE:
+        return b.select(*values)
+    if type.floating:
+        if operation in INTRINSICS:
+            return b.intrinsic(INTRINSICS[operation], values[0].type, values)
+        rule = FLOATING.get(operation)
+        return rule(b, values, type) if rule else _function(b, operation, values, type, lanes)
+    rule = INTEGER.get(operation)
+    if rule is None:
+        raise NotImplementedError(f"no {operation.name} on {type.value} in a kernel")
+    return rule(b, values, type, lanes)
+
+
+def _compare(b: Builder, sign: str, values: Values, type: Type) -> ir.Value:
+    if type.floating:
+        return (b.fcmp_unordered if sign == "!=" else b.fcmp_ordered)(sign, *values)
+    return (b.icmp_signed if type.signed else b.icmp_unsigned)(sign, *values)
+
+
+def _function(
+    b: Builder, operation: Scalar, values: Values, type: Type, lanes: int
+) -> ir.Value:
+    """A function that takes a series: from native/math, else the C library's, lane by lane."""
+    try:
+        from ..math import function
+    except ImportError:
+        return _by_lane(b, operation, values, type, lanes)
+    return function.emit(b, operation, values, type, lanes)
+
+
+def _by_lane(
+    b: Builder, operation: Scalar, values: Values, type: Type, lanes: int
+) -> ir.Value:
+    name = "fmod" if operation is Scalar.REM else operation.name.lower()
+    name += "f" if type is Type.F32 else ""
+    kind = REGISTER[type]
+    if lanes == 1:
+        return b.external(name, kind, values)
+    found = ir.Constant(vector(kind, lanes), None)
+    for lane in range(lanes):
+        at = ir.Constant(ir.IntType(64), lane)
+        one = b.external(name, kind, [b.extract_element(v, at) for v in values])
+        found = b.insert_element(found, one, at)
+    return found
+
+
+FLOATING: dict[Scalar, Callable[..., ir.Value]] = {
+    Scalar.ADD: lambda b, v, t: b.fadd(*v, flags=CONTRACT),
+    Scalar.SUB: lambda b, v, t: b.fsub(*v, flags=CONTRACT),
+    Scalar.MUL: lambda b, v, t: b.fmul(*v, flags=CONTRACT),
+    Scalar.DIV: lambda b, v, t: b.fdiv(*v),
+    Scalar.NEG: lambda b, v, t: b.fneg(*v),
+    Scalar.ABS: lambda b, v, t: b.intrinsic("fabs", v[0].type, v),
+    Scalar.MAXIMUM: lambda b, v, t: combine(b, Fold.MAXIMUM, t, *v),
+    Scalar.MINIMUM: lambda b, v, t: combine(b, Fold.MINIMUM, t, *v),
+}
+
+# ------------------------------------------------------------------------------- integers
+
+
+def _negated(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+    return b.sub(b.splat(constant(type, 0), lanes), v[0])
+
+
+def _absolute(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+    if not type.signed:
+        return v[0]
+    return b.intrinsic("abs", v[0].type, (v[0], ir.Constant(ir.IntType(1), 0)))
+
+
+def _not(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+    return b.xor(v[0], b.splat(constant(type, 1 if type is Type.BOOL else -1), lanes))
+
+
+def _shift(b: Builder, v: Values, type: Type, lanes: int, right: bool) -> ir.Value:
+    """A shift by as many bits as there are, or more, leaves zeros (or copies of the sign)."""
+    bits = 8 * type.size
+    within = b.icmp_unsigned("<", v[1], b.splat(constant(type, bits), lanes))
+    if right and type.signed:
+        return b.ashr(v[0], b.select(within, v[1], b.splat(constant(type, bits - 1), lanes)))
+    safe = b.select(within, v[1], b.splat(constant(type, 0), lanes))
+    shifted = (b.lshr if right else b.shl)(v[0], safe)
+    return b.select(within, shifted, b.splat(constant(type, 0), lanes))
+
+
+def _divided(
+    b: Builder, v: Values, type: Type, lanes: int, remainder: bool = False
+) -> ir.Value:
+    """Rounded towards zero; a division by zero gives 0 (and the dividend remains)."""
+    zero, one = b.splat(constant(type, 0), lanes), b.splat(constant(type, 1), lanes)
+    nought = b.icmp_unsigned("==", v[1], zero)
+    unsafe = nought
+    if type.signed:  # the least number by -1 traps
+        minus = b.icmp_signed("==", v[1], b.splat(constant(type, -1), lanes))
+        unsafe = b.or_(nought, minus)
+    quotient = _quotient(b, v[0], b.select(unsafe, one, v[1]), type, lanes)
+    if type.signed:
+        quotient = b.select(minus, b.sub(zero, v[0]), quotient)
+    quotient = b.select(nought, zero, quotient)
+    return b.sub(v[0], b.mul(quotient, v[1])) if remainder else quotient
+
+
+def _quotient(b: Builder, x: ir.Value, y: ir.Value, type: Type, lanes: int) -> ir.Value:
+    if lanes > 1 and type.size <= 4 and not isinstance(y, ir.Constant):
+        # There is no vector division of integers; that of doubles is exact here.
+        double = vector(REGISTER[Type.F64], lanes)
+        convert = b.sitofp if type.signed else b.uitofp
+        ratio = b.fdiv(convert(x, double), convert(y, double))
+        return (b.fptosi if type.signed else b.fptoui)(ratio, x.type)
+    return (b.sdiv if type.signed else b.udiv)(x, y)
+
+
+INTEGER: dict[Scalar, Callable[..., ir.Value]] = {
+    Scalar.ADD: lambda b, v, t, n: b.add(*v),
+    Scalar.SUB: lambda b, v, t, n: b.sub(*v),
+    Scalar.MUL: lambda b, v, t, n: b.mul(*v),
+    Scalar.FMA: lambda b, v, t, n: b.add(b.mul(v[0], v[1]), v[2]),
+    Scalar.DIV: _divided,
+    Scalar.REM: lambda b, v, t, n: _divided(b, v, t, n, remainder=True),
+    Scalar.NEG: _negated,
+    Scalar.ABS: _absolute,
+    Scalar.MAXIMUM: lambda b, v, t, n: combine(b, Fold.MAXIMUM, t, *v),
+    Scalar.MINIMUM: lambda b, v, t, n: combine(b, Fold.MINIMUM, t, *v),
+    Scalar.AND: lambda b, v, t, n: b.and_(*v),
+    Scalar.OR: lambda b, v, t, n: b.or_(*v),
+    Scalar.XOR: lambda b, v, t, n: b.xor(*v),
+    Scalar.NOT: _not,
+    Scalar.SHL: lambda b, v, t, n: _shift(b, v, t, n, right=False),
+    Scalar.SHR: lambda b, v, t, n: _shift(b, v, t, n, right=True),
+    Scalar.FLOOR: lambda b, v, t, n: v[0],
+    Scalar.CEIL: lambda b, v, t, n: v[0],
+    Scalar.TRUNC: lambda b, v, t, n: v[0],
+    Scalar.ROUND: lambda b, v, t, n: v[0],
+}

@@ -1,0 +1,171 @@
+"""A kernel as LLVM IR text: `void name(i64 tid, i64 threads, ptr cells)`, run on every thread.
+
+Cells are the addresses of the kernel's buffers, then the values of its sizes. The function takes
+them out and calls another whose arguments say that buffers do not overlap.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from ..loops import (
+    Buffer, Contract, Index, Kernel, Kind, Loop, Statement, Store, Type, statements,
+)  # fmt: skip
+from ..target import Target, host
+from .builder import I64, MEMORY, POINTER, Builder
+from .context import Context, Scope
+from .plan import plan, touched
+from .statement import emit_body, run
+
+LOCAL_BYTES = 64 * 1024  # of scratch on the stack
+
+
+def emit(kernel: Kernel, target: Target | None = None) -> str:
+    """LLVM IR of a module with the kernel's function, which has its name."""
+    module = ir.Module(kernel.name)
+    context = _context(module, kernel, target or host())
+    alone: list[Statement] = []
+    for statement in kernel.body:
+        if _shared(statement):
+            _on_first_thread(context, alone)
+            alone = []
+            share(context, statement)
+        else:
+            alone.append(statement)
+    _on_first_thread(context, alone)
+    context.builder.ret_void()
+    _entry(module, kernel, context.builder.function)
+    return str(module)
+
+
+def _shared(statement: Statement) -> bool:
+    return isinstance(statement, Contract) or (
+        isinstance(statement, Loop) and statement.kind is Kind.PARALLEL
+    )
+
+
+def _context(module: ir.Module, kernel: Kernel, target: Target) -> Context:
+    """The inner function, with a name for each argument."""
+    arguments = kernel.buffers
+    kinds = [I64, I64, *[POINTER] * len(arguments), *[I64] * len(kernel.sizes)]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), f"{kernel.name}.body")
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    builder = Builder(function.append_basic_block("entry"))
+    context = Context(kernel, target, builder, plan(kernel, target))
+    context.tid, context.threads, *rest = function.args
+    for buffer, argument in zip(arguments, rest, strict=False):
+        context.pointers[buffer] = argument
+        argument.add_attribute("nonnull")
+        if not buffer.aliased:
+            argument.add_attribute("noalias")
+    context.sizes = dict(zip(kernel.sizes, rest[len(arguments) :], strict=True))
+    _locals(context, kernel)
+    stored = [s.buffer for s in statements(kernel.body) if isinstance(s, Store)]
+    context.versions.update(dict.fromkeys(stored, 0))
+    if any(buffer.aliased for buffer in stored):
+        context.versions.update({b: 0 for b in arguments if b.aliased})
+    return context
+
+
+def _locals(context: Context, kernel: Kernel) -> None:
+    places = touched(list(statements(kernel.body)))
+    for buffer in dict.fromkeys(one.buffer for one in places):
+        if buffer.local is None:
+            continue
+        if buffer.local * buffer.type.size > LOCAL_BYTES:
+            raise ValueError(f"{kernel.name}: local buffer {buffer.name} has more than 64 KB")
+        context.pointers[buffer] = context.builder.entry_slot(
+            ir.ArrayType(MEMORY[buffer.type], max(buffer.local, 1)), name=buffer.name, align=64
+        )
+
+
+def _entry(module: ir.Module, kernel: Kernel, inner: ir.Function) -> None:
+    """The function that takes cells."""
+    kind = ir.FunctionType(ir.VoidType(), [I64, I64, POINTER])
+    function = ir.Function(module, kind, kernel.name)
+    b = Builder(function.append_basic_block("entry"))
+    tid, threads, cells = function.args
+    values = [
+        b.load(b.moved(cells, b.integer(i), Type.I64), typ=argument.type, align=8)
+        for i, argument in enumerate(inner.args[2:])
+    ]
+    b.call(inner, [tid, threads, *values], tail=True)
+    b.ret_void()
+
+
+def _on_first_thread(context: Context, body: list[Statement]) -> None:
+    if body:
+        b = context.builder
+        with b.if_then(b.icmp_unsigned("==", context.tid, b.integer(0))):
+            context.parallel = True
+            emit_body(context, Scope(), body)
+            context.parallel = False
+
+
+def share(context: Context, statement: Statement) -> None:
+    """Emits one of the outermost statements, shared out among the threads."""
+    if not isinstance(statement, Loop):
+        emit_body(context, Scope(), [statement])
+        return
+    nest = [statement]
+    while (
+        nest[-1] not in context.plan.widths
+        and len(nest[-1].body) == 1
+        and isinstance(inner := nest[-1].body[0], Loop)
+        and inner.kind is Kind.PARALLEL
+        and inner not in context.plan.widths
+    ):
+        nest.append(inner)
+    context.parallel = True
+    if len(nest) == 1:
+        start, stop = _chunk(context, statement)
+        run(context, Scope(), statement, start, stop)
+    else:
+        _share_nest(context, nest)
+    context.parallel = False
+
+
+def _chunk(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
+    """This thread's rounds of a loop: whole vectors of them where it runs in lanes."""
+    lanes = context.plan.widths.get(loop, 1)
+    extent = context.extent(loop.extent)
+    if lanes == 1:
+        return shares(context, extent)
+    b = context.builder
+    whole = b.sdiv(b.add(extent, b.integer(lanes - 1)), b.integer(lanes))
+    start, stop = (b.mul(one, b.integer(lanes)) for one in shares(context, whole))
+    return start, b.minimum_of(stop, extent)
+
+
+def shares(context: Context, count: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Of `count` rounds, this thread's first one and the one after its last."""
+    b = context.builder
+    start = b.udiv(b.mul(context.tid, count), context.threads)
+    following = b.add(context.tid, b.integer(1))
+    return start, b.udiv(b.mul(following, count), context.threads)
+
+
+def _share_nest(context: Context, nest: list[Loop]) -> None:
+    """PARALLEL loops directly inside one another: all their rounds are shared out as one."""
+    b = context.builder
+    extents = [context.extent(loop.extent) for loop in nest]
+    total = extents[0]
+    for extent in extents[1:]:
+        total = b.mul(total, extent)
+    what = [one for one in _written(nest[0]) if one in context.versions]
+    with b.counted(*shares(context, total), name="round") as number:
+        bindings: dict[Index, ir.Value] = {}
+        for loop, extent in zip(reversed(nest[1:]), reversed(extents[1:]), strict=True):
+            bindings[loop.index] = b.urem(number, extent)
+            number = b.udiv(number, extent)
+        bindings[nest[0].index] = number
+        ordered = {loop.index: bindings[loop.index] for loop in nest}
+        context.changed(what)
+        emit_body(context, Scope().inside(ordered), nest[-1].body)
+    context.changed(what)
+
+
+def _written(loop: Loop) -> list[Buffer]:
+    return [s.buffer for s in statements(loop.body) if isinstance(s, Store)]

@@ -1,0 +1,43 @@
+"""A contraction as plain loops: for forms and types that the register tiles do not cover."""
+
+from __future__ import annotations
+
+from ..loops import (
+    Apply, Begin, Contract, Expression, Kind, Loop, Scalar, Statement, Type, Update,
+)  # fmt: skip
+from .context import Context
+
+
+def contract(context: Context, statement: Contract) -> None:
+    """Emits a Contract as loops, shared out among the threads where it stands outermost."""
+    from .kernel import share
+    from .plan import extend
+    from .statement import emit_body
+
+    body = as_loops(statement, parallel=not context.parallel)
+    extend(context.plan, [body], context.target)
+    if context.parallel:
+        emit_body(context, context.scope, [body])
+    else:
+        share(context, body)
+
+
+def as_loops(statement: Contract, parallel: bool = False) -> Loop:
+    """The loops that a Contract stands for."""
+    total = statement.sum
+    product = Apply(Scalar.MUL, (_wide(statement.a, total.type), _wide(statement.b, total.type)),
+                    total.type)  # fmt: skip
+    inner: Statement = Update(total, product)
+    for axis in reversed(statement.depth):
+        inner = Loop(axis.index, axis.extent, [inner])
+    rows = statement.rows
+    kind = Kind.LANES if rows or not parallel else Kind.PARALLEL
+    column = statement.column
+    nest = Loop(column.index, column.extent, [Begin(total), inner, *statement.body], kind)
+    for axis in reversed(rows):
+        nest = Loop(axis.index, axis.extent, [nest], Kind.PARALLEL if parallel else Kind.SERIAL)
+    return nest
+
+
+def _wide(value: Expression, type: Type) -> Expression:
+    return value if value.type is type else Apply(Scalar.CAST, (value,), type)

@@ -1,0 +1,262 @@
+"""Statements as LLVM IR: loops in one thread, accumulators, stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from llvmlite import ir
+
+from ..loops import (
+    Accumulator, Begin, Constant, Contract, Expression, Fold, Load, Loop, Scalar, Statement, Store,
+    Type, Update, expressions, operands, statements,
+)  # fmt: skip
+from . import arithmetic, conversion
+from .accumulator import Held
+from .builder import lanes_of
+from .context import Context, Scope
+from .expression import evaluate, known, place, read, write
+from .plan import LONG, always, changed, folded, indices, rounds, touched
+
+BLOCK = 512  # rounds of a long sum that are added up by themselves
+FEW = 16  # rounds of a loop inside a longer one that are not worth that
+Bound = int | ir.Value
+
+
+def emit_body(context: Context, scope: Scope, body: Sequence[Statement]) -> None:
+    """Emits statements one after another, where `scope` says."""
+    before = context.scope
+    for statement in body:
+        context.scope = scope
+        RULES[type(statement)](context, scope, statement)
+    context.scope = before
+
+
+# --------------------------------------------------------------------------- single steps
+
+
+def _begin(context: Context, scope: Scope, one: Begin) -> None:
+    accumulator = one.accumulator
+    start = None if one.start is None else evaluate(context, scope, one.start)
+    type = context.plan.types.get(accumulator, accumulator.type)
+    widths = context.plan.folding.get(accumulator, set()) if scope.lanes == 1 else set()
+    held = Held(context.builder, accumulator, type, scope.lanes, widths)
+    held.begin(context.builder, start)
+    context.held[accumulator] = held
+    context.changed([accumulator])
+
+
+def _update(context: Context, scope: Scope, one: Update) -> None:
+    held = context.held[one.accumulator]
+    assert isinstance(held, Held)
+    values = [evaluate(context, scope, one.value)]
+    if one.position is not None:
+        values.append(evaluate(context, scope, one.position))
+    mask = scope.mask if held.lanes != scope.lanes else None
+    held.update(context.builder, tuple(values), scope.lanes, mask)
+    context.changed([one.accumulator])
+
+
+def _store(context: Context, scope: Scope, one: Store) -> None:
+    for each in expressions(one):
+        evaluate(context, scope, each)
+    b, kind = context.builder, one.buffer.type
+    value = known(context, scope, one.value)
+    mask = None if one.mask is None else known(context, scope, one.mask)
+    offsets = [(known(context, scope, e), context.extent(s)) for e, s in one.indirect]
+    where = place(context, scope, one, offsets)
+    if one.add:
+        old = read(context, scope, one.buffer, *where, mask)
+        lanes = max(lanes_of(old), lanes_of(value))
+        wide = Type.F32 if kind in conversion.HALVES else kind
+        pair = [conversion.cast(b, b.splat(each, lanes), kind, wide, lanes)
+                for each in (old, value)]  # fmt: skip
+        operation = Scalar.OR if kind is Type.BOOL else Scalar.ADD
+        total = arithmetic.apply(b, operation, pair, wide, lanes)
+        value = conversion.cast(b, total, wide, kind, lanes)
+    write(context, scope, one.buffer, where, value, mask)
+    context.changed([one.buffer])
+
+
+def _contract(context: Context, scope: Scope, one: Contract) -> None:
+    from .plain_contract import contract
+
+    context.sum = one.sum
+    contract(context, one)
+    context.changed([one.sum, *[s.buffer for s in statements(one.body) if isinstance(s, Store)]])
+
+
+# ---------------------------------------------------------------------------------- loops
+
+
+def _loop(context: Context, scope: Scope, one: Loop) -> None:
+    stop = one.extent if isinstance(one.extent, int) else context.sizes[one.extent]
+    run(context, scope, one, 0, stop)
+
+
+def run(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -> None:
+    """The rounds of a loop from `start` up to `stop`, on this thread."""
+    if isinstance(start, int) and isinstance(stop, int) and start >= stop:
+        return
+    what = changed(loop)
+    context.changed(what)
+    sums = _long_sums(context, loop)
+    nested = [held for held in sums if held in context.folding]
+    with _blocks(context, nested):
+        before = context.folding
+        context.folding = before | set(sums)
+        if loop in context.plan.widths:
+            _lanes(context, scope, loop, start, stop, sums)
+        else:
+            _serial(context, scope, loop, start, stop, sums)
+        context.folding = before
+    context.changed(what)
+
+
+def _serial(
+    context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound, sums: list[Held]
+) -> None:
+    def body(index: ir.Value) -> None:
+        emit_body(context, scope.inside({loop.index: index}), loop.body)
+
+    if isinstance(start, int) and isinstance(stop, int) and stop - start == 1:
+        body(context.builder.integer(start))
+    else:
+        _rounds(context, loop, start, stop, 1, sums, body)
+
+
+def _lanes(
+    context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound, sums: list[Held]
+) -> None:
+    """Whole vectors, then the rest under a mask (or one by one where masks are slow)."""
+    b, lanes = context.builder, context.plan.widths[loop]
+    masked = context.target.vector_bytes >= 64
+
+    def body(index: ir.Value, width: int = lanes, mask: ir.Value | None = None) -> None:
+        emit_body(context, scope.across(loop.index, index, width, mask), loop.body)
+
+    def rest(first: Bound, count: Bound) -> None:
+        at = b.integer(first) if isinstance(first, int) else first
+        if masked and lanes > 1:
+            body(at, lanes, b.first_lanes(count, lanes))
+        else:
+            _rounds(context, loop, first, stop, 1, [], lambda index: body(index, 1))
+
+    if isinstance(start, int) and isinstance(stop, int):
+        _hoist(context, scope, loop)
+        whole = (stop - start) // lanes * lanes
+        if whole == lanes:
+            body(b.integer(start))
+        elif whole:
+            _rounds(context, loop, start, start + whole, lanes, sums, body)
+        if start + whole < stop:
+            rest(start + whole, stop - start - whole)
+        return
+    first = b.integer(start) if isinstance(start, int) else start
+    last = b.integer(stop) if isinstance(stop, int) else stop
+    with b.if_then(b.icmp_signed("<", first, last)):
+        scope = scope.inside({})
+        _hoist(context, scope, loop)
+        count = b.sub(last, first)
+        whole = b.add(first, b.and_(count, b.integer(-lanes)))
+        _rounds(context, loop, first, whole, lanes, sums, body)
+        if lanes > 1:
+            with b.if_then(b.icmp_signed("<", whole, last)):
+                rest(whole, b.sub(last, whole))
+
+
+def _rounds(
+    context: Context,
+    loop: Loop,
+    start: Bound,
+    stop: Bound,
+    step: int,
+    sums: list[Held],
+    body: Callable[[ir.Value], None],
+) -> None:
+    """A counted loop; where it is long and makes sums, a loop of blocks of rounds."""
+    b, name = context.builder, loop.index.name
+    known_count = isinstance(start, int) and isinstance(stop, int)
+    if not sums or (known_count and (stop - start) // step <= LONG):  # type: ignore[operator]
+        with b.counted(start, stop, step, name) as index:
+            body(index)
+        return
+    last = b.integer(stop) if isinstance(stop, int) else stop
+    with b.counted(start, stop, step * BLOCK, f"{name}.block") as first:
+        end = b.minimum_of(b.add(first, b.integer(step * BLOCK)), last)
+        with _blocks(context, sums), b.counted(first, end, step, name) as index:
+            body(index)
+
+
+def _long_sums(context: Context, loop: Loop) -> list[Held]:
+    """The sums in F32 that a loop updates so often that rounding errors would show."""
+    found = []
+    for one in folded(loop):
+        held = context.held.get(one)
+        if one.fold is Fold.SUM and one.type is Type.F32 and isinstance(held, Held):
+            count = rounds(loop, context.plan, one)
+            if count is None or count > (FEW if held in context.folding else LONG):
+                found.append(held)
+    return found
+
+
+@contextmanager
+def _blocks(context: Context, sums: Sequence[Held]) -> Iterator[None]:
+    """Folds of their own for sums, added to what they hold at the end."""
+    for held in sums:
+        held.open_block(context.builder)
+    yield
+    for held in sums:
+        held.close_block(context.builder)
+        context.changed([held.accumulator])
+
+
+# -------------------------------------------------------------------------------- hoisting
+
+
+def _hoist(context: Context, scope: Scope, loop: Loop) -> None:
+    """Computes before a loop over lanes what is the same in all its rounds.
+
+    LLVM would move it too, but out of each of the loop's copies by itself.
+    """
+    inner, what = indices(loop), set(changed(loop))
+    inside = list(always(loop.body))
+    varies: dict[Expression, bool] = {}
+    stack = [one for statement in inside for one in expressions(statement)]
+    while stack:
+        one = stack[-1]
+        missing = [each for each in operands(one) if each not in varies]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        varies[one] = any(varies[each] for each in operands(one)) or _moves(one, inner, what)
+    for one, moving in varies.items():
+        if moving:
+            _hoist_each(context, scope, [e for e in operands(one) if not varies[e]])
+    for statement in inside:
+        _hoist_each(context, scope, [e for e in expressions(statement) if not varies[e]])
+    for one in touched(inside):
+        if one.buffer in context.pointers:
+            context.prefix(one.buffer, one.at, scope)
+
+
+def _hoist_each(context: Context, scope: Scope, found: Sequence[Expression]) -> None:
+    for one in found:
+        if not isinstance(one, Constant):
+            evaluate(context, scope, one)
+
+
+def _moves(one: Expression, inner: set, what: set) -> bool:
+    """Whether an expression itself changes during a loop of these indices that writes `what`."""
+    if isinstance(one, Accumulator):
+        return one in what
+    if isinstance(one, Load):
+        return one.buffer in what or any(index in inner for index, _ in one.at.terms)
+    value = getattr(one, "value", None)
+    return hasattr(value, "terms") and any(index in inner for index, _ in value.terms)
+
+
+RULES: dict[type, Callable] = {
+    Begin: _begin, Update: _update, Store: _store, Contract: _contract, Loop: _loop,
+}  # fmt: skip
