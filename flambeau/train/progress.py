@@ -1,0 +1,170 @@
+"""How far a run is: a bar with rate, time left and running numbers, and a line an epoch."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TextIO
+
+from .bands import Band
+from .bars import Bar, bar_for
+from .numbers import duration, scalars, short, stage_of
+
+
+class Progress:
+    """Shows a bar while an epoch runs, and leaves a line behind with its numbers.
+
+    `kind` is "terminal", "rich", "tqdm", "notebook" or "log"; None chooses what fits. Where there
+    is no terminal, lines are written at the end of epochs, and in long ones once a minute. The
+    clock is looked at only every so many steps, as many as make up a hundredth of what the steps
+    take; drawing is put off until it, too, takes no more.
+
+    >>> import sys
+    >>> from flambeau.train import Loop, epoch
+    >>> loop = Loop(lambda batch: None, callbacks=[Progress(stream=sys.stdout)])
+    >>> @loop.on(epoch.end)
+    ... def numbers(run):
+    ...     run.log(loss=0.5, valid_loss=0.25)
+    >>> _ = loop.run(range(5), epochs=2)
+    epoch 1/2  ...  loss 0.5000  valid_loss 0.2500
+    epoch 2/2  ...  loss 0.5000  valid_loss 0.2500
+    """
+
+    band = Band.IO
+    share = 0.01  # of the time that steps take, at most
+
+    def __init__(
+        self, kind: str | None = None, *, stream: TextIO | None = None, metrics: bool = True
+    ) -> None:
+        self.kind = kind
+        self.stream = stream
+        self.metrics = metrics
+        self._bar: Bar | None = None
+        self._run: Any = None
+        self._done, self._next, self._stride = 0, 0, 1
+        self._first, self._drawn, self._cost = 0, 0, 0.0
+        self._began = self._epoch_began = self._looked = 0.0
+        self._shown = False
+
+    # ---- events ----
+
+    def on_run_start(self, run: Any) -> None:
+        """Makes the bar."""
+        self._run = run
+        self._bar = bar_for(self.kind, self.stream)
+
+    def on_epoch_start(self, run: Any) -> None:
+        """A bar for the epoch's training."""
+        self._epoch_began = time.perf_counter()
+        self._start(self._title(), run.state.batches, run.state.batch_number)
+
+    def on_train_batch_end(self) -> None:
+        """Counts; looks at the clock only when it is due."""
+        self._done += 1
+        if self._done >= self._next:
+            self._look()
+
+    def on_valid_start(self, run: Any) -> None:
+        """A bar for the epoch's validation."""
+        self._finish()
+        data = getattr(run, "_valid_data", None)
+        self._start(f"{self._title()} valid", _length(data), 0)
+
+    def on_valid_batch_end(self) -> None:
+        """Counts."""
+        self._done += 1
+        if self._done >= self._next:
+            self._look()
+
+    def on_epoch_end(self, run: Any) -> None:
+        """The epoch's line."""
+        self._finish()
+        took = duration(time.perf_counter() - self._epoch_began)
+        words = _words(scalars(run.state.metrics))
+        if self._bar is not None:
+            self._bar.line("  ".join(part for part in (self._title(), took, words) if part))
+
+    def on_run_end(self) -> None:
+        """Ends the display."""
+        self._close()
+
+    def on_run_error(self) -> None:
+        """Ends the display, so that what is printed of the exception can be read."""
+        self._close()
+
+    # ---- the bar ----
+
+    def _title(self) -> str:
+        state = self._run.state
+        epochs = str(state.epochs) if state.epochs else "?"
+        return f"epoch {str(state.epoch).rjust(len(epochs))}/{epochs}"
+
+    def _start(self, title: str, total: int | None, done: int) -> None:
+        assert self._bar is not None
+        self._bar.start(title, total)
+        self._total = total
+        self._done = self._first = self._drawn = done
+        self._stride, self._next = 1, done + 1
+        self._began = self._looked = time.perf_counter()
+        self._shown = True
+
+    def _look(self) -> None:
+        """Draws when it is time, and works out after how many steps to look again."""
+        now = time.perf_counter()
+        assert self._bar is not None
+        wait = max(self._bar.interval, self._cost / self.share)
+        if now - self._looked >= wait:
+            self._draw(now)
+            self._looked = time.perf_counter()
+            self._cost = self._looked - now
+        a_step = (now - self._began) / (self._done - self._first)
+        left = max(wait - (now - self._looked), 0.0)
+        # A third of the way, so that steps which get slower are not waited for too long.
+        self._stride = max(1, int(min(max(left / 3, wait / 20), 0.5) / max(a_step, 1e-7)))
+        self._next = self._done + self._stride
+
+    def _draw(self, now: float) -> None:
+        assert self._bar is not None
+        took = max(now - self._began, 1e-9)
+        rate = (self._done - self._first) / took
+        parts = [f"{short(rate)} it/s" if rate >= 1 else f"{duration(1 / rate)}/it"]
+        if self._total:
+            parts.append(f"ETA {duration(max(self._total - self._done, 0) / rate)}")
+        if self.metrics and self._run.state.training:
+            parts.append(_words(running(self._run)))
+        self._bar.update(self._done, "  ".join(part for part in parts if part))
+
+    def _finish(self) -> None:
+        if self._shown and self._bar is not None:
+            self._bar.finish()
+            self._shown = False
+
+    def _close(self) -> None:
+        self._finish()
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def running(run: Any) -> dict[str, float]:
+    """What is known of the epoch so far: the mean loss where the trainer adds it up, metrics."""
+    measures = getattr(run, "measures", None)
+    numbers: dict[str, float] = {}
+    loss = getattr(run.state, "loss", None)
+    if loss is not None:
+        numbers.update(scalars({"loss": loss}))
+    if measures is not None:
+        numbers.update(measures.running())
+    return numbers
+
+
+def _words(numbers: dict[str, float]) -> str:
+    # Training's numbers first, then those of validation, in the same order.
+    ordered = sorted(numbers, key=lambda name: stage_of(name)[0] != "train")
+    return "  ".join(f"{name} {short(numbers[name])}" for name in ordered)
+
+
+def _length(data: Any) -> int | None:
+    try:
+        return len(data)
+    except TypeError:
+        return None
