@@ -1,4 +1,4 @@
-"""Group: nodes that become one kernel, and the chains of movements between them and what they read."""
+"""Group: nodes that become one kernel, and the chains of movements to what they read."""
 
 from __future__ import annotations
 
@@ -50,11 +50,31 @@ def domain(node: Node) -> tuple[Shape, tuple[int, ...]]:
     return node.shape, ()
 
 
+def shown(node: Node, op: Op, shape: Shape) -> Node:
+    """A node stretched or reshaped to a shape; the same object each time, so that values built
+    through it are known again."""
+    views = node.__dict__.setdefault("views", {})
+    found = views.get((op, shape))
+    if found is None:
+        found = views[op, shape] = Node(op, (node,), shape, node.type)
+    return found
+
+
 def stretched(node: Node, shape: Shape, chain: Chain) -> Chain:
     """The chain for an operand of an operation of this shape, stretched where its extent is 1."""
-    if node.shape == shape:
+    return chain if node.shape == shape else (shown(node, Op.EXPAND, shape), *chain)
+
+
+def reshaping(node: Node, shape: Shape) -> Chain:
+    """The chain that shows a node in another shape."""
+    return () if node.shape == shape else (shown(node, Op.RESHAPE, shape),)
+
+
+def reshaping_away(leaf: Node, shape: Shape, chain: Chain) -> Chain:
+    """A chain that starts from a leaf shown in `shape`."""
+    if leaf.shape == shape:
         return chain
-    return (Node(Op.EXPAND, (node,), shape, node.type), *chain)
+    return (shown(shown(leaf, Op.RESHAPE, shape), Op.RESHAPE, leaf.shape), *chain)
 
 
 def window_through(start: Window, chain: Chain) -> Window | None:
@@ -76,30 +96,29 @@ def is_identity(shape: Shape, chain: Chain) -> bool:
     return found is not None and found == whole(shape)
 
 
-def taken(node: Node) -> tuple[tuple[Node, Chain], Window]:
-    """For TAKE and TAKE_ALONG: the index with the chain that gives it the node's shape, and the
-    window on the table apart from the indexed axis."""
-    table, index = node.inputs
-    if node.op is Op.TAKE_ALONG:
-        strides = list(whole(table.shape).strides)
-        strides[node.axis] = 0
-        return (index, ()), Window(node.shape, tuple(strides))
-    rest = table.shape[1:]
-    wide = Node(Op.RESHAPE, (index,), (*index.shape, *(1,) * len(rest)), index.type)
-    strides = [0] * len(index.shape) + list(whole(rest).strides)
-    return (index, stretched(wide, node.shape, ())), Window(node.shape, tuple(strides))
-
-
 def index_chain(node: Node, chain: Chain) -> Chain:
     """The movements from a TAKE's index to where a chain leads from the TAKE."""
-    (index, own), _ = taken(node)
-    if node.op is Op.TAKE:
-        wide = (*index.shape, *(1,) * (len(node.shape) - len(index.shape)))
-        own = (Node(Op.RESHAPE, (index,), wide, index.type), *own)
-    return (*own, *chain)
+    index = node.inputs[1]
+    if node.op is Op.TAKE_ALONG:
+        return chain
+    wide = (*index.shape, *(1,) * (len(node.shape) - len(index.shape)))
+    first = reshaping(index, wide)
+    last = first[0] if first else index
+    return (*first, *stretched(last, node.shape, ()), *chain)
 
 
-def leaves(node: Node, kept: dict[int, object], chain: Chain = ()) -> Iterator[tuple[Node, Chain]]:
+def table_window(node: Node, table: Window) -> tuple[Window, int]:
+    """For TAKE and TAKE_ALONG: the window on the table without its indexed axis, and that axis's
+    stride; `table` is the window on the whole table."""
+    if node.op is Op.TAKE_ALONG:
+        strides = list(table.strides)
+        strides[node.axis] = 0
+        return Window(node.shape, tuple(strides), table.offset), table.strides[node.axis]
+    count = len(node.inputs[1].shape)
+    return Window(node.shape, (0,) * count + table.strides[1:], table.offset), table.strides[0]
+
+
+def leaves(node: Node, kept: dict[int, Node], chain: Chain = ()) -> Iterator[tuple[Node, Chain]]:
     """What a node is computed from: values that are kept in memory (`kept`), with their chains.
 
     The node itself is looked into even when it is kept.
@@ -128,3 +147,15 @@ def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
         return [(node.inputs[1], index_chain(node, chain)), (node.inputs[0], ())]
     return [(one, ()) for one in node.inputs]
+
+
+def interior(node: Node, kept: dict[int, Node]) -> Iterator[Node]:
+    """A node and everything that is worked out within its kernel to compute it."""
+    stack, seen = [node], {id(node)}
+    while stack:
+        one = stack.pop()
+        yield one
+        for operand in one.inputs:
+            if id(operand) not in seen and id(operand) not in kept and operand.op in INLINE:
+                seen.add(id(operand))
+                stack.append(operand)

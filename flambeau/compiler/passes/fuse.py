@@ -1,8 +1,8 @@
 """fuse: which nodes are kept in memory, and which of them one kernel computes together.
 
-A node is kept when something reads it that cannot recompute it. Kept nodes join the group of what
-they read when both go over the same domain: pointwise work joins pointwise work, reductions over the
-same rows (softmax, layer norm and their gradients), and the epilogue of a contraction.
+A node is kept when something reads it that cannot recompute it. Kept nodes join the group of
+what they read when both go over the same domain: pointwise work joins pointwise work, reductions
+over the same rows (softmax, layer norm and their gradients), and the epilogue of a contraction.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from ..group import (
     Chain,
     Group,
     domain,
-    index_chain,
     is_identity,
     leaves,
-    stretched,
-    taken,
+    reshaping,
+    reshaping_away,
     window_through,
 )
 from ..window import whole
@@ -79,21 +78,27 @@ class Fusion:
             for one in node.inputs:
                 uses.setdefault(id(one), set()).update(through)
         cost: dict[int, float] = {}
+        folded: dict[int, bool] = {}  # whether a reduction is among what a node is made of
         for node in self.nodes:
-            cost[id(node)] = self._cost(node, cost)
+            folded[id(node)] = node.op is Op.REDUCE or (
+                node.op in INLINE and any(folded[id(one)] for one in node.inputs)
+            )
+            cost[id(node)] = self._cost(node, cost, folded[id(node)])
             shared = len(uses.get(id(node), ())) > 1
             if shared and node.op in (Op.APPLY, Op.TAKE, Op.TAKE_ALONG) and cost[id(node)] > CHEAP:
                 self.kept[id(node)] = node
                 cost[id(node)] = 0
 
-    def _cost(self, node: Node, cost: dict[int, float]) -> float:
+    def _cost(self, node: Node, cost: dict[int, float], folded: bool) -> float:
         """What computing a node again costs, in operations an element."""
         if id(node) in self.kept or not node.inputs:
-            return CHEAP + 1 if node.op in CONTRACTIONS or node.op is Op.REDUCE else 0
+            return 0
         if node.op in MOVEMENTS:
             return cost[id(node.inputs[0])]
         full = [one for one in node.inputs if prod(one.shape) == prod(node.shape)]
         own = 10 if node.op is not Op.APPLY or node.operation in COSTLY else 1
+        if not folded and any(_under_movements(one).op in CONTRACTIONS for one in full):
+            own += CHEAP  # better done once, as the contraction's epilogue
         return own + sum(cost[id(one)] for one in node.inputs) + (len(full) > 1)
 
     def _keep_source(self, node: Node) -> None:
@@ -130,7 +135,7 @@ class Fusion:
                    for leaf, _ in read if id(leaf) in self.group_of}  # fmt: skip
         joined = None
         if node.op in INLINE or node.op is Op.REDUCE:
-            shape, axes = domain(node)
+            shape, _ = domain(node)
             near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])[-6:]
                     if g.shape == shape}  # fmt: skip
             order = sorted({**near, **sources}.values(), key=lambda g: -g.position)
@@ -140,6 +145,7 @@ class Fusion:
                     break
         group = joined or self._new(node)
         group.nodes.append(node)
+        group.axes = group.axes or (domain(node)[1] if group.contraction is None else ())
         self.group_of[id(node)] = group
         before = 0
         for source in sources.values():
@@ -231,19 +237,6 @@ def fuse(graph: Graph) -> Fusion:
     return Fusion(graph)
 
 
-def reshaping(node: Node, shape: tuple[int, ...]) -> Chain:
-    """The chain that shows a node in another shape."""
-    return () if node.shape == shape else (Node(Op.RESHAPE, (node,), shape, node.type),)
-
-
-def reshaping_away(leaf: Node, shape: tuple[int, ...], chain: Chain) -> Chain:
-    """A chain that starts from a leaf shown in `shape`."""
-    if leaf.shape == shape:
-        return chain
-    shown = Node(Op.RESHAPE, (leaf,), shape, leaf.type)
-    return (Node(Op.RESHAPE, (shown,), leaf.shape, leaf.type), *chain)
-
-
 def _worth_merging(merged: Group, group: Group, axes: tuple[int, ...]) -> bool:
     """Not where pointwise work that threads could share would run on one."""
     if not merged.axes or (group.axes and axes):
@@ -256,6 +249,12 @@ def _stretches_rows(leaf: Node, chain: Chain, shape: tuple[int, ...]) -> bool:
     found = window_through(whole(leaf.shape), chain)
     plain = whole(leaf.shape).expanded(shape)
     return found is not None and found == plain
+
+
+def _under_movements(node: Node) -> Node:
+    while node.op in MOVEMENTS:
+        node = node.inputs[0]
+    return node
 
 
 def _impossible(leaf: Node, chain: Chain) -> Node | None:

@@ -1,0 +1,139 @@
+"""plan_memory: where in one arena each value lies while it is needed, and where threads must wait.
+
+Values whose lives do not overlap share memory. Neighbouring tasks need no barrier between them when
+neither reads or writes what the other writes.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...native.loops import Store, statements
+from ..memory import Home, Memory
+from ..schedule.layout import Layout
+from ..schedule.task import Task
+
+ALIGNMENT = 64  # a cache line, and the widest vector
+
+
+@dataclass
+class Plan:
+    """The arena's size, each arena memory's offset by id, and after which tasks threads wait."""
+
+    size: int
+    offsets: dict[int, int]
+    barriers: list[bool]
+
+
+def plan_memory(tasks: Sequence[Task], layout: Layout) -> Plan:
+    """Offsets by first fit at the time of birth; then the barriers."""
+    uses = [task_memories(task, layout) for task in tasks]
+    last: dict[int, int] = {}
+    for k, memories in enumerate(uses):
+        for memory in memories:
+            last[id(memory)] = k
+    arena = _Arena()
+    offsets: dict[int, int] = {}
+    for k, memories in enumerate(uses):
+        for memory in memories:
+            if memory.home is Home.ARENA and id(memory) not in offsets:
+                offsets[id(memory)] = arena.take(_rounded(memory.bytes))
+        for memory in {id(m): m for m in memories}.values():
+            if memory.home is Home.ARENA and last[id(memory)] == k:
+                arena.give(offsets[id(memory)], _rounded(memory.bytes))
+    return Plan(arena.size, offsets, _barriers(tasks, layout, offsets))
+
+
+def task_memories(task: Task, layout: Layout) -> list[Memory]:
+    """All that a task reads or writes."""
+    if task.call is None:
+        return task.memories
+    read = [layout.place(one).memory for one in task.call.inputs]
+    return [*read, *(place.memory for place in layout.targets(task.call))]
+
+
+def written(task: Task) -> set[int]:
+    """The ids of the memories that a kernel writes."""
+    assert task.kernel is not None
+    stores = {id(s.buffer) for s in statements(task.kernel.body) if isinstance(s, Store)}
+    pairs = zip(task.kernel.buffers, task.memories, strict=True)
+    return {id(memory) for buffer, memory in pairs if id(buffer) in stores}
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class _Arena:
+    """Free stretches of memory, by offset."""
+
+    def __init__(self) -> None:
+        self.free: list[tuple[int, int]] = []  # (offset, size)
+        self.size = 0
+
+    def take(self, size: int) -> int:
+        """The smallest free stretch that holds `size`, or more memory at the end."""
+        fits = [(n, at) for at, n in self.free if n >= size]
+        if fits:
+            n, at = min(fits)
+            self.free.remove((at, n))
+            if n > size:
+                insort(self.free, (at + size, n - size))
+            return at
+        if self.free and sum(self.free[-1]) == self.size:  # grow the last stretch
+            at, n = self.free.pop()
+            self.size = at + size
+            return at
+        self.size += size
+        return self.size - size
+
+    def give(self, at: int, size: int) -> None:
+        """A stretch is free again, and one with its neighbours."""
+        merged: list[tuple[int, int]] = []
+        insort(self.free, (at, size))
+        for start, n in self.free:
+            if merged and sum(merged[-1]) == start:
+                merged[-1] = (merged[-1][0], merged[-1][1] + n)
+            else:
+                merged.append((start, n))
+        self.free = merged
+
+
+def _barriers(tasks: Sequence[Task], layout: Layout, offsets: dict[int, int]) -> list[bool]:
+    """After which tasks the threads must wait for one another."""
+    found = [False] * len(tasks)
+    reads: list[tuple] = []
+    writes: list[tuple] = []
+    for k, task in enumerate(tasks):
+        if task.call is not None:
+            reads, writes = [], []
+            if k:
+                found[k - 1] = True
+            continue
+        stored = written(task)
+        spans = [(_span(m, offsets), id(m) in stored) for m in task.memories]
+        mine = [span for span, store in spans if store]
+        clash = any(_meet(s, w) for s, _ in spans for w in writes) or any(
+            _meet(s, r) for s in mine for r in reads
+        )
+        if clash:
+            found[k - 1] = True
+            reads, writes = [], []
+        writes += mine
+        reads += [span for span, store in spans if not store]
+    if found:
+        found[-1] = True
+    return found
+
+
+def _span(memory: Memory, offsets: dict[int, int]) -> tuple:
+    if memory.home is Home.ARENA:
+        start = offsets[id(memory)]
+        return (Home.ARENA, 0, start, start + memory.bytes)
+    return (memory.home, memory.index if memory.home is not Home.CONSTANT else id(memory), 0, 1)
+
+
+def _meet(a: tuple, b: tuple) -> bool:
+    return a[0] is b[0] and a[1] == b[1] and a[2] < b[3] and b[2] < a[3]

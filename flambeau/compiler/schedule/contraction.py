@@ -1,0 +1,182 @@
+"""Kernels of matrix products and convolutions, with the group's other nodes as their epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...native.loops import (
+    Accumulator,
+    Affine,
+    Axis,
+    Begin,
+    Contract,
+    Fold,
+    Index,
+    Kernel,
+    Kind,
+    Load,
+    Loop,
+    Statement,
+    Update,
+)
+from ...native.loops import Apply as Applied
+from ...native.loops import Scalar as Operation
+from ..graph import Node, Op
+from ..group import Group, reshaping, stretched, window_through
+from ..memory import Memory, Place
+from ..passes.fuse import Fusion
+from ..window import Window
+from .layout import Layout
+from .values import FIXED, At, Values, along
+
+
+class ContractionKernel:
+    """Writes the kernel of a group around a contraction."""
+
+    def __init__(self, group: Group, fusion: Fusion, layout: Layout) -> None:
+        self.group, self.kept, self.layout = group, fusion.kept, layout
+        assert group.contraction is not None
+        self.node: Node = group.contraction
+        self.own = {id(node) for node in group.nodes}
+        self.values = Values(self._place)
+
+    def _place(self, node: Node) -> Place | None:
+        if id(node) not in self.kept or id(node) in self.own:
+            return None
+        return self.layout.place(node)
+
+    def kernel(self) -> Kernel:
+        """The loops, their buffers in the order of `values.memories`."""
+        rules = {Op.MATMUL: self._matmul, Op.CONV: self._conv, Op.CONV_WEIGHT: self._conv_weight}
+        body = rules[self.node.op]()
+        buffers = [self.values.buffers[id(m)] for m in self.values.memories]
+        return Kernel(self.node.op.name.lower(), buffers, body)
+
+    def operand(self, node: Node) -> tuple[Memory, Window]:
+        """The memory of an operand, and the window on it that has the operand's shape."""
+        chain: list[Node] = []
+        while self._place(node) is None:
+            chain.insert(0, node)
+            node = node.inputs[0]
+        place = self._place(node)
+        assert place is not None
+        window = window_through(place.window, tuple(chain))
+        assert window is not None, self.node
+        assert window.whole, self.node
+        return place.memory, window
+
+    def load(self, operand: tuple[Memory, Window], at: Sequence[At]) -> Load:
+        """An operand's element."""
+        memory, window = operand
+        return Load(self.values.buffer(memory), self.values.affine(window, at))
+
+    def epilogue(self, total: Accumulator, at: Sequence[At]) -> list[Statement]:
+        """What is stored for one element of the product."""
+        values, body = self.values, []
+        values.enter(at)
+        values.held[id(self.node)] = total
+        for node in self.group.nodes:
+            chain = reshaping(node, self.group.shape)
+            if node is not self.node:
+                values.held[id(node)] = values.compute(node, chain)
+            value = values.held[id(node)]
+            body += [values.store(place, value, chain) for place in self.layout.targets(node)]
+        return body
+
+    def _sum(self) -> Accumulator:
+        return Accumulator(Fold.SUM, self.node.type)
+
+    def _matmul(self) -> list[Statement]:
+        a, b = self.node.inputs
+        *batch, rows, columns = self.node.shape
+        depth = a.shape[-1]
+        m, n, k = Index("m"), Index("n"), Index("k")
+        indices = [Index(f"batch{i}") for i in range(len(batch))]
+        outer: list[At] = [along(i) if e != 1 else FIXED
+                           for i, e in zip(indices, batch, strict=True)]  # fmt: skip
+        left = self._stretched(a, (*batch, rows, depth))
+        right = self._stretched(b, (*batch, depth, columns))
+        total = self._sum()
+        first = self.load(left, [*outer, along(m), along(k)])
+        second = self.load(right, [*outer, along(k), along(n)])
+        body = self.epilogue(total, [*outer, along(m), along(n)])
+        product = Contract(
+            (Axis(m, rows),), Axis(n, columns), (Axis(k, depth),), first, second, total, body
+        )
+        nest: list[Statement] = [product]
+        for index, extent in zip(reversed(indices), reversed(batch), strict=True):
+            if extent != 1:
+                nest = [Loop(index, extent, nest, Kind.PARALLEL)]
+        return nest
+
+    def _stretched(self, node: Node, shape: tuple[int, ...]) -> tuple[Memory, Window]:
+        memory, window = self.operand(node)
+        moved = window_through(window, stretched(node, shape, ()))
+        assert moved is not None
+        return memory, moved
+
+    def _conv(self) -> list[Statement]:
+        x, w = (self.operand(one) for one in self.node.inputs)
+        height, width, channels, _ = self.node.inputs[1].shape
+        images, rows, columns, features = self.node.shape
+        groups = self.node.groups
+        n, h, c, k = Index("n"), Index("h"), Index("c"), Index("k")
+        v, i, j, g = Index("w"), Index("kh"), Index("kw"), Index("g")
+        (sh, sw), (dh, dw) = self.node.stride, self.node.dilation
+        feature: At = (0, ((g, features // groups), (k, 1))) if groups > 1 else along(k)
+        channel: At = (0, ((g, channels), (c, 1))) if groups > 1 else along(c)
+        total = self._sum()
+        down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
+        a = self.load(x, [along(n), down, right, channel])
+        b = self.load(w, [along(i), along(j), along(c), feature])
+        body = self.epilogue(total, [along(n), along(h), along(v), feature])
+        if channels == 1 and groups > 1 and groups == features:
+            return self._depthwise(a, b, total, body, (n, h, v, g, i, j), (height, width))
+        contract = Contract(
+            (Axis(n, images), Axis(h, rows), Axis(v, columns)), Axis(k, features // groups),
+            (Axis(i, height), Axis(j, width), Axis(c, channels)), a, b, total, body,
+        )  # fmt: skip
+        return [Loop(g, groups, [contract], Kind.PARALLEL)] if groups > 1 else [contract]
+
+    def _depthwise(
+        self, a: Load, b: Load, total: Accumulator, body: list[Statement],
+        indices: tuple[Index, ...], kernel: tuple[int, int],
+    ) -> list[Statement]:  # fmt: skip
+        """One channel in, one out: vectors of channels, with the kernel's window inside."""
+        images, rows, columns, features = self.node.shape
+        n, h, v, g, i, j = indices
+        for load in (a, b):  # the channel within a group is always the first
+            kept = tuple(t for t in load.at.terms if t[0] in indices)
+            load.at = Affine(load.at.base, kept)
+        drop = [s for s in body if hasattr(s, "at")]
+        for store in drop:
+            kept = tuple(t for t in store.at.terms if t[0] in indices)
+            store.at = Affine(store.at.base, kept)
+        product = Applied(Operation.MUL, (a, b), self.node.type)
+        fold: list[Statement] = [Update(total, product)]
+        window = Loop(i, kernel[0], [Loop(j, kernel[1], fold)])
+        inner = Loop(g, features, [Begin(total), window, *body], Kind.LANES)
+        loop: Statement = Loop(v, columns, [inner])
+        loop = Loop(h, rows, [loop], Kind.PARALLEL)
+        return [Loop(n, images, [loop], Kind.PARALLEL)]
+
+    def _conv_weight(self) -> list[Statement]:
+        x, y = (self.operand(one) for one in self.node.inputs)
+        images, rows, columns, features = self.node.inputs[1].shape
+        height, width, channels, _ = self.node.shape
+        groups = self.node.groups
+        n, h, c, k = Index("n"), Index("h"), Index("c"), Index("k")
+        v, i, j, g = Index("w"), Index("kh"), Index("kw"), Index("g")
+        (sh, sw), (dh, dw) = self.node.stride, self.node.dilation
+        feature: At = (0, ((g, features // groups), (k, 1))) if groups > 1 else along(k)
+        channel: At = (0, ((g, channels), (c, 1))) if groups > 1 else along(c)
+        total = self._sum()
+        down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
+        a = self.load(x, [along(n), down, right, channel])
+        b = self.load(y, [along(n), along(h), along(v), feature])
+        body = self.epilogue(total, [along(i), along(j), along(c), feature])
+        contract = Contract(
+            (Axis(i, height), Axis(j, width), Axis(c, channels)), Axis(k, features // groups),
+            (Axis(n, images), Axis(h, rows), Axis(v, columns)), a, b, total, body,
+        )  # fmt: skip
+        return [Loop(g, groups, [contract], Kind.PARALLEL)] if groups > 1 else [contract]

@@ -1,0 +1,183 @@
+"""Layout: where each kept value lies, and where else it has to be written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..graph import Graph, Node, Op
+from ..group import CONTRACTIONS, Group, leaves, reshaping, window_through
+from ..memory import Home, Memory, Place, in_arena
+from ..passes.fuse import Fusion
+from ..window import Window, row_major, whole
+
+
+class Layout:
+    """Places of values. A value that only its own kernel reads has none."""
+
+    def __init__(self, graph: Graph, fusion: Fusion) -> None:
+        self.graph, self.fusion = graph, fusion
+        self.sources = [_source_memory(graph, slot) for slot in range(len(graph.sources))]
+        self._places: dict[int, Place] = {}
+        self._targets: dict[int, list[Place]] = {}
+        self.elsewhere: set[int] = set()  # values that the kernel of another value writes
+        self.copies: list[tuple[Place, Place]] = []  # done when everything else is
+        self._place_sources()
+        self._place_roots()
+        self._place_values()
+
+    def place(self, node: Node) -> Place:
+        """Where a value can be read."""
+        return self._places[id(node)]
+
+    def targets(self, node: Node) -> list[Place]:
+        """Where a value is written by the kernel that computes it."""
+        return self._targets.get(id(node), [])
+
+    def _place_sources(self) -> None:
+        for node in self.fusion.nodes:
+            if node.op is Op.INPUT:
+                memory = self.sources[node.slot]
+                self._places[id(node)] = Place(memory, source_window(self.graph, node.slot))
+            elif node.op is Op.ARRAY:
+                memory = Memory(Home.CONSTANT, node.type, node.value.size, value=node.value)
+                self._places[id(node)] = Place(memory, whole(node.shape))
+
+    def _place_roots(self) -> None:
+        """Outputs and written-back sources are written where they belong."""
+        for k, node in enumerate(self.graph.outputs):
+            memory = Memory(Home.OUTPUT, node.type, _count(node), index=k)
+            self._aim(node, Place(memory, whole(node.shape)))
+        for slot, node in self.graph.writes:
+            place = Place(self.sources[slot], source_window(self.graph, slot))
+            self._write_back(slot, node, place)
+
+    def _aim(self, node: Node, place: Place) -> None:
+        if node.op in (Op.INPUT, Op.ARRAY):
+            self.copies.append((self._places[id(node)], place))
+            return
+        self._targets.setdefault(id(node), []).append(place)
+        self._places.setdefault(id(node), place)
+
+    def _write_back(self, slot: int, node: Node, place: Place) -> None:
+        """A source's new value goes to its memory as soon as nobody needs the old one."""
+        group = self.fusion.group_of.get(id(node))
+        if group is None or not self._may_overwrite(slot, node, group):
+            if node.op not in (Op.INPUT, Op.ARRAY) and id(node) not in self._places:
+                own = in_arena(node)
+                self._aim(node, own)
+            self.copies.append((self._places[id(node)], place))
+            return
+        readers = [g for g in self._readers(slot) if g is not group]
+        bit = 1 << group.position
+        for reader in readers:
+            self.fusion.follow(group, reader.before | 1 << reader.position)
+        assert not group.before & bit
+        self._aim(node, place)
+
+    def _readers(self, slot: int) -> list[Group]:
+        return [g for key, groups in self.fusion.readers.items() for g in groups
+                if key == id(self.graph.inputs[slot])]  # fmt: skip
+
+    def _may_overwrite(self, slot: int, node: Node, group: Group) -> bool:
+        """Whether a group may write a source's memory: others read it earlier, and it itself reads
+        each element only where it writes it."""
+        if group.special is not None or node.shape != self.graph.sources[slot].shape:
+            return False
+        bit = 1 << group.position
+        source = self.graph.inputs[slot]
+        if any(reader is not group and reader.before & bit for reader in self._readers(slot)):
+            return False
+        window = source_window(self.graph, slot)
+        for one in group.nodes:
+            for leaf, chain in leaves(one, self.fusion.kept):
+                if leaf is not source:
+                    continue
+                if group.axes or one is group.contraction or chain:
+                    return False
+        return window_through(window, reshaping(node, group.shape)) is not None or bool(group.axes)
+
+    def _place_values(self) -> None:
+        """Memory for what other kernels read; what uses a value comes before it, so that parts of a
+        concatenation can be written where they will lie."""
+        for group in reversed(self.fusion.groups):
+            for node in reversed(group.nodes):
+                if id(node) not in self._places:
+                    others = any(g is not group for g in self.fusion.readers.get(id(node), ()))
+                    if not others and group.special is not node:
+                        continue
+                    self._aim(node, in_arena(node))
+                if node.op is Op.CONCAT:
+                    self._place_parts(node)
+                elif node.op in (Op.PERMUTE, Op.RESHAPE):
+                    self._place_moved(node)
+
+    def _place_parts(self, node: Node) -> None:
+        """Parts that are computed for a concatenation alone are written into it."""
+        start = 0
+        whole_window = self.place(node).window
+        for part in node.inputs:
+            starts = tuple(start if i == node.axis else 0 for i in range(len(node.shape)))
+            start += part.shape[node.axis]
+            inner = part.inputs[0] if part.op is Op.RESHAPE and id(part) not in self._kept else part
+            slot = whole_window.sliced(starts, (1,) * len(starts), part.shape)
+            window = slot.reshaped(inner.shape)
+            if window is not None and self._may_be_part(inner, window):
+                self._aim(inner, Place(self.place(node).memory, window))
+
+    def _place_moved(self, node: Node) -> None:
+        """A value that is only ever read permuted is written so in the first place."""
+        (inner,) = node.inputs
+        readers = self.fusion.readers.get(id(inner), ())
+        alone = len(readers) == 1 and readers[0] is self.fusion.group_of[id(node)]
+        targets = self.targets(node)
+        if not alone or len(readers[0].nodes) != 1 or len(targets) != 1:
+            return
+        window = targets[0].window
+        if node.op is Op.PERMUTE:
+            moved: Window | None = window.permuted(tuple(map(node.axes.index, range(len(node.axes)))))
+        else:
+            moved = window.reshaped(inner.shape)
+        if moved is not None and self._may_be_part(inner, moved):
+            self._aim(inner, Place(targets[0].memory, moved))
+            self.elsewhere.add(id(node))
+
+    @property
+    def _kept(self) -> dict[int, Node]:
+        return self.fusion.kept
+
+    def _may_be_part(self, part: Node, window: Window) -> bool:
+        group = self.fusion.group_of.get(id(part))
+        if group is None or id(part) in self._places or group.special is not None:
+            return False
+        if not group.axes and window_through(window, reshaping(part, group.shape)) is None:
+            return False
+        for reader in self.fusion.readers.get(id(part), ()):
+            for node in reader.nodes:
+                if node.op in CONTRACTIONS or node.op is Op.CALL:
+                    return False
+                for leaf, chain in leaves(node, self._kept):
+                    if leaf is part and window_through(window, chain) is None:
+                        return False
+        return True
+
+
+def _count(node: Node) -> int:
+    return max(1, _product(node.shape))
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    found = 1
+    for n in shape:
+        found *= n
+    return found
+
+
+def source_window(graph: Graph, slot: int) -> Window:
+    """How a source's elements lie from its address on."""
+    source = graph.sources[slot]
+    return Window(source.shape, source.strides or row_major(source.shape))
+
+
+def _source_memory(graph: Graph, slot: int) -> Memory:
+    source: Any = graph.sources[slot]
+    return Memory(Home.SOURCE, source.type, max(1, _product(source.shape)), slot, name=source.name)

@@ -1,0 +1,333 @@
+"""Kernels of pointwise work and reductions: loops over a group's domain.
+
+Reductions over rows run in stages: each goes over the row once, folding what it can; numbers that
+it found (a maximum, a sum) are what the next stage works with. Values are vectors along the last
+axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ...native.loops import (
+    Accumulator,
+    Affine,
+    Begin,
+    Buffer,
+    Expression,
+    Fold,
+    Index,
+    Kernel,
+    Kind,
+    Load,
+    Loop,
+    Position,
+    Statement,
+    Store,
+    Update,
+)
+from ..graph import Node, Op
+from ..group import Group, interior, leaves, reshaping, window_through
+from ..memory import Place
+from ..passes.fuse import COSTLY, Fusion
+from ..window import Window
+from .layout import Layout
+from .values import FIXED, At, Values, along
+
+CHUNK = 8192  # elements that one thread takes at a time
+COLUMNS = 64  # columns that are folded side by side
+SCRATCH = 8192  # elements of a row that a kernel keeps from one stage to the next
+
+
+class LoopKernel:
+    """Writes the kernel of one group."""
+
+    def __init__(self, group: Group, fusion: Fusion, layout: Layout) -> None:
+        self.group, self.kept, self.layout = group, fusion.kept, layout
+        self.own = {id(node) for node in group.nodes}
+        self.values = Values(self._place)
+        self.stage: dict[int, int] = {}  # of a full value: in which it is computed
+        self.ready: dict[int, int] = {}  # of a number a row: from which stage on it is known
+        self.done: set[int] = set()  # full values of earlier stages
+        self.scratch: dict[int, Buffer] = {}
+        self.at: list[At] = []
+
+    def _place(self, node: Node) -> Place | None:
+        if id(node) not in self.kept:
+            return None
+        if id(node) in self.own and id(node) not in self.done:
+            return None
+        return self.layout.place(node)
+
+    def kernel(self) -> Kernel:
+        """The loops, their buffers in the order of `values.memories`."""
+        group = self.group
+        self._assign_stages()
+        bundles = _bundles(group.shape, group.axes, self._windows(), self._fixed_axes())
+        kept = [b for b in bundles if b[-1] not in group.axes]
+        folded = [b for b in bundles if b[-1] in group.axes]
+        if not group.axes:
+            body = self._pointwise(kept)
+        elif group.by_columns:
+            body = self._by_columns(kept, folded)
+        else:
+            body = self._by_rows(kept, folded)
+        buffers = [self.values.buffers[id(m)] for m in self.values.memories]
+        return Kernel(_name(group), buffers, body)
+
+    # ------------------------------------------------------------------------------ stages
+
+    def _assign_stages(self) -> None:
+        rows, shape = self.group.rows, self.group.shape
+        for node in self.group.nodes:
+            stage = 0
+            for leaf, _ in leaves(node, self.kept):
+                if id(leaf) in self.own:
+                    stage = max(stage, self.ready.get(id(leaf), self.stage.get(id(leaf), 0)))
+            if node.op is Op.REDUCE:
+                self.stage[id(node)] = stage
+                self.ready[id(node)] = stage + 1
+            elif self.group.axes and node.shape == rows and rows != shape:
+                self.ready[id(node)] = stage
+            else:
+                self.stage[id(node)] = stage
+        self.stages = max([*self.stage.values(), 0]) + 1
+
+    # ------------------------------------------------------------------------------- loops
+
+    def _windows(self) -> list[Window]:
+        """How the loops' domain lies on all that is read and written."""
+        shape, found = self.group.shape, []
+        for node in self.group.nodes:
+            for leaf, chain in leaves(node, self.kept):
+                if id(leaf) in self.own:
+                    continue
+                window = window_through(self.layout.place(leaf).window, chain)
+                if window is not None and window.shape == shape:
+                    found.append(window)
+                elif window is not None and window.shape == self.group.rows:
+                    found.append(window.expanded(shape))
+            for place in self.layout.targets(node):
+                window = place.window
+                if node.shape == shape:
+                    found.append(window)
+                elif window.shape == self.group.rows:
+                    found.append(window.expanded(shape))
+        return [w for w in found if w is not None]
+
+    def _fixed_axes(self) -> bool:
+        """Whether positions themselves are values, so that axes must stay as they are."""
+        fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
+        return any(one.op in fixed or (one.op is Op.REDUCE and one.fold in _POSITIONS)
+                   for node in self.group.nodes for one in interior(node, self.kept))  # fmt: skip
+
+    def _pointwise(self, bundles: list[list[int]]) -> list[Statement]:
+        shape = self.group.shape
+        at = [FIXED] * len(shape)
+        if not bundles:
+            return self._stages(at, [])
+        outer, last = bundles[:-1], bundles[-1]
+        indices = [self._take(at, axes) for axes in outer]
+        extent = _extent(shape, last)
+        lane = Index("lane")
+        if outer or extent <= CHUNK:
+            at[last[-1]] = along(lane)
+            body: list[Statement] = [Loop(lane, extent, self._stages(at, []), Kind.LANES)]
+            for index, axes in zip(reversed(indices), reversed(outer), strict=True):
+                body = [Loop(index, _extent(shape, axes), body, Kind.PARALLEL)]
+            return body
+        return self._chunks(at, last[-1], extent)
+
+    def _chunks(self, at: list[At], axis: int, extent: int) -> list[Statement]:
+        """A long axis in pieces that the threads share, and what is left over."""
+        chunk, lane = Index("chunk"), Index("lane")
+        at[axis] = (0, ((chunk, CHUNK), (lane, 1)))
+        inner = Loop(lane, CHUNK, self._stages(at, []), Kind.LANES)
+        body: list[Statement] = [Loop(chunk, extent // CHUNK, [inner], Kind.PARALLEL)]
+        rest = extent % CHUNK
+        if rest:
+            lane = Index("lane")
+            at[axis] = along(lane, 1, extent - rest)
+            self._again()
+            body.append(Loop(lane, rest, self._stages(at, []), Kind.LANES))
+        return body
+
+    def _again(self) -> None:
+        """The same values are computed once more, elsewhere."""
+        self.values.held = {}
+        self.done = set()
+
+    def _by_rows(self, kept: list[list[int]], folded: list[list[int]]) -> list[Statement]:
+        at = [FIXED] * len(self.group.shape)
+        indices = [self._take(at, axes) for axes in kept]
+        body = self._stages(at, folded)
+        for index, axes in zip(reversed(indices), reversed(kept), strict=True):
+            body = [Loop(index, _extent(self.group.shape, axes), body, Kind.PARALLEL)]
+        return body
+
+    def _by_columns(self, kept: list[list[int]], folded: list[list[int]]) -> list[Statement]:
+        shape = self.group.shape
+        at = [FIXED] * len(shape)
+        outer, last = kept[:-1], kept[-1]
+        indices = [self._take(at, axes) for axes in outer]
+        extent = _extent(shape, last)
+        rounds = prod(_extent(shape, axes) for axes in outer)
+        lane, chunk = Index("lane"), Index("chunk")
+        width = next((c for c in (COLUMNS, 32, 16) if extent % c == 0 and extent > c), 0)
+        if width and rounds < 8 and prod(shape) > CHUNK:
+            at[last[-1]] = (0, ((chunk, width), (lane, 1)))
+            body: list[Statement] = [Loop(lane, width, self._stages(at, folded), Kind.LANES)]
+            body = [Loop(chunk, extent // width, body, Kind.PARALLEL)]
+        else:
+            at[last[-1]] = along(lane)
+            body = [Loop(lane, extent, self._stages(at, folded), Kind.LANES)]
+        for index, axes in zip(reversed(indices), reversed(outer), strict=True):
+            body = [Loop(index, _extent(shape, axes), body, Kind.PARALLEL)]
+        return body
+
+    def _take(self, at: list[At], axes: list[int]) -> Index:
+        index = Index(f"i{axes[-1]}")
+        at[axes[-1]] = along(index)
+        return index
+
+    # -------------------------------------------------------------------------------- body
+
+    def _stages(self, at: list[At], folded: list[list[int]]) -> list[Statement]:
+        """The stages of one row, or of one element where nothing is folded."""
+        body: list[Statement] = []
+        for stage in range(self.stages):
+            inside = list(at)
+            indices = [self._take(inside, axes) for axes in folded]
+            members = [n for n in self.group.nodes if self.stage.get(id(n)) == stage]
+            sums = self._begin([n for n in members if n.op is Op.REDUCE], body)
+            loop = self._stage(members, sums, inside, folded, indices)
+            for k in range(len(folded) - 1, -1, -1):
+                innermost = k == len(folded) - 1 and not self.group.by_columns
+                kind = Kind.LANES if innermost else Kind.SERIAL
+                loop = [Loop(indices[k], _extent(self.group.shape, folded[k]), loop, kind)]
+            body += loop
+            self._numbers(at, sums, stage + 1, body)
+        return body
+
+    def _begin(self, nodes: list[Node], body: list[Statement]) -> dict[int, Accumulator]:
+        sums = {}
+        for k, node in enumerate(nodes):
+            sums[id(node)] = Accumulator(node.fold, node.type, f"{node.fold.name.lower()}{k}")
+            body.append(Begin(sums[id(node)]))
+        return sums
+
+    def _stage(
+        self, members: list[Node], sums: dict[int, Accumulator], at: list[At],
+        folded: list[list[int]], indices: list[Index],
+    ) -> list[Statement]:  # fmt: skip
+        """What is done at one element in one stage."""
+        values, body = self.values, []
+        values.enter(at)
+        self._recall(folded, indices)
+        full = []
+        for node in members:
+            if node.op is Op.REDUCE:
+                value = values.value(node.inputs[0])
+                where = self._position(node, at) if node.fold in _POSITIONS else None
+                body.append(Update(sums[id(node)], value, where))
+                continue
+            value = values.held[id(node)] = values.compute(node)
+            full.append(node)
+            body += [values.store(place, value) for place in self.layout.targets(node)]
+            if self._wants_scratch(node, folded):
+                extent = prod(_extent(self.group.shape, axes) for axes in folded)
+                buffer = self.scratch[id(node)] = Buffer(node.type, "row", local=extent)
+                body.append(Store(buffer, self._in_row(folded, indices), value))
+        for node in full:
+            if folded or self.group.axes:
+                del values.held[id(node)]
+                if self.layout.targets(node):
+                    self.done.add(id(node))
+        for key in self.scratch:
+            values.held.pop(key, None)
+        return body
+
+    def _recall(self, folded: list[list[int]], indices: list[Index]) -> None:
+        """Values that an earlier stage left in the kernel's own scratch."""
+        for key, buffer in self.scratch.items():
+            self.values.held[key] = Load(buffer, self._in_row(folded, indices))
+
+    def _in_row(self, folded: list[list[int]], indices: list[Index]) -> Affine:
+        terms, step = [], 1
+        for axes, index in zip(reversed(folded), reversed(indices), strict=True):
+            terms.append((index, step))
+            step *= _extent(self.group.shape, axes)
+        return Affine(0, tuple(terms))
+
+    def _wants_scratch(self, node: Node, folded: list[list[int]]) -> bool:
+        """Whether a later stage reads a costly value that is not stored anyway."""
+        if not folded or self.group.by_columns or self.layout.targets(node):
+            return False
+        if prod(_extent(self.group.shape, axes) for axes in folded) > SCRATCH:
+            return False
+        costly = any(one.op is Op.APPLY and one.operation in COSTLY
+                     for one in interior(node, self.kept))  # fmt: skip
+        now = self.stage[id(node)]
+        return costly and any(
+            leaf is node
+            for other in self.group.nodes if self.stage.get(id(other), 0) > now
+            for leaf, _ in leaves(other, self.kept)
+        )  # fmt: skip
+
+    def _numbers(
+        self, at: list[At], sums: dict[int, Accumulator], stage: int, body: list[Statement]
+    ) -> None:
+        """The numbers of a row that are known from a stage on."""
+        values = self.values
+        values.enter(at)
+        for node in self.group.nodes:
+            if self.ready.get(id(node)) != stage:
+                continue
+            number: Expression = sums[id(node)] if node.op is Op.REDUCE else values.compute(node)
+            values.held[id(node)] = number
+            for place in self.layout.targets(node):
+                chain = reshaping(node, self.group.rows)
+                body.append(values.store(place, number, chain))
+
+    def _position(self, node: Node, at: list[At]) -> Expression:
+        base, steps = at[node.axes[0]]
+        return Position(Affine(base, tuple(steps)))
+
+
+_POSITIONS = (Fold.ARGMAX, Fold.ARGMIN)
+
+
+def _extent(shape: Sequence[int], axes: list[int]) -> int:
+    return prod(shape[i] for i in axes)
+
+
+def _bundles(
+    shape: Sequence[int], folded: Sequence[int], windows: list[Window], fixed: bool
+) -> list[list[int]]:
+    """The domain's axes, those that lie one behind the other everywhere taken as one."""
+    found: list[list[int]] = []
+    for axis, extent in enumerate(shape):
+        if extent == 1:
+            continue
+        before = found[-1][-1] if found else None
+        together = (
+            before is not None
+            and not fixed
+            and (before in folded) == (axis in folded)
+            and all(w.strides[before] == w.strides[axis] * extent and w.whole for w in windows)
+        )
+        if together:
+            found[-1].append(axis)
+        else:
+            found.append([axis])
+    return found
+
+
+def _name(group: Group) -> str:
+    names = []
+    for node in group.nodes:
+        name = node.origin.split(" ")[0] if node.origin else node.op.name.lower()
+        if name not in names:
+            names.append(name)
+    return "_".join(names[:3]) or "kernel"

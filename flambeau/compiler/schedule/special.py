@@ -1,0 +1,186 @@
+"""Kernels of what is neither loops over a domain nor a contraction.
+
+Concatenations, replaced windows, running folds, rows added to a table, copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from ...native.loops import (
+    Accumulator,
+    Apply,
+    Begin,
+    Constant,
+    Expression,
+    Index,
+    Kernel,
+    Kind,
+    Loop,
+    Scalar,
+    Statement,
+    Store,
+    Type,
+    Update,
+)
+from ..graph import Node, Op
+from ..memory import Memory, Place
+from ..passes.fuse import Fusion
+from ..window import Window
+from .layout import Layout
+from .values import FIXED, At, Values, along
+
+Written = tuple[Kernel, list[Memory]]
+
+
+def special_kernels(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
+    """The kernels of a special node, one after another."""
+    return _RULES[node.op](node, fusion, layout)
+
+
+def copy_kernel(source: Place, target: Place) -> Written:
+    """From one place to another of the same shape."""
+    values = Values(lambda node: None)
+
+    def body(at: Sequence[At]) -> list[Statement]:
+        values.enter(at)
+        return [values.store(target, values.load(source, ()))]
+
+    return _written("copy", values, _over(target.window.shape, body))
+
+
+def _over(shape: Sequence[int], body: Callable[[Sequence[At]], list[Statement]]) -> list[Statement]:
+    """Loops over a shape, in vectors along its last axis."""
+    wide = [i for i, n in enumerate(shape) if n != 1]
+    at: list[At] = [FIXED] * len(shape)
+    indices = {i: Index(f"i{i}") for i in wide}
+    for i in wide:
+        at[i] = along(indices[i])
+    nest = body(at)
+    for i in reversed(wide):
+        nest = [Loop(indices[i], shape[i], nest, Kind.LANES if i == wide[-1] else Kind.PARALLEL)]
+    return nest
+
+
+def _written(name: str, values: Values, body: list[Statement]) -> Written:
+    buffers = [values.buffers[id(m)] for m in values.memories]
+    return Kernel(name, buffers, body), values.memories
+
+
+def _values(fusion: Fusion, layout: Layout) -> Values:
+    return Values(lambda one: layout.place(one) if id(one) in fusion.kept else None)
+
+
+def _concat(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
+    """Parts that were not computed in place are copied to theirs."""
+    found = []
+    for target in layout.targets(node):
+        start = 0
+        for part in node.inputs:
+            starts = tuple(start if i == node.axis else 0 for i in range(len(node.shape)))
+            start += part.shape[node.axis]
+            window = target.window.sliced(starts, (1,) * len(starts), part.shape)
+            reshaped = part.op is Op.RESHAPE and id(part) not in fusion.kept
+            inner = part.inputs[0] if reshaped else part
+            there = id(inner) in fusion.kept and any(
+                p.memory is target.memory and p.window == window.reshaped(inner.shape)
+                for p in layout.targets(inner)
+            )
+            if not there:
+                found.append(_store(part, Place(target.memory, window), fusion, layout))
+    return found
+
+
+def _store(node: Node, target: Place, fusion: Fusion, layout: Layout) -> Written:
+    values = _values(fusion, layout)
+
+    def body(at: Sequence[At]) -> list[Statement]:
+        values.enter(at)
+        return [values.store(target, values.value(node))]
+
+    return _written("copy", values, _over(node.shape, body))
+
+
+def _update(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
+    found = []
+    for target in layout.targets(node):
+        base, part = node.inputs
+        window = target.window.sliced(node.starts, node.steps, part.shape)
+        found.append(_store(base, target, fusion, layout))
+        found.append(_store(part, Place(target.memory, window), fusion, layout))
+    return found
+
+
+def _scan(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
+    values = _values(fusion, layout)
+    shape, axis = node.shape, node.axis
+    step = Index("step")
+    total = Accumulator(node.fold, node.type)
+    rest = tuple(1 if i == axis else n for i, n in enumerate(shape))
+
+    def body(at: Sequence[At]) -> list[Statement]:
+        inside = [along(step) if i == axis else one for i, one in enumerate(at)]
+        values.enter(inside)
+        value = values.value(node.inputs[0])
+        stores = [values.store(place, total) for place in layout.targets(node)]
+        return [Begin(total), Loop(step, shape[axis], [Update(total, value), *stores])]
+
+    nest = _over(rest, body)
+    if axis == len(shape) - 1:  # rows: one running number each
+        nest = _in_parallel(nest)
+    return [_written("scan", values, nest)]
+
+
+def _in_parallel(nest: list[Statement]) -> list[Statement]:
+    for statement in nest:
+        if isinstance(statement, Loop) and statement.kind is Kind.LANES:
+            statement.kind = Kind.PARALLEL
+        elif isinstance(statement, Loop) and statement.kind is Kind.PARALLEL:
+            _in_parallel(statement.body)
+    return nest
+
+
+def _add_rows(node: Node, fusion: Fusion, layout: Layout) -> list[Written]:
+    """Zeros, then each row of values added to the one that its index names."""
+    width = prod(node.shape[1:])
+    block = next((b for b in (64, 32, 16) if width % b == 0), width)
+    values = _values(fusion, layout)
+    chunk, lane, row, i = Index("chunk"), Index("lane"), Index("row"), Index("i")
+    column: At = (0, ((chunk, block), (lane, 1)))
+    body: list[Statement] = []
+    for target in layout.targets(node):
+        flat = target.window.reshaped((node.shape[0], width))
+        assert flat is not None, node
+        buffer = values.buffer(target.memory)
+        clear = Store(buffer, values.affine(flat, [along(row), column]), Constant(node.type, 0))
+        body.append(Loop(row, node.shape[0], [Loop(lane, block, [clear], Kind.LANES)]))
+        body.append(_added(node, values, flat, (i, chunk, lane), block, target))
+    return [_written("add_rows", values, [Loop(chunk, width // block, body, Kind.PARALLEL)])]
+
+
+def _added(
+    node: Node, values: Values, flat: Window, indices: tuple[Index, Index, Index], block: int,
+    target: Place,
+) -> Loop:  # fmt: skip
+    index, rows = node.inputs
+    i, chunk, lane = indices
+    count = prod(index.shape)
+    width = prod(node.shape[1:])
+    column: At = (0, ((chunk, block), (lane, 1)))
+    values.enter([along(i)])
+    where: Expression = values.value(index, _flat(index, (count,)))
+    if where.type is not Type.I64:
+        where = Apply(Scalar.CAST, (where,), Type.I64)
+    values.enter([along(i), column])
+    value = values.value(rows, _flat(rows, (count, width)))
+    at = values.affine(flat, [FIXED, column])
+    add = Store(values.buffer(target.memory), at, value, ((where, flat.strides[0]),), add=True)
+    return Loop(i, count, [Loop(lane, block, [add], Kind.LANES)])
+
+
+def _flat(node: Node, shape: tuple[int, ...]) -> tuple[Node, ...]:
+    return () if node.shape == shape else (Node(Op.RESHAPE, (node,), shape, node.type),)
+
+
+_RULES = {Op.CONCAT: _concat, Op.UPDATE: _update, Op.SCAN: _scan, Op.ADD_ROWS: _add_rows}

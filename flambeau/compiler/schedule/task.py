@@ -1,0 +1,113 @@
+"""Task: one step of a program, a kernel on memory or a call of an eager function; their order."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from math import prod
+
+from ...native.loops import Kernel
+from ..graph import Graph, Node, Op
+from ..group import Group
+from ..memory import Memory
+from ..passes.fuse import Fusion, fuse
+from .contraction import ContractionKernel
+from .layout import Layout
+from .loops import LoopKernel
+from .special import copy_kernel, special_kernels
+
+SMALL = 1 << 13  # elements (or multiply-adds / 16) below which one thread does a task alone
+
+
+@dataclass(eq=False)
+class Task:
+    """A kernel with the memory of its buffers, or a CALL node.
+
+    `work`: operations, roughly, in elements passed over. `origins`: operators and source lines.
+    """
+
+    name: str
+    kernel: Kernel | None
+    memories: list[Memory]
+    call: Node | None = None
+    work: int = 0
+    flops: int = 0
+    origins: list[str] = field(default_factory=list)
+
+    @property
+    def serial(self) -> bool:
+        """Whether it is too small to be shared out."""
+        return self.work < SMALL
+
+
+def schedule(graph: Graph) -> tuple[list[Task], Layout]:
+    """The tasks of a graph, in an order in which they can run, and where values lie."""
+    fusion = fuse(graph)
+    layout = Layout(graph, fusion)
+    tasks: list[Task] = []
+    for group in _in_order(fusion.groups):
+        tasks += _tasks(group, fusion, layout)
+    for source, target in layout.copies:
+        kernel, memories = copy_kernel(source, target)
+        tasks.append(Task("copy", kernel, memories, work=prod(target.window.shape)))
+    return tasks, layout
+
+
+def _in_order(groups: list[Group]) -> list[Group]:
+    """Groups by position, each after those that must run before it."""
+    waiting = {g.position: bin(g.before).count("1") for g in groups}
+    after: dict[int, list[int]] = {}
+    for group in groups:
+        bits = group.before
+        while bits:
+            low = bits & -bits
+            after.setdefault(low.bit_length() - 1, []).append(group.position)
+            bits ^= low
+    heap = [p for p, n in waiting.items() if n == 0]
+    heapq.heapify(heap)
+    found = []
+    while heap:
+        position = heapq.heappop(heap)
+        found.append(groups[position])
+        for later in after.get(position, ()):
+            waiting[later] -= 1
+            if waiting[later] == 0:
+                heapq.heappush(heap, later)
+    assert len(found) == len(groups), "the groups wait for one another in a circle"
+    return found
+
+
+def _tasks(group: Group, fusion: Fusion, layout: Layout) -> list[Task]:
+    origins = list(dict.fromkeys(node.origin for node in group.nodes if node.origin))
+    if group.special is not None:
+        node = group.special
+        if node.op is Op.CALL:
+            return [Task(f"call_{node.function.__name__}", None, [], node, origins=origins)]
+        return [
+            Task(kernel.name, kernel, memories, work=prod(node.shape), origins=origins)
+            for kernel, memories in special_kernels(node, fusion, layout)
+        ]
+    if all(id(node) in layout.elsewhere for node in group.nodes):
+        return []
+    kind = LoopKernel if group.contraction is None else ContractionKernel
+    writer = kind(group, fusion, layout)
+    kernel = writer.kernel()
+    memories = writer.values.memories
+    work, flops = _work(group)
+    if not any(layout.targets(node) for node in group.nodes):
+        return []
+    return [Task(kernel.name, kernel, memories, work=work, flops=flops, origins=origins)]
+
+
+def _work(group: Group) -> tuple[int, int]:
+    """Elements passed over (multiply-adds counted in sixteens), and floating-point operations."""
+    size = prod(group.shape)
+    node = group.contraction
+    if node is None:
+        return size * max(1, len(group.nodes)), size * max(1, len(group.nodes))
+    depth = node.inputs[0].shape[-1]
+    if node.op is not Op.MATMUL:
+        depth = prod(node.inputs[1].shape[:3])
+    return size * depth // 16 + size, 2 * size * depth
+
+

@@ -1,0 +1,193 @@
+"""Values: the expressions of a kernel, built from nodes seen through chains of movements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...native.loops import (
+    Affine,
+    Apply,
+    Buffer,
+    Constant,
+    Expression,
+    Extent,
+    Index,
+    Load,
+    Position,
+    Scalar,
+    Statement,
+    Store,
+    Type,
+)
+from ..graph import Node, Op
+from ..group import MOVEMENTS, Chain, index_chain, stretched, table_window, window_through
+from ..memory import Memory, Place
+from ..window import Window, row_major, whole
+
+At = tuple[int, tuple[tuple[Index, int], ...]]  # where a domain's axis is: base + sum(index * step)
+
+
+def along(index: Index, step: int = 1, base: int = 0) -> At:
+    """An axis that one index goes along."""
+    return base, ((index, step),)
+
+
+FIXED: At = (0, ())  # an axis of extent 1
+
+
+class Values:
+    """Expressions at one point of a kernel's domain; buffers are added as they are met."""
+
+    def __init__(self, places: Callable[[Node], Place]) -> None:
+        self.places = places
+        self.buffers: dict[int, Buffer] = {}
+        self.memories: list[Memory] = []
+        self.held: dict[int, Expression] = {}  # nodes whose value is at hand, wherever it is read
+        self.own: set[int] = set()  # nodes of this kernel that were stored and may be read back
+        self.at: Sequence[At] = ()
+        self._known: dict[tuple[int, tuple[int, ...]], Expression] = {}
+
+    def enter(self, at: Sequence[At]) -> None:
+        """From here on, values are wanted at this point."""
+        self.at = at
+        self._known = {}
+
+    def buffer(self, memory: Memory) -> Buffer:
+        """The kernel's argument for a memory."""
+        found = self.buffers.get(id(memory))
+        if found is None:
+            found = self.buffers[id(memory)] = Buffer(memory.type, f"b{len(self.memories)}")
+            self.memories.append(memory)
+        return found
+
+    def affine(self, window: Window, at: Sequence[At] | None = None) -> Affine:
+        """The position in memory of the point, through a window of the domain's shape."""
+        base = window.offset
+        terms: dict[int, list] = {}
+        for stride, (start, steps) in zip(
+            window.strides, self.at if at is None else at, strict=True
+        ):
+            base += stride * start
+            for index, step in steps:
+                if stride * step:
+                    entry = terms.setdefault(id(index), [index, 0])
+                    entry[1] += stride * step
+        pairs: tuple[tuple[Index, Extent], ...] = tuple((i, s) for i, s in terms.values() if s)
+        return Affine(base, pairs)
+
+    def load(self, place: Place, chain: Chain) -> Expression:
+        """A value in memory, through a chain."""
+        window = window_through(place.window, chain)
+        assert window is not None, (place, chain)
+        load = Load(self.buffer(place.memory), self.affine(window), (), self.mask(window))
+        return load
+
+    def mask(self, window: Window) -> Expression | None:
+        """Whether the point lies where a window has memory; None for everywhere."""
+        found: Expression | None = None
+        if window.valid is None:
+            return None
+        for (low, high), n, (base, steps) in zip(
+            window.valid, window.shape, self.at, strict=True
+        ):
+            position = self._position(base, steps)
+            if low > 0:
+                found = _both(found, position, Scalar.GE, low)
+            if high < n:
+                found = _both(found, position, Scalar.LT, high)
+        return found
+
+    def _position(self, base: int, steps: tuple[tuple[Index, int], ...]) -> Expression:
+        return Position(Affine(base, tuple(steps)))
+
+    # ------------------------------------------------------------------------------ nodes
+
+    def value(self, node: Node, chain: Chain = ()) -> Expression:
+        """A node's element at the point, seen through a chain."""
+        held = self.held.get(id(node))
+        if held is not None:
+            return held
+        key = (id(node), tuple(map(id, chain)))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._made(node, chain)
+        return found
+
+    def _made(self, node: Node, chain: Chain) -> Expression:
+        if node.op is Op.CONSTANT:
+            return Constant(node.type, node.value)
+        if node.op is Op.IOTA:
+            return self._iota(node, chain)
+        place = self.places(node)
+        if place is not None:
+            return self.load(place, chain)
+        return self.compute(node, chain)
+
+    def compute(self, node: Node, chain: Chain = ()) -> Expression:
+        """A node's element worked out from its inputs, even where the node is kept in memory."""
+        if node.op in MOVEMENTS:
+            inner = self.value(node.inputs[0], (node, *chain))
+            return self._padded(node, chain, inner) if node.op is Op.PAD else inner
+        if node.op is Op.APPLY:
+            inputs = tuple(
+                self.value(one, stretched(one, node.shape, chain)) for one in node.inputs
+            )
+            return Apply(node.operation, inputs, node.type)
+        assert node.op in (Op.TAKE, Op.TAKE_ALONG), node
+        return self._taken(node, chain)
+
+    def _padded(self, node: Node, chain: Chain, inner: Expression) -> Expression:
+        window = window_through(whole(node.inputs[0].shape).padded(node.low, node.high), chain)
+        assert window is not None, node
+        mask = self.mask(window)
+        if mask is None or (isinstance(inner, Load) and inner.mask is not None):
+            return inner
+        return Apply(Scalar.WHERE, (mask, inner, Constant(node.type, 0)), node.type)
+
+    def _iota(self, node: Node, chain: Chain) -> Expression:
+        strides = tuple(1 if i == node.axis else 0 for i in range(len(node.shape)))
+        window = window_through(Window(node.shape, strides), chain)
+        if window is None:  # through the row-major number of the element
+            window = window_through(whole(node.shape), chain)
+            assert window is not None, (node, chain)
+            step = row_major(node.shape)[node.axis]
+            number: Expression = Position(self.affine(window))
+            number = Apply(Scalar.DIV, (number, Constant(Type.I64, step)), Type.I64)
+            extent = Constant(Type.I64, node.shape[node.axis])
+            return Apply(Scalar.REM, (number, extent), Type.I64)
+        position: Expression = Position(self.affine(window))
+        mask = self.mask(window)
+        if mask is None:
+            return position
+        return Apply(Scalar.WHERE, (mask, position, Constant(Type.I64, 0)), Type.I64)
+
+    def _taken(self, node: Node, chain: Chain) -> Expression:
+        table, index = node.inputs
+        movements: list[Node] = []
+        while self.places(table) is None:
+            movements.insert(0, table)
+            table = table.inputs[0]
+        place = self.places(table)
+        on_table = window_through(place.window, tuple(movements))
+        assert on_table is not None, node
+        window, stride = table_window(node, on_table)
+        moved = window_through(window, chain)
+        assert moved is not None, (node, chain)
+        where = self.value(index, index_chain(node, chain))
+        if where.type is not Type.I64:
+            where = Apply(Scalar.CAST, (where,), Type.I64)
+        buffer = self.buffer(place.memory)
+        return Load(buffer, self.affine(moved), ((where, stride),), self.mask(moved))
+
+    # ----------------------------------------------------------------------------- stores
+
+    def store(self, place: Place, value: Expression, chain: Chain = ()) -> Statement:
+        """Writes a value to where it belongs; `chain`: from its shape to the domain's."""
+        window = window_through(place.window, chain)
+        assert window is not None, (place, chain)
+        return Store(self.buffer(place.memory), self.affine(window), value)
+
+
+def _both(found: Expression | None, a: Expression, test: Scalar, limit: int) -> Expression:
+    made = Apply(test, (a, Constant(Type.I64, limit)), Type.BOOL)
+    return made if found is None else Apply(Scalar.AND, (found, made), Type.BOOL)
