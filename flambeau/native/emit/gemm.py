@@ -1,0 +1,591 @@
+"""Matrix products: a Contract with one row axis and one depth axis, in any transposition.
+
+for blocks of rows: for panels of columns: for tiles of rows. What a tile would read badly is packed
+first; a long depth is cut, with sums kept in memory meanwhile. Known extents get exact edge tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llvmlite import ir
+
+from ..loops import Apply, Contract, Expression, Load, Scalar, Store, Type, operands
+from ..scratch import GIVE, TAKE, USABLE_BYTES
+from .pack import Panel, minimum, pack
+from .share import Share, shared
+from .tile import (
+    BYTE, I64, POINTER, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
+    load_vector, loop, moved, plus, store_vector, sum_type, times,
+)  # fmt: skip
+
+BLOCK_ROWS = 256  # rows whose packed operand stays in the second-level cache
+BLOCK_DEPTH = 512  # depth of a packed panel, where the depth is cut
+WHOLE_DEPTH = 1024  # a known depth up to this is not cut
+BLOCK_COLUMNS = 1024  # columns whose partial sums are kept while the depth is cut
+_ON_STACK = 64 << 10
+_CHEAP = 6  # operations in an epilogue that is worth repeating for each vector of a tile
+_COSTLY = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
+    s for s in Scalar if Scalar.EXP.value <= s.value <= Scalar.ERFC.value
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A product's extents, its operands' first elements and their strides in bytes."""
+
+    m: Number
+    n: Number
+    k: Number
+    a: ir.Value
+    b: ir.Value
+    a_row: Number
+    a_depth: Number
+    b_depth: Number
+    b_column: Number
+    a_type: Type
+    b_type: Type
+    type: Type
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a product is computed: its tile, what is packed, how the depth is cut."""
+
+    tile: Tile
+    pack_a: bool
+    pack_b: bool
+    depth: Number  # of a block
+    cut: bool  # whether there may be more than one block of the depth
+    unroll: int
+
+
+def known(value: Number) -> bool:
+    """Whether a number is known while emitting."""
+    return isinstance(value, int)
+
+
+def problem(context: Any, statement: Contract) -> Problem | None:
+    """What a Contract computes, or None where it is no plain product."""
+    if len(statement.rows) != 1 or len(statement.depth) != 1:
+        return None
+    row, column, depth = statement.rows[0], statement.column, statement.depth[0]
+    a, b = statement.a, statement.b
+    if any(x.mask is not None or x.indirect or x.type is Type.BOOL for x in (a, b)):
+        return None
+    if a.at.stride(column.index) != 0 or b.at.stride(row.index) != 0:
+        return None
+    type = statement.sum.type
+    if any(sum_type(x.type) is not type and x.type.size > type.size for x in (a, b)):
+        return None
+    zero = constant(0)
+    start = {row.index: zero, column.index: zero, depth.index: zero}
+
+    def number(extent: Any) -> Number:
+        return extent if isinstance(extent, int) else context.extent(extent)
+
+    def stride(load: Load, axis: Any) -> Number:
+        return times(context.builder, number(load.at.stride(axis.index)), load.type.size)
+
+    return Problem(
+        number(row.extent), number(column.extent), number(depth.extent),
+        context.address(a.buffer, a.at, start), context.address(b.buffer, b.at, start),
+        stride(a, row), stride(a, depth), stride(b, depth), stride(b, column),
+        a.type, b.type, type,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------- planning
+
+
+def tile_cost(rows: int, vectors: int) -> float:
+    """Cycles of one step of the depth: arithmetic on two ports, loads on two, latency hidden."""
+    if not rows or not vectors:
+        return 0.0
+    return max(rows * vectors, rows + vectors, 4.0) / 2
+
+
+def best_tile(m: Number, n: Number, k: Number, lanes: int, registers: int) -> tuple[int, int]:
+    """Rows and vectors of the tile that suits the extents."""
+    wide = (8, 3) if registers == 32 else (4, 3)
+    if not (known(m) and known(n)):
+        return wide
+    vectors = -(-n // lanes)
+    depth = k if known(k) else 256
+    best, least = wide, float("inf")
+    for v in range(1, min(6, max(vectors, 1)) + 1):
+        for r in range(1, min(30, max(m, 1)) + 1):
+            if r * v + v + 1 > registers:
+                break
+            groups, tail = divmod(m, r)
+            panels, edge = divmod(vectors, v)
+            cost = 0.0
+            for count, rows in ((groups, r), (1 if tail else 0, tail)):
+                for many, wide_ in ((panels, v), (1 if edge else 0, edge)):
+                    cost += count * many * (depth * tile_cost(rows, wide_) + 12 + rows * wide_)
+            cost *= 1 + 0.01 * (bool(tail) + bool(edge)) + 0.002 * abs(v - 2.5)
+            if r * v + v + 1 > registers - 2:
+                cost *= 1.02  # no room to schedule loads ahead
+            if cost < least:
+                best, least = (r, v), cost
+    return best
+
+
+def planned(p: Problem, target: Any) -> Plan:
+    """Chooses tile, packing and blocks from what is known."""
+    lanes, registers = target.lanes(p.type), target.vector_registers
+    rows, vectors = best_tile(p.m, p.n, p.k, lanes, registers)
+    tile = Tile(rows, vectors, lanes, p.type)
+    half = p.a_type in (Type.F16, Type.BF16)
+    b_along = p.b_column == p.b_type.size
+    many_rows = not known(p.m) or p.m > 6 * rows
+    panel = p.k * tile.columns * p.type.size if known(p.k) else 1 << 20
+    pack_b = not b_along or not known(p.n) or (many_rows and panel > 32 << 10)
+    many_panels = not known(p.n) or p.n > 4 * tile.columns
+    pack_a = not (known(p.m) and known(p.a_row)) or half
+    pack_a = pack_a or (many_panels and known(p.k) and p.k * p.a_row > 4 << 20)
+    if p.k == 0:  # nothing is read
+        pack_a = pack_b = False
+    cut = not known(p.k) or p.k > WHOLE_DEPTH
+    depth: Number = p.k
+    if cut:
+        depth = BLOCK_DEPTH
+        if known(p.k):
+            depth = -(-p.k // -(-p.k // BLOCK_DEPTH))
+    room = rows * vectors + vectors + 1 <= registers - 3
+    return Plan(tile, pack_a, pack_b, depth, cut, 2 if room and not half else 1)
+
+
+def cheap(body: list) -> bool:
+    """Whether an epilogue is short enough to be emitted for every vector of a tile."""
+    count, seen = 0, set()
+    stack: list[Expression] = []
+    for one in body:
+        if not isinstance(one, Store) or one.indirect or one.mask is not None:
+            return False
+        stack.append(one.value)
+    while stack:
+        one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Apply):
+            count += 1
+            if one.operation in _COSTLY:
+                return False
+        stack += operands(one)
+    return count <= _CHEAP and len(body) <= 2
+
+
+# ---------------------------------------------------------------------------------- emission
+
+
+def gemm(context: Any, statement: Contract) -> bool:
+    """Emits a matrix product; False where the Contract is none."""
+    p = problem(context, statement)
+    if p is None:
+        return False
+    if p.m == 0 or p.n == 0:
+        return True
+    _Product(context, statement, p, planned(p, context.target)).emit()
+    return True
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """A panel of columns: its first, how many there are, in how many vectors."""
+
+    first: Number
+    count: Number
+    vectors: int
+
+
+class _Product:
+    """The emission of one product."""
+
+    def __init__(self, context: Any, statement: Contract, p: Problem, plan: Plan) -> None:
+        self.context, self.statement, self.p, self.plan = context, statement, p, plan
+        self.builder = context.builder
+        self.tile = plan.tile
+        self.cheap = cheap(statement.body)
+        self.row, self.column = statement.rows[0].index, statement.column.index
+        self._slot: ir.Value | None = None
+        self.size = p.type.size
+        self._memory()
+
+    # --------------------------------------------------------------------- memory
+
+    def _memory(self) -> None:
+        """Sizes of the parts of the working memory: packed a, packed b, partial sums."""
+        plan, tile, p = self.plan, self.tile, self.p
+        self.block_groups = max(1, BLOCK_ROWS // tile.rows)
+        self.block_panels = max(1, BLOCK_COLUMNS // tile.columns)
+        if known(p.m):
+            self.block_groups = min(self.block_groups, -(-p.m // tile.rows))
+        if known(p.n):
+            self.block_panels = min(self.block_panels, -(-p.n // tile.columns))
+        depth = plan.depth
+        self.group_bytes = depth * tile.rows * self.size
+        self.tile_bytes = tile.rows * tile.columns * self.size
+        a = self.block_groups * self.group_bytes if plan.pack_a else 0
+        b = depth * tile.columns * self.size if plan.pack_b else 0
+        sums = self.block_groups * self.block_panels * self.tile_bytes if plan.cut else 0
+        self.b_at = _aligned(a)
+        self.sums_at = self.b_at + _aligned(b)
+        self.bytes = self.sums_at + sums
+        assert self.bytes <= USABLE_BYTES, self.bytes
+
+    def _take(self) -> Callable[[], None]:
+        """Gets the working memory; returns what gives it back."""
+        b = self.builder
+        if not self.bytes:
+            return lambda: None
+        if self.bytes <= _ON_STACK:
+            self.memory = self._stack(self.bytes)
+            return lambda: None
+        take, give = (_external(b.module, name, kind) for name, kind in (
+            (TAKE, ir.FunctionType(POINTER, [I64])),
+            (GIVE, ir.FunctionType(ir.VoidType(), [POINTER])),
+        ))  # fmt: skip
+        self.memory = b.call(take, [self.context.tid])
+        return lambda: b.call(give, [self.memory])
+
+    def _tile_slot(self) -> ir.Value:
+        """Stack memory for one tile's sums."""
+        if self._slot is None:
+            self._slot = self._stack(self.tile_bytes)
+        return self._slot
+
+    def _stack(self, size: int) -> ir.Value:
+        with self.builder.goto_entry_block():
+            slot = self.builder.alloca(ir.ArrayType(BYTE, size))
+            slot.align = 64
+            slot.type = POINTER
+            return slot
+
+    # ---------------------------------------------------------------------- loops
+
+    def emit(self) -> None:
+        """The whole product, or this thread's share of it."""
+        b, tile, p = self.builder, self.tile, self.p
+        groups, panels = self._parts(p.m, tile.rows), self._parts(p.n, tile.columns)
+        share = Share(0, groups, 0, panels)
+        if not self.context.parallel:
+            share = shared(b, self.context.tid, self.context.threads, groups, panels)
+            if self.bytes > _ON_STACK:  # idle threads take nothing
+                busy = b.icmp_signed("<", constant(share.first_group), constant(share.last_group))
+                with b.if_then(busy):
+                    self._share(share)
+                return
+        self._share(share)
+
+    def _share(self, share: Share) -> None:
+        give = self._take()
+        groups = share.first_group, share.last_group
+
+        def row_block(g0: Number, g1: Number) -> None:
+            if not self.plan.cut:
+                self._block(g0, g1, share.first_panel, share.last_panel, 0, self.p.k, None)
+                return
+            self._each(share.first_panel, share.last_panel, self.block_panels,
+                       lambda p0, p1: self._cut(g0, g1, p0, p1))  # fmt: skip
+
+        step = self.block_groups if self.plan.pack_a or self.plan.cut else 0
+        self._each(*groups, step, row_block)
+        give()
+
+    def _parts(self, extent: Number, size: int) -> Number:
+        if isinstance(extent, int):
+            return -(-extent // size)
+        b = self.builder
+        return b.udiv(b.add(extent, constant(size - 1)), constant(size))
+
+    def _each(
+        self, first: Number, last: Number, step: int, body: Callable[[Number, Number], None]
+    ) -> None:
+        """body(start, end) for stretches of `step` between first and last; 0: all at once."""
+        b = self.builder
+        if not step or (known(first) and known(last) and last - first <= step):
+            body(first, last)
+            return
+        count = self._parts(b.sub(constant(last), constant(first)), step)
+
+        def one(i: ir.Value, _: Sums) -> Sums:
+            start = plus(b, first, times(b, i, step))
+            body(start, minimum(b, plus(b, start, step), last))
+            return []
+
+        loop(b, count, [], one)
+
+    def _between(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
+        """body(i) for first <= i < last."""
+        b = self.builder
+        if isinstance(first, int) and isinstance(last, int):
+            extent: Number = last - first
+        else:
+            extent = b.sub(constant(last), constant(first))
+
+        def one(i: ir.Value, _: Sums) -> Sums:
+            body(plus(b, first, i))
+            return []
+
+        loop(b, extent, [], one)
+
+    def _cut(self, g0: Number, g1: Number, p0: Number, p1: Number) -> None:
+        """A block of rows and panels whose depth is cut: partial sums stay in memory."""
+        b, plan, p = self.builder, self.plan, self.p
+        blocks = self._parts(p.k, plan.depth)
+        if not known(blocks):  # a depth of nothing still has its epilogue
+            blocks = b.select(b.icmp_signed(">", blocks, constant(0)), blocks, constant(1))
+
+        def one(i: ir.Value, _: Sums) -> Sums:
+            start = times(b, i, plan.depth)
+            depth: Number = plan.depth
+            if not (known(p.k) and p.k % plan.depth == 0):
+                depth = minimum(b, plan.depth, b.sub(constant(p.k), start))
+            last = b.icmp_signed("==", plus(b, i, 1), constant(blocks))
+            self._block(g0, g1, p0, p1, start, depth, (b.icmp_signed("==", i, constant(0)), last))
+            return []
+
+        loop(b, blocks, [], one)
+
+    def _block(
+        self, g0: Number, g1: Number, p0: Number, p1: Number, start: Number, depth: Number,
+        ends: tuple[ir.Value, ir.Value] | None,
+    ) -> None:  # fmt: skip
+        """Rows' groups times panels over one stretch of the depth.
+
+        `ends`: whether it is the first and the last stretch, where the depth is cut.
+        """
+        if self.plan.pack_a:
+            self._between(g0, g1, lambda g: self._pack_a(g, g0, start, depth))
+
+        def panel(index: Number, columns: _Columns) -> None:
+            work = _Work(start, depth, ends, g0, plus_difference(self.builder, index, p0), columns)
+            self._panel(g0, g1, work)
+
+        n, width, vectors = self.p.n, self.tile.columns, self.tile.vectors
+        if not known(n):
+            def any_panel(i: Number) -> None:
+                first = times(self.builder, i, width)
+                count = minimum(self.builder, width, self.builder.sub(n, constant(first)))
+                panel(i, _Columns(first, count, vectors))
+
+            self._between(p0, p1, any_panel)
+            return
+        full, tail = divmod(n, width)
+        def full_panel(i: Number) -> None:
+            panel(i, _Columns(times(self.builder, i, width), width, vectors))
+
+        if full:
+            self._between(p0, minimum(self.builder, p1, full), full_panel)
+        if tail:
+            edge = _Columns(full * width, tail, -(-tail // self.tile.lanes))
+            self._if_beyond(p1, full, lambda: panel(full, edge))
+
+    def _if_beyond(self, end: Number, start: int, body: Callable[[], None]) -> None:
+        """The edge part, for the thread whose share reaches over it."""
+        if isinstance(end, int):
+            if end > start:
+                body()
+            return
+        with self.builder.if_then(self.builder.icmp_signed(">", end, constant(start))):
+            body()
+
+    def _pack_a(self, group: Number, g0: Number, start: Number, depth: Number) -> None:
+        b, p, rows = self.builder, self.p, self.tile.rows
+        first = times(b, group, rows)
+        pointer = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, start, p.a_depth))
+        if known(p.m) and p.m % rows == 0:
+            valid: Number = rows
+        else:
+            valid = minimum(b, rows, b.sub(constant(p.m), constant(first)))
+        into = moved(b, self.memory, times(b, plus_difference(b, group, g0), self.group_bytes))
+        pack(b, Panel(pointer, p.a_row, p.a_depth, p.a_type, p.type, rows, valid, depth,
+                      self.tile.lanes), into)  # fmt: skip
+
+    def _panel(self, g0: Number, g1: Number, work: _Work) -> None:
+        """All groups of rows times one panel of columns."""
+        b, p, tile = self.builder, self.p, self.tile
+        columns = work.columns
+        at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
+                   times(b, work.start, p.b_depth))  # fmt: skip
+        if self.plan.pack_b:
+            into = moved(b, self.memory, self.b_at)
+            pack(b, Panel(at, p.b_column, p.b_depth, p.b_type, p.type, columns.vectors * tile.lanes,
+                          columns.count, work.depth, tile.lanes), into)  # fmt: skip
+            work = replace(work, b=into)
+        else:
+            work = replace(work, b=at)
+        if not known(p.m):
+            def any_group(g: Number) -> None:
+                left = b.sub(p.m, constant(times(b, g, tile.rows)))
+                self._tile(g, tile.rows, minimum(b, tile.rows, left), work)
+
+            self._between(g0, g1, any_group)
+            return
+        full, tail = divmod(p.m, tile.rows)
+        if full:
+            self._between(g0, minimum(b, g1, full),
+                          lambda g: self._tile(g, tile.rows, tile.rows, work))  # fmt: skip
+        if tail:
+            self._if_beyond(g1, full, lambda: self._tile(full, tail, tail, work))
+
+    # ----------------------------------------------------------------------- tiles
+
+    def _tile(self, group: Number, rows: int, valid: Number, work: _Work) -> None:
+        """One tile: its sums over this stretch of the depth, and what becomes of them."""
+        b, p, plan = self.builder, self.p, self.plan
+        columns = work.columns
+        tile = Tile(rows, columns.vectors, self.tile.lanes, p.type)
+        local = plus_difference(b, group, work.g0)
+        first = times(b, group, self.tile.rows)
+        if plan.pack_a:
+            a = moved(b, self.memory, times(b, local, self.group_bytes))
+            offsets = [i * self.size for i in range(rows)]
+            a_step, a_type = self.tile.rows * self.size, p.type
+        else:
+            a = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, work.start, p.a_depth))
+            offsets = [times(b, i, p.a_row) for i in range(rows)]
+            a_step, a_type = p.a_depth, p.a_type
+        mask = None
+        if plan.pack_b:
+            b_step, b_type = tile.columns * self.size, p.type
+        else:
+            b_step, b_type = p.b_depth, p.b_type
+            left = plus(b, columns.count, (1 - tile.vectors) * tile.lanes)
+            mask = first_lanes(b, left, tile.lanes)
+        source = Source(a, offsets, work.b, a_type, b_type, mask)
+        depth = [Depth(work.depth, a_step, b_step)]
+        if work.ends is None:
+            sums = accumulate(b, tile, source, depth, None, plan.unroll)
+            self._finish(tile, sums, first, valid, columns)
+            return
+        index = plus(b, times(b, local, self.block_panels), work.panel)
+        kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
+        sums = self._resumed(tile, kept, work.ends[0])
+        sums = accumulate(b, tile, source, depth, sums, plan.unroll)
+        with b.if_else(work.ends[1]) as (last, more):
+            with last:
+                self._finish(tile, sums, first, valid, columns)
+            with more:
+                self._keep(tile, sums, kept)
+
+    def _resumed(self, tile: Tile, kept: ir.Value, fresh: ir.Value) -> Sums:
+        """The sums so far; zero on the first stretch."""
+        b = self.builder
+        before = b.block
+        read, go_on = b.append_basic_block("resume"), b.append_basic_block("sums")
+        b.cbranch(fresh, go_on, read)
+        b.position_at_end(read)
+        step = tile.lanes * self.size
+        loaded = [load_vector(b, moved(b, kept, i * step), tile.type, tile.lanes)
+                  for i in range(tile.rows * tile.vectors)]  # fmt: skip
+        b.branch(go_on)
+        b.position_at_end(go_on)
+        out = []
+        for vector in loaded:
+            phi = b.phi(vector.type)
+            phi.add_incoming(ir.Constant(vector.type, None), before)
+            phi.add_incoming(vector, read)
+            out.append(phi)
+        return out
+
+    def _keep(self, tile: Tile, sums: Sums, into: ir.Value) -> None:
+        step = tile.lanes * self.size
+        for i, vector in enumerate(sums):
+            store_vector(self.builder, vector, moved(self.builder, into, i * step), self.size)
+
+    def _finish(
+        self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: _Columns
+    ) -> None:
+        """Runs the epilogue on a tile's sums."""
+        b = self.builder
+        whole = known(valid) and (known(columns.count))
+        if self.cheap and whole:
+            self._epilogues(tile, sums, first, columns)
+            return
+        if not self.cheap:
+            self._rolled(tile, sums, first, valid, columns)
+            return
+        full = b.icmp_signed("==", constant(plus(b, valid, columns.count)),
+                             constant(tile.rows + tile.columns))  # fmt: skip
+        with b.if_else(full) as (all_of_it, edge):
+            with all_of_it:
+                self._epilogues(tile, sums, first, replace(columns, count=tile.columns))
+            with edge:
+                self._rolled(tile, sums, first, valid, columns)
+
+    def _epilogues(self, tile: Tile, sums: Sums, first: Number, columns: _Columns) -> None:
+        """Straight from the registers, one vector after another."""
+        b = self.builder
+        for i in range(tile.rows):
+            at = {self.row: constant(plus(b, first, i))}
+            for j in range(tile.vectors):
+                start = constant(plus(b, columns.first, j * tile.lanes))
+                mask = first_lanes(b, plus(b, columns.count, -j * tile.lanes), tile.lanes)
+                self.context.epilogue(self.statement.body, at, (self.column, start), tile.lanes,
+                                      sums[i * tile.vectors + j], mask)  # fmt: skip
+
+    def _rolled(
+        self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: _Columns
+    ) -> None:
+        """Through memory, in loops over the rows and vectors: a long epilogue is emitted once."""
+        b = self.builder
+        slot = self._tile_slot()
+        self._keep(tile, sums, slot)
+        step = tile.lanes * self.size
+        exact = known(columns.count) and columns.count == tile.columns
+
+        def row(i: ir.Value, _: Sums) -> Sums:
+            at = {self.row: constant(plus(b, first, i))}
+            source = moved(b, slot, times(b, i, tile.vectors * step))
+
+            def one(j: ir.Value, _: Sums) -> Sums:
+                offset = times(b, j, tile.lanes)
+                start = constant(plus(b, columns.first, offset))
+                value = load_vector(b, moved(b, source, times(b, j, step)), tile.type, tile.lanes)
+                mask = None
+                if not exact:
+                    left = b.sub(constant(columns.count), constant(offset))
+                    mask = first_lanes(b, left, tile.lanes)
+                self.context.epilogue(self.statement.body, at, (self.column, start), tile.lanes,
+                                      value, mask)  # fmt: skip
+                return []
+
+            loop(b, tile.vectors, [], one)
+            return []
+
+        loop(b, valid, [], row)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A panel over a stretch of the depth: where the tiles of a block read and keep their sums."""
+
+    start: Number
+    depth: Number
+    ends: tuple[ir.Value, ir.Value] | None
+    g0: Number
+    panel: Number  # counted from the first of its block
+    columns: _Columns
+    b: ir.Value | None = None
+
+
+def plus_difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:
+    """x - y, folded where both are known."""
+    if isinstance(x, int) and isinstance(y, int):
+        return x - y
+    if isinstance(y, int):
+        return plus(b, x, -y)
+    return b.sub(constant(x), y)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 4096) * 4096
+
+
+def _external(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Value:
+    return module.globals.get(name) or ir.Function(module, kind, name)

@@ -1,0 +1,189 @@
+"""Packing: a strided block of a matrix is copied so that a tile reads it from front to back.
+
+An operand is seen as depth x width; the copy has `width` elements for each step of the depth, in
+the type of the sums. Where memory runs along the depth, blocks are transposed in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from llvmlite import ir
+
+from ..loops import Type
+from .tile import (
+    I32, Number, constant, first_lanes, load_vector, loop, memory_type, moved, plus, store_vector,
+    times, widened,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is packed: `width` by `depth` elements, of which `valid` along the width exist.
+
+    Strides are in bytes; `lanes` is the number of elements of `type` in a vector.
+    """
+
+    pointer: ir.Value
+    width_stride: Number
+    depth_stride: Number
+    stored: Type
+    type: Type
+    width: int
+    valid: Number
+    depth: Number
+    lanes: int
+
+    @property
+    def step(self) -> int:
+        """Bytes from one step of the depth to the next in the copy."""
+        return self.width * self.type.size
+
+
+def minimum(b: ir.IRBuilder, x: Number, y: Number) -> Number:
+    """The smaller of two numbers."""
+    if isinstance(x, int) and isinstance(y, int):
+        return min(x, y)
+    return b.select(b.icmp_signed("<", constant(x), constant(y)), constant(x), constant(y))
+
+
+def pack(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
+    """Copies a panel; elements beyond `valid` are zero or repeat the last one."""
+    size = panel.stored.size
+    if panel.width_stride == size:
+        _pack_along_width(b, panel, into)
+    elif panel.depth_stride == size:
+        _pack_along_depth(b, panel, into)
+    else:
+        _pack_elements(b, panel, into, panel.depth)
+
+
+def _pack_along_width(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
+    masks: list[tuple[int, int, ir.Value | None]] = []
+    for start in range(0, panel.width, panel.lanes):
+        count = min(panel.lanes, panel.width - start)
+        left = plus(b, panel.valid, -start)
+        masks.append((start, count, first_lanes(b, left, count)))
+
+    def body(k: ir.Value, _: list) -> list:
+        source = moved(b, panel.pointer, times(b, k, panel.depth_stride))
+        target = moved(b, into, times(b, k, panel.step))
+        for start, count, mask in masks:
+            at = moved(b, source, start * panel.stored.size)
+            read = load_vector(b, at, panel.stored, count, mask)
+            value = widened(b, read, panel.stored, panel.type)
+            store_vector(b, value, moved(b, target, start * panel.type.size), panel.type.size)
+        return []
+
+    loop(b, panel.depth, [], body)
+
+
+def _pack_elements(b: ir.IRBuilder, panel: Panel, into: ir.Value, depth: Number) -> None:
+    """One element after another, for any strides."""
+
+    def body(k: ir.Value, _: list) -> list:
+        source = moved(b, panel.pointer, times(b, k, panel.depth_stride))
+        target = moved(b, into, times(b, k, panel.step))
+
+        def one(r: ir.Value, _: list) -> list:
+            at = moved(b, source, times(b, r, panel.width_stride))
+            read = b.load(at, typ=memory_type(panel.stored), align=panel.stored.size)
+            value = widened(b, read, panel.stored, panel.type)
+            b.store(value, moved(b, target, times(b, r, panel.type.size)), align=panel.type.size)
+            return []
+
+        loop(b, minimum(b, panel.valid, panel.width), [], one)
+        return []
+
+    loop(b, depth, [], body)
+
+
+def _pack_along_depth(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
+    lanes = panel.lanes
+    if isinstance(panel.depth, int):
+        blocks, rest = divmod(panel.depth, lanes)
+    else:
+        blocks = b.sdiv(panel.depth, constant(lanes))
+        rest = b.srem(panel.depth, constant(lanes))
+    for start in range(0, panel.width, lanes):
+        count = min(lanes, panel.width - start)
+        if isinstance(panel.valid, int) and panel.valid <= start:
+            break
+        _transpose_columns(b, panel, into, start, count, blocks)
+    if isinstance(rest, int) and rest == 0:
+        return
+    done = times(b, blocks, lanes)
+    tail = replace(panel, pointer=moved(b, panel.pointer, times(b, done, panel.depth_stride)))
+    _pack_elements(b, tail, moved(b, into, times(b, done, panel.step)), rest)
+
+
+def _transpose_columns(
+    b: ir.IRBuilder, panel: Panel, into: ir.Value, start: int, count: int, blocks: Number
+) -> None:
+    """Packs whole blocks of `lanes` steps for `count` elements of the width from `start` on."""
+    padded = 1 << (count - 1).bit_length()
+    last = plus(b, panel.valid, -1)
+    sources = []
+    for r in range(count):
+        near = minimum(b, start + r, last)
+        if not isinstance(near, int):  # a wholly absent vector repeats the first element
+            near = b.select(b.icmp_signed("<", near, constant(0)), constant(0), near)
+        sources.append(moved(b, panel.pointer, times(b, near, panel.width_stride)))
+
+    def body(block: ir.Value, _: list) -> list:
+        offset = times(b, block, panel.lanes * panel.stored.size)
+        vectors = []
+        for source in sources:
+            read = load_vector(b, moved(b, source, offset), panel.stored, panel.lanes)
+            vectors.append(widened(b, read, panel.stored, panel.type))
+        vectors += [vectors[-1]] * (padded - count)
+        offset = plus(b, times(b, block, panel.lanes * panel.step), start * panel.type.size)
+        _store_steps(b, panel, transposed(b, vectors), count, moved(b, into, offset))
+        return []
+
+    loop(b, blocks, [], body)
+
+
+def transposed(b: ir.IRBuilder, vectors: list[ir.Value]) -> list[ir.Value]:
+    """R vectors of L lanes, R a power of two, read as a matrix R x L: the matrix L x R.
+
+    A perfect shuffle of the whole sequence moves one bit of the position; log2(R) of them move
+    the row's bits to the end.
+    """
+    lanes = vectors[0].type.count
+    picks = []
+    for half in (0, lanes // 2):
+        picks.append([half + i // 2 + (lanes if i % 2 else 0) for i in range(lanes)])
+    masks = [ir.Constant(ir.VectorType(I32, lanes), pick) for pick in picks]
+    rounds, half = len(vectors).bit_length() - 1, len(vectors) // 2
+    for _ in range(rounds):
+        out = []
+        for low, high in zip(vectors[:half], vectors[half:], strict=True):
+            out += [b.shuffle_vector(low, high, mask) for mask in masks]
+        vectors = out
+    return vectors
+
+
+def _store_steps(
+    b: ir.IRBuilder, panel: Panel, vectors: list[ir.Value], count: int, target: ir.Value
+) -> None:
+    """Writes transposed vectors, each step of the depth `count` elements, a step apart."""
+    lanes, size = panel.lanes, panel.type.size
+    padded = len(vectors)
+    if padded == count and (count == panel.width or count == lanes):
+        apart = lanes * size if count == panel.width else panel.step
+        for i, vector in enumerate(vectors):
+            store_vector(b, vector, moved(b, target, i * apart), size)
+        return
+    each = min(padded, lanes)  # elements of one step in one vector
+    for i, vector in enumerate(vectors):
+        for piece in range(lanes // each):
+            position = i * lanes + piece * each
+            k, first = divmod(position, padded)
+            keep = min(each, count - first)
+            if keep <= 0:
+                continue
+            pick = range(piece * each, piece * each + keep)
+            lanes_kept = ir.Constant(ir.VectorType(I32, keep), list(pick))
+            part = b.shuffle_vector(vector, vector, lanes_kept)
+            store_vector(b, part, moved(b, target, k * panel.step + first * size), size)

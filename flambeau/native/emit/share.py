@@ -1,0 +1,88 @@
+"""How a product's tiles are shared out among threads: a grid over row groups and column panels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from .tile import I64, Number, constant
+
+_GRID = "flambeau_grid"
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one thread computes: groups of rows and panels of columns, ends excluded."""
+
+    first_group: Number
+    last_group: Number
+    first_panel: Number
+    last_panel: Number
+
+
+def _grid(module: ir.Module) -> ir.Function:
+    """i64(threads, groups, panels): threads along the panels, for the least work of any thread."""
+    found = module.globals.get(_GRID)
+    if found is not None:
+        return found
+    grid = ir.Function(module, ir.FunctionType(I64, [I64] * 3), _GRID)
+    grid.linkage = "internal"
+    grid.attributes.add("noinline")
+    threads, groups, panels = grid.args
+    entry, attempt, done = (grid.append_basic_block(name) for name in ("entry", "try", "done"))
+    b = ir.IRBuilder(entry)
+    b.branch(attempt)
+    b.position_at_end(attempt)
+    across, best, least = b.phi(I64), b.phi(I64), b.phi(I64)
+    down = b.udiv(threads, across)
+    one = constant(1)
+
+    def most(count: ir.Value, parts: ir.Value) -> ir.Value:
+        return b.udiv(b.add(count, b.sub(parts, one)), parts)
+
+    work = b.mul(most(groups, down), most(panels, across))
+    better = b.icmp_unsigned("<", work, least)
+    now, less = b.select(better, across, best), b.select(better, work, least)
+    fewer = b.sub(across, one)
+    for phi, first, later in ((across, threads, fewer), (best, one, now),
+                              (least, constant((1 << 62) - 1), less)):  # fmt: skip
+        phi.add_incoming(first, entry)
+        phi.add_incoming(later, attempt)
+    b.cbranch(b.icmp_unsigned(">", fewer, constant(0)), attempt, done)
+    b.position_at_end(done)
+    b.ret(now)
+    return grid
+
+
+def shared(
+    b: ir.IRBuilder, tid: ir.Value, threads: ir.Value, groups: Number, panels: Number
+) -> Share:
+    """The share of thread `tid`; empty for threads that are too many."""
+    if isinstance(groups, int) and isinstance(panels, int) and groups * panels <= 1:
+        mine = b.zext(b.icmp_signed("==", tid, constant(0)), I64)
+        return Share(0, b.mul(mine, constant(groups)), 0, panels)
+    before = b.block
+    several, done = b.append_basic_block("share"), b.append_basic_block("shared")
+    b.cbranch(b.icmp_signed(">", threads, constant(1)), several, done)
+    b.position_at_end(several)
+    across = b.call(_grid(b.module), [threads, constant(groups), constant(panels)])
+    down = b.udiv(threads, across)
+    row, column = b.udiv(tid, across), b.urem(tid, across)
+    some = b.icmp_signed("<", row, down)
+    cut = []
+    for count, part, parts in ((groups, row, down), (panels, column, across)):
+        count = constant(count)
+        first = b.udiv(b.mul(part, count), parts)
+        last = b.udiv(b.mul(b.add(part, constant(1)), count), parts)
+        cut += [first, b.select(some, last, first)]
+    after = b.block
+    b.branch(done)
+    b.position_at_end(done)
+    out = []
+    for whole, mine in zip((0, groups, 0, panels), cut, strict=True):
+        phi = b.phi(I64)
+        phi.add_incoming(constant(whole), before)
+        phi.add_incoming(mine, after)
+        out.append(phi)
+    return Share(*out)
