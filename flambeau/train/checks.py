@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def optimizer_named(optimizer: Any, net: Any) -> Any:
     """An optimiser, or a dict of them; for a name, that optimiser of the net's parameters."""
     if isinstance(optimizer, str):
-        known = {name.lower(): kind for name, kind in vars(optim).items()
+        known: dict[str, Any] = {name.lower(): kind for name, kind in vars(optim).items()
                  if isinstance(kind, type) and issubclass(kind, Optimizer)}  # fmt: skip
         known.pop("optimizer", None)
         if optimizer.lower() not in known:

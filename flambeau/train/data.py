@@ -163,6 +163,8 @@ def moved(thing: Any, device: Any) -> Any:
 
 def detached(thing: Any) -> Any:
     """Tensors inside `thing`, cut off from the graph."""
+    if type(thing) is Tensor:
+        return thing.detach()
     if isinstance(thing, Tensor):
         return thing.detach()
     if isinstance(thing, (tuple, list)):

@@ -215,7 +215,7 @@ class Handlers:
             self.fire(scope.end, n)
         else:
             waiting = [task for task in frame.tasks if task.until_end]
-            plan = [*self._plans.get(scope.end.name, ()), *waiting]
+            plan: list[Any] = [*self._plans.get(scope.end.name, ()), *waiting]
             for entry in sorted(plan, key=_leaving):
                 if entry.attached:
                     entry.call(n)

@@ -24,8 +24,10 @@ class Measures:
 
     def __init__(self, metrics: Any = None) -> None:
         self.group = metrics if isinstance(metrics, MetricGroup) else MetricGroup(metrics)
+        self._metrics = len(self.group)
         self.sums: dict[str, float] = {}
         self.weights: dict[str, int] = {}
+        self.loss_sum, self.loss_weight = 0.0, 0
 
     def copy(self) -> Measures:
         """One with metrics of the same kind, and nothing in it."""
@@ -35,6 +37,7 @@ class Measures:
 
     def reset(self) -> None:
         self.sums, self.weights = {}, {}
+        self.loss_sum, self.loss_weight = 0.0, 0
         self.group.reset()
 
     def add(self, name: str, value: float, size: int) -> None:
@@ -49,7 +52,7 @@ class Measures:
         (loss, y_pred, y), also feeds the metrics.
         """
         loss = y_pred = y = None
-        if type(output) is Outcome or (isinstance(output, tuple) and len(output) == 3):
+        if isinstance(output, tuple) and len(output) == 3:
             loss, y_pred, y = output
         elif isinstance(output, dict):
             loss = output.get("loss")
@@ -62,24 +65,39 @@ class Measures:
                 self.add(name, number(name, value), size)
         elif loss is not None:
             self.add("loss", number("loss", loss), size)
-        if y_pred is not None and self.group._updates:
+        if y_pred is not None and self._metrics:
+            self.group.update(y_pred, y)
+
+    def take_scalar(self, state: Any, loss: Tensor, y_pred: Any, y: Any) -> None:
+        """The same for the default step, whose tensors are detached and whose loss is a scalar:
+        every step of a training comes by here."""
+        state.loss, state.y_pred, state.y = loss, y_pred, y
+        size = state.size = len(y) if type(y) is Tensor and y.ndim else batch_size(y_pred, y)
+        self.loss_sum += loss.item() * size
+        self.loss_weight += size
+        if self._metrics:
             self.group.update(y_pred, y)
 
     def results(self, prefix: str = "") -> dict[str, Any]:
         """Means and metrics by prefixed name."""
         means = {prefix + name: total / self.weights[name] for name, total in self.sums.items()}
+        if self.loss_weight:
+            means[prefix + "loss"] = self.loss_sum / self.loss_weight
         return means | self.group.compute(prefix)
 
     def running(self) -> dict[str, float]:
-        """The metrics over the epoch so far, those that are single numbers."""
-        return self.group.scalars()
+        """The metrics over the epoch so far: the single numbers that are cheap to know."""
+        return self.group.running()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"sums": dict(self.sums), "weights": dict(self.weights),
-                "metrics": self.group.state_dict()}  # fmt: skip
+        return {
+            "sums": dict(self.sums), "weights": dict(self.weights), "loss_sum": self.loss_sum,
+            "loss_weight": self.loss_weight, "metrics": self.group.state_dict(),
+        }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.sums, self.weights = dict(state["sums"]), dict(state["weights"])
+        self.loss_sum, self.loss_weight = state["loss_sum"], state["loss_weight"]
         self.group.load_state_dict(state["metrics"])
 
 

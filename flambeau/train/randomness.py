@@ -31,7 +31,8 @@ def random_state(data: Any = None) -> dict[str, Any]:
 
 def _numpy_state() -> tuple[Any, ...]:
     # As plain numbers, which any checkpoint can hold.
-    name, keys, *rest = np.random.get_state()
+    state: Any = np.random.get_state()
+    name, keys, *rest = state
     return (name, keys.tolist(), *rest)
 
 

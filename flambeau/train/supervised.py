@@ -16,6 +16,7 @@ from ..amp import GradScaler, autocast
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
 from ..ops.random import get_rng_state, set_rng_state
 from ..tensor import dtypes
+from ..tensor.tensor import Tensor
 from . import scope
 from .data import detached, moved, split
 from .measures import Outcome
@@ -39,49 +40,58 @@ class Supervised:
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.fast = precision_of(precision)
         self.scaler = GradScaler("cpu") if self.fast is dtypes.float16 else None
+        self._live = trainer.handlers.live
         self.pending = 0  # batches whose gradients no update has used yet
-        self._compile = compiled
+        self._clips = clip_norm is not None or clip_value is not None
+        self._staged = accumulate > 1 or self.scaler is not None
+        # The step in one piece, compiled or not, once it is known which of the two works.
         self._whole: Callable[[Any, Any], tuple[Any, Any]] | None = None
-        self._proven = False  # the compiled step has run
+        if not compiled:
+            self._whole = self.whole
 
     # ---- training ----
 
-    def step(self, batch: Any) -> Outcome:
+    def step(self, batch: Any) -> tuple[Any, Any, Any]:
         """One batch: an update, or, accumulating, a part of one."""
         x, y = self._parts(batch)
-        live = self.trainer.handlers.live
-        staged = live["forward"] or live["backward"] or live["optim"]
-        if staged or self.accumulate > 1 or self.scaler is not None:
+        live = self._live
+        if self._staged or live["forward"] or live["backward"] or live["optim"]:
             loss, y_pred = self._stages(x, y)
-        elif not self._compile:
-            loss, y_pred = self.whole(x, y)
+        elif self._whole is not None:
+            loss, y_pred = self._whole(x, y)
         else:
-            loss, y_pred = self._compiled(x, y)
-        return Outcome(loss, y_pred, y)
+            loss, y_pred = self._first(x, y)
+        return loss, y_pred, y
 
     def _parts(self, batch: Any) -> tuple[Any, Any]:
-        x, y = split(batch)
+        pair = (type(batch) is list or type(batch) is tuple) and len(batch) == 2
+        x, y = batch if pair else split(batch)
         device = self.trainer.device
         return (x, y) if device is None else (moved(x, device), moved(y, device))
 
     def whole(self, x: Any, y: Any) -> tuple[Any, Any]:
         """The step in one piece: (loss, output)."""
-        trainer = self.trainer
-        for optimizer in trainer.optimizers.values():
+        optimizers = self.trainer._optimizers
+        for optimizer in optimizers:
             optimizer.zero_grad()
         y_pred, loss = self.forward(x, y)
         loss.backward()
-        self._clip()
-        for optimizer in trainer.optimizers.values():
+        if self._clips:
+            self._clip()
+        for optimizer in optimizers:
             optimizer.step()
         return loss.detach(), detached(y_pred)
 
     def forward(self, x: Any, y: Any) -> tuple[Any, Any]:
         """The output and its loss. Raises ValueError for a loss that is not a scalar."""
         trainer = self.trainer
-        with self._region():
-            y_pred = call(trainer.net, x)
+        if self.fast is None:
+            y_pred = trainer.net(x) if type(x) is Tensor else call(trainer.net, x)
             loss = trainer.loss(y_pred, y)
+        else:
+            with self._region():
+                y_pred = call(trainer.net, x)
+                loss = trainer.loss(y_pred, y)
         if loss.ndim:
             raise ValueError(
                 f"the loss has shape {tuple(loss.shape)}, but training needs a scalar: take its "
@@ -142,33 +152,31 @@ class Supervised:
 
     # ---- compiling ----
 
-    def _compiled(self, x: Any, y: Any) -> tuple[Any, Any]:
-        if self._whole is None:
-            self._whole = self._ask_for_compiled()
-        if self._proven:
-            return self._whole(x, y)
+    def _first(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """The first step, which shows whether it can be compiled."""
+        compiled = self._ask_for_compiled()
         random = get_rng_state()
         try:
-            outcome = self._whole(x, y)
+            outcome = compiled(x, y)
         except NotImplementedError as error:
-            if self._whole == self.whole:
+            if compiled == self.whole:
                 raise
             set_rng_state(random)
             self._fall_back(str(error))
-            outcome = self.whole(x, y)
-        self._proven = True
+            return self.whole(x, y)
+        self._whole = compiled
         return outcome
 
     def _ask_for_compiled(self) -> Callable[[Any, Any], tuple[Any, Any]]:
+        why = "flambeau.compile returned it as it is"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that nothing is compiled is said below
             try:
-                compiled = compiler.compile(self.whole)
+                compiled: Any = compiler.compile(self.whole)
             except NotImplementedError as error:
-                self._fall_back(str(error))
-                return self.whole
+                compiled, why = self.whole, str(error)
         if compiled == self.whole:
-            self._fall_back("flambeau.compile returned it as it is")
+            self._fall_back(why)
         return compiled
 
     def _fall_back(self, why: str) -> None:

@@ -57,8 +57,9 @@ class Trainer(Loop):
             raise TypeError(f"net is a flambeau.nn.Module, got {type(net).__name__}")
         self.net: Any = net if net is None or device is None else net.to(device)
         self.device = device
-        self.optimizer: Any = optimizer_named(optimizer, net)
+        self.optimizer = optimizer_named(optimizer, net)
         self.loss: Any = loss_named(loss)
+        super().__init__()
         self.measures = Measures(metrics)
         self.supervised = Supervised(
             self, compiled=compile, precision=precision, accumulate=accumulate,
@@ -68,7 +69,6 @@ class Trainer(Loop):
         self._own_step = False
         self._eval_body: Callable[[Any], Any] = self.supervised.look
         self._valid_data: Any = None
-        super().__init__(callbacks=())
         self._body = self._default_step
         for callback in callbacks:
             self.use(callback)
@@ -76,9 +76,19 @@ class Trainer(Loop):
     # ---- parts ----
 
     @property
+    def optimizer(self) -> Any:
+        """The optimiser, or the dict of them."""
+        return self._optimizer
+
+    @optimizer.setter
+    def optimizer(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._optimizers = tuple(self.optimizers.values())
+
+    @property
     def optimizers(self) -> Mapping[str, Any]:
         """The optimisers by name; a single one is called "optimizer"."""
-        held = self.optimizer
+        held = self._optimizer
         if held is None:
             return {}
         return held if isinstance(held, dict) else {"optimizer": held}
@@ -117,9 +127,9 @@ class Trainer(Loop):
         return function
 
     def _default_step(self, batch: Any) -> Any:
-        outcome = self.supervised.step(batch)
-        self.measures.take(self.state, outcome)
-        return outcome
+        output = self.supervised.step(batch)
+        self.measures.take_scalar(self.state, *output)
+        return output
 
     # ---- training ----
 

@@ -1,0 +1,105 @@
+"""A panel of a picture: lines over one pair of axes, and where their ticks are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+Points = list[tuple[float, float]]
+
+
+@dataclass
+class Panel:
+    """Lines by label, each a list of (x, y); `log_x`, `log_y` for logarithmic axes.
+
+    `best` marks a line's point, by label. Points that are not finite (or, on a logarithmic axis,
+    not positive) are gaps.
+    """
+
+    title: str
+    lines: dict[str, Points]
+    x_label: str = "epoch"
+    log_x: bool = False
+    log_y: bool = False
+    whole_x: bool = True
+    best: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def pieces(self, label: str) -> list[Points]:
+        """A line's stretches without gaps, in the coordinates in which axes are straight."""
+        pieces: list[Points] = [[]]
+        for x, y in self.lines[label]:
+            place = self.place(x, y)
+            if place is None:
+                pieces.append([])
+            else:
+                pieces[-1].append(place)
+        return [piece for piece in pieces if piece]
+
+    def place(self, x: float, y: float) -> tuple[float, float] | None:
+        """A point in straight coordinates; None where there is none."""
+        if not (math.isfinite(x) and math.isfinite(y)):
+            return None
+        if (self.log_x and x <= 0) or (self.log_y and y <= 0):
+            return None
+        return (math.log10(x) if self.log_x else x), (math.log10(y) if self.log_y else y)
+
+    def limits(self) -> tuple[float, float, float, float]:
+        """(left, right, low, high) in straight coordinates, with a little room above and below."""
+        points = [p for label in self.lines for piece in self.pieces(label) for p in piece]
+        if not points:
+            return 0.0, 1.0, 0.0, 1.0
+        xs, ys = [p[0] for p in points], [p[1] for p in points]
+        left, right, low, high = min(xs), max(xs), min(ys), max(ys)
+        if left == right:
+            left, right = left - 0.5, right + 0.5
+        room = 0.06 * (high - low) or max(abs(high) * 0.05, 1e-12)
+        return left, right, low - room, high + room
+
+    def x_ticks(self, most: int = 6) -> list[tuple[float, str]]:
+        """Where ticks of x are, in straight coordinates, and what they say."""
+        left, right, _, _ = self.limits()
+        return log_ticks(left, right) if self.log_x else ticks(left, right, most, self.whole_x)
+
+    def y_ticks(self, most: int = 5) -> list[tuple[float, str]]:
+        """Where ticks of y are, in straight coordinates, and what they say."""
+        _, _, low, high = self.limits()
+        return log_ticks(low, high) if self.log_y else ticks(low, high, most, False)
+
+
+def step_of(span: float, most: int, whole: bool) -> float:
+    """The distance between ticks: 1, 2 or 5 times a power of ten."""
+    raw = span / most
+    power = 10.0 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
+    return max(1.0, round(step)) if whole else step
+
+
+def ticks(low: float, high: float, most: int, whole: bool) -> list[tuple[float, str]]:
+    """Round numbers from `low` to `high`."""
+    step = step_of(high - low, most, whole)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    large = max(abs(low), abs(high))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    marks = []
+    for i in range(first, last + 1):
+        value = i * step
+        tidy = digits <= 5 and large < 1e6
+        marks.append((value, f"{value:.{digits}f}" if tidy else f"{value:.3g}"))
+    return marks
+
+
+def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Powers of ten between the exponents `low` and `high`; 2 and 5 too where there are few."""
+    factors: Sequence[int] = (1,) if high - low > 2.5 else (1, 2, 5) if high - low > 0.7 else (
+        1, 2, 3, 4, 5, 6, 7, 8, 9)  # fmt: skip
+    stride = max(1, math.ceil((high - low) / 6))
+    marks = []
+    for exponent in range(math.floor(low), math.ceil(high) + 1):
+        for factor in factors:
+            place = exponent + math.log10(factor)
+            if low <= place <= high and exponent % stride == 0:
+                value = factor * 10.0**exponent
+                text = f"{value:g}" if 1e-3 <= value < 1e5 else f"{value:.0e}".replace("e-0", "e-")
+                marks.append((place, text.replace("e+0", "e")))
+    return marks

@@ -1,0 +1,234 @@
+"""Learning curves: each metric in a panel, train and valid together; as HTML, SVG and PNG.
+
+HTML and SVG are written here and need nothing; PNG and `figure()` need matplotlib.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from .bands import Band
+from .numbers import scalars, short, stage_of
+from .panel import Panel, Points
+from .svg import INK, color_of, svg
+
+# Words in a metric's name that say which way is better; longer ones first.
+_LOWER = ("loss", "error", "mse", "rmse", "mae", "perplexity", "nll", "entropy")
+_HIGHER = ("accuracy", "acc", "f1", "precision", "recall", "auroc", "auc", "score", "r2", "top")
+
+
+class Picture:
+    """Panels that can be shown and saved; a notebook shows it by itself."""
+
+    def __init__(self, panels: list[Panel], title: str = "learning curves") -> None:
+        self.panels = panels
+        self.title = title
+
+    def svg(self) -> str:
+        """The picture as an SVG document."""
+        return svg(self.panels)
+
+    _repr_svg_ = svg
+
+    def html(self) -> str:
+        """A page with the picture and a table of the best and the last values, needing nothing."""
+        return _PAGE.format(title=escape(self.title), svg=svg(self.panels), rows=self._rows())
+
+    def _rows(self) -> str:
+        rows = []
+        for panel in self.panels:
+            for label, points in panel.lines.items():
+                best = panel.best.get(label)
+                cells = [panel.title, label, short(points[-1][1])]
+                cells += [short(best[1]), short(best[0])] if best else ["", ""]
+                rows.append("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>")
+        return "\n".join(rows)
+
+    def figure(self) -> Any:
+        """The picture as a matplotlib figure. Raises ImportError without matplotlib."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise ImportError(
+                "a PNG needs matplotlib, which is not installed: pip install matplotlib; "
+                ".svg and .html need nothing"
+            ) from error
+        columns = min(3, len(self.panels))
+        rows = -(-len(self.panels) // columns)
+        figure = Figure(figsize=(4.6 * columns, 3.0 * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for panel, axis in zip(self.panels, axes, strict=False):
+            _draw(panel, axis)
+        for axis in axes[len(self.panels) :]:
+            axis.set_visible(False)
+        return figure
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes .html, .svg or .png by the name's ending, whole or not at all."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f".{path.name}.new")
+        if path.suffix == ".html":
+            fresh.write_text(self.html(), encoding="utf-8")
+        elif path.suffix == ".svg":
+            fresh.write_text(self.svg(), encoding="utf-8")
+        elif path.suffix in (".png", ".pdf", ".jpg"):
+            self.figure().savefig(fresh, format=path.suffix[1:], dpi=150)
+        else:
+            raise ValueError(f"a picture is saved as .html, .svg or .png, not {path.name!r}")
+        os.replace(fresh, path)
+        return path
+
+
+def plot(run: Any, path: str | os.PathLike[str] | None = None) -> Picture:
+    """The learning curves of a run, or of its history; saved where a path is given.
+
+    Raises ValueError while there is no epoch to show.
+
+    >>> history = [{"epoch": i, "loss": 1 / i, "valid_loss": 1.5 / i} for i in (1, 2, 3)]
+    >>> plot(history, "curves.html").name
+    'curves.html'
+    >>> [(panel.title, list(panel.lines)) for panel in plot(history).panels]
+    [('loss', ['train', 'valid'])]
+    """
+    history = run if isinstance(run, list) else run.history
+    if not history:
+        raise ValueError("there is no epoch to plot yet")
+    picture = Picture(panels_of(history))
+    if path is not None:
+        picture.save(path)
+    return picture
+
+
+def panels_of(history: list[dict[str, Any]]) -> list[Panel]:
+    """A panel for each metric of a history, the loss first, with a line for each stage."""
+    found: dict[str, dict[str, Points]] = {}
+    for row in history:
+        for name, value in scalars({k: v for k, v in row.items() if k != "epoch"}).items():
+            stage, metric = stage_of(name)
+            found.setdefault(metric, {}).setdefault(stage, []).append((float(row["epoch"]), value))
+    panels = []
+    for metric, lines in sorted(found.items(), key=lambda item: "loss" not in item[0]):
+        ordered = {stage: lines[stage] for stage in ("train", "valid", "test") if stage in lines}
+        panel = Panel(metric, ordered, log_y=_spans(ordered))
+        judged = "valid" if "valid" in ordered else next(iter(ordered))
+        best = _best(metric, ordered[judged])
+        if best is not None:
+            panel.best[judged] = best
+        panels.append(panel)
+    return panels
+
+
+def _spans(lines: dict[str, Points]) -> bool:
+    """Whether values span more than two powers of ten, so that a straight axis hides most."""
+    values = [y for points in lines.values() for _, y in points if y == y]
+    return bool(values) and min(values) > 0 and max(values) > 100 * min(values)
+
+
+def _best(metric: str, points: Points) -> tuple[float, float] | None:
+    words = metric.lower()
+    there = [point for point in points if point[1] == point[1]]
+    if not there or len(points) < 2:
+        return None
+    if any(word in words for word in _LOWER):
+        return min(there, key=lambda point: point[1])
+    if any(word in words for word in _HIGHER):
+        return max(there, key=lambda point: point[1])
+    return None
+
+
+def _draw(panel: Panel, axis: Any) -> None:
+    """A panel on matplotlib's axes."""
+    for index, (label, points) in enumerate(panel.lines.items()):
+        xs, ys = [x for x, _ in points], [y for _, y in points]
+        color = color_of(label, index)
+        axis.plot(xs, ys, color=color, linewidth=1.6, marker="o" if len(xs) <= 60 else "",
+                  markersize=2.5)  # fmt: skip
+        if label in panel.best:
+            axis.plot(*panel.best[label], "o", color=color, markersize=7, fillstyle="none")
+    axis.set_xscale("log" if panel.log_x else "linear")
+    axis.set_yscale("log" if panel.log_y else "linear")
+    if panel.whole_x and not panel.log_x:
+        axis.set_xticks([place for place, _ in panel.x_ticks()])
+    axis.set_xlabel(panel.x_label, color=INK)
+    axis.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", color=INK)
+    axis.grid(axis="y", color="#e6e8ea")
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.tick_params(length=0, colors="#6a727a", labelsize=8)
+    _name_lines(panel, axis)
+
+
+def _name_lines(panel: Panel, axis: Any) -> None:
+    """Names at the ends of lines, on matplotlib's axes, pushed apart."""
+    low, high = axis.get_ylim()
+    to_axis = axis.transScale + axis.transLimits
+    names = []
+    for index, label in enumerate(panel.lines):
+        there = [(x, y) for x, y in panel.lines[label] if panel.place(x, y)]
+        if there:
+            height = float(to_axis.transform(there[-1])[1])
+            names.append([height, f"{label} {short(there[-1][1])}", color_of(label, index)])
+    names.sort(key=lambda name: name[0])
+    for below, above in zip(names, names[1:], strict=False):
+        above[0] = max(above[0], below[0] + 0.085)
+    for height, text, color in names:
+        axis.annotate(text, (1.02, height), xycoords="axes fraction", color=color, fontsize=9,
+                      fontweight="bold", va="center")  # fmt: skip
+    axis.set_ylim(low, high)
+
+
+class PlotCurves:
+    """Keeps `curves.html`, and with matplotlib `curves.png`, up to date in a folder.
+
+    Drawn after every `every`-th epoch, and when the run ends.
+    """
+
+    band = Band.IO
+
+    def __init__(self, folder: str | os.PathLike[str], every: int = 1, name: str = "curves") -> None:
+        if every < 1:
+            raise ValueError(f"PlotCurves: every is at least 1, not {every}")
+        self.folder = Path(folder)
+        self.every = every
+        self.stem = name
+
+    def on_epoch_end(self, run: Any) -> None:
+        """Draws, where it is due; the epoch that ends is not in the history yet."""
+        if run.state.epoch % self.every == 0:
+            self._save([*run.history, {"epoch": run.state.epoch, **run.state.metrics}])
+
+    def on_run_end(self, run: Any) -> None:
+        """Draws all."""
+        self._save(run.history)
+
+    def _save(self, history: list[dict[str, Any]]) -> None:
+        rows = {row["epoch"]: row for row in history}  # an epoch may be there in both
+        if not rows or not panels_of([*rows.values()]):
+            return
+        picture = plot([*rows.values()])
+        picture.save(self.folder / f"{self.stem}.html")
+        if importlib.util.find_spec("matplotlib") is not None:
+            picture.save(self.folder / f"{self.stem}.png")
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width">
+<style>
+body {{ font: 14px/1.5 system-ui, sans-serif; color: #3a3f45; margin: 24px auto; max-width: 1300px }}
+svg {{ max-width: 100%; height: auto }}
+table {{ border-collapse: collapse; margin-top: 16px }}
+th, td {{ text-align: left; padding: 3px 18px 3px 0; border-bottom: 1px solid #e6e8ea }}
+td:nth-child(n+3) {{ font-variant-numeric: tabular-nums; text-align: right }}
+</style></head><body>
+<h1 style="font-size:18px">{title}</h1>
+{svg}
+<table><tr><th>metric</th><th>data</th><th>last</th><th>best</th><th>in epoch</th></tr>
+{rows}
+</table></body></html>
+"""

@@ -1,0 +1,148 @@
+"""Panels as a self-contained SVG: labelled axes, lines named at their ends, the best point marked."""
+
+from __future__ import annotations
+
+from html import escape
+
+from .numbers import short
+from .panel import Panel
+
+WIDTH, HEIGHT = 420, 264
+LEFT, RIGHT, TOP, BOTTOM = 56, 96, 40, 40  # room around a panel's axes; names stand on the right
+INK, FAINT, GRID = "#3a3f45", "#7a828a", "#e6e8ea"
+COLORS = {"train": "#2166ac", "valid": "#d6604d", "test": "#1b7837", "lr": "#6a51a3"}
+SPARE = ("#2166ac", "#d6604d", "#1b7837", "#762a83", "#b8860b", "#35978f", "#c51b7d", "#525252")
+FONT = "font-family='system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif'"
+
+
+def color_of(label: str, index: int) -> str:
+    """A stage's own colour, or the next one."""
+    return COLORS.get(label, SPARE[index % len(SPARE)])
+
+
+def svg(panels: list[Panel], columns: int = 3) -> str:
+    """The panels side by side, at most `columns` in a row."""
+    columns = min(columns, len(panels)) or 1
+    rows = -(-len(panels) // columns)
+    width, height = columns * WIDTH, rows * HEIGHT
+    parts = [
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' "
+        f"width='{width}' height='{height}' {FONT} font-size='12' role='img'>"
+        f"<rect width='{width}' height='{height}' fill='#fff'/>"
+    ]
+    for i, panel in enumerate(panels):
+        row, column = divmod(i, columns)
+        parts.append(f"<g transform='translate({column * WIDTH},{row * HEIGHT})'>")
+        parts.extend(_panel(panel))
+        parts.append("</g>")
+    return "\n".join([*parts, "</svg>"])
+
+
+def _panel(panel: Panel) -> list[str]:
+    left, right, low, high = panel.limits()
+    across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return LEFT + (x - left) / (right - left) * across, TOP + (high - y) / (high - low) * down
+
+    parts = _axes(panel, at)
+    names = []
+    for index, label in enumerate(panel.lines):
+        color = color_of(label, index)
+        pieces = panel.pieces(label)
+        count = sum(map(len, pieces))
+        for piece in pieces:
+            places = [at(x, y) for x, y in piece]
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+            parts.append(
+                f"<polyline points='{path}' fill='none' stroke='{color}' stroke-width='1.8' "
+                "stroke-linejoin='round' stroke-linecap='round'/>"
+            )
+        if count <= 60:
+            parts += _dots(panel, label, color, at)
+        parts += _best(panel, label, color, at)
+        if pieces:
+            value = next(y for x, y in reversed(panel.lines[label]) if panel.place(x, y))
+            names.append([at(*pieces[-1][-1])[1], f"{label} {short(value)}", color])
+    return parts + _names(names)
+
+
+def _axes(panel: Panel, at: object) -> list[str]:
+    assert callable(at)
+    left, right, low, high = panel.limits()
+    (x0, y0), (x1, y1) = at(left, low), at(right, high)
+    parts = [f"<text x='{x0 - LEFT + 12:.1f}' y='22' font-size='14' font-weight='600' "
+             f"fill='{INK}'>{escape(panel.title)}</text>"]  # fmt: skip
+    for place, text in panel.y_ticks():
+        y = at(left, place)[1]
+        parts.append(
+            f"<line x1='{x0:.1f}' x2='{x1:.1f}' y1='{y:.1f}' y2='{y:.1f}' stroke='{GRID}'/>"
+            f"<text x='{x0 - 6:.1f}' y='{y + 4:.1f}' text-anchor='end' fill='{FAINT}'>{text}</text>"
+        )
+    parts.append(
+        f"<line x1='{x0:.1f}' x2='{x1:.1f}' y1='{y0:.1f}' y2='{y0:.1f}' stroke='{FAINT}'/>"
+    )
+    for place, text in panel.x_ticks():
+        x = at(place, low)[0]
+        parts.append(
+            f"<line x1='{x:.1f}' x2='{x:.1f}' y1='{y0:.1f}' y2='{y0 + 4:.1f}' stroke='{FAINT}'/>"
+            f"<text x='{x:.1f}' y='{y0 + 17:.1f}' text-anchor='middle' fill='{FAINT}'>{text}</text>"
+        )
+    parts.append(
+        f"<text x='{(x0 + x1) / 2:.1f}' y='{y0 + 33:.1f}' text-anchor='middle' fill='{INK}'>"
+        f"{escape(panel.x_label)}</text>"
+    )
+    return parts
+
+
+def _dots(panel: Panel, label: str, color: str, at: object) -> list[str]:
+    """A dot for each point, which says its value when the mouse is on it."""
+    assert callable(at)
+    dots = []
+    for x, y in panel.lines[label]:
+        place = panel.place(x, y)
+        if place is not None:
+            cx, cy = at(*place)
+            words = escape(f"{label}, {panel.x_label} {short(x)}: {y:.6g}")
+            dots.append(f"<circle cx='{cx:.1f}' cy='{cy:.1f}' r='2.2' fill='{color}'>"
+                        f"<title>{words}</title></circle>")  # fmt: skip
+    return dots
+
+
+def _best(panel: Panel, label: str, color: str, at: object) -> list[str]:
+    """A ring around the best point, and its value where it is not the last one."""
+    assert callable(at)
+    best = panel.best.get(label)
+    place = None if best is None else panel.place(*best)
+    if best is None or place is None:
+        return []
+    x, y = at(*place)
+    ring = (f"<circle cx='{x:.1f}' cy='{y:.1f}' r='4.5' fill='none' stroke='{color}' "
+            "stroke-width='1.6'/>")  # fmt: skip
+    if best[0] == panel.lines[label][-1][0]:
+        return [ring]
+    below = y < TOP + 24
+    anchor = "end" if x > WIDTH - RIGHT - 40 else "start" if x < LEFT + 40 else "middle"
+    return [
+        ring,
+        f"<text x='{x:.1f}' y='{y + (18 if below else -9):.1f}' text-anchor='{anchor}' "
+        f"font-size='11' fill='{color}' stroke='#fff' stroke-width='3' paint-order='stroke'>"
+        f"best {short(best[1])}</text>",
+    ]
+
+
+def _names(names: list[list]) -> list[str]:
+    """The lines' names at their ends, pushed apart where they would overlap."""
+    names.sort(key=lambda name: name[0])
+    gap = 15
+    for above, below in zip(names, names[1:], strict=False):
+        below[0] = max(below[0], above[0] + gap)
+    lowest = HEIGHT - BOTTOM
+    for below in reversed(names):
+        below[0] = min(below[0], lowest)
+        lowest = below[0] - gap
+    return [
+        f"<text x='{WIDTH - RIGHT + 8}' y='{y + 4:.1f}' fill='{color}' font-weight='600'>"
+        f"{escape(text)}</text>"
+        for y, text, color in names
+    ]
