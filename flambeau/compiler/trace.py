@@ -1,0 +1,278 @@
+"""Trace: what one call of a step did, as events on windows of memory, in order.
+
+Tensors appear as `Value`s: a window (address, shape, strides, dtype) on a numbered storage. Views
+need no events: another window on the same storage says all there is to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..tensor.storage import owner_of
+
+# What an event is:
+OPERATOR = "operator"  # an operator of the registry gave `results`
+WRITE = "write"  # the value args[1] was written over the window args[0]
+CONSTANT = "constant"  # results[0] was made from nothing; `array` is a copy of it
+EMPTY = "empty"  # results[0] is memory not yet written
+DRAW = "draw"  # args[0] was filled with random numbers by calling function(array, *rest)
+UPDATE = "update"  # an optimiser's formula ran: see optimisers.py
+CALL = "call"  # function(*args, **kwargs) gave `results` and wrote `written`, unseen
+WINDOW = "window"  # autograd's maps between a base's cotangent and a window's
+
+
+@dataclass(frozen=True)
+class Value:
+    """A window: on which storage, where in it (bytes), and how elements lie (bytes)."""
+
+    storage: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        count = 1
+        for n in self.shape:
+            count *= n
+        return count
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The bytes from the first to after the last that it touches; empty: (offset, offset)."""
+        if 0 in self.shape:
+            return self.offset, self.offset
+        steps = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        low = self.offset + sum(s for s in steps if s < 0)
+        high = self.offset + sum(s for s in steps if s > 0) + self.dtype.itemsize
+        return low, high
+
+
+@dataclass(eq=False)
+class Storage:
+    """Memory that the trace met. `external`: it was there before the call.
+
+    `first` is the window through which it was first seen, `initial` a copy of that window's
+    elements then (for external ones), `name` what it is to the step, where that is known.
+    """
+
+    number: int
+    owner: np.ndarray
+    external: bool
+    first: np.ndarray | None = None
+    initial: np.ndarray | None = None
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Event:
+    """One thing that happened."""
+
+    kind: str
+    operator: Any = None  # the registry's Operator
+    function: Any = None  # for CALL, DRAW and WINDOW: the plain function
+    args: tuple = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    results: tuple = ()  # Values; None where an output is absent
+    written: tuple = ()  # Values that a CALL changed
+    array: np.ndarray | None = None
+    line: str = ""  # file:line of the user's code
+    module: str = ""  # the path of the module that was running
+    backward: bool = False
+
+    @property
+    def name(self) -> str:
+        """The operator's or function's name."""
+        if self.operator is not None:
+            return self.operator.name.lstrip("_")
+        return getattr(self.function, "__name__", self.kind)
+
+    @property
+    def origin(self) -> str:
+        """For people: what and where."""
+        where = f" in {self.module}" if self.module else ""
+        way = " (backward)" if self.backward else ""
+        return f"{self.name}{way}{where} at {self.line}"
+
+
+@dataclass(eq=False)
+class GradAccess:
+    """The first thing that a call did with a leaf's grad, and how the grad was before."""
+
+    tensor: Any
+    before: Any  # the grad's Tensor, or None
+    read: bool  # whether the call looked at it before it set it
+
+
+class Trace:
+    """The events of a call, the memory they touched, and what came of it."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.storages: list[Storage] = []
+        self.numbers: dict[int, int] = {}  # of storages, by id of the owner
+        self.grads: dict[int, GradAccess] = {}  # by id of the leaf
+        self.problems: list[tuple[str, str]] = []  # (what, line): why it cannot be compiled
+        self.notes: list[tuple[str, str]] = []
+        self.result: Any = None
+        self.known: set[int] = set()  # ids of owners that were there before the call
+        self.tensors: dict[int, Any] = {}  # weak references to the tensors made, by id
+        self.modules: list[Any] = []  # weak references to the modules called
+        self.final: dict[int, np.ndarray] = {}  # written external windows afterwards, by storage
+
+    # ------------------------------------------------------------------------ memory
+
+    def storage(self, array: np.ndarray, fresh: bool = False) -> Storage | None:
+        """The storage of an array; None for memory that nobody accounted for.
+
+        `fresh`: the array was made by what is being recorded.
+        """
+        owner = owner_of(array)
+        number = self.numbers.get(id(owner))
+        if number is not None:
+            return self.storages[number]
+        external = id(owner) in self.known
+        if not fresh and not external:
+            return None
+        made = Storage(len(self.storages), owner, external and not fresh)
+        made.first = array
+        if made.external:
+            made.initial = array.copy() if owner is array else _copied(owner)
+        self.numbers[id(owner)] = made.number
+        self.storages.append(made)
+        return made
+
+    def value(self, array: np.ndarray, fresh: bool = False) -> Value | None:
+        """The array as a Value; None for memory that nobody accounted for."""
+        storage = self.storage(array, fresh)
+        if storage is None:
+            return None
+        offset = address(array) - address(storage.owner)
+        return Value(storage.number, offset, array.shape, array.strides, array.dtype)
+
+    def problem(self, what: str, line: str) -> None:
+        """Notes a reason why this call cannot be compiled."""
+        self.problems.append((what, line))
+
+
+def address(array: np.ndarray) -> int:
+    """Where an array's first element lies."""
+    return array.__array_interface__["data"][0] if array.dtype.kind != "V" else array.ctypes.data
+
+
+def _copied(owner: np.ndarray) -> np.ndarray:
+    """A copy with the same strides."""
+    made = np.empty_like(owner)
+    if made.strides != owner.strides:
+        return owner.copy("K")
+    made[...] = owner
+    return made
+
+
+# ----------------------------------------------------------------------------- comparison
+
+
+def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
+    """(what differs, line) between two calls' traces; None when they did the same."""
+    for one, two in zip(a.events, b.events, strict=False):
+        what = _event_difference(a, b, one, two)
+        if what is not None:
+            return what, two.line
+    if len(a.events) != len(b.events):
+        longer = a if len(a.events) > len(b.events) else b
+        extra = longer.events[min(len(a.events), len(b.events))]
+        return f"{extra.name} runs in some calls only", extra.line
+    for one, two in zip(a.storages, b.storages, strict=True):
+        if one.external != two.external or (one.external and not _same_external(one, two)):
+            return (f"it works on {two.name or 'memory'} of another identity in each call "
+                    "(a tensor carried over from the call before, or made outside anew)",
+                    _first_use(b, two.number))  # fmt: skip
+    return None
+
+
+def _same_external(one: Storage, two: Storage) -> bool:
+    return one.owner is two.owner or (one.name == two.name and one.name.startswith("argument"))
+
+
+def _first_use(trace: Trace, number: int) -> str:
+    for event in trace.events:
+        for value in values_in((event.args, event.kwargs, event.results)):
+            if value.storage == number:
+                return event.line
+    return ""
+
+
+def _event_difference(a: Trace, b: Trace, one: Event, two: Event) -> str | None:
+    if one.kind != two.kind or one.operator is not two.operator or one.name != two.name:
+        return f"one call runs {one.name} where another runs {two.name}"
+    if one.line != two.line and not one.backward:
+        return f"{one.name} runs at {one.line} in one call and at {two.line} in another"
+    if one.kind == EMPTY:
+        return None if one.results == two.results else "memory of another shape is made"
+    if one.kind == CONSTANT and not same_bits(one.array, two.array):
+        return f"{one.name} makes other numbers in each call"
+    if not _alike(one.args, two.args) or not _alike(one.kwargs, two.kwargs):
+        return f"{one.name} gets other arguments in each call"
+    if not _alike(one.results, two.results) or not _alike(one.written, two.written):
+        return f"{one.name} gives another shape, or reuses memory, in some calls"
+    return None
+
+
+def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    """Whether two arrays are equal, bit by bit."""
+    if a is None or b is None:
+        return a is b
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if a.__class__ is not b.__class__:
+        return False
+    if isinstance(a, Value):
+        return a == b
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_alike(a[k], b[k]) for k in a)
+    if isinstance(a, np.ndarray):
+        return same_bits(a, b)
+    if isinstance(a, float):
+        return a == b or (a != a and b != b)
+    try:
+        return bool(a == b)
+    except Exception:
+        return False
+
+
+def values_in(x: Any) -> list[Value]:
+    """The Values in nested tuples, lists and dicts."""
+    if isinstance(x, Value):
+        return [x]
+    if isinstance(x, (tuple, list)):
+        return [v for one in x for v in values_in(one)]
+    if isinstance(x, dict):
+        return values_in(list(x.values()))
+    if isinstance(x, slice):
+        return values_in((x.start, x.stop, x.step))
+    return []
+
+
+def mapped(x: Any, function: Any) -> Any:
+    """The nested structure with each Value replaced by function(value)."""
+    if isinstance(x, Value):
+        return function(x)
+    if isinstance(x, tuple):
+        made = [mapped(one, function) for one in x]
+        return type(x)(*made) if hasattr(x, "_fields") else tuple(made)
+    if isinstance(x, list):
+        return [mapped(one, function) for one in x]
+    if isinstance(x, dict):
+        return {key: mapped(one, function) for key, one in x.items()}
+    return x
