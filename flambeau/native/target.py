@@ -150,7 +150,6 @@ def _initialize(target: Target) -> None:
     if target == host():
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        llvm.initialize_native_asmparser()
     else:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
@@ -169,12 +168,12 @@ def _machine(target: Target, level: int = 2) -> Any:
     )
 
 
-def _tidy(module: Any, machine: Any) -> None:
+def _tidy(module: Any, machine: Any, inline: bool) -> None:
     """Runs _TIDY on every function."""
     import llvmlite.binding as llvm
 
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
-    if "alwaysinline" in str(module):
+    if inline:
         inliner = llvm.create_new_module_pass_manager()
         inliner.add_always_inliner_pass()
         inliner.run(module, builder)
@@ -212,7 +211,7 @@ def _module(text: str, options: _Options) -> tuple[Any, Any]:
     module.data_layout = str(machine.target_data)
     module.verify()
     if options.level == 1:
-        _tidy(module, machine)
+        _tidy(module, machine, "alwaysinline" in text)
     elif options.level > 1:
         _optimise(module, machine, options)
     return module, machine
@@ -288,29 +287,24 @@ def _versions() -> str:
     return f"{_RECIPE} {llvmlite.__version__} {llvm.llvm_version_info}"
 
 
-def _code(text: str, options: _Options) -> bytes:
-    """The object file of a text, from the disk where it is there."""
+def _key(text: str, options: _Options) -> str:
+    """What stands for a text's object code, in memory and on disk."""
     target = options.target
-    key = cache.key("object", _versions(), target.triple, target.cpu, target.features,
-                    str(options.level), str(options.vectorize), text)  # fmt: skip
-    found = cache.get(key)
-    if found is None:
-        found = object_code(text, target, options.level, options.vectorize)
-        cache.put(key, found)
-    return found
+    return cache.key("object", _versions(), target.triple, target.cpu, target.features,
+                     str(options.level), str(options.vectorize), text)  # fmt: skip
 
 
 # They own the memory that addresses point to; so they live as long as the process, and longer
 # than any thread that runs in there.
-_engines: dict[tuple[str, int, bool], Any] = {}
+_engines: dict[str, Any] = {}
 
 
-def _find(engine: Any, text: str, names: Sequence[str]) -> dict[str, int]:
+def _addresses(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
     """Addresses by name. To ask an engine for a name that it has not would end the process."""
     for name in names:
         if f"@{name}(" not in text and f'@"{name}"(' not in text:
             raise KeyError(f"load: no function {name!r} is defined in the text")
-    return {name: engine.get_function_address(name) for name in names}
+    return {name: _engines[key].get_function_address(name) for name in names}
 
 
 def load(text: str, names: Sequence[str], level: int = 1, vectorize: bool = False
@@ -322,24 +316,32 @@ def load(text: str, names: Sequence[str], level: int = 1, vectorize: bool = Fals
     the process. Any thread may call it, and others go on meanwhile. RuntimeError with LLVM's
     message where the text is not valid, KeyError for a name that is not in it.
     """
-    engine = _engines.get((text, level, vectorize))
-    if engine is None:
-        code = _code(text, _Options(host(), level, vectorize))
-        with _gate:
-            engine = _engines.setdefault((text, level, vectorize), _engine(code))
-    return _find(engine, text, names)
+    return load_all([(text, names)], 1, level, vectorize)[0]
 
 
 def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1, level: int = 1,
              vectorize: bool = False) -> list[dict[str, int]]:  # fmt: skip
     """`load` for many texts, compiled on several threads at a time."""
+    options = _Options(host(), level, vectorize)
+    keys = [_key(text, options) for text, _ in items]
+    texts = {key: text for key, (text, _) in zip(keys, items, strict=True) if key not in _engines}
+    code = {key: cache.get(key) for key in texts}
+    missing = [key for key, found in code.items() if found is None]
 
-    def one(item: tuple[str, Sequence[str]]) -> dict[str, int]:
-        return load(*item, level=level, vectorize=vectorize)
+    def compiled(key: str) -> None:
+        code[key] = made = object_code(texts[key], options.target, level, vectorize)
+        cache.put(key, made)
 
-    if threads <= 1 or len(items) < 2:
-        return [one(item) for item in items]
-    from concurrent.futures import ThreadPoolExecutor
+    if threads > 1 and len(missing) > 1:
+        from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(threads, "flambeau-compile") as executor:
-        return list(executor.map(one, items))
+        with ThreadPoolExecutor(threads, "flambeau-compile") as executor:
+            list(executor.map(compiled, missing))
+    else:
+        for key in missing:
+            compiled(key)
+    with _gate:
+        for key, found in code.items():
+            if found is not None:
+                _engines.setdefault(key, _engine(found))
+    return [_addresses(key, *item) for key, item in zip(keys, items, strict=True)]

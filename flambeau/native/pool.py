@@ -1,0 +1,194 @@
+"""The threads that run native code: started on first use, asleep when idle, made anew after a fork.
+
+A worker is a Python thread that enters native code and stays there, without the interpreter's
+lock, until the pool ends. It looks out for a job for PATIENCE seconds, then sleeps in the kernel.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from . import launch
+
+PATIENCE = 50e-6  # a sleeping worker takes 5 to 50 us to wake
+_STACK = 16 << 20  # kernels keep scratch on the stack, which is small by default on some systems
+
+_Worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_Stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_Prepare = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+_Launch = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+def usable_processors() -> int:
+    """How many processors this process may keep busy: its affinity, and a container's quota."""
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:
+        count = os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+        count = min(count, max(1, -(-int(quota) // int(period))))
+    except (OSError, ValueError):
+        pass  # no such file, or no quota ("max")
+    return max(count, 1)
+
+
+def _default() -> int:
+    """FLAMBEAU_THREADS or OMP_NUM_THREADS, as PyTorch reads it; else every usable processor."""
+    for name in ("FLAMBEAU_THREADS", "OMP_NUM_THREADS"):
+        given = os.environ.get(name, "").split(",")[0].strip()
+        if given.isdecimal() and int(given) > 0:
+            return int(given)
+    return usable_processors()
+
+
+@lru_cache(maxsize=1)
+def ticks_per_second() -> float:
+    """The pace of the clock that native code reads."""
+    ticks = ctypes.CFUNCTYPE(ctypes.c_int64)(launch.functions()["ticks"])
+    begin, first = time.perf_counter_ns(), ticks()
+    while time.perf_counter_ns() < begin + 1_000_000:
+        pass
+    last, end = ticks(), time.perf_counter_ns()
+    return max(1e9 * (last - first) / (end - begin), 1.0)
+
+
+def aligned(size: int) -> tuple[ctypes.Array, int]:
+    """Zeroed memory for native code: what owns it, and the address of its first whole line."""
+    memory = ctypes.create_string_buffer(size + launch.LINE)
+    return memory, -(-ctypes.addressof(memory) // launch.LINE) * launch.LINE
+
+
+class Workers:
+    """Worker threads 1 to threads - 1, and the state they share with whoever launches jobs."""
+
+    def __init__(self, threads: int, patience: float = PATIENCE, system: str = sys.platform):
+        self.threads = threads
+        functions = launch.functions(system)
+        memory, self.state = aligned(launch.WORKER * threads)
+        # Never freed: at exit a worker may still be looking at it.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+        self._stop = _Stop(functions["stop"])
+        prepare, worker = _Prepare(functions["prepare"]), _Worker(functions["worker"])
+        ticks = int(patience * ticks_per_second())
+        self._running = []
+        before = threading.stack_size(_STACK)
+        try:
+            for tid in range(1, threads):
+                if prepare(self.state + launch.WORKER * tid):
+                    raise RuntimeError(f"could not prepare worker {tid} of {threads}")
+                thread = threading.Thread(target=worker, args=(self.state, tid, ticks),
+                                          name=f"flambeau-{tid}", daemon=True)  # fmt: skip
+                thread.start()
+                self._running.append(thread)
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            threading.stack_size(before)
+
+    def stop(self) -> None:
+        """Ends the workers; those that sit in a job end with it."""
+        self._stop(self.state, len(self._running) + 1)
+        for thread in self._running:
+            thread.join(1.0)
+
+
+class Pool:
+    """The process's workers, and the lock under which one job at a time is on them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.workers: Workers | None = None
+        self.count = 0  # threads in all, the caller's among them; 0 until asked for
+        self.busy = False
+
+    def threads(self) -> int:
+        """How many threads a job runs on."""
+        if self.count == 0:
+            self.count = _default()
+        return self.count
+
+    def set_threads(self, count: int) -> None:
+        """Sets how many; waits for a job that runs. RuntimeError unless positive."""
+        if count <= 0:
+            raise RuntimeError(f"set_num_threads expects a positive integer, got {count}")
+        with self.lock:
+            self.count = count
+            if self.workers is not None and not self.busy and self.workers.threads != count:
+                self.workers.stop()
+                self.workers = None
+
+    def call(self, native: Callable[..., Any], threads: int, *arguments: int) -> None:
+        """native(state, *arguments, threads) with the workers to itself; other callers wait.
+
+        From inside a job (which called back into Python) it runs on the caller's thread alone.
+        """
+        with self.lock:
+            if self.busy:
+                native(0, *arguments, 1)
+                return
+            workers = self.workers
+            if workers is None or workers.threads < threads:
+                workers = self._more(threads)
+            self.busy = True
+            try:
+                native(workers.state, *arguments, threads)
+            finally:
+                self.busy = False
+
+    def _more(self, threads: int) -> Workers:
+        if self.workers is not None:
+            self.workers.stop()
+        self.workers = None
+        self.workers = Workers(max(threads, self.threads()))
+        return self.workers
+
+    def forked(self) -> None:
+        """A child has no workers, and nobody else holds its lock."""
+        self.lock, self.workers, self.busy = threading.RLock(), None, False
+
+    def close(self) -> None:
+        """Ends the workers when the program ends."""
+        if self.workers is not None and self.lock.acquire(timeout=1.0):
+            try:
+                if not self.busy:
+                    self.workers.stop()
+                    self.workers = None
+            finally:
+                self.lock.release()
+
+
+POOL = Pool()
+atexit.register(POOL.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=POOL.forked)
+
+threads, set_threads = POOL.threads, POOL.set_threads
+
+
+@lru_cache(maxsize=1)
+def _launch() -> Callable[..., Any]:
+    return _Launch(launch.functions()["launch"])
+
+
+def run(function: int, cells: int, threads: int = 0) -> None:
+    """Calls the kernel at address `function` with its cells on several threads; waits for all.
+
+    `threads` is at most that many, 0 for as many as the pool has. Any Python thread may call it;
+    one kernel at a time is on the workers. An interrupt strikes before or after, never within.
+    """
+    count = threads or POOL.threads()
+    if count == 1:
+        _launch()(0, function, cells, 1)
+    else:
+        POOL.call(_launch(), count, function, cells)

@@ -1,0 +1,166 @@
+"""A program: kernels with their arguments in a table, which all threads walk through together.
+
+One call runs them all. Between records threads meet at a barrier, which costs 0.1 us.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from . import launch
+from .launch import BARRIER as BARRIER
+from .launch import SERIAL as SERIAL
+from .pool import POOL, aligned, ticks_per_second
+
+_Start = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A kernel's address and its cells: addresses of buffers, then sizes.
+
+    `flags`: BARRIER, all threads wait for one another after it; SERIAL, thread 0 alone runs it.
+    """
+
+    function: int
+    cells: Sequence[int]
+    flags: int = BARRIER
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A cell that is given a new value before each run: that of a slot of the table, + offset."""
+
+    record: int
+    cell: int
+    slot: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When each thread began and finished each record, in seconds: (threads, records).
+
+    Between two records a thread waits for the others. Thread 0 alone is in SERIAL records.
+    """
+
+    begin: np.ndarray
+    finish: np.ndarray
+
+    @property
+    def busy(self) -> np.ndarray:
+        """Seconds that each thread spent in each record."""
+        return self.finish - self.begin
+
+    @property
+    def records(self) -> np.ndarray:
+        """Seconds a record: its slowest thread."""
+        return self.busy.max(axis=0)
+
+    @property
+    def total(self) -> float:
+        """Seconds from the first record's begin to the last one's end."""
+        return float(self.finish.max() - self.begin.min()) if self.finish.size else 0.0
+
+
+@lru_cache(maxsize=2)
+def _start(name: str) -> Any:
+    return _Start(launch.functions()[name])
+
+
+class Program:
+    """Kernels that run one after another.
+
+    `patches` say which cells take their values from the table, `slots` how long that is. `keep`
+    is whatever owns the memory that cells point to. Nothing is checked: a wrong address is fatal.
+    """
+
+    def __init__(self, records: Sequence[Record], patches: Sequence[Patch] = (), slots: int = 0,
+                 keep: object = None):  # fmt: skip
+        self.keep = keep
+        self.lock = threading.RLock()  # for callers whose arena must stay theirs beyond a run
+        self._cells = (ctypes.c_int64 * max(sum(len(r.cells) for r in records), 1))()
+        self._table = (ctypes.c_int64 * max(slots, 1))()
+        self._fill = struct.Struct(f"={slots}q").pack_into
+        self._slots = slots
+        at, starts = 0, []
+        for record in records:
+            self._cells[at : at + len(record.cells)] = record.cells
+            starts.append(ctypes.addressof(self._cells) + 8 * at)
+            at += len(record.cells)
+        functions = [record.function for record in records]
+        rows = list(zip(functions, starts, _flags(records), strict=True))
+        self._rows, self._count = _array(rows), len(rows)
+        self._patches = _array([_patch(p, records, starts, slots) for p in patches])
+        self._memory, self._address = aligned(3 * launch.LINE)
+        head = (ctypes.c_int64 * 6).from_address(self._address)
+        head[:5] = [ctypes.addressof(self._rows), len(rows), ctypes.addressof(self._patches),
+                    len(patches), ctypes.addressof(self._table)]  # fmt: skip
+        self._head = head
+        self._run = _start("start")
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return self._count
+
+    def run(self, values: Sequence[int] = (), threads: int = 0) -> None:
+        """Writes `values` into the table, one for each slot, and runs all records.
+
+        `threads` 0 takes as many as the pool has. Calls from several Python threads follow one
+        another. An interrupt strikes before or after the run, never within.
+        """
+        with self.lock:
+            self._fill(self._table, 0, *values)
+            count = threads or POOL.threads()
+            if count == 1:
+                self._run(0, self._address, 1)
+            else:
+                POOL.call(self._run, count, self._address)
+
+    def timed(self, values: Sequence[int] = (), threads: int = 0) -> Timing:
+        """Runs once, as `run` does, and says how long each record took on each thread."""
+        with self.lock:
+            self._fill(self._table, 0, *values)
+            count = threads or POOL.threads()
+            times = np.zeros((count, self._count, 2), np.int64)
+            self._head[5] = times.ctypes.data
+            if count == 1:
+                _start("start_timed")(0, self._address, 1)
+            else:
+                POOL.call(_start("start_timed"), count, self._address)
+        times = times[times.any(axis=(1, 2))] if self._count else times
+        seconds = (times - times.min(initial=np.iinfo(np.int64).max)) / ticks_per_second()
+        return Timing(seconds[..., 0], seconds[..., 1])
+
+
+def _flags(records: Sequence[Record]) -> list[int]:
+    """The flags, without barriers that nobody needs: at the end, and among serial records."""
+    flags = [record.flags for record in records]
+    for i, flag in enumerate(flags[:-1]):
+        if flag & BARRIER and flag & flags[i + 1] & SERIAL:
+            flags[i] &= ~BARRIER
+            flags[i + 1] |= BARRIER
+    if flags:
+        flags[-1] &= ~BARRIER
+    return flags
+
+
+def _patch(patch: Patch, records: Sequence[Record], starts: Sequence[int], slots: int
+           ) -> list[int]:  # fmt: skip
+    if not 0 <= patch.slot < slots or not 0 <= patch.cell < len(records[patch.record].cells):
+        raise IndexError(f"{patch} does not fit a table of {slots} slots and its record's cells")
+    return [starts[patch.record] + 8 * patch.cell, patch.slot, patch.offset]
+
+
+def _array(rows: Sequence[Sequence[int]]) -> Any:
+    """Rows of int64 in memory."""
+    flat = [value for row in rows for value in row]
+    return (ctypes.c_int64 * max(len(flat), 1))(*flat)
