@@ -26,8 +26,11 @@ def _function(type: Type) -> tuple[ctypes._CFuncPtr, int]:
     chains = 12 if host().vector_registers == 16 else 24
     element = "float" if type is Type.F32 else "double"
     vector, suffix = f"<{lanes} x {element}>", f"v{lanes}f{type.size * 8}"
-    phis = [f"  %s{i} = phi {vector} [zeroinitializer, %entry], [%t{i}, %round]"
-            for i in range(chains)]  # fmt: skip
+    starts = []  # chains that are not the same, or LLVM makes one of them
+    for i in range(chains):
+        starts += [f"  %q{i} = getelementptr {vector}, ptr %out, i64 {i}",
+                   f"  %a{i} = load {vector}, ptr %q{i}, align 4"]  # fmt: skip
+    phis = [f"  %s{i} = phi {vector} [%a{i}, %entry], [%t{i}, %round]" for i in range(chains)]
     steps = [f"  %t{i} = call {vector} @llvm.fma.{suffix}({vector} %x, {vector} %y, "
              f"{vector} %s{i})" for i in range(chains)]  # fmt: skip
     stores = []
@@ -38,7 +41,7 @@ def _function(type: Type) -> tuple[ctypes._CFuncPtr, int]:
         f"declare {vector} @llvm.fma.{suffix}({vector}, {vector}, {vector})",
         "define void @chains(ptr %in, ptr %out, i64 %rounds) {", "entry:",
         f"  %x = load {vector}, ptr %in, align 4", f"  %y = load {vector}, ptr %in, align 4",
-        "  br label %round", "round:", "  %n = phi i64 [0, %entry], [%m, %round]", *phis, *steps,
+        *starts, "  br label %round", "round:", "  %n = phi i64 [0, %entry], [%m, %round]", *phis, *steps,
         "  %m = add i64 %n, 1", "  %more = icmp slt i64 %m, %rounds",
         "  br i1 %more, label %round, label %done", "done:", *stores, "  ret void", "}",
     ])  # fmt: skip
