@@ -225,8 +225,8 @@ def test_start_events_of_a_resumed_epoch():
     again.load_state_dict(saved)
     assert again.run(data) == [{"epoch": 1}]
     assert seen == [(True, 2), (True, 2), (False, 3)]
+    again.load_state_dict(saved)
     with pytest.raises(ValueError, match="an epoch of 3 batches, but the data has 4"):
-        again.load_state_dict(saved)
         again.run([1, 2, 3, 4])
 
 

@@ -22,38 +22,43 @@ X = torch.arange(8.0).reshape(4, 2)
 BATCHES = [(X, X.sum(1, keepdim=True)), (X[:3] / 2, X[:3, :1])]
 
 
+class Recorder:
+    """A callback as Poutyne's and Keras's are written."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_train_begin(self, logs):
+        self.seen.append(("train_begin", logs))
+
+    def on_epoch_begin(self, epoch_number, logs):
+        self.seen.append(("epoch_begin", epoch_number))
+
+    def on_train_batch_begin(self, batch_number, logs):
+        self.seen.append(("batch_begin", batch_number))
+
+    def on_backward_end(self, batch_number):
+        self.seen.append(("backward_end", batch_number))
+
+    def on_train_batch_end(self, batch_number, logs):
+        self.seen.append(("batch_end", batch_number, sorted(logs)))
+
+    def on_valid_begin(self, logs):
+        self.seen.append(("valid_begin", sorted(logs)))
+
+    def on_valid_batch_end(self, batch_number, logs):
+        self.seen.append(("valid_batch_end", batch_number))
+
+    def on_epoch_end(self, epoch_number, logs=None):
+        self.seen.append(("epoch_end", epoch_number, sorted(logs)))
+
+    def on_train_end(self, run):
+        self.seen.append(("train_end", run.state.step))
+
+
 def test_methods_of_a_callback():
-    seen = []
-
-    class Callback:
-        def on_train_begin(self, logs):
-            seen.append(("train_begin", logs))
-
-        def on_epoch_begin(self, epoch_number, logs):
-            seen.append(("epoch_begin", epoch_number))
-
-        def on_train_batch_begin(self, batch_number, logs):
-            seen.append(("batch_begin", batch_number))
-
-        def on_backward_end(self, batch_number):
-            seen.append(("backward_end", batch_number))
-
-        def on_train_batch_end(self, batch_number, logs):
-            seen.append(("batch_end", batch_number, sorted(logs)))
-
-        def on_valid_begin(self, logs):
-            seen.append(("valid_begin", sorted(logs)))
-
-        def on_valid_batch_end(self, batch_number, logs):
-            seen.append(("valid_batch_end", batch_number))
-
-        def on_epoch_end(self, epoch_number, logs=None):
-            seen.append(("epoch_end", epoch_number, sorted(logs)))
-
-        def on_train_end(self, run):
-            seen.append(("train_end", run.state.step))
-
-    trainer(callbacks=[Callback()]).fit(BATCHES, BATCHES[:1], epochs=2)
+    recorder = Recorder()
+    trainer(callbacks=[recorder]).fit(BATCHES, BATCHES[:1], epochs=2)
 
     def epoch(n):
         return [
@@ -67,7 +72,7 @@ def test_methods_of_a_callback():
             ("epoch_end", n, ["loss", "valid_loss"]),
         ]  # fmt: skip
 
-    assert seen == [("train_begin", {}), *epoch(1), *epoch(2), ("train_end", 4)]
+    assert recorder.seen == [("train_begin", {}), *epoch(1), *epoch(2), ("train_end", 4)]
 
 
 def test_every_method_is_an_event():

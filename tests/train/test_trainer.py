@@ -210,7 +210,9 @@ def test_evaluation_leaves_no_trace():
     trainer.net[1].eval()  # frozen on purpose
     before = weights(trainer)
     seen = []
-    trainer.attach(testing.step.end, lambda run: seen.append((run.net.training, run.state.training)))
+    trainer.attach(
+        testing.step.end, lambda run: seen.append((run.net.training, run.state.training))
+    )
     first, second = trainer.evaluate((X, Y)), trainer.evaluate((X, Y), prefix="")
     assert first["test_loss"] == second["loss"]
     assert seen == [(False, False)] * 2
@@ -284,6 +286,10 @@ def test_step_of_ones_own():
     assert row["mae"] > 0
     assert not trainer.state.loss.requires_grad
     assert seen == [1, 2, 3]
+
+
+def test_what_a_step_may_return():
+    trainer = make()
 
     @trainer.step
     def several(batch):
@@ -443,7 +449,7 @@ def test_parts_that_are_missing_or_wrong():
             trainer.fit((X, Y))
     with pytest.raises(TypeError, match=r"net is a flambeau\.nn\.Module"):
         Trainer(lambda x: x)
-    with pytest.raises(ValueError, match="no optimiser 'adm'.*'adam'"):
+    with pytest.raises(ValueError, match=r"no optimiser 'adm'.*'adam'"):
         Trainer(net, "adm")
     with pytest.raises(TypeError, match="optimizer is"):
         Trainer(net, 0.1)
