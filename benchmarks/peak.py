@@ -41,7 +41,8 @@ def _function(type: Type) -> tuple[ctypes._CFuncPtr, int]:
         f"declare {vector} @llvm.fma.{suffix}({vector}, {vector}, {vector})",
         "define void @chains(ptr %in, ptr %out, i64 %rounds) {", "entry:",
         f"  %x = load {vector}, ptr %in, align 4", f"  %y = load {vector}, ptr %in, align 4",
-        *starts, "  br label %round", "round:", "  %n = phi i64 [0, %entry], [%m, %round]", *phis, *steps,
+        *starts, "  br label %round", "round:", "  %n = phi i64 [0, %entry], [%m, %round]",
+        *phis, *steps,
         "  %m = add i64 %n, 1", "  %more = icmp slt i64 %m, %rounds",
         "  br i1 %more, label %round, label %done", "done:", *stores, "  ret void", "}",
     ])  # fmt: skip
