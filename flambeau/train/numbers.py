@@ -87,10 +87,10 @@ def of_epoch(run: Any) -> dict[str, float]:
 
 
 def short(value: float) -> str:
-    """A number in few characters: 0.0123, 12.3, 1.2e-05.
+    """A number in few characters: 0.0123, 12.3, 1.2e-5.
 
     >>> [short(x) for x in (0.12345, 123.456, 1e-5, 3)]
-    ['0.1235', '123.5', '1.00e-05', '3']
+    ['0.1235', '123.5', '1.00e-5', '3']
     """
     if value != value or math.isinf(value):
         return str(value)
@@ -98,7 +98,8 @@ def short(value: float) -> str:
         return str(int(value))
     if 1e-3 <= abs(value) < 1e5:
         return f"{value:.4g}" if abs(value) >= 1 else f"{value:.4f}"
-    return f"{value:.2e}"
+    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def duration(seconds: float) -> str:

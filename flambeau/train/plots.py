@@ -14,7 +14,7 @@ from typing import Any
 from .bands import Band
 from .numbers import scalars, short, stage_of
 from .panel import Panel, Points
-from .svg import INK, color_of, svg
+from .svg import FAINT, GRID, INK, color_of, columns_of, svg
 
 # Words in a metric's name that say which way is better; longer ones first.
 _LOWER = ("loss", "error", "mse", "rmse", "mae", "perplexity", "nll", "entropy")
@@ -57,7 +57,7 @@ class Picture:
                 "a PNG needs matplotlib, which is not installed: pip install matplotlib; "
                 ".svg and .html need nothing"
             ) from error
-        columns = min(3, len(self.panels))
+        columns = columns_of(len(self.panels))
         rows = -(-len(self.panels) // columns)
         figure = Figure(figsize=(4.6 * columns, 3.0 * rows), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -90,7 +90,7 @@ def plot(run: Any, path: str | os.PathLike[str] | None = None) -> Picture:
     Raises ValueError while there is no epoch to show.
 
     >>> history = [{"epoch": i, "loss": 1 / i, "valid_loss": 1.5 / i} for i in (1, 2, 3)]
-    >>> plot(history, "curves.html").name
+    >>> plot(history).save("curves.html").name
     'curves.html'
     >>> [(panel.title, list(panel.lines)) for panel in plot(history).panels]
     [('loss', ['train', 'valid'])]
@@ -114,6 +114,8 @@ def panels_of(history: list[dict[str, Any]]) -> list[Panel]:
     panels = []
     for metric, lines in sorted(found.items(), key=lambda item: "loss" not in item[0]):
         ordered = {stage: lines[stage] for stage in ("train", "valid", "test") if stage in lines}
+        if metric.startswith("lr"):  # a setting of training, not a result of it
+            ordered = {"lr": ordered["train"]} if "train" in ordered else ordered
         panel = Panel(metric, ordered, log_y=_spans(ordered))
         judged = "valid" if "valid" in ordered else next(iter(ordered))
         best = _best(metric, ordered[judged])
@@ -149,17 +151,22 @@ def _draw(panel: Panel, axis: Any) -> None:
         axis.plot(xs, ys, color=color, linewidth=1.6, marker="o" if len(xs) <= 60 else "",
                   markersize=2.5)  # fmt: skip
         if label in panel.best:
-            axis.plot(*panel.best[label], "o", color=color, markersize=7, fillstyle="none")
+            x, y = panel.best[label]
+            axis.plot(x, y, "o", color=color, markersize=7, fillstyle="none")
+            if x != xs[-1]:
+                axis.annotate(f"best {short(y)}", (x, y), (0, 8), textcoords="offset points",
+                              ha="center", color=color, fontsize=8)  # fmt: skip
     axis.set_xscale("log" if panel.log_x else "linear")
     axis.set_yscale("log" if panel.log_y else "linear")
     if panel.whole_x and not panel.log_x:
         axis.set_xticks([place for place, _ in panel.x_ticks()])
     axis.set_xlabel(panel.x_label, color=INK)
     axis.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", color=INK)
-    axis.grid(axis="y", color="#e6e8ea")
+    axis.grid(axis="y", color=GRID)
     axis.set_axisbelow(True)
     axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.tick_params(length=0, colors="#6a727a", labelsize=8)
+    axis.spines["bottom"].set_color(FAINT)
+    axis.tick_params(which="both", length=0, colors=FAINT, labelsize=8)
     _name_lines(panel, axis)
 
 
@@ -167,7 +174,7 @@ def _name_lines(panel: Panel, axis: Any) -> None:
     """Names at the ends of lines, on matplotlib's axes, pushed apart."""
     low, high = axis.get_ylim()
     to_axis = axis.transScale + axis.transLimits
-    names = []
+    names: list[list[Any]] = []
     for index, label in enumerate(panel.lines):
         there = [(x, y) for x, y in panel.lines[label] if panel.place(x, y)]
         if there:
@@ -190,7 +197,9 @@ class PlotCurves:
 
     band = Band.IO
 
-    def __init__(self, folder: str | os.PathLike[str], every: int = 1, name: str = "curves") -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], every: int = 1, name: str = "curves"
+    ) -> None:
         if every < 1:
             raise ValueError(f"PlotCurves: every is at least 1, not {every}")
         self.folder = Path(folder)
@@ -220,7 +229,8 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width">
 <style>
-body {{ font: 14px/1.5 system-ui, sans-serif; color: #3a3f45; margin: 24px auto; max-width: 1300px }}
+body {{ font: 14px/1.5 system-ui, sans-serif; color: #3a3f45; margin: 24px auto }}
+body {{ max-width: 1340px }}
 svg {{ max-width: 100%; height: auto }}
 table {{ border-collapse: collapse; margin-top: 16px }}
 th, td {{ text-align: left; padding: 3px 18px 3px 0; border-bottom: 1px solid #e6e8ea }}

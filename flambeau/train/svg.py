@@ -1,14 +1,16 @@
-"""Panels as a self-contained SVG: labelled axes, lines named at their ends, the best point marked."""
+"""Panels as an SVG of its own: labelled axes, lines named at their ends, the best point marked."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 
 from .numbers import short
 from .panel import Panel
 
-WIDTH, HEIGHT = 420, 264
-LEFT, RIGHT, TOP, BOTTOM = 56, 96, 40, 40  # room around a panel's axes; names stand on the right
+At = Callable[[float, float], tuple[float, float]]  # straight coordinates to places
+WIDTH, HEIGHT = 436, 264
+LEFT, RIGHT, TOP, BOTTOM = 60, 108, 40, 40  # room around a panel's axes; names stand on the right
 INK, FAINT, GRID = "#3a3f45", "#7a828a", "#e6e8ea"
 COLORS = {"train": "#2166ac", "valid": "#d6604d", "test": "#1b7837", "lr": "#6a51a3"}
 SPARE = ("#2166ac", "#d6604d", "#1b7837", "#762a83", "#b8860b", "#35978f", "#c51b7d", "#525252")
@@ -20,9 +22,14 @@ def color_of(label: str, index: int) -> str:
     return COLORS.get(label, SPARE[index % len(SPARE)])
 
 
-def svg(panels: list[Panel], columns: int = 3) -> str:
-    """The panels side by side, at most `columns` in a row."""
-    columns = min(columns, len(panels)) or 1
+def columns_of(count: int) -> int:
+    """How many of `count` panels stand side by side: three at most, four as two and two."""
+    return 2 if count == 4 else max(1, min(3, count))
+
+
+def svg(panels: list[Panel]) -> str:
+    """The panels side by side and below each other."""
+    columns = columns_of(len(panels))
     rows = -(-len(panels) // columns)
     width, height = columns * WIDTH, rows * HEIGHT
     parts = [
@@ -67,10 +74,9 @@ def _panel(panel: Panel) -> list[str]:
     return parts + _names(names)
 
 
-def _axes(panel: Panel, at: object) -> list[str]:
-    assert callable(at)
+def _axes(panel: Panel, at: At) -> list[str]:
     left, right, low, high = panel.limits()
-    (x0, y0), (x1, y1) = at(left, low), at(right, high)
+    (x0, y0), (x1, _) = at(left, low), at(right, high)
     parts = [f"<text x='{x0 - LEFT + 12:.1f}' y='22' font-size='14' font-weight='600' "
              f"fill='{INK}'>{escape(panel.title)}</text>"]  # fmt: skip
     for place, text in panel.y_ticks():
@@ -95,9 +101,8 @@ def _axes(panel: Panel, at: object) -> list[str]:
     return parts
 
 
-def _dots(panel: Panel, label: str, color: str, at: object) -> list[str]:
+def _dots(panel: Panel, label: str, color: str, at: At) -> list[str]:
     """A dot for each point, which says its value when the mouse is on it."""
-    assert callable(at)
     dots = []
     for x, y in panel.lines[label]:
         place = panel.place(x, y)
@@ -109,9 +114,8 @@ def _dots(panel: Panel, label: str, color: str, at: object) -> list[str]:
     return dots
 
 
-def _best(panel: Panel, label: str, color: str, at: object) -> list[str]:
+def _best(panel: Panel, label: str, color: str, at: At) -> list[str]:
     """A ring around the best point, and its value where it is not the last one."""
-    assert callable(at)
     best = panel.best.get(label)
     place = None if best is None else panel.place(*best)
     if best is None or place is None:
@@ -123,12 +127,10 @@ def _best(panel: Panel, label: str, color: str, at: object) -> list[str]:
         return [ring]
     below = y < TOP + 24
     anchor = "end" if x > WIDTH - RIGHT - 40 else "start" if x < LEFT + 40 else "middle"
-    return [
-        ring,
-        f"<text x='{x:.1f}' y='{y + (18 if below else -9):.1f}' text-anchor='{anchor}' "
-        f"font-size='11' fill='{color}' stroke='#fff' stroke-width='3' paint-order='stroke'>"
-        f"best {short(best[1])}</text>",
-    ]
+    words = (f"<text x='{x:.1f}' y='{y + (18 if below else -9):.1f}' text-anchor='{anchor}' "
+             f"font-size='11' %s>best {short(best[1])}</text>")  # fmt: skip
+    halo = "stroke='#fff' stroke-width='3' stroke-linejoin='round'"
+    return [ring, words % halo, words % f"fill='{color}'"]
 
 
 def _names(names: list[list]) -> list[str]:

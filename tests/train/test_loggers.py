@@ -239,7 +239,7 @@ def test_numbers():
     assert scalars({"a": torch.tensor(2.0), "m": np.eye(3), "s": "x", "v": [1, 2]}) == {
         "a": 2.0, "v/0": 1.0, "v/1": 2.0,
     }  # fmt: skip
-    assert short(-0.000012) == "-1.20e-05"
+    assert short(-0.000012) == "-1.20e-5"
     assert short(float("nan")) == "nan"
     assert duration(3599.6) == "59:59"
     net = torch.nn.Linear(2, 2)

@@ -1,0 +1,139 @@
+"""Learning curves: what is in which panel, where lines and names are, files written whole."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from flambeau.train import Loop, epoch
+from flambeau.train.panel import Panel, log_ticks, ticks
+from flambeau.train.plots import Picture, PlotCurves, panels_of, plot
+from flambeau.train.svg import HEIGHT, columns_of
+
+NAMESPACE = "{http://www.w3.org/2000/svg}"
+
+
+def history(n=10):
+    return [
+        {"epoch": i, "accuracy": 1 - 1 / i, "loss": 1 / i, "valid_loss": abs(i - 6) + 0.5,
+         "valid_accuracy": 0.9, "note": "words"}
+        for i in range(1, n + 1)
+    ]  # fmt: skip
+
+
+def elements(picture, kind):
+    root = ElementTree.fromstring(picture.svg())
+    return list(root.iter(NAMESPACE + kind))
+
+
+def test_train_and_valid_share_a_panel():
+    panels = panels_of([*history(), {"epoch": 11, "test_loss": 0.25}])
+    assert [(p.title, list(p.lines)) for p in panels] == [
+        ("loss", ["train", "valid", "test"]), ("accuracy", ["train", "valid"]),
+    ]  # fmt: skip
+    assert panels[0].lines["train"][1] == (2.0, 0.5)
+    assert panels[0].best == {"valid": (6.0, 0.5)}
+    assert panels[1].best == {"valid": (1.0, 0.9)}
+
+
+def test_lines_are_where_the_numbers_are():
+    picture = Picture([Panel("m", {"train": [(1, 0.0), (2, 10.0), (3, 5.0)]})])
+    (line,) = elements(picture, "polyline")
+    (x1, top_y, x2, y2, x3, y3) = map(float, re.findall(r"[\d.]+", line.get("points")))
+    assert x2 - x1 == pytest.approx(x3 - x2)
+    assert top_y - y2 == pytest.approx(2 * (top_y - y3), abs=0.2)
+    grid = {t.text: float(t.get("y")) - 4 for t in elements(picture, "text")
+            if t.get("text-anchor") == "end"}  # fmt: skip
+    assert grid["10"] == pytest.approx(y2, abs=0.2)  # the tick of 10 is level with the point
+    assert grid["0"] == pytest.approx(top_y, abs=0.2)
+
+
+def test_axes_lines_and_best_point_are_named():
+    words = [text.text for text in elements(plot(history()), "text")]
+    for name in ("loss", "accuracy", "epoch", "train 0.1000", "valid 4.5", "best 0.5000"):
+        assert name in words, name
+
+
+def test_names_do_not_overlap():
+    lines = {f"line{i}": [(1.0, 1.0), (2.0, 1.0 + i / 1000)] for i in range(5)}
+    names = [text for text in elements(Picture([Panel("m", lines)]), "text")
+             if (text.text or "").startswith("line")]  # fmt: skip
+    heights = sorted(float(text.get("y")) for text in names)
+    assert all(b - a >= 14.9 for a, b in zip(heights, heights[1:], strict=False))
+    assert heights[0] > 0
+    assert heights[-1] < HEIGHT
+
+
+def test_nan_is_a_gap():
+    line = [(1.0, 1.0), (2.0, 2.0), (3.0, math.nan), (4.0, math.inf), (5.0, 1.0), (6.0, 2.0)]
+    panel = Panel("m", {"train": line})
+    assert panel.pieces("train") == [line[:2], line[4:]]
+    picture = Picture([panel])
+    assert len(elements(picture, "polyline")) == 2
+    assert len(elements(picture, "circle")) == 4
+    assert plot([{"epoch": 1, "loss": math.nan}]).svg()
+
+
+def test_wide_ranges_are_logarithmic():
+    (panel,) = panels_of([{"epoch": i, "loss": 10.0**-i} for i in range(5)])
+    assert panel.log_y
+    assert [text for _, text in panel.y_ticks()] == ["1e-4", "0.001", "0.01", "0.1", "1"]
+    assert panel.place(1, -1) is None
+
+
+def test_ticks():
+    assert [text for _, text in ticks(0.03, 0.97, 5, False)] == ["0.2", "0.4", "0.6", "0.8"]
+    assert [text for _, text in ticks(1, 3, 6, True)] == ["1", "2", "3"]
+    assert [text for _, text in ticks(1, 100, 6, True)] == ["20", "40", "60", "80", "100"]
+    assert [text for _, text in log_ticks(-0.1, 1.1)] == ["1", "2", "5", "10"]
+    assert [columns_of(n) for n in (1, 2, 3, 4, 5)] == [1, 2, 3, 2, 3]
+
+
+def test_names_are_escaped():
+    picture = Picture([Panel("a<b", {"x&y": [(1.0, 1.0)]})], "<title>")
+    assert "a<b" in [text.text for text in elements(picture, "text")]
+    assert "<title><title>" not in picture.html()
+
+
+def test_files(tmp_path):
+    picture = plot(history(), tmp_path / "deep" / "curves.html")
+    page = (tmp_path / "deep" / "curves.html").read_text()
+    assert "<svg" in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")  # needs no network
+    assert "<td>loss</td><td>valid</td><td>4.5</td><td>0.5000</td><td>6</td>" in page
+    picture.save(tmp_path / "curves.svg")
+    assert not list(tmp_path.glob(".*"))
+    with pytest.raises(ValueError, match=r"\.html, \.svg or \.png"):
+        picture.save(tmp_path / "curves.doc")
+    with pytest.raises(ValueError, match="no epoch"):
+        plot([])
+
+
+def test_png_without_matplotlib_says_so(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        plot(history()).save(tmp_path / "curves.png")
+
+
+def test_png(tmp_path):
+    pytest.importorskip("matplotlib")
+    plot([*history(), {"epoch": 11, "loss": 1e-5}], tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_the_callback_keeps_a_picture(tmp_path, every):
+    pages = []
+    loop = Loop(lambda batch: None, callbacks=[PlotCurves(tmp_path, every)])
+    loop.on(epoch.end)(lambda run: run.log(loss=1 / run.state.epoch))
+    loop.on(epoch.start)(lambda run: pages.append((tmp_path / "curves.html").exists()))
+    loop.run([1], epochs=3)
+    assert pages == [False, every == 1, True]
+    page = (tmp_path / "curves.html").read_text()
+    assert len(re.findall("<circle", page)) == 4  # three epochs, and the ring of the best
+    with pytest.raises(ValueError, match="every"):
+        PlotCurves(tmp_path, 0)
