@@ -72,7 +72,9 @@ class ContractionKernel:
 
     def epilogue(self, total: Accumulator, at: Sequence[At]) -> list[Statement]:
         """What is stored for one element of the product."""
-        values, body = self.values, []
+        values = self.values
+        body: list[Statement] = []
+        late: list[Statement] = []
         values.enter(at)
         values.held[id(self.node)] = total
         for node in self.group.nodes:
@@ -80,8 +82,8 @@ class ContractionKernel:
             if node is not self.node:
                 values.held[id(node)] = values.compute(node, chain)
             value = values.held[id(node)]
-            body += [values.store(place, value, chain) for place in self.layout.targets(node)]
-        return body
+            body += values.stores(self.layout.targets(node), value, chain, late)
+        return body + late
 
     def _sum(self) -> Accumulator:
         return Accumulator(Fold.SUM, self.node.type)

@@ -20,7 +20,8 @@ class Layout:
         self._places: dict[int, Place] = {}
         self._targets: dict[int, list[Place]] = {}
         self.elsewhere: set[int] = set()  # values that the kernel of another value writes
-        self.copies: list[tuple[Place, Place]] = []  # done when everything else is
+        self.first: list[tuple[Place, Place]] = []  # copies done before everything else
+        self.copies: list[tuple[Place, Place]] = []  # and those done after
         self._place_sources()
         self._place_roots()
         self._place_values()
@@ -52,8 +53,8 @@ class Layout:
             self._write_back(slot, node, place)
 
     def _aim(self, node: Node, place: Place) -> None:
-        if node.op in (Op.INPUT, Op.ARRAY):
-            self.copies.append((self._places[id(node)], place))
+        if node.op in (Op.INPUT, Op.ARRAY):  # before it can be written
+            self.first.append((self._places[id(node)], place))
             return
         self._targets.setdefault(id(node), []).append(place)
         self._places.setdefault(id(node), place)
@@ -62,10 +63,7 @@ class Layout:
         """A source's new value goes to its memory as soon as nobody needs the old one."""
         group = self.fusion.group_of.get(id(node))
         if group is None or not self._may_overwrite(slot, node, group):
-            if node.op not in (Op.INPUT, Op.ARRAY) and id(node) not in self._places:
-                own = in_arena(node)
-                self._aim(node, own)
-            self.copies.append((self._places[id(node)], place))
+            self.copies.append((self._unwritten(node), place))
             return
         readers = [g for g in self._readers(slot) if g is not group]
         bit = 1 << group.position
@@ -73,6 +71,16 @@ class Layout:
             self.fusion.follow(group, reader.before | 1 << reader.position)
         assert not group.before & bit
         self._aim(node, place)
+
+    def _unwritten(self, node: Node) -> Place:
+        """Where a value can still be read when everything else is done."""
+        if node.op is Op.INPUT and any(node.slot == slot for slot, _ in self.graph.writes):
+            own = in_arena(node)
+            self.first.append((self._places[id(node)], own))
+            return own
+        if id(node) not in self._places:
+            self._aim(node, in_arena(node))
+        return self._places[id(node)]
 
     def _readers(self, slot: int) -> list[Group]:
         return [g for key, groups in self.fusion.readers.items() for g in groups
@@ -94,7 +102,9 @@ class Layout:
                     continue
                 if group.axes or one is group.contraction or chain:
                     return False
-        return window_through(window, reshaping(node, group.shape)) is not None or bool(group.axes)
+        if group.axes:
+            return True
+        return window_through(window, reshaping(node, group.shape)) is not None
 
     def _place_values(self) -> None:
         """Memory for what other kernels read; what uses a value comes before it, so that parts of a
@@ -134,7 +144,8 @@ class Layout:
             return
         window = targets[0].window
         if node.op is Op.PERMUTE:
-            moved: Window | None = window.permuted(tuple(map(node.axes.index, range(len(node.axes)))))
+            back = tuple(map(node.axes.index, range(len(node.axes))))
+            moved: Window | None = window.permuted(back)
         else:
             moved = window.reshaped(inner.shape)
         if moved is not None and self._may_be_part(inner, moved):

@@ -222,7 +222,9 @@ class LoopKernel:
         folded: list[list[int]], indices: list[Index],
     ) -> list[Statement]:  # fmt: skip
         """What is done at one element in one stage."""
-        values, body = self.values, []
+        values = self.values
+        body: list[Statement] = []
+        late: list[Statement] = []
         values.enter(at)
         self._recall(folded, indices)
         full = []
@@ -234,7 +236,7 @@ class LoopKernel:
                 continue
             value = values.held[id(node)] = values.compute(node)
             full.append(node)
-            body += [values.store(place, value) for place in self.layout.targets(node)]
+            body += values.stores(self.layout.targets(node), value, (), late)
             if self._wants_scratch(node, folded):
                 extent = prod(_extent(self.group.shape, axes) for axes in folded)
                 buffer = self.scratch[id(node)] = Buffer(node.type, "row", local=extent)
@@ -246,7 +248,7 @@ class LoopKernel:
                     self.done.add(id(node))
         for key in self.scratch:
             values.held.pop(key, None)
-        return body
+        return body + late
 
     def _recall(self, folded: list[list[int]], indices: list[Index]) -> None:
         """Values that an earlier stage left in the kernel's own scratch."""
@@ -280,15 +282,16 @@ class LoopKernel:
     ) -> None:
         """The numbers of a row that are known from a stage on."""
         values = self.values
+        late: list[Statement] = []
         values.enter(at)
         for node in self.group.nodes:
             if self.ready.get(id(node)) != stage:
                 continue
             number: Expression = sums[id(node)] if node.op is Op.REDUCE else values.compute(node)
             values.held[id(node)] = number
-            for place in self.layout.targets(node):
-                chain = reshaping(node, self.group.rows)
-                body.append(values.store(place, number, chain))
+            chain = reshaping(node, self.group.rows)
+            body += values.stores(self.layout.targets(node), number, chain, late)
+        body += late
 
     def _position(self, node: Node, at: list[At]) -> Expression:
         base, steps = at[node.axes[0]]

@@ -9,7 +9,7 @@ from math import prod
 from ...native.loops import Kernel
 from ..graph import Graph, Node, Op
 from ..group import Group
-from ..memory import Memory
+from ..memory import Memory, Place
 from ..passes.fuse import Fusion, fuse
 from .contraction import ContractionKernel
 from .layout import Layout
@@ -44,13 +44,15 @@ def schedule(graph: Graph) -> tuple[list[Task], Layout]:
     """The tasks of a graph, in an order in which they can run, and where values lie."""
     fusion = fuse(graph)
     layout = Layout(graph, fusion)
-    tasks: list[Task] = []
+    tasks = [_copy(source, target) for source, target in layout.first]
     for group in _in_order(fusion.groups):
         tasks += _tasks(group, fusion, layout)
-    for source, target in layout.copies:
-        kernel, memories = copy_kernel(source, target)
-        tasks.append(Task("copy", kernel, memories, work=prod(target.window.shape)))
-    return tasks, layout
+    return tasks + [_copy(source, target) for source, target in layout.copies], layout
+
+
+def _copy(source: Place, target: Place) -> Task:
+    kernel, memories = copy_kernel(source, target)
+    return Task("copy", kernel, memories, work=prod(target.window.shape))
 
 
 def _in_order(groups: list[Group]) -> list[Group]:

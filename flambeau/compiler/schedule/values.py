@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...native.loops import (
+    Accumulator,
     Affine,
     Apply,
+    Begin,
     Buffer,
     Constant,
     Expression,
     Extent,
+    Fold,
     Index,
     Load,
     Position,
@@ -21,7 +24,7 @@ from ...native.loops import (
 )
 from ..graph import Node, Op
 from ..group import MOVEMENTS, Chain, index_chain, stretched, table_window, window_through
-from ..memory import Memory, Place
+from ..memory import Home, Memory, Place
 from ..window import Window, row_major, whole
 
 At = tuple[int, tuple[tuple[Index, int], ...]]  # where a domain's axis is: base + sum(index * step)
@@ -180,6 +183,21 @@ class Values:
         return Load(buffer, self.affine(moved), ((where, stride),), self.mask(moved))
 
     # ----------------------------------------------------------------------------- stores
+
+    def stores(
+        self, places: Sequence[Place], value: Expression, chain: Chain, late: list[Statement]
+    ) -> list[Statement]:
+        """Writes a value wherever it belongs. A source's memory still has its old value for others
+        at this point to read: the new one is fixed now and written in `late`."""
+        found: list[Statement] = []
+        for place in places:
+            if place.memory.home is not Home.SOURCE:
+                found.append(self.store(place, value, chain))
+                continue
+            fixed = Accumulator(Fold.SUM, value.type, "new")
+            found.append(Begin(fixed, value))
+            late.append(self.store(place, fixed, chain))
+        return found
 
     def store(self, place: Place, value: Expression, chain: Chain = ()) -> Statement:
         """Writes a value to where it belongs; `chain`: from its shape to the domain's."""
