@@ -158,6 +158,13 @@ class Loop:
         """The logs of every epoch, with its number."""
         return [{"epoch": number, **logs} for number, logs in self._rows]
 
+    def plot(self, path: Any = None) -> Any:
+        """The learning curves so far, as a picture that a notebook shows; saved as .html, .svg or
+        .png where a path is given. Raises ValueError before the end of the first epoch."""
+        from .plots import plot
+
+        return plot(self, path)
+
     def monitor(self, name: str) -> None:
         """Have it checked, at the end of the first epoch, that there is a number of this name."""
         self.monitored[name] = None

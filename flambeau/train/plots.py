@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .bands import Band
-from .numbers import scalars, short, stage_of
+from .numbers import STAGES, scalars, short, stage_of
 from .panel import Panel, Points
 from .svg import FAINT, GRID, INK, color_of, columns_of, svg
 
@@ -113,7 +113,7 @@ def panels_of(history: list[dict[str, Any]]) -> list[Panel]:
             found.setdefault(metric, {}).setdefault(stage, []).append((float(row["epoch"]), value))
     panels = []
     for metric, lines in sorted(found.items(), key=lambda item: "loss" not in item[0]):
-        ordered = {stage: lines[stage] for stage in ("train", "valid", "test") if stage in lines}
+        ordered = {stage: lines[stage] for stage in STAGES if stage in lines}
         if metric.startswith("lr"):  # a setting of training, not a result of it
             ordered = {"lr": ordered["train"]} if "train" in ordered else ordered
         panel = Panel(metric, ordered, log_y=_spans(ordered))
@@ -183,6 +183,10 @@ def _name_lines(panel: Panel, axis: Any) -> None:
     names.sort(key=lambda name: name[0])
     for below, above in zip(names, names[1:], strict=False):
         above[0] = max(above[0], below[0] + 0.085)
+    highest = 0.98
+    for above in reversed(names):
+        above[0] = min(above[0], highest)
+        highest = above[0] - 0.085
     for height, text, color in names:
         axis.annotate(text, (1.02, height), xycoords="axes fraction", color=color, fontsize=9,
                       fontweight="bold", va="center")  # fmt: skip

@@ -132,6 +132,8 @@ def test_the_callback_keeps_a_picture(tmp_path, every):
     loop.on(epoch.end)(lambda run: run.log(loss=1 / run.state.epoch))
     loop.on(epoch.start)(lambda run: pages.append((tmp_path / "curves.html").exists()))
     loop.run([1], epochs=3)
+    assert list(loop.plot(tmp_path / "again.svg").panels[0].lines) == ["train"]
+    assert (tmp_path / "again.svg").exists()
     assert pages == [False, every == 1, True]
     page = (tmp_path / "curves.html").read_text()
     assert len(re.findall("<circle", page)) == 4  # three epochs, and the ring of the best
