@@ -20,9 +20,10 @@ from .statement import emit_body, run
 LOCAL_BYTES = 64 * 1024  # of scratch on the stack
 
 
-def emit(kernel: Kernel, target: Target | None = None) -> str:
-    """LLVM IR of a module with the kernel's function, which has its name."""
-    module = ir.Module(kernel.name)
+def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) -> str:
+    """LLVM IR of a module with the kernel's function, of the kernel's name if `name` is None."""
+    name = kernel.name if name is None else name
+    module = ir.Module(name)
     context = _context(module, kernel, target or host())
     alone: list[Statement] = []
     for statement in kernel.body:
@@ -34,7 +35,7 @@ def emit(kernel: Kernel, target: Target | None = None) -> str:
             alone.append(statement)
     _on_first_thread(context, alone)
     context.builder.ret_void()
-    _entry(module, kernel, context.builder.function)
+    _entry(module, name, context.builder.function)
     return str(module)
 
 
@@ -48,7 +49,7 @@ def _context(module: ir.Module, kernel: Kernel, target: Target) -> Context:
     """The inner function, with a name for each argument."""
     arguments = kernel.buffers
     kinds = [I64, I64, *[POINTER] * len(arguments), *[I64] * len(kernel.sizes)]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), f"{kernel.name}.body")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), f"{module.name}.body")
     function.linkage = "internal"
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
@@ -81,10 +82,10 @@ def _locals(context: Context, kernel: Kernel) -> None:
         )
 
 
-def _entry(module: ir.Module, kernel: Kernel, inner: ir.Function) -> None:
+def _entry(module: ir.Module, name: str, inner: ir.Function) -> None:
     """The function that takes cells."""
     kind = ir.FunctionType(ir.VoidType(), [I64, I64, POINTER])
-    function = ir.Function(module, kind, kernel.name)
+    function = ir.Function(module, kind, name)
     b = Builder(function.append_basic_block("entry"))
     tid, threads, cells = function.args
     values = [

@@ -8,7 +8,7 @@ from ..loops import (
 from .context import Context
 
 
-def contract(context: Context, statement: Contract) -> None:
+def plain_contract(context: Context, statement: Contract) -> None:
     """Emits a Contract as loops, shared out among the threads where it stands outermost."""
     from .kernel import share
     from .plan import extend

@@ -79,10 +79,12 @@ def _store(context: Context, scope: Scope, one: Store) -> None:
 
 
 def _contract(context: Context, scope: Scope, one: Contract) -> None:
-    from .plain_contract import contract
+    from .contract import contract
+    from .plain_contract import plain_contract
 
     context.sum = one.sum
-    contract(context, one)
+    if not contract(context, one):
+        plain_contract(context, one)
     context.changed([one.sum, *[s.buffer for s in statements(one.body) if isinstance(s, Store)]])
 
 

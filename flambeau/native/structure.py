@@ -1,0 +1,170 @@
+"""A kernel's structure as text: the same for kernels that differ in names only.
+
+Kernels of the same structure are the same machine code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+
+from .loops import (
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
+    Kernel, Load, Loop, Position, Statement, Store, Type, Update, operands,
+)  # fmt: skip
+
+
+def structure(kernel: Kernel) -> str:
+    """The canonical text of a kernel: buffers, sizes and indices have numbers for names."""
+    return _Writer(kernel).text()
+
+
+def digest(kernel: Kernel) -> str:
+    """A short hash of a kernel's structure."""
+    return hashlib.sha256(structure(kernel).encode()).hexdigest()[:24]
+
+
+class _Writer:
+    """Numbers what it meets; expressions of the same text share a number."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.lines: list[str] = []
+        self.numbers: dict[object, str] = {}
+        self.values: dict[str, str] = {}
+        self.counts: dict[str, int] = {}
+        self.kernel = kernel
+
+    def text(self) -> str:
+        for buffer in self.kernel.buffers:
+            self.line(f"argument {self.buffer(buffer)}")
+        for size in self.kernel.sizes:
+            self.line(f"size {self.name(size, 'n')}")
+        self.body(self.kernel.body)
+        return "\n".join(self.lines)
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def name(self, what: object, letter: str) -> str:
+        found = self.numbers.get(what)
+        if found is None:
+            number = self.counts.get(letter, 0)
+            self.counts[letter] = number + 1
+            found = self.numbers[what] = f"{letter}{number}"
+        return found
+
+    def buffer(self, one: Buffer) -> str:
+        if one in self.numbers:
+            return self.numbers[one]
+        name = self.name(one, "b")
+        kind = "" if one.local is None else f" local {one.local}"
+        self.line(f"{name}: {one.type.value}{kind}{' aliased' if one.aliased else ''}")
+        return name
+
+    def accumulator(self, one: Accumulator) -> str:
+        if one in self.numbers:
+            return self.numbers[one]
+        name = self.name(one, "a")
+        self.line(f"{name}: {one.fold.name} {one.type.value}")
+        return name
+
+    def extent(self, one: Extent) -> str:
+        return str(one) if isinstance(one, int) else self.name(one, "n")
+
+    def affine(self, at: Affine) -> str:
+        terms = sorted((self.name(i, "i"), self.extent(s)) for i, s in at.terms)
+        return "+".join([str(at.base), *(f"{i}*{s}" for i, s in terms)])
+
+    def indirect(self, parts: Sequence[tuple[Expression, Extent]]) -> str:
+        return ",".join(f"{self.numbers[e]}*{self.extent(s)}" for e, s in parts)
+
+    # Statements.
+
+    def body(self, body: Sequence[Statement]) -> None:
+        for statement in body:
+            self.statement(statement)
+
+    def statement(self, one: Statement) -> None:
+        if isinstance(one, Loop):
+            index = self.name(one.index, "i")
+            self.line(f"for {index} < {self.extent(one.extent)} {one.kind.name}")
+            self.body(one.body)
+            self.line("end")
+        elif isinstance(one, Begin):
+            start = "" if one.start is None else self.value(one.start)
+            self.line(f"begin {self.accumulator(one.accumulator)} {start}")
+        elif isinstance(one, Update):
+            parts = [self.accumulator(one.accumulator), self.value(one.value)]
+            if one.position is not None:
+                parts.append(self.value(one.position))
+            self.line(f"update {' '.join(parts)}")
+        elif isinstance(one, Store):
+            self.store(one)
+        elif isinstance(one, Contract):
+            self.contract(one)
+        else:
+            raise TypeError(f"a statement of type {type(one).__name__}")
+
+    def store(self, one: Store) -> None:
+        value = self.value(one.value)
+        for each, _ in one.indirect:
+            self.value(each)
+        mask = "" if one.mask is None else self.value(one.mask)
+        place = f"{self.buffer(one.buffer)}[{self.affine(one.at)};{self.indirect(one.indirect)}]"
+        self.line(f"{place} {'+' if one.add else ''}= {value} if {mask}")
+
+    def contract(self, one: Contract) -> None:
+        def axes(some: Sequence[Axis]) -> str:
+            return " ".join(f"{self.name(a.index, 'i')}<{self.extent(a.extent)}" for a in some)
+
+        text = f"{axes(one.rows)} | {axes([one.column])} | {axes(one.depth)}"
+        a, b = self.value(one.a), self.value(one.b)
+        self.line(f"contract {text} {self.accumulator(one.sum)} {a} {b}")
+        self.body(one.body)
+        self.line("end")
+
+    # Expressions.
+
+    def value(self, expression: Expression) -> str:
+        stack = [expression]
+        while stack:
+            one = stack[-1]
+            if one in self.numbers:
+                stack.pop()
+                continue
+            missing = [each for each in operands(one) if each not in self.numbers]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if isinstance(one, Accumulator):
+                self.accumulator(one)
+                continue
+            text = self.expression(one)
+            if text not in self.values:
+                self.values[text] = f"v{len(self.values)}"
+                self.line(f"{self.values[text]} = {text}")
+            self.numbers[one] = self.values[text]
+        return self.numbers[expression]
+
+    def expression(self, one: Expression) -> str:
+        if isinstance(one, Constant):
+            return f"{one.type.value} {number(one)}"
+        if isinstance(one, Position):
+            return f"position {self.affine(one.value)}"
+        if isinstance(one, Load):
+            mask = "" if one.mask is None else self.numbers[one.mask]
+            place = f"{self.affine(one.at)};{self.indirect(one.indirect)}"
+            return f"{self.buffer(one.buffer)}[{place}] if {mask}"
+        if isinstance(one, Apply):
+            inside = " ".join(self.numbers[each] for each in one.operands)
+            return f"{one.operation.name} {one.type.value} {inside}"
+        raise TypeError(f"an expression of type {type(one).__name__}")
+
+
+def number(one: Constant) -> str:
+    """A constant's value to the last bit."""
+    if one.type.floating:
+        return struct.pack(">d", float(one.value)).hex()
+    return str(bool(one.value) if one.type is Type.BOOL else int(one.value))
