@@ -1,0 +1,167 @@
+"""Convolutions in one and two dimensions, and the gradients of their input and weight.
+
+Operators see (n, c, h, w); CONV is channels last: PERMUTE, PAD, CONV, PERMUTE, which passes take
+apart. The gradient of the input is itself made of convolutions: of one with stride 1, or of one for
+each phase of the stride, put together place by place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...native.loops import Type
+from .. import graph
+from ..graph import Node, Op
+from .nodes import cast, computed, dtype_of, reshaped, sliced
+from .registry import lowering, refuse
+from .symbol import SymbolArray, node_of
+from .windows import cropped, nothing, woven
+
+
+class _Plane:
+    """A window in two dimensions; one dimension is a height of 1."""
+
+    def __init__(self, window: Any) -> None:
+        rank = len(window.kernel)
+        if rank > 2:
+            refuse("a convolution in three dimensions")
+        line = rank == 1
+        self.line = line
+        self.kernel = (1, *window.kernel) if line else tuple(window.kernel)
+        self.stride = (1, *window.stride) if line else tuple(window.stride)
+        self.dilation = (1, *window.dilation) if line else tuple(window.dilation)
+        self.padding = ((0, 0), *window.padding) if line else tuple(window.padding)
+
+    def image(self, x: Node) -> Node:
+        """(n, c, h, w) or (n, c, w) as (n, h, w, c)."""
+        if self.line:
+            x = reshaped(x, (*x.shape[:2], 1, x.shape[2]))
+        return graph.permute(x, (0, 2, 3, 1))
+
+    def padded(self, x: Node) -> Node:
+        """The image with its border of zeros."""
+        (top, bottom), (left, right) = self.padding
+        return graph.pad(x, (0, top, left, 0), (0, bottom, right, 0))
+
+    def channels_first(self, y: Node) -> Node:
+        """(n, h, w, c) as the operators have it."""
+        y = graph.permute(y, (0, 3, 1, 2))
+        return reshaped(y, (*y.shape[:2], y.shape[3])) if self.line else y
+
+    def weight(self, w: Node) -> Node:
+        """(o, c, kh, kw) or (o, c, kw) with four axes."""
+        return reshaped(w, (*w.shape[:2], 1, w.shape[2])) if self.line else w
+
+
+def convolved(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
+              groups: int) -> Node:  # fmt: skip
+    """CONV of an image (n, h, w, c) and a weight (kh, kw, c / groups, k)."""
+    lengths = [
+        (n - d * (k - 1) - 1) // s + 1
+        for n, k, s, d in zip(x.shape[1:3], w.shape[:2], stride, dilation, strict=True)
+    ]
+    shape = (x.shape[0], *lengths, w.shape[3])
+    if 0 in shape or 0 in x.shape or 0 in w.shape:
+        return nothing(x, shape)
+    return Node(Op.CONV, (x, w), shape, x.type,
+                {"stride": tuple(stride), "dilation": tuple(dilation), "groups": groups})  # fmt: skip
+
+
+def _inside(*symbols: Any) -> tuple[Type, list[Node]]:
+    nodes = [node_of(s) for s in symbols]
+    type = nodes[0].type
+    return type, [cast(n, computed(type)) for n in nodes]
+
+
+def _biased(y: Node, bias: Any) -> Node:
+    if bias is None:
+        return y
+    return (SymbolArray(y) + bias.astype(dtype_of(y.type), copy=False)).node
+
+
+@lowering("_convolution")
+def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -> SymbolArray:
+    type, (x, w) = _inside(input, weight)
+    plane = _Plane(window)
+    w = graph.permute(plane.weight(w), (2, 3, 1, 0))
+    y = convolved(plane.padded(plane.image(x)), w, plane.stride, plane.dilation, groups)
+    return SymbolArray(cast(plane.channels_first(_biased(y, bias)), type))
+
+
+@lowering("_convolution_weight")
+def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> SymbolArray:
+    type, (x, g) = _inside(input, output)
+    plane = _Plane(window)
+    x, g = plane.padded(plane.image(x)), plane.image(g)
+    shape = (*plane.kernel, x.shape[3] // groups, g.shape[3])
+    if 0 in x.shape or 0 in g.shape:
+        made = nothing(x, shape)
+    else:
+        made = Node(Op.CONV_WEIGHT, (x, g), shape, x.type, {
+            "stride": plane.stride, "dilation": plane.dilation, "groups": groups})  # fmt: skip
+    made = graph.permute(made, (3, 2, 0, 1))
+    if plane.line:
+        made = reshaped(made, (*made.shape[:2], made.shape[3]))
+    return SymbolArray(cast(made, type))
+
+
+# ------------------------------------------------------------------------------- backward
+
+
+@lowering("_transposed_convolution")
+def _transposed_convolution(
+    input: Any, weight: Any, bias: Any, spatial: Sequence[int], window: Any, groups: int
+) -> SymbolArray:
+    type, (g, w) = _inside(input, weight)
+    plane = _Plane(window)
+    lengths = (1, *spatial) if plane.line else tuple(spatial)
+    w = plane.weight(w)
+    o, each, kh, kw = w.shape
+    w = reshaped(w, (groups, o // groups, each, kh, kw))
+    w = reshaped(graph.permute(w, (3, 4, 1, 0, 2)), (kh, kw, o // groups, groups * each))
+    y = _spread(plane.image(g), w, plane, lengths, groups)
+    return SymbolArray(cast(plane.channels_first(_biased(y, bias)), type))
+
+
+def _taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int]:
+    """Of a phase r of the stride: the first tap, their step and number, the dilation with which
+    they meet the cotangents, and where the first of these is."""
+    divisor = math.gcd(s, d)
+    step = s // divisor
+    first = next((i for i in range(min(step, k)) if (i * d - r) % s == 0), None)
+    if first is None:
+        return 0, step, 0, d // divisor, 0
+    return first, step, -(-(k - first) // step), d // divisor, (r - first * d) // s
+
+
+def _spread(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], groups: int) -> Node:
+    """Cotangents (n, oh, ow, k) brought back to places (n, h, w, c)."""
+    counts = [-(-(n + lo) // s)
+              for n, (lo, _), s in zip(lengths, plane.padding, plane.stride, strict=True)]
+    rows = []
+    for r in range(plane.stride[0]):
+        columns = [_phase(g, w, plane, (r, q), counts, groups) for q in range(plane.stride[1])]
+        rows.append(woven(columns, 2))
+    made = woven(rows, 1)
+    for axis, (n, (lo, _)) in enumerate(zip(lengths, plane.padding, strict=True), 1):
+        made = sliced(made, axis, lo, n)
+    return made
+
+
+def _phase(g: Node, w: Node, plane: _Plane, phase: Sequence[int], counts: Sequence[int],
+           groups: int) -> Node:  # fmt: skip
+    dilations = []
+    for axis in (0, 1):
+        first, step, taps, dilation, start = _taps(
+            plane.kernel[axis], plane.stride[axis], plane.dilation[axis], phase[axis]
+        )
+        if not taps:
+            return nothing(g, (g.shape[0], *counts, w.shape[3]))
+        # Backwards: the last tap meets the first place.
+        w = sliced(w, axis, first + (taps - 1) * step, taps, -step)
+        low = (taps - 1) * dilation - start
+        g = cropped(g, axis + 1, low, counts[axis] + start - g.shape[axis + 1])
+        dilations.append(dilation)
+    return convolved(g, w, (1, 1), dilations, groups)

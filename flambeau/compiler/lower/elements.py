@@ -1,0 +1,54 @@
+"""Operators on elements and norms whose bodies look at values, and those that draw them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...ops.promotion import compute_dtype
+from .functions import axes_of
+from .registry import lowering, refuse
+from .symbol import SymbolArray
+
+
+@lowering("sign", "sgn")
+def _sign(input: SymbolArray) -> SymbolArray:
+    if input.dtype.kind == "b":
+        return input
+    if input.dtype.kind != "f":
+        return np.sign(input)
+    up, down = np.greater(input, 0), np.less(input, 0)
+    return up.astype(input.dtype) - down.astype(input.dtype)
+
+
+@lowering("_vector_norm")
+def _vector_norm(
+    input: SymbolArray, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> SymbolArray:
+    kind = input.dtype if dtype is None else dtype.numpy
+    x = input.astype(kind, copy=False)
+    x = x.astype(compute_dtype(x.dtype), copy=False)
+    axes = axes_of(dim if dim not in ((), []) else None, x.ndim)
+    options = {"axis": axes, "keepdims": keepdim}
+    if ord == 2:
+        y = np.sqrt(np.sum(x * x, **options))
+    elif ord == 0:
+        y = np.sum(np.not_equal(x, 0).astype(x.dtype), **options)
+    elif ord in (math.inf, -math.inf):
+        y = (np.max if ord > 0 else np.min)(np.abs(x), **options)
+    elif ord == 1:
+        y = np.sum(np.abs(x), **options)
+    else:
+        y = np.power(np.sum(np.power(np.abs(x), ord), **options), x.dtype.type(1 / ord))
+    return y.astype(kind)
+
+
+@lowering("native_dropout")
+def _native_dropout(input: SymbolArray, p: float, train: bool) -> tuple[SymbolArray, SymbolArray]:
+    if train and p and input.size:
+        refuse("draws random numbers")
+    return input.copy(), np.ones_like(input, dtype=np.bool_)
+
+

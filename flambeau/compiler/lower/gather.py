@@ -1,0 +1,278 @@
+"""Rows and elements by position: embeddings, gathering and scattering along an axis.
+
+Positions are taken to be within bounds: whoever calls the program checks them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...native.loops import Scalar, Type
+from .. import graph
+from ..graph import Node, Op
+from .indexing import by_positions, linear, positions, rows
+from .nodes import applied, cast, computed, iota, number, reshaped, stretched, where
+from .registry import lowering, refuse
+from .symbol import SymbolArray, is_symbol, node_of
+
+_CHAIN = 16  # places along an axis up to which a scatter is a chain of choices
+
+
+def _added_rows(index: Node, values: Node, shape: Sequence[int]) -> Node:
+    """Zeros of a shape with rows added; half precision in F32."""
+    inside = cast(values, computed(values.type))
+    made = Node(Op.ADD_ROWS, (cast(index, Type.I64), inside), tuple(shape), inside.type)
+    return cast(made, values.type)
+
+
+# ------------------------------------------------------------------------------- embeddings
+
+
+@lowering("_embedding")
+def _embedding(weight: Any, indices: Any, *_: Any) -> SymbolArray:
+    return SymbolArray(rows(node_of(weight), node_of(indices), 0, False))
+
+
+@lowering("embedding_dense_backward")
+def _embedding_backward(
+    grad_output: SymbolArray, indices: SymbolArray, num_weights: int, padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> SymbolArray:  # fmt: skip
+    width = grad_output.shape[-1]
+    g = grad_output.node
+    flat = reshaped(cast(node_of(indices), Type.I64), (-1,))
+    g = cast(reshaped(g, (flat.shape[0], width)), computed(g.type))
+    if padding_idx >= 0:
+        kept = applied(Scalar.NE, flat, number(padding_idx, Type.I64, 1))
+        g = where(reshaped(kept, (*kept.shape, 1)), g, number(0, g.type, 2))
+    if scale_grad_by_freq:
+        ones = graph.constant(1, g.type, flat.shape)
+        counts = rows(_added_rows(flat, ones, (num_weights,)), flat, 0, False)
+        g = applied(Scalar.DIV, g, reshaped(counts, (*counts.shape, 1)))
+    return SymbolArray(cast(_added_rows(flat, g, (num_weights, width)), grad_output.node.type))
+
+
+# ------------------------------------------------------------------------------- one axis
+
+
+def _along(x: Node, index: Node, axis: int) -> Node:
+    """x's elements at an index of its rank, whose other extents may be smaller."""
+    for i, n in enumerate(index.shape):
+        if i != axis and n < x.shape[i]:
+            x = SymbolArray(x)[(slice(None),) * i + (slice(0, n),)].node
+    index = cast(index, Type.I64)
+    return Node(Op.TAKE_ALONG, (x, index), index.shape, x.type, {"axis": axis})
+
+
+@lowering("gather")
+def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> SymbolArray:
+    x, at = node_of(input), node_of(index)
+    if not x.shape:
+        return SymbolArray(stretched(x, at.shape))
+    if not at.shape:
+        return SymbolArray(reshaped(rows(x, at, 0, False), ()))
+    if 0 in at.shape:
+        return SymbolArray(graph.constant(0, x.type, at.shape))
+    return SymbolArray(_along(x, at, dim % len(x.shape)))
+
+
+def _flat_index(index: Node, axis: int, shape: Sequence[int]) -> Node:
+    """Positions in row-major order of the places that an index along an axis names."""
+    grid = [index if i == axis else iota(index.shape, i) for i in range(len(index.shape))]
+    return reshaped(linear(grid, shape, False), (-1,))
+
+
+def _scattered_sum(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
+    if axis == 0 and len(shape) == 1:
+        return _added_rows(reshaped(index, (-1,)), reshaped(g, (-1,)), shape)
+    flat = _flat_index(index, axis, shape)
+    made = _added_rows(flat, reshaped(g, (-1,)), (math.prod(shape),))
+    return reshaped(made, shape)
+
+
+def _add_along(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
+    """Zeros of a shape with g added up at the indices: for one place, a choice."""
+    if not shape:
+        return reshaped(SymbolArray(g).sum().node, ())
+    if not index.shape:
+        index, g = reshaped(index, (1,)), reshaped(g, (1,))
+    if 0 in index.shape:
+        return graph.constant(0, g.type, tuple(shape))
+    same = all(n == m or i == axis for i, (n, m) in enumerate(zip(index.shape, shape, strict=True)))
+    if index.shape[axis] == 1 and same:
+        hits = applied(Scalar.EQ, iota(shape, axis), cast(index, Type.I64))
+        return where(hits, g, number(0, g.type, len(shape)))
+    return _scattered_sum(g, axis, index, shape)
+
+
+@lowering("_scattered")
+def _scattered(g: Any, dim: int, index: Any, shape: Sequence[int]) -> SymbolArray:
+    axis = dim % len(shape) if shape else 0
+    return SymbolArray(_add_along(node_of(g), axis, node_of(index), tuple(shape)))
+
+
+def _source(src: Node, index: Node) -> Node:
+    """The part of a source that an index uses."""
+    if len(src.shape) != len(index.shape):
+        return stretched(src, index.shape)
+    return SymbolArray(src)[tuple(slice(0, n) for n in index.shape)].node
+
+
+@lowering("_scatter_add")
+def _scatter_add(input: Any, dim: int, index: Any, src: Any) -> SymbolArray:
+    x, at = node_of(input), node_of(index)
+    if 0 in at.shape:
+        return input
+    share = _add_along(_source(node_of(src), at), dim % max(len(x.shape), 1), at, x.shape)
+    return input + SymbolArray(share)
+
+
+@lowering("_scatter")
+def _scatter(input: Any, dim: int, index: Any, src: Any) -> SymbolArray:
+    x, at = node_of(input), cast(node_of(index), Type.I64)
+    if 0 in at.shape:
+        return SymbolArray(x)
+    if not x.shape or not at.shape:
+        return SymbolArray(_choices(reshaped(x, (-1,)), 0, reshaped(at, (1,)),
+                                    reshaped(node_of(src), (1,)), x.shape))  # fmt: skip
+    return SymbolArray(_choices(x, dim % len(x.shape), at, _source(node_of(src), at), x.shape))
+
+
+def _choices(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) -> Node:
+    """Written place after place along the axis, so that the last one stays."""
+    if index.shape[axis] > _CHAIN:
+        refuse("a scatter of many places, of which the last one of a kind stays")
+    shape = [n for i, n in enumerate(x.shape) if i != axis]
+    part = [n for i, n in enumerate(index.shape) if i != axis]
+    inner = x
+    if shape != part:
+        inner = SymbolArray(x)[tuple(
+            slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))].node
+    places = iota(inner.shape, axis)
+    made = inner
+    for k in range(index.shape[axis]):
+        pick = (slice(None),) * axis + (slice(k, k + 1),)
+        hits = applied(Scalar.EQ, places, SymbolArray(index)[pick].node)
+        made = where(hits, SymbolArray(src)[pick].node, made)
+    if inner is not x:
+        made = Node(Op.UPDATE, (x, made), x.shape, x.type, {
+            "starts": (0,) * len(x.shape), "steps": (1,) * len(x.shape)})  # fmt: skip
+    return reshaped(made, result)
+
+
+# ------------------------------------------------------------------------------- vectors of rows
+
+
+@lowering("index_select")
+def _index_select(input: Any, dim: int, index: Any) -> SymbolArray:
+    x, at = node_of(input), node_of(index)
+    if not x.shape:
+        return input
+    return SymbolArray(rows(x, reshaped(at, (-1,)), dim % len(x.shape), False))
+
+
+@lowering("_index_add")
+def _index_add(
+    input: Any, dim: int, index: Any, source: Any, alpha: Any = 1
+) -> SymbolArray:
+    x, at, values = node_of(input), reshaped(node_of(index), (-1,)), node_of(source)
+    values = cast(values, x.type)
+    if not x.shape:
+        x, values = reshaped(x, (1,)), reshaped(values, (-1,))
+    axis = dim % len(x.shape)
+    front = by_positions(x.shape, [positions(at, x.shape[axis], False) if i == axis
+                                   else slice(None) for i in range(len(x.shape))], False)  # fmt: skip
+    share = SymbolArray(front.added(x.shape, values))
+    share = share if alpha.__class__ in (int, float) and alpha == 1 else share * alpha
+    return (SymbolArray(x) + share).reshape(input.shape).astype(input.dtype)
+
+
+@lowering("_index_fill")
+def _index_fill(input: Any, dim: int, index: Any, value: Any) -> SymbolArray:
+    x, at = node_of(input), reshaped(node_of(index), (-1,))
+    own = x.shape
+    x = x if own else reshaped(x, (1,))
+    axis = dim % len(x.shape)
+    places = iota((x.shape[axis], at.shape[0]), 0)
+    wanted = reshaped(positions(at, x.shape[axis]), (1, at.shape[0]))
+    hits = SymbolArray(applied(Scalar.EQ, places, wanted)).any(1)
+    mask = hits.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
+    return np.where(mask, node_symbol(value, x.type), SymbolArray(x)).reshape(own)
+
+
+def node_symbol(value: Any, type: Type) -> SymbolArray:
+    """A number, array or symbol as a symbol of a type."""
+    return SymbolArray(cast(node_of(value), type))
+
+
+@lowering("take")
+def _take(input: Any, index: Any) -> SymbolArray:
+    return SymbolArray(rows(reshaped(node_of(input), (-1,)), node_of(index)))
+
+
+@lowering("_added_at")
+def _added_at(g: SymbolArray, places: SymbolArray, spatial: Sequence[int]) -> SymbolArray:
+    n, lead = math.prod(spatial), g.shape[: g.ndim - len(spatial)]
+    images = math.prod(lead)
+    if not g.size:
+        return np.zeros_like(g, shape=(*lead, *spatial))
+    index = cast(reshaped(places.node, (images, -1)), Type.I64)
+    return SymbolArray(reshaped(
+        _scattered_sum(reshaped(g.node, index.shape), 1, index, (images, n)), (*lead, *spatial)))
+
+
+@lowering("_taken_at")
+def _taken_at(input: SymbolArray, places: SymbolArray, n: int) -> SymbolArray:
+    if not places.size:
+        return np.zeros_like(input, shape=places.shape)
+    flat = input.reshape((*input.shape[: input.ndim - n], -1))
+    index = places.reshape((*flat.shape[:-1], -1))
+    return SymbolArray(_along(flat.node, index.node, flat.ndim - 1)).reshape(places.shape)
+
+
+# ------------------------------------------------------------------------------- indices
+
+
+def _items(where: Any, rank: int) -> list[Any]:
+    """An index of slices and arrays: full slices, and nodes of integers."""
+    found: list[Any] = []
+    for w in where if isinstance(where, (tuple, list)) else (where,):
+        if is_symbol(w) or isinstance(w, np.ndarray):
+            if w.dtype.kind == "b":
+                refuse("an index by a mask")
+            found.append(node_of(w))
+        elif isinstance(w, slice) and w == slice(None):
+            found.append(w)
+        else:
+            refuse("an index of arrays and windows")
+    return [*found, *[slice(None)] * (rank - len(found))]
+
+
+@lowering("index")
+def _index(input: SymbolArray, where: Any) -> SymbolArray:
+    found = by_positions(input.shape, _items(where, input.ndim))
+    return SymbolArray(found.read(input.node))
+
+
+@lowering("index_adjoint")
+def _index_adjoint(g: SymbolArray, shape: Sequence[int], where: Any) -> SymbolArray:
+    found = by_positions(shape, _items(where, len(shape)))
+    inside = cast(g.node, computed(g.node.type))
+    return SymbolArray(cast(found.added(shape, inside), g.node.type))
+
+
+@lowering("_index_put")
+def _index_put(input: SymbolArray, values: SymbolArray, where: Any, accumulate: bool) -> Any:
+    if accumulate:
+        found = by_positions(input.shape, _items(where, input.ndim))
+        share = found.added(input.shape, cast(values.node, input.node.type))
+        return input + SymbolArray(share)
+    masks = [w for w in where if is_symbol(w) and w.dtype.kind == "b"]
+    if len(masks) == len(where) == 1 and values.size == 1:
+        mask = masks[0].reshape((*masks[0].shape, *(1,) * (input.ndim - masks[0].ndim)))
+        return np.where(mask, values.reshape(()).astype(input.dtype), input)
+    return refuse("a write at positions")

@@ -1,0 +1,115 @@
+"""Losses: classes by index, as comparisons of positions along the axis of classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...ops.loss_reduction import MEAN, NONE
+from ...ops.promotion import compute_dtype
+from .nodes import iota
+from .registry import lowering
+from .softmax import inside, log_probabilities
+from .symbol import SymbolArray, called
+
+
+def _axis(x: SymbolArray) -> int:
+    return 0 if x.ndim == 1 else 1
+
+
+def _hits(target: SymbolArray, shape: tuple[int, ...], axis: int) -> SymbolArray:
+    """Where each row's class is its target: nowhere for a target that is no class."""
+    t = np.expand_dims(target.astype(np.int64, copy=False), axis)
+    return called(np.equal, (SymbolArray(iota(shape, axis)), t))
+
+
+def _factors(
+    target: SymbolArray, weight: SymbolArray | None, ignore_index: int, kind: np.dtype
+) -> SymbolArray:
+    """What each row counts for."""
+    t = target.astype(np.int64, copy=False)
+    kept = called(np.not_equal, (t, ignore_index))
+    if weight is None:
+        return kept.astype(kind)
+    return np.where(kept, weight.astype(kind, copy=False)[np.where(kept, t, 0)], kind.type(0))
+
+
+def _likelihood(
+    x: SymbolArray, target: SymbolArray, weight: SymbolArray | None, reduction: int,
+    ignore_index: int, kind: np.dtype,
+) -> SymbolArray:  # fmt: skip
+    axis, type = _axis(x), x.dtype.type
+    picked = np.sum(np.where(_hits(target, x.shape, axis), x, type(0)), axis)
+    factors = _factors(target, weight, ignore_index, x.dtype)
+    within = 0 <= ignore_index < x.shape[axis]
+    if weight is not None or within:
+        picked = np.where(called(np.equal, (factors, 0)), type(0), picked * factors)
+    if reduction == NONE:
+        return (-picked).astype(kind)
+    y = -np.sum(picked)
+    return (y / np.sum(factors) if reduction == MEAN else y).astype(kind)
+
+
+def _coefficients(
+    g: SymbolArray, target: SymbolArray, weight: SymbolArray | None, reduction: int,
+    ignore_index: int, kind: np.dtype,
+) -> SymbolArray:  # fmt: skip
+    """Each row's cotangent."""
+    factors = _factors(target, weight, ignore_index, kind)
+    g = g.astype(kind, copy=False)
+    if reduction == MEAN:
+        total = np.sum(factors)
+        g = np.where(called(np.equal, (total, 0)), kind.type(0), g / total)
+    return g * factors
+
+
+@lowering("_nll_loss", "_nll_loss2d")
+def _nll_loss(
+    input: SymbolArray, target: SymbolArray, weight: Any, reduction: int, ignore_index: int
+) -> SymbolArray:
+    return _likelihood(inside(input), target, weight, reduction, ignore_index, input.dtype)
+
+
+@lowering("_cross_entropy", "_cross_entropy2d")
+def _cross_entropy(
+    input: SymbolArray, target: SymbolArray, weight: Any, reduction: int, ignore_index: int
+) -> tuple[SymbolArray, SymbolArray]:
+    y = log_probabilities(inside(input), _axis(input))
+    loss = _likelihood(y, target, weight, reduction, ignore_index, input.dtype)
+    return loss, y.astype(input.dtype)
+
+
+@lowering("_nll_loss_backward")
+def _nll_loss_backward(
+    g: SymbolArray, target: SymbolArray, weight: Any, shape: tuple[int, ...], reduction: int,
+    ignore_index: int,
+) -> SymbolArray:  # fmt: skip
+    axis = 0 if len(shape) == 1 else 1
+    c = _coefficients(g, target, weight, reduction, ignore_index, compute_dtype(g.dtype))
+    hits = _hits(target, shape, axis)
+    return np.where(hits, -np.expand_dims(c, axis), c.dtype.type(0)).astype(g.dtype)
+
+
+@lowering("_cross_entropy_backward")
+def _cross_entropy_backward(
+    share: SymbolArray, logs: SymbolArray, target: SymbolArray, weight: Any, reduction: int,
+    ignore_index: int,
+) -> SymbolArray:  # fmt: skip
+    y, axis = inside(logs), _axis(logs)
+    c = _coefficients(share, target, weight, reduction, ignore_index, y.dtype)
+    hits = _hits(target, y.shape, axis).astype(y.dtype)
+    return ((np.exp(y) - hits) * np.expand_dims(c, axis)).astype(logs.dtype)
+
+
+@lowering("_binary_cross_entropy")
+def _binary_cross_entropy(
+    input: SymbolArray, target: SymbolArray, weight: Any, reduction: int
+) -> SymbolArray:
+    x, t = inside(input), inside(target)
+    low = x.dtype.type(-100)
+    y = (t - 1) * np.maximum(np.log1p(-x), low) - t * np.maximum(np.log(x), low)
+    y = y if weight is None else y * weight
+    if reduction == NONE:
+        return y.astype(input.dtype)
+    return (np.mean(y) if reduction == MEAN else np.sum(y)).astype(input.dtype)

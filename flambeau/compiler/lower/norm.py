@@ -1,0 +1,192 @@
+"""Normalisation by layer, batch and group. Statistics left in arguments are further results."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...ops.promotion import compute_dtype
+from .registry import lowering
+from .symbol import SymbolArray
+
+Maybe = SymbolArray | None
+
+
+def _as(kind: np.dtype, *arrays: Maybe) -> list[Any]:
+    return [None if a is None else a.astype(kind, copy=False) for a in arrays]
+
+
+def _moments(x: SymbolArray, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
+    """Mean, sum of squared distances, 1 / deviation, and x less the mean."""
+    count = x.dtype.type(math.prod(x.shape[i] for i in axes))
+    mean = np.sum(x, axes, keepdims=True) / count
+    centred = x - mean
+    squares = np.sum(centred * centred, axes, keepdims=True)
+    return mean, squares, 1 / np.sqrt(squares / count + x.dtype.type(eps)), centred
+
+
+def _scaled(y: SymbolArray, weight: Maybe, bias: Maybe) -> SymbolArray:
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+# ------------------------------------------------------------------------------- layers
+
+
+@lowering("_layer_norm", writes=(3, 4))
+def _layer_norm(
+    input: SymbolArray, weight: Maybe, bias: Maybe, save_mean: SymbolArray,
+    save_rstd: SymbolArray, n: int, eps: float,
+) -> tuple[SymbolArray, ...]:  # fmt: skip
+    if not input.size:
+        return input, save_mean, save_rstd
+    x, w, b = _as(save_mean.dtype, input, weight, bias)
+    mean, _, rstd, centred = _moments(x, tuple(range(x.ndim - n, x.ndim)), eps)
+    y = _scaled(centred * rstd, w, b).astype(input.dtype)
+    return y, mean.reshape(save_mean.shape), rstd.reshape(save_rstd.shape)
+
+
+@lowering("_layer_norm_backward")
+def _layer_norm_backward(
+    g: SymbolArray, input: SymbolArray, weight: Maybe, mean: SymbolArray, rstd: SymbolArray, n: int
+) -> tuple[SymbolArray, ...]:
+    kind = input.dtype if weight is None else weight.dtype
+    lead = input.ndim - n
+    if not input.size:
+        zeros = np.sum(np.zeros_like(input, dtype=kind), tuple(range(lead)))
+        return np.zeros_like(input), zeros, zeros
+    share, x, w = _as(mean.dtype, g, input, weight)
+    shape = (*x.shape[:lead], *(1,) * n)
+    mean, rstd = mean.reshape(shape), rstd.reshape(shape)
+    axes, rows = tuple(range(lead, x.ndim)), tuple(range(lead))
+    hat = (x - mean) * rstd
+    product = share * hat
+    of_weight, of_bias = np.sum(product, rows), np.sum(share, rows)
+    if w is not None:
+        share, product = share * w, product * w
+    count = x.dtype.type(math.prod(x.shape[lead:]))
+    along = np.sum(product, axes, keepdims=True) / count
+    made = (share - (hat * along + np.sum(share, axes, keepdims=True) / count)) * rstd
+    return made.astype(input.dtype), of_weight.astype(kind), of_bias.astype(kind)
+
+
+# ------------------------------------------------------------------------------- batches
+
+
+def _by_channel(v: Maybe, rank: int) -> Any:
+    return None if v is None else v.reshape((1, -1, *(1,) * (rank - 2)))
+
+
+def _batch_axes(x: SymbolArray) -> tuple[int, ...]:
+    return (0, *range(2, x.ndim))
+
+
+@lowering("_batch_norm", writes=(3, 4, 5, 6))
+def _batch_norm(
+    input: SymbolArray, weight: Maybe, bias: Maybe, running_mean: Maybe, running_var: Maybe,
+    save_mean: SymbolArray, save_rstd: SymbolArray, momentum: float, eps: float,
+) -> tuple[Maybe, ...]:  # fmt: skip
+    if not input.size:
+        return input, running_mean, running_var, save_mean, save_rstd
+    x, w, b = _as(save_mean.dtype, input, *(_by_channel(v, input.ndim) for v in (weight, bias)))
+    axes = _batch_axes(x)
+    mean, squares, rstd, _ = _moments(x, axes, eps)
+    count = math.prod(x.shape[i] for i in axes)
+    flat = save_mean.shape
+    moved = []
+    for running, new in ((running_mean, mean), (running_var, squares / max(count - 1, 1))):
+        moved.append(None if running is None else
+                     ((1 - momentum) * running + momentum * new.reshape(flat)).astype(
+                         running.dtype))  # fmt: skip
+    scale = rstd if w is None else rstd * w
+    shift = -mean * scale if b is None else b - mean * scale
+    y = (x * scale + shift).astype(input.dtype)
+    return y, *moved, mean.reshape(flat), rstd.reshape(flat)
+
+
+@lowering("_batch_norm_backward")
+def _batch_norm_backward(
+    g: SymbolArray, input: SymbolArray, weight: Maybe, mean: SymbolArray, rstd: SymbolArray
+) -> tuple[SymbolArray, ...]:
+    kind = input.dtype if weight is None else weight.dtype
+    axes = _batch_axes(input)
+    if not input.size:
+        zeros = np.zeros_like(mean, dtype=kind)
+        return np.zeros_like(input), zeros, zeros
+    share, x, w = _as(mean.dtype, g, input, weight)
+    mean, rstd, w = (_by_channel(v, x.ndim) for v in (mean, rstd, w))
+    count = x.dtype.type(math.prod(x.shape[i] for i in axes))
+    of_g = np.sum(share, axes, keepdims=True)
+    of_product = np.sum(share * (x - mean), axes, keepdims=True)
+    a = rstd if w is None else rstd * w
+    b = -a * rstd * rstd * of_product / count
+    c = -a * of_g / count - b * mean
+    made = (share * a + x * b + c).astype(input.dtype)
+    return made, (of_product * rstd).reshape(-1).astype(kind), of_g.reshape(-1).astype(kind)
+
+
+@lowering("_batch_norm_running")
+def _batch_norm_running(
+    input: SymbolArray, weight: Maybe, bias: Maybe, running_mean: SymbolArray,
+    running_var: SymbolArray, eps: float,
+) -> SymbolArray:  # fmt: skip
+    kind = compute_dtype(input.dtype)
+    x, w, b, mean, var = _as(kind, input, weight, bias, running_mean, running_var)
+    rstd = 1 / np.sqrt(var + kind.type(eps))
+    scale = rstd if w is None else rstd * w
+    shift = -mean * scale if b is None else b - mean * scale
+    y = x * _by_channel(scale, x.ndim) + _by_channel(shift, x.ndim)
+    return y.astype(input.dtype)
+
+
+# ------------------------------------------------------------------------------- groups
+
+
+def _grouped(x: SymbolArray, groups: int) -> SymbolArray:
+    """(n, c, ...) as (n, groups, c / groups, positions)."""
+    return x.reshape((x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:])))
+
+
+def _of_groups(v: Maybe, groups: int) -> Any:
+    return None if v is None else v.reshape((1, groups, -1, 1))
+
+
+@lowering("_group_norm", writes=(3, 4))
+def _group_norm(
+    input: SymbolArray, weight: Maybe, bias: Maybe, save_mean: SymbolArray,
+    save_rstd: SymbolArray, groups: int, eps: float,
+) -> tuple[SymbolArray, ...]:  # fmt: skip
+    if not input.size:
+        return input, save_mean, save_rstd
+    x, w, b = _as(save_mean.dtype, input, weight, bias)
+    mean, _, rstd, centred = _moments(_grouped(x, groups), (2, 3), eps)
+    y = _scaled(centred * rstd, _of_groups(w, groups), _of_groups(b, groups))
+    y = y.reshape(input.shape).astype(input.dtype)
+    return y, mean.reshape(save_mean.shape), rstd.reshape(save_rstd.shape)
+
+
+@lowering("_group_norm_backward")
+def _group_norm_backward(
+    g: SymbolArray, input: SymbolArray, weight: Maybe, mean: SymbolArray, rstd: SymbolArray,
+    groups: int,
+) -> tuple[SymbolArray, ...]:  # fmt: skip
+    kind, c = input.dtype if weight is None else weight.dtype, input.shape[1]
+    if not input.size:
+        zeros = SymbolArray(mean.node)[:0, 0]
+        zeros = np.zeros_like(zeros, dtype=kind, shape=(c,))
+        return np.zeros_like(input), zeros, zeros
+    share, x, w = _as(mean.dtype, g, input, weight)
+    share, x = _grouped(share, groups), _grouped(x, groups)
+    mean, rstd = (v.reshape((*v.shape, 1, 1)) for v in (mean, rstd))
+    hat = (x - mean) * rstd
+    product = share * hat
+    of_weight, of_bias = np.sum(product, (0, 3)), np.sum(share, (0, 3))
+    if w is not None:
+        share, product = share * _of_groups(w, groups), product * _of_groups(w, groups)
+    count = x.dtype.type(x.shape[2] * x.shape[3])
+    along = np.sum(product, (2, 3), keepdims=True) / count
+    made = (share - (hat * along + np.sum(share, (2, 3), keepdims=True) / count)) * rstd
+    return (made.reshape(input.shape).astype(input.dtype), of_weight.reshape(-1).astype(kind),
+            of_bias.reshape(-1).astype(kind))  # fmt: skip

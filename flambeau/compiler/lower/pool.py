@@ -1,0 +1,354 @@
+"""Pooling: maxima and averages of windows, and their gradients.
+
+Windows that lie side by side are axes of their own, made by a RESHAPE and folded away. Others are
+met by shifted SLICEs, one axis after the other; cotangents go back by phases of the stride.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ...native.loops import Fold, Scalar, Type
+from .. import graph
+from ..graph import Node
+from .nodes import (
+    applied, cast, computed, dtype_of, folded, literal, number, reshaped, sliced, stretched, where,
+)  # fmt: skip
+from .registry import lowering
+from .symbol import SymbolArray, node_of
+from .windows import bordered, nothing, woven
+
+
+class Windows:
+    """The windows over the last axes of an array."""
+
+    def __init__(self, x: Node, window: Any) -> None:
+        self.window, self.rank = window, len(window.kernel)
+        self.lead, self.spatial = x.shape[: -self.rank], x.shape[-self.rank :]
+        self.output = window.output(self.spatial)
+        self.first = len(self.lead)
+        self.places = math.prod(window.kernel)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the windows lie side by side, all inside the array."""
+        w = self.window
+        return w.kernel == w.stride and set(w.dilation) == {1} and not any(map(any, w.padding))
+
+    @property
+    def split(self) -> tuple[int, ...]:
+        """The shape in which each window has axes of its own."""
+        pairs = zip(self.output, self.window.kernel, strict=True)
+        return (*self.lead, *(n for pair in pairs for n in pair))
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """The windows' axes in `split`."""
+        return tuple(self.first + 2 * i + 1 for i in range(self.rank))
+
+    def divided(self, x: Node) -> Node:
+        """x with an axis for each window's positions."""
+        for i, (m, k) in enumerate(zip(self.output, self.window.kernel, strict=True)):
+            x = sliced(x, self.first + i, 0, m * k)
+        return reshaped(x, self.split)
+
+    def whole(self, x: Node) -> Node:
+        """`divided` undone: zeros where no window reached."""
+        x = reshaped(x, (*self.lead, *(m * k for m, k in
+                                       zip(self.output, self.window.kernel, strict=True))))  # fmt: skip
+        high = [n - m for n, m in zip((*self.lead, *self.spatial), x.shape, strict=True)]
+        return graph.pad(x, (0,) * len(high), high)
+
+    def over(self, y: Node) -> Node:
+        """A value for each window beside `divided`."""
+        return reshaped(y, (*self.lead, *(n for m in self.output for n in (m, 1))))
+
+    def bordered(self, x: Node, value: float) -> Node:
+        """x with its border of a number."""
+        zeros = (0,) * self.first
+        low, high = zip(*self.window.padding, strict=True)
+        return bordered(x, (*zeros, *low), (*zeros, *high), value)
+
+    def along(self, x: Node, axis: int, place: int) -> Node:
+        """What one position along one of the windows' axes meets."""
+        w = self.window
+        return sliced(x, self.first + axis, place * w.dilation[axis], self.output[axis],
+                      w.stride[axis])  # fmt: skip
+
+    def folded(self, x: Node, operation: Scalar) -> Node:
+        """All the positions joined by an operation, one axis after the other."""
+        for axis, k in enumerate(self.window.kernel):
+            made = self.along(x, axis, 0)
+            for place in range(1, k):
+                made = applied(operation, made, self.along(x, axis, place))
+            x = made
+        return x
+
+    def met(self, x: Node, at: Sequence[int]) -> Node:
+        """What one position of the windows meets."""
+        for axis, place in enumerate(at):
+            x = self.along(x, axis, place)
+        return x
+
+    def positions(self) -> list[tuple[int, ...]]:
+        """The positions in a window, in order."""
+        return list(product(*map(range, self.window.kernel)))
+
+    # ------------------------------------------------------------------------ back
+
+    def returned(self, share: Callable[[tuple[int, ...]], Node], like: Node) -> Node:
+        """Added up at each element: share(position) of every window that meets it there."""
+        made = self._phases((), share, like)
+        for i, n in enumerate(self.spatial):
+            made = sliced(made, self.first + i, self.window.padding[i][0], n)
+        return made
+
+    def _phases(self, fixed: tuple, share: Callable, like: Node) -> Node:
+        axis = len(fixed)
+        if axis == self.rank:
+            return self._phase(fixed, share, like)
+        parts = [self._phases((*fixed, r), share, like) for r in range(self.window.stride[axis])]
+        return woven(parts, self.first + axis)
+
+    def _phase(self, phase: tuple[int, ...], share: Callable, like: Node) -> Node:
+        w = self.window
+        counts = [-(-(n + lo) // s)
+                  for n, (lo, _), s in zip(self.spatial, w.padding, w.stride, strict=True)]
+        total: Node | None = None
+        for at in self.positions():
+            reach = [p * d for p, d in zip(at, w.dilation, strict=True)]
+            if any((v - r) % s for v, r, s in zip(reach, phase, w.stride, strict=True)):
+                continue
+            one = share(at)
+            for i, (v, r, s, count) in enumerate(zip(reach, phase, w.stride, counts, strict=True)):
+                one = _shifted(one, self.first + i, (v - r) // s, count)
+            total = one if total is None else applied(Scalar.ADD, total, one)
+        return nothing(like, (*self.lead, *counts)) if total is None else total
+
+
+def _shifted(node: Node, axis: int, by: int, count: int) -> Node:
+    """`count` places of an axis moved up, zeros elsewhere."""
+    kept = max(min(node.shape[axis], count - by), 0)
+    node = sliced(node, axis, 0, kept)
+    low, high = [0] * len(node.shape), [0] * len(node.shape)
+    low[axis], high[axis] = min(by, count), max(count - by - kept, 0)
+    return graph.pad(node, low, high)
+
+
+# ------------------------------------------------------------------------------- maxima
+
+
+def _lowest(type: Type) -> Any:
+    return -math.inf if type.floating else int(np.iinfo(dtype_of(type)).min)
+
+
+def _maxima(x: Node, windows: Windows) -> Node:
+    if windows.apart:
+        return folded(windows.divided(x), Fold.MAXIMUM, windows.inner)
+    return windows.folded(windows.bordered(x, _lowest(x.type)), Scalar.MAXIMUM)
+
+
+@lowering("_max_pool1d", "_max_pool2d", "_max_pool3d")
+def _max_pool(input: Any, window: Any) -> SymbolArray:
+    x = node_of(input)
+    inside = cast(x, computed(x.type))
+    return SymbolArray(cast(_maxima(inside, Windows(x, window)), x.type))
+
+
+def _order(windows: Windows) -> Node:
+    """The number of each position in a window, beside `divided`."""
+    kernel = windows.window.kernel
+    shape = (*(1 for _ in windows.lead), *(n for k in kernel for n in (1, k)))
+    return literal(np.arange(windows.places).reshape(shape))
+
+
+def _firsts(x: Node, tops: Node, windows: Windows) -> Node:
+    """For each window, the number of the first position that holds its maximum; else the last."""
+    last = windows.places - 1
+    if windows.apart:
+        hits = applied(Scalar.EQ, windows.divided(x), windows.over(tops))
+        found = where(hits, _order(windows), number(last, Type.I64, len(hits.shape)))
+        return folded(found, Fold.MINIMUM, windows.inner)
+    x = windows.bordered(x, _lowest(x.type))
+    found = graph.constant(last, Type.I64, tops.shape)
+    for i, at in reversed(list(enumerate(windows.positions()))[:-1]):
+        hits = applied(Scalar.EQ, windows.met(x, at), tops)
+        found = where(hits, number(i, Type.I64, len(hits.shape)), found)
+    return found
+
+
+def _equals(firsts: Node, i: int) -> Node:
+    return applied(Scalar.EQ, firsts, number(i, Type.I64, len(firsts.shape)))
+
+
+@lowering("_max_pool_placed")
+def _max_pool_placed(g: Any, input: Any, tops: Any, window: Any) -> SymbolArray:
+    x, y, share = node_of(input), node_of(tops), node_of(g)
+    type = share.type
+    x, y, share = (cast(n, computed(n.type)) for n in (x, y, share))
+    windows = Windows(x, window)
+    firsts = _firsts(x, y, windows)
+    if windows.apart:
+        hits = applied(Scalar.EQ, _order(windows), windows.over(firsts))
+        made = where(hits, windows.over(share), number(0, share.type, len(hits.shape)))
+        return SymbolArray(cast(windows.whole(made), type))
+    numbers = {at: i for i, at in enumerate(windows.positions())}
+    zero = number(0, share.type, len(share.shape))
+
+    def part(at: tuple[int, ...]) -> Node:
+        return where(_equals(firsts, numbers[at]), share, zero)
+
+    return SymbolArray(cast(windows.returned(part, share), type))
+
+
+@lowering("_max_pool_picked")
+def _max_pool_picked(u: Any, input: Any, tops: Any, window: Any) -> SymbolArray:
+    x, y, values = node_of(input), node_of(tops), node_of(u)
+    windows = Windows(x, window)
+    inside = computed(x.type)
+    firsts = _firsts(cast(x, inside), cast(y, inside), windows)
+    values = windows.bordered(values, 0)
+    made: Node | None = None
+    for i, at in enumerate(windows.positions()):
+        one = windows.met(values, at)
+        made = one if made is None else where(_equals(firsts, i), one, made)
+    return SymbolArray(made) if made is not None else u
+
+
+@lowering("_max_pool1d_with_indices", "_max_pool2d_with_indices", "_max_pool3d_with_indices")
+def _max_pool_with_indices(input: Any, window: Any) -> tuple[SymbolArray, SymbolArray]:
+    x = node_of(input)
+    windows = Windows(x, window)
+    inside = cast(x, computed(x.type))
+    tops = _maxima(inside, windows)
+    rest = SymbolArray(_firsts(inside, tops, windows))
+    flat: Any = 0
+    factor = math.prod(windows.window.kernel)
+    for i, (k, n) in enumerate(zip(window.kernel, windows.spatial, strict=True)):
+        factor //= k
+        place = rest // factor
+        rest = rest - place * factor
+        start = np.arange(windows.output[i]) * window.stride[i] - window.padding[i][0]
+        start = start.reshape((-1, *(1,) * (windows.rank - 1 - i)))
+        flat = flat * n + (place * window.dilation[i] + start)
+    return SymbolArray(cast(tops, x.type)), flat
+
+
+# ------------------------------------------------------------------------------- averages
+
+
+def _inside(x: SymbolArray) -> Node:
+    return cast(x.node, computed(x.node.type))
+
+
+@lowering("_avg_pool1d", "_avg_pool2d", "_avg_pool3d")
+def _avg_pool(input: SymbolArray, average: Any) -> SymbolArray:
+    x, window = _inside(input), average.window
+    windows = Windows(x, window)
+    if windows.apart:
+        y = folded(windows.divided(x), Fold.SUM, windows.inner)
+    else:
+        y = windows.folded(windows.bordered(x, 0), Scalar.ADD)
+    divisors = average.divisors(windows.spatial)
+    total = SymbolArray(y)
+    if not x.type.floating:
+        signs = np.sign(total) * np.sign(divisors)
+        return (signs * (np.abs(total) // np.abs(divisors))).astype(input.dtype)
+    return (total / divisors.astype(total.dtype)).astype(input.dtype)
+
+
+@lowering("_avg_pool1d_backward", "_avg_pool2d_backward", "_avg_pool3d_backward")
+def _avg_pool_backward(g: SymbolArray, spatial: Sequence[int], average: Any) -> SymbolArray:
+    share = SymbolArray(_inside(g))
+    share = share / average.divisors(spatial).astype(share.dtype)
+    rank = len(spatial)
+    like = graph.constant(0, share.node.type, (*g.shape[:-rank], *spatial))
+    windows = Windows(like, average.window)
+    if windows.apart:
+        made = windows.whole(stretched(windows.over(share.node), windows.split))
+    else:
+        made = windows.returned(lambda at: share.node, share.node)
+    return SymbolArray(made).astype(g.dtype)
+
+
+def _even(spatial: Sequence[int], output: Sequence[int]) -> bool:
+    return all(m and n % m == 0 for n, m in zip(spatial, output, strict=True))
+
+
+class _Even:
+    """The windows of adaptive pooling where they are of one size."""
+
+    def __init__(self, spatial: Sequence[int], output: Sequence[int]) -> None:
+        self.kernel = tuple(n // m for n, m in zip(spatial, output, strict=True))
+        self.stride, self.output = self.kernel, lambda _: tuple(output)
+        self.padding, self.dilation = ((0, 0),) * len(output), (1,) * len(output)
+
+
+def _averages(n: int, m: int, kind: np.dtype) -> np.ndarray:
+    made = np.zeros((n, m), kind)
+    for i in range(m):
+        a, b = i * n // m, -(-(i + 1) * n // m)
+        made[a:b, i] = 1 / (b - a)
+    return made
+
+
+def _by_matrices(x: SymbolArray, matrices: Sequence[np.ndarray]) -> SymbolArray:
+    for i, matrix in enumerate(matrices):
+        at = x.ndim - len(matrices) + i
+        x = np.moveaxis(np.matmul(np.moveaxis(x, at, -1), matrix), -1, at)
+    return x
+
+
+@lowering("_adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+def _adaptive_average(input: SymbolArray, output: Sequence[int]) -> SymbolArray:
+    x = SymbolArray(_inside(input))
+    spatial = x.shape[-len(output) :]
+    if _even(spatial, output):
+        windows = Windows(x.node, _Even(spatial, output))
+        y = SymbolArray(folded(windows.divided(x.node), Fold.SUM, windows.inner))
+        return (y / x.dtype.type(windows.places)).astype(input.dtype)
+    matrices = [_averages(n, m, x.dtype) for n, m in zip(spatial, output, strict=True)]
+    return _by_matrices(x, matrices).astype(input.dtype)
+
+
+@lowering("_adaptive_avg_pool1d_backward", "_adaptive_avg_pool2d_backward",
+          "_adaptive_avg_pool3d_backward")  # fmt: skip
+def _adaptive_average_backward(
+    g: SymbolArray, spatial: Sequence[int], output: Sequence[int]
+) -> SymbolArray:
+    share = SymbolArray(_inside(g))
+    if _even(spatial, output):
+        like = graph.constant(0, share.node.type, (*g.shape[: -len(spatial)], *spatial))
+        windows = Windows(like, _Even(spatial, output))
+        share = share / share.dtype.type(windows.places)
+        made = windows.whole(stretched(windows.over(share.node), windows.split))
+        return SymbolArray(made).astype(g.dtype)
+    matrices = [_averages(n, m, share.dtype).T for n, m in zip(spatial, output, strict=True)]
+    return _by_matrices(share, matrices).astype(g.dtype)
+
+
+@lowering("_adaptive_max_pool1d", "_adaptive_max_pool2d", "_adaptive_max_pool3d")
+def _adaptive_largest(
+    input: SymbolArray, output: Sequence[int]
+) -> tuple[SymbolArray, SymbolArray]:
+    """Cell by cell, since cells differ in size."""
+    rank = len(output)
+    spatial, lead = input.shape[-rank:], input.shape[:-rank]
+    places = np.arange(math.prod(spatial)).reshape(spatial)
+    tops, found = [], []
+    for at in product(*map(range, output)):
+        cell = tuple(slice(i * n // m, -(-(i + 1) * n // m))
+                     for i, n, m in zip(at, spatial, output, strict=True))  # fmt: skip
+        part = input[(Ellipsis, *cell)].reshape((*lead, -1))
+        best = np.argmax(part, -1)
+        found.append(SymbolArray(literal(places[cell].reshape(-1)))[best])
+        tops.append(np.take_along_axis(part, best[..., None], -1)[..., 0])
+    shape = (*lead, *output)
+    return np.stack(tops, -1).reshape(shape), np.stack(found, -1).reshape(shape)
+
+

@@ -1,0 +1,89 @@
+"""Softmax, its logarithm, logsumexp, and their derivatives: folds along one axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...ops.promotion import compute_dtype
+from .functions import axes_of
+from .registry import lowering
+from .symbol import SymbolArray
+
+
+def inside(x: SymbolArray, dtype: Any = None) -> SymbolArray:
+    """The array in the dtype of its computation, rounded to `dtype` first."""
+    x = x if dtype is None else x.astype(dtype.numpy, copy=False)
+    return x.astype(compute_dtype(x.dtype), copy=False)
+
+
+def _at_least_one(x: SymbolArray) -> SymbolArray:
+    return x if x.ndim else x.reshape(1)
+
+
+def probabilities(x: SymbolArray, axis: int) -> SymbolArray:
+    """exp(x - top) over its sum."""
+    e = np.exp(x - np.max(x, axis, keepdims=True))
+    return e / np.sum(e, axis, keepdims=True)
+
+
+def log_probabilities(x: SymbolArray, axis: int) -> SymbolArray:
+    """x - top - log of the sum of exponentials."""
+    y = x - np.max(x, axis, keepdims=True)
+    return y - np.log(np.sum(np.exp(y), axis, keepdims=True))
+
+
+@lowering("softmax")
+def _softmax(input: SymbolArray, dim: int, dtype: Any = None) -> SymbolArray:
+    kind = input.dtype if dtype is None else dtype.numpy
+    x = _at_least_one(inside(input, dtype))
+    y = probabilities(x, dim) if x.size else x
+    return y.reshape(input.shape).astype(kind)
+
+
+@lowering("log_softmax")
+def _log_softmax(input: SymbolArray, dim: int, dtype: Any = None) -> SymbolArray:
+    kind = input.dtype if dtype is None else dtype.numpy
+    x = _at_least_one(inside(input, dtype))
+    y = log_probabilities(x, dim) if x.size else x
+    return y.reshape(input.shape).astype(kind)
+
+
+def _result(y: SymbolArray, output: SymbolArray, input_dtype: Any) -> SymbolArray:
+    return y.astype(output.dtype if input_dtype is None else input_dtype.numpy)
+
+
+@lowering("_softmax_backward_data")
+def _softmax_backward(
+    grad_output: SymbolArray, output: SymbolArray, dim: int, input_dtype: Any
+) -> SymbolArray:
+    if not output.ndim:
+        return np.zeros_like(output)
+    g, y = inside(grad_output), inside(output)
+    share = g * y
+    return _result(share - y * np.sum(share, dim, keepdims=True), output, input_dtype)
+
+
+@lowering("_log_softmax_backward_data")
+def _log_softmax_backward(
+    grad_output: SymbolArray, output: SymbolArray, dim: int, input_dtype: Any
+) -> SymbolArray:
+    if not output.ndim:
+        return np.zeros_like(output)
+    g, y = inside(grad_output), inside(output)
+    return _result(g - np.exp(y) * np.sum(g, dim, keepdims=True), output, input_dtype)
+
+
+@lowering("logsumexp")
+def _logsumexp(input: SymbolArray, dim: Any, keepdim: bool = False) -> SymbolArray:
+    x = inside(input if input.dtype.kind in "fV" else input.astype(np.float32))
+    axes = axes_of(dim if dim not in ((), []) else None, x.ndim)
+    if not x.size:
+        return np.log(np.sum(np.exp(x), axes, keepdims=keepdim)).astype(input.dtype)
+    top = np.max(x, axes, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0)  # all of a row -inf, or an inf in it
+    total = np.log(np.sum(np.exp(x - top), axes, keepdims=True)) + top
+    kept = [n for i, n in enumerate(x.shape) if i not in axes]
+    y = total if keepdim else total.reshape(kept)
+    return y.astype(input.dtype if input.dtype.kind in "fV" else np.float32)

@@ -1,0 +1,78 @@
+"""Views whose bodies speak of strides: expand, unfold, as_strided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...native.loops import Scalar
+from .indexing import rows
+from .nodes import applied, literal, reshaped, sliced, stacked, stretched
+from .registry import lowering, refuse
+from .symbol import SymbolArray
+from .windows import cropped, woven
+
+
+@lowering("expand")
+def _expand(input: SymbolArray, *size: int, implicit: bool = False) -> SymbolArray:
+    new = len(size) - input.ndim
+    shape = [input.shape[i - new] if n == -1 else int(n) for i, n in enumerate(size)]
+    return SymbolArray(stretched(input.node, shape))
+
+
+@lowering("unfold")
+def _unfold(input: SymbolArray, dimension: int, size: int, step: int) -> SymbolArray:
+    if not input.ndim:
+        return input.reshape(1)[:size]
+    at = dimension % input.ndim
+    n = (input.shape[at] - size) // step + 1
+    if size <= step:  # windows apart: an axis of the array, cut in two
+        node = cropped(input.node, at, 0, n * step - input.shape[at])
+        shape = (*node.shape[:at], n, step, *node.shape[at + 1 :])
+        return np.moveaxis(SymbolArray(sliced(reshaped(node, shape), at + 1, 0, size)), at + 1, -1)
+    parts = [sliced(input.node, at, k, n, step) for k in range(size)]
+    return SymbolArray(stacked(parts, input.ndim))
+
+
+@lowering("_folded")
+def _folded(
+    g: SymbolArray, shape: Sequence[int], dimension: int, size: int, step: int
+) -> SymbolArray:
+    if not shape:
+        return g.reshape(()) if g.size else refuse("an empty window")
+    at = dimension % len(shape)
+    count, length = g.shape[at], shape[at]
+    total = -(-length // step)
+    phases = []
+    for r in range(step):
+        made = None
+        for k in range(r, size, step):
+            part = g[..., k].node
+            low = k // step
+            part = cropped(part, at, low, total - count - low)
+            made = part if made is None else applied(Scalar.ADD, made, part)
+        zeros = np.zeros_like(g, shape=(*shape[:at], total, *shape[at + 1 :]))
+        phases.append(zeros.node if made is None else made)
+    return SymbolArray(sliced(woven(phases, at), at, 0, length))
+
+
+@lowering("_as_strided")
+def _as_strided(
+    input: SymbolArray, size: Sequence[int], stride: Sequence[int], offset: int, geometry: Any
+) -> SymbolArray:
+    """Elements of a dense row-major input, by their places in its memory."""
+    strides, start = geometry
+    dense, n = [], 1
+    for extent in reversed(input.shape):
+        dense.append(n)
+        n *= extent
+    if tuple(strides) != tuple(reversed(dense)):
+        refuse("windows on memory that is not the input's own")
+    places = np.full((), offset - start, np.int64)
+    for extent, s in zip(size, stride, strict=True):
+        places = places[..., None] + np.arange(extent) * s
+    if places.size and (places.min() < 0 or places.max() >= input.size):
+        refuse("a window beyond the input's memory")
+    return SymbolArray(rows(input.reshape(-1).node, literal(places), 0, False))
