@@ -24,6 +24,7 @@ from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
 from .schedule.layout import Layout
 from .schedule.task import Task, schedule
+from .step import Step
 
 PASSES = (
     drop_dead, fold_constants, simplify, choose_layout, simplify, share_common, simplify,
@@ -42,3 +43,13 @@ def planned(graph: Graph) -> tuple[list[Task], Layout, Plan]:
     """The tasks of an optimised graph with their memory."""
     tasks, layout = schedule(graph)
     return tasks, layout, plan_memory(tasks, layout)
+
+
+def build(graph: Graph) -> Step:
+    """A graph as a native program, ready to run."""
+    from ..native.compiled import compiled
+
+    better = optimised(graph)
+    tasks, layout, plan = planned(better)
+    addresses = [0 if t.kernel is None else compiled(t.kernel).address for t in tasks]
+    return Step(better, tasks, layout, plan, addresses)

@@ -1,0 +1,181 @@
+"""Step: a graph as a native program, with the memory that it works in.
+
+A program is split where an eager function has to be called. Addresses of parameters and states are
+written into it once; those of arguments and outputs are given at each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..native.program import BARRIER, SERIAL, Patch, Program, Record
+from .evaluate import numpy_type
+from .graph import Graph, Node
+from .group import window_through
+from .memory import Home, Memory, Place
+from .passes.plan_memory import ALIGNMENT, Plan
+from .schedule.layout import Layout
+from .schedule.task import Task
+
+LITTLE = 1 << 17  # operations of a whole program below which waking a second thread does not pay
+
+
+@dataclass
+class Call:
+    """An eager function between two parts of a program."""
+
+    node: Node
+    task: Task
+
+
+class Step:
+    """A compiled graph. `changing`: the slots whose values `run` takes, in order."""
+
+    def __init__(
+        self, graph: Graph, tasks: Sequence[Task], layout: Layout, plan: Plan,
+        addresses: Sequence[int],
+    ) -> None:  # fmt: skip
+        """`addresses`: each task's machine code; 0 for those that are calls."""
+        self.graph, self.tasks, self.layout, self.plan = graph, list(tasks), layout, plan
+        sources = graph.sources
+        self.changing = [k for k, s in enumerate(sources) if s.kind != "state"]
+        self._numbers = [k for k in self.changing if sources[k].kind == "number"]
+        self._arrays = [k for k in self.changing if sources[k].kind != "number"]
+        self.states = {k: s.array() for k, s in enumerate(sources) if s.kind == "state"}
+        self._cells = {k: np.zeros((), numpy_type(sources[k].type)) for k in self._numbers}
+        self.arena, self._base = _aligned(plan.size)
+        self._slots = {k: i for i, k in enumerate(self._arrays)}
+        self._first_output = len(self._arrays)
+        self._kinds = [(n.shape, numpy_type(n.type)) for n in graph.outputs]
+        self._constants: dict[int, np.ndarray] = {}
+        self.parts: list[Program | Call] = []
+        self._build(addresses)
+        work = sum(task.work for task in self.tasks)
+        self.threads = 1 if work < LITTLE else 0
+        self._stash: dict[int, Any] = {}
+
+    # ---------------------------------------------------------------------------- building
+
+    def _build(self, addresses: Sequence[int]) -> None:
+        records: list[Record] = []
+        patches: list[Patch] = []
+        for k, task in enumerate(self.tasks):
+            if task.call is not None:
+                self._end(records, patches)
+                records, patches = [], []
+                self.parts.append(Call(task.call, task))
+                continue
+            flags = (BARRIER if self.plan.barriers[k] else 0) | (SERIAL if task.serial else 0)
+            cells = []
+            for memory in task.memories:
+                slot = self._slot(memory)
+                if slot is not None:
+                    patches.append(Patch(len(records), len(cells), slot))
+                cells.append(0 if slot is not None else self._address(memory))
+            records.append(Record(addresses[k], cells, flags))
+        self._end(records, patches)
+
+    def _end(self, records: list[Record], patches: list[Patch]) -> None:
+        if records:
+            slots = len(self._arrays) + len(self.graph.outputs)
+            self.parts.append(Program(records, patches, slots, keep=self))
+
+    def _slot(self, memory: Memory) -> int | None:
+        """The place in the table of what moves from call to call."""
+        if memory.home is Home.OUTPUT:
+            return self._first_output + memory.index
+        if memory.home is Home.SOURCE:
+            return self._slots.get(memory.index)
+        return None
+
+    def _address(self, memory: Memory) -> int:
+        if memory.home is Home.ARENA:
+            return self._base + self.plan.offsets[id(memory)]
+        if memory.home is Home.CONSTANT:
+            array = np.ascontiguousarray(memory.value, numpy_type(memory.type))
+            self._constants[id(memory)] = array
+            return int(array.ctypes.data)
+        held = self._cells.get(memory.index)
+        return int((self.states[memory.index] if held is None else held).ctypes.data)
+
+    # ----------------------------------------------------------------------------- running
+
+    def run(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """Runs the step once: `values` for the slots in `changing`, arrays or numbers.
+
+        Arrays have the shapes, dtypes and strides of their sources. Gives the outputs, new arrays.
+        """
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
+        given = dict(zip(self.changing, values, strict=True))
+        for slot, cell in self._cells.items():
+            cell[()] = given[slot]
+        table = [given[k].ctypes.data for k in self._arrays]
+        table += [array.ctypes.data for array in outputs]
+        for part in self.parts:
+            if isinstance(part, Program):
+                part.run(table, self.threads)
+            else:
+                self._call(part.node, given, outputs)
+        self._stash.clear()
+        return outputs
+
+    def _call(self, node: Node, given: dict[int, Any], outputs: list[np.ndarray]) -> None:
+        """Calls an eager function, once for all nodes that are its results."""
+        results = self._stash.get(id(node.group))
+        if results is None:
+            arrays = [self._array(self._place(one), given, outputs) for one in node.inputs]
+            results = node.function(*arrays)
+            self._stash[id(node.group)] = results
+        result = results[node.output] if isinstance(results, tuple | list) else results
+        for place in self.layout.targets(node):
+            self._array(place, given, outputs)[...] = result
+
+    def _place(self, node: Node) -> Place:
+        """Where a value lies; through the movements above it where it has no place of its own."""
+        chain: list[Node] = []
+        while id(node) not in self.layout.fusion.kept:
+            chain.insert(0, node)
+            node = node.inputs[0]
+        place = self.layout.place(node)
+        window = window_through(place.window, tuple(chain))
+        assert window is not None, node
+        return Place(place.memory, window)
+
+    def _array(
+        self, place: Place, given: dict[int, Any], outputs: list[np.ndarray]
+    ) -> np.ndarray:
+        """A place as a NumPy array."""
+        memory, window = place.memory, place.window
+        dtype = numpy_type(memory.type)
+        if memory.home is Home.ARENA:
+            start = self.plan.offsets[id(memory)]
+            flat = self.arena[start : start + memory.bytes].view(dtype)
+        elif memory.home is Home.CONSTANT:
+            flat = self._constants.get(id(memory), memory.value).reshape(-1)
+        elif memory.home is Home.OUTPUT:
+            flat = outputs[memory.index].reshape(-1)
+        else:
+            source = self._source(memory.index, given)
+            extent = (window.offset + 1,)
+            flat = np.lib.stride_tricks.as_strided(source, extent, (dtype.itemsize,))
+        strides = tuple(s * dtype.itemsize for s in window.strides)
+        return np.lib.stride_tricks.as_strided(flat[window.offset :], window.shape, strides)
+
+    def _source(self, slot: int, given: dict[int, Any]) -> np.ndarray:
+        if slot in self.states:
+            return self.states[slot]
+        return self._cells[slot] if slot in self._cells else np.asarray(given[slot])
+
+
+def _aligned(size: int) -> tuple[np.ndarray, int]:
+    """Memory for an arena and its address, a multiple of a cache line."""
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    shift = -raw.ctypes.data % ALIGNMENT
+    arena = raw[shift : shift + max(size, 1)]
+    return arena, int(arena.ctypes.data)
+
+
