@@ -171,8 +171,8 @@ class _Check:
         self.known[one.sum] = one.sum.type
         for i, statement in enumerate(one.body):
             self.place.append(f"epilogue {i}")
-            if not isinstance(statement, Store):
-                self.fail("an epilogue only stores")
+            if not isinstance(statement, Store | Begin):
+                self.fail("an epilogue only stores, and fixes values to store")
             self.good.clear()
             self.statement(statement)
             self.place.pop()

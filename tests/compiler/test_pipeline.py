@@ -1,0 +1,153 @@
+"""Graphs compute the same after every pass, as loops, and as machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from flambeau.compiler import pipeline
+from flambeau.compiler.evaluate import evaluate
+from flambeau.compiler.graph import (
+    Graph, Node, Op, apply, constant, matmul, permute, reduce, reshape, window,
+)  # fmt: skip
+from flambeau.compiler.step import Step
+from flambeau.native.loops import Fold, Scalar, Type
+
+from .random_graphs import graph_of, random_graph, source, values
+
+NUMBER = Type.F32
+
+
+def outcome(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs, then every source as it is in the end, by NumPy."""
+    outputs, writes = evaluate(graph, sources)
+    left = dict(enumerate(sources)) | dict(writes)
+    return [*outputs, *(left[k] for k in range(len(sources)))]
+
+
+def bound(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Gives the graph's states memory of their own with these values."""
+    arrays = [np.array(one) for one in sources]
+    for one, array in zip(graph.sources, arrays, strict=True):
+        one.array = lambda array=array: array
+    return arrays
+
+
+def run(graph: Graph, sources: Sequence[np.ndarray], threads: int = 1) -> tuple[Step, list]:
+    """The same from machine code."""
+    arrays = bound(graph, sources)
+    step = pipeline.build(graph)
+    step.threads = threads
+    outputs = step.run([])
+    return step, [*outputs, *arrays]
+
+
+def assert_same(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_passes_keep_what_a_graph_computes(seed: int) -> None:
+    graph = random_graph(seed)
+    sources = values(graph, seed)
+    expected = outcome(graph, sources)
+    for apply_pass in pipeline.PASSES:
+        graph = apply_pass(graph)
+        assert_same(outcome(graph, sources), expected)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_programs_compute_what_graphs_do(seed: int) -> None:
+    graph = random_graph(seed)
+    sources = values(graph, seed)
+    _, found = run(graph, sources, threads=1 + seed % 2)
+    assert_same(found, outcome(graph, sources))
+
+
+def check(graph: Graph, seed: int = 0) -> Step:
+    sources = values(graph, seed)
+    step, found = run(graph, sources)
+    assert_same(found, outcome(graph, sources))
+    return step
+
+
+def test_softmax_is_one_kernel() -> None:
+    x = source(0, (5, 70))
+    weights = apply(Scalar.EXP, apply(Scalar.SUB, x, reduce(x, Fold.MAXIMUM, (1,))))
+    step = check(graph_of([x], [apply(Scalar.DIV, weights, reduce(weights, Fold.SUM, (1,)))]))
+    assert len(step.tasks) == 1
+
+
+def layer_norm(x: Node, extent: int) -> Node:
+    scale = constant(1 / extent, NUMBER)
+    mean = apply(Scalar.MUL, reduce(x, Fold.SUM, (1,)), scale)
+    apart = apply(Scalar.SUB, x, mean)
+    variance = apply(Scalar.MUL, reduce(apply(Scalar.MUL, apart, apart), Fold.SUM, (1,)), scale)
+    return apply(Scalar.DIV, apart, apply(Scalar.SQRT, variance))
+
+
+def test_residual_and_layer_norm_are_one_kernel() -> None:
+    x, y = source(0, (6, 40)), source(1, (6, 40))
+    total = apply(Scalar.ADD, x, y)
+    step = check(graph_of([x, y], [total, layer_norm(total, 40)]))
+    assert len(step.tasks) == 1
+
+
+def test_bias_and_activation_are_a_product_s_epilogue() -> None:
+    x, w, b = source(0, (9, 20)), source(1, (33, 20)), source(2, (33,))
+    y = apply(Scalar.ADD, matmul(x, permute(w, (1, 0))), b)
+    y = apply(Scalar.MAXIMUM, y, constant(0.0, NUMBER))
+    step = check(graph_of([x, w, b], [reshape(y, (3, 3, 33))]))
+    assert len(step.tasks) == 1
+
+
+def test_a_gradient_and_its_update_are_one_kernel() -> None:
+    x, g, w, m = source(0, (32, 7)), source(1, (32, 5)), source(2, (5, 7)), source(3, (5, 7))
+    grad = matmul(permute(g, (1, 0)), x)
+    mean = apply(Scalar.ADD, apply(Scalar.MUL, m, constant(0.9, NUMBER)), grad)
+    new = apply(Scalar.SUB, w, apply(Scalar.MUL, mean, constant(0.1, NUMBER)))
+    step = check(graph_of([x, g, w, m], [], [(2, new), (3, mean)]))
+    assert len(step.tasks) == 1
+
+
+def test_states_that_change_places() -> None:
+    a, b = source(0, (4,)), source(1, (4,))
+    check(graph_of([a, b], [a], [(0, b), (1, a)]))
+
+
+def test_parts_are_computed_in_their_place() -> None:
+    x = source(0, (3, 4))
+    parts = (apply(Scalar.EXP, x), apply(Scalar.NEG, x))
+    joined = Node(Op.CONCAT, parts, (3, 8), NUMBER, {"axis": 1})
+    step = check(graph_of([x], [joined]))
+    assert all(task.name != "copy" for task in step.tasks)
+
+
+def test_attention_reads_heads_where_they_lie() -> None:
+    batch, time, heads, width = 2, 5, 3, 4
+    qkv = source(0, (batch, time, 3, heads, width))
+    moved = permute(qkv, (2, 0, 3, 1, 4))
+    shape = (batch, heads, time, width)
+    q, k, v = (
+        reshape(window(moved, (i, 0, 0, 0, 0), (1,) * 5, (1, *shape)), shape) for i in range(3)
+    )
+    scores = matmul(q, permute(k, (0, 1, 3, 2)))
+    weights = apply(Scalar.EXP, apply(Scalar.SUB, scores, reduce(scores, Fold.MAXIMUM, (3,))))
+    weights = apply(Scalar.DIV, weights, reduce(weights, Fold.SUM, (3,)))
+    mixed = reshape(permute(matmul(weights, v), (0, 2, 1, 3)), (batch, time, heads * width))
+    step = check(graph_of([qkv], [mixed]))
+    assert [task.name for task in step.tasks].count("matmul") == 2
+    assert len(step.tasks) == 3
+
+
+def test_an_eager_call_splits_the_program() -> None:
+    x = source(0, (3, 4))
+    doubled = apply(Scalar.ADD, x, x)
+    called = Node(Op.CALL, (doubled,), (3, 4), NUMBER,
+                  {"function": lambda a: np.sort(a, 1), "output": 0, "group": "sort"})  # fmt: skip
+    step = check(graph_of([x], [apply(Scalar.NEG, called)]))
+    assert len(step.parts) == 3
