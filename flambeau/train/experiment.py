@@ -1,0 +1,213 @@
+"""A folder for an experiment: what was asked (config), what ran (code, environment, seeds), and
+how it went. Written before the first step, so that a run that dies is documented too."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from ..ops.random import initial_seed, manual_seed
+from ..tensor.tensor import Tensor
+from .bands import Band
+from .loggers import CSVLogger, JSONLogger
+from .numbers import scalars
+from .plots import PlotCurves
+from .provenance import code, environment
+
+
+class Experiment:
+    """Uses `folder`, which is made where it is not there, and seeds all random numbers.
+
+    Make it before the net, whose weights are drawn from the seed. As a callback it notes the
+    run's end. Files: `config.json`; `starts.jsonl`, a line for each start with its command,
+    commit, seed and the names of the files `code-*.diff` (what differs from the commit) and
+    `environment-*.json` (Python, packages, processor); `status.json`.
+
+    Starting again in the same folder adds a start, so that a killed run can be resumed; with
+    another config it raises ValueError and says what differs. `Experiment.new(root, name)` makes
+    a new numbered folder each time.
+
+    >>> experiment = Experiment("runs/first", {"lr": 0.1}, seed=1)
+    >>> (experiment / "net.pt").as_posix()
+    'runs/first/net.pt'
+    >>> Experiment("runs/first", {"lr": 0.2})
+    Traceback (most recent call last):
+        ...
+    ValueError: runs/first has another config: lr is 0.1 there, 0.2 here; take another folder
+    """
+
+    band = Band.IO
+
+    def __init__(
+        self, folder: str | os.PathLike[str], config: Any = None, *, seed: int | None = None
+    ) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.config = plain_config(config)
+        self._keep_config()
+        self.seed = self._seeded(seed)
+        self._began = time.time()
+        self._note_start()
+
+    @classmethod
+    def new(
+        cls, root: str | os.PathLike[str], name: str = "", config: Any = None, **options: Any
+    ) -> Self:
+        """An experiment in a folder of its own: `root/001-name`, `root/002-name`, ..."""
+        root = Path(root)
+        root.mkdir(parents=True, exist_ok=True)
+        taken = [int(p.name[:3]) for p in root.iterdir() if p.name[:3].isdigit()]
+        number = max(taken, default=0)
+        while True:
+            number += 1
+            folder = root / (f"{number:03}-{name}" if name else f"{number:03}")
+            try:
+                folder.mkdir()
+            except FileExistsError:  # another process was faster
+                continue
+            return cls(folder, config, **options)
+
+    def __truediv__(self, name: str) -> Path:
+        return self.folder / name
+
+    def loggers(self, every: int | None = None) -> list[Any]:
+        """Callbacks that keep logs and learning curves in the folder."""
+        return [
+            CSVLogger(self / "log.csv", every),
+            JSONLogger(self / "log.jsonl", every),
+            PlotCurves(self.folder),
+        ]
+
+    # ---- as a callback ----
+
+    def on_run_start(self, run: Any) -> None:
+        """Notes that the run is under way."""
+        self._began = time.time()
+        self._status("running", run)
+
+    def on_epoch_end(self, run: Any) -> None:
+        """Notes how far it is, and the numbers."""
+        self._status("running", run)
+
+    def on_run_end(self, run: Any) -> None:
+        """Notes that it is done."""
+        self._status("stopped" if run.stopping else "finished", run)
+
+    def on_run_error(self, run: Any) -> None:
+        """Notes what it died of."""
+        self._status("failed", run, repr(run.state.error or sys.exc_info()[1]))
+
+    def _status(self, word: str, run: Any, error: str | None = None) -> None:
+        state = run.state
+        numbers = {name: _tidy(value) for name, value in scalars(state.metrics).items()}
+        write_json(self / "status.json", {
+            "status": word, **({} if error is None else {"error": error}), "epoch": state.epoch,
+            "step": state.step, "seconds": round(time.time() - self._began, 3),
+            "time": _now(), "numbers": numbers,
+        })  # fmt: skip
+
+    # ---- what is kept ----
+
+    def _keep_config(self) -> None:
+        path = self / "config.json"
+        if path.exists():
+            earlier = json.loads(path.read_text())
+            if earlier != self.config:
+                raise ValueError(
+                    f"{self.folder.as_posix()} has another config: "
+                    f"{differences(earlier, self.config)}; take another folder"
+                )
+        else:
+            write_json(path, self.config)
+
+    def _seeded(self, seed: int | None) -> int:
+        if seed is None:
+            return int(initial_seed())
+        manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        return seed
+
+    def _note_start(self) -> None:
+        about, difference = code()
+        if difference:
+            about["diff"] = self._keep("code", ".diff", difference)
+        details = json.dumps(environment(), indent=2)
+        line = {
+            "time": _now(), "command": sys.argv, "folder": os.getcwd(), "pid": os.getpid(),
+            "seed": self.seed, "code": about,
+            "environment": self._keep("environment", ".json", details.encode()),
+        }  # fmt: skip
+        with open(self / "starts.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _keep(self, stem: str, ending: str, data: bytes) -> str:
+        """Writes data under a name made of its contents: the same twice is one file."""
+        name = f"{stem}-{hashlib.sha256(data).hexdigest()[:8]}{ending}"
+        if not (self / name).exists():
+            (self / name).write_bytes(data)
+        return name
+
+
+def plain_config(config: Any) -> Any:
+    """A config (dict, dataclass, argparse's namespace) as JSON knows it."""
+    if config is None:
+        return {}
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        config = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    if isinstance(config, Mapping):
+        return {str(key): plain_config(value) if value is not None else None
+                for key, value in config.items()}  # fmt: skip
+    if isinstance(config, (list, tuple, set, frozenset)):
+        items = sorted(config, key=repr) if isinstance(config, (set, frozenset)) else config
+        return [plain_config(item) if item is not None else None for item in items]
+    if isinstance(config, (Tensor, np.ndarray, np.generic)):
+        return config.tolist()
+    if isinstance(config, float):
+        return _tidy(config)
+    if isinstance(config, (str, int, bool)):
+        return config
+    if type(config).__name__ in ("Namespace", "SimpleNamespace"):
+        return plain_config(vars(config))
+    return config.__qualname__ if hasattr(config, "__qualname__") else repr(config)
+
+
+def differences(earlier: Any, now: Any, name: str = "") -> str:
+    """What differs between two configs, in words."""
+    if isinstance(earlier, dict) and isinstance(now, dict):
+        parts = []
+        for key in {**earlier, **now}:
+            inner = f"{name}.{key}" if name else key
+            if key not in now:
+                parts.append(f"{inner} is missing here")
+            elif key not in earlier:
+                parts.append(f"{inner} is missing there")
+            elif earlier[key] != now[key]:
+                parts.append(differences(earlier[key], now[key], inner))
+        return ", ".join(parts)
+    return f"{name or 'it'} is {earlier!r} there, {now!r} here"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Writes a file whole or not at all."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(json.dumps(content, indent=2) + "\n")
+    os.replace(fresh, path)
+
+
+def _tidy(value: float) -> float | str:
+    return value if np.isfinite(value) else str(value)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

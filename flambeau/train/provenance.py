@@ -1,0 +1,95 @@
+"""Where results come from: the version of the code, and what it ran on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+LONGEST = 20_000_000  # bytes of a difference that are kept
+_SETTINGS = ("FLAMBEAU_", "OMP_", "MKL_", "OPENBLAS_", "PYTHONHASHSEED")
+
+
+def code(folder: Path | None = None) -> tuple[dict[str, Any], bytes]:
+    """The commit of the program's repository, and how the files differ from it.
+
+    `folder` is by default that of the running script. Outside a repository, or without git, the
+    commit is None.
+    """
+    folder = _program() if folder is None else folder
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return {"commit": None}, b""
+    branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD") or b""
+    status = _git(folder, "status", "--porcelain", "--untracked-files=normal") or b""
+    difference = _git(folder, "diff", "--binary", "HEAD") or b""
+    untracked = [line[3:] for line in _text(status).splitlines() if line.startswith("??")]
+    about: dict[str, Any] = {
+        "commit": _text(commit).strip(), "branch": _text(branch).strip(),
+        "changed": bool(status.strip()), "untracked": untracked[:200],
+    }  # fmt: skip
+    if len(difference) > LONGEST:
+        about["diff_left_out"] = f"{len(difference)} bytes"
+        difference = b""
+    return about, difference
+
+
+def _program() -> Path:
+    """The folder of the script that runs, or the current one."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    return Path(script).resolve().parent if script else Path.cwd()
+
+
+def _git(folder: Path, *words: str) -> bytes | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def environment() -> dict[str, Any]:
+    """Python, the system, the processor, installed packages, and settings that change results."""
+    packages = {
+        str(found.metadata["Name"]): found.version
+        for found in metadata.distributions()
+        if found.metadata["Name"]
+    }
+    return {
+        "python": sys.version, "executable": sys.executable, "platform": platform.platform(),
+        "host": platform.node(), "processor": processor(), "cores": os.cpu_count(),
+        "memory_gib": memory(),
+        "settings": {key: value for key, value in sorted(os.environ.items())
+                     if key.startswith(_SETTINGS)},
+        "packages": dict(sorted(packages.items(), key=lambda item: item[0].lower())),
+    }  # fmt: skip
+
+
+def processor() -> str:
+    """The processor's name as the system knows it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def memory() -> float | None:
+    """The machine's memory in GiB; None where the system does not say."""
+    try:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+    return round(pages * size / 2**30, 1)
