@@ -23,6 +23,7 @@ from ..tensor import normal as normals
 from ..tensor import tensor as tensors
 from ..tensor.tensor import Tensor
 from .capture import Recorder, module_recorder
+from .leftovers import walk
 from .trace import DRAW, UPDATE, WINDOW, WRITE, GradAccess
 
 Pairs = Iterator[tuple[Any, Callable]]
@@ -243,11 +244,13 @@ def _gradients(r: Recorder) -> Pairs:
             r.write(made._array, g._array)
         return made
 
-    def run(original, roots, *args, **kwargs):
-        for _, g in roots:
+    def run(original, roots, retain_graph, *args, **kwargs):
+        for target, g in roots:
             if r.trace.storage(g._array) is None:
                 r.constant(g._array, original)
-        return original(roots, *args, **kwargs)
+            if not retain_graph:
+                walk(r.trace, target)
+        return original(roots, retain_graph, *args, **kwargs)
 
     def between(original, g, geometry):
         ref = r.refer(g)
@@ -286,7 +289,7 @@ def _draws(r: Recorder) -> Pairs:
         if any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values())):
             r.trace.problem("random numbers are drawn with tensors as parameters", line)
         r.add(DRAW, function=original, args=(r.trace.value(args[0], fresh=True), *args[1:]),
-              kwargs=kwargs)  # fmt: skip
+              kwargs=kwargs, array=args[0].copy())  # fmt: skip
         return made
 
     def permutation(original, n, dtype, generator=None):
@@ -296,7 +299,8 @@ def _draws(r: Recorder) -> Pairs:
         def randperm(array, *_):
             array[...] = original(n, dtype, generator)
 
-        r.add(DRAW, function=randperm, args=(r.trace.value(made, fresh=True), n, dtype, generator))
+        r.add(DRAW, function=randperm, args=(r.trace.value(made, fresh=True), n, dtype, generator),
+              array=made.copy())  # fmt: skip
         return made
 
     def seeded(original, *args, **kwargs):
@@ -441,14 +445,3 @@ def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, r
     )
     r.add(UPDATE, function=type(optimiser).formula, args=refs, kwargs=where,
           array=np.array(scalars, np.float64))  # fmt: skip
-
-
-# -------------------------------------------------------------------------------- the end
-
-
-def finish(r: Recorder) -> None:
-    """Looks at what the step left behind: memory that it changed, tensors that it put somewhere."""
-    trace = r.trace
-    for storage in trace.storages:
-        if storage.external:
-            trace.final[storage.number] = storage.owner.copy("K")

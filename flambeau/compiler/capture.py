@@ -27,6 +27,7 @@ from ..ops.registry import OPERATORS, PUBLIC, Kind, Operator
 from ..tensor.size import Size
 from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor
+from .leftovers import finish
 from .swap import Swap, clone
 from .trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
 
@@ -202,7 +203,6 @@ class Recorder:
         node = outputs[0]._node if isinstance(outputs[0], Tensor) else None
         if node is not None:
             node = node.shown()
-            self.held.append(node.plan)
             self.lines.setdefault(id(node), (event.line, event.module))
 
     # --------------------------------------------------------- functions made of operators
@@ -441,9 +441,7 @@ def capture(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Trace |
         finally:
             _recorders.current = None
             _restore(swaps)
-        from .bypass import finish
-
-        finish(recorder)
+        finish(trace)
         return result, trace
     finally:
         _capturing.release()

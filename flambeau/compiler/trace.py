@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.storage import owner_of
+from ..tensor.storage import _as_bytes, owner_of
 
 # What an event is:
 OPERATOR = "operator"  # an operator of the registry gave `results`
@@ -57,14 +57,13 @@ class Value:
 class Storage:
     """Memory that the trace met. `external`: it was there before the call.
 
-    `first` is the window through which it was first seen, `initial` a copy of that window's
-    elements then (for external ones), `name` what it is to the step, where that is known.
+    `initial`: a copy of its bytes when it was first seen, for external ones. `name`: what it is to
+    the step, where that is known.
     """
 
     number: int
     owner: np.ndarray
     external: bool
-    first: np.ndarray | None = None
     initial: np.ndarray | None = None
     name: str = ""
 
@@ -123,6 +122,7 @@ class Trace:
         self.known: set[int] = set()  # ids of owners that were there before the call
         self.tensors: dict[int, Any] = {}  # weak references to the tensors made, by id
         self.modules: list[Any] = []  # weak references to the modules called
+        self.walked: dict[int, Any] = {}  # nodes of the tape that backward went through, by id
         self.final: dict[int, np.ndarray] = {}  # written external windows afterwards, by storage
 
     # ------------------------------------------------------------------------ memory
@@ -140,9 +140,8 @@ class Trace:
         if not fresh and not external:
             return None
         made = Storage(len(self.storages), owner, external and not fresh)
-        made.first = array
         if made.external:
-            made.initial = array.copy() if owner is array else _copied(owner)
+            made.initial = _as_bytes(owner).copy()
         self.numbers[id(owner)] = made.number
         self.storages.append(made)
         return made
@@ -163,15 +162,6 @@ class Trace:
 def address(array: np.ndarray) -> int:
     """Where an array's first element lies."""
     return array.__array_interface__["data"][0] if array.dtype.kind != "V" else array.ctypes.data
-
-
-def _copied(owner: np.ndarray) -> np.ndarray:
-    """A copy with the same strides."""
-    made = np.empty_like(owner)
-    if made.strides != owner.strides:
-        return owner.copy("K")
-    made[...] = owner
-    return made
 
 
 # ----------------------------------------------------------------------------- comparison

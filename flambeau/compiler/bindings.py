@@ -1,0 +1,144 @@
+"""Bindings: where a program's sources come from at each call, and where its results go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..tensor.storage import _as_bytes
+from .trace import Event, Storage, Value, address
+
+
+@dataclass(eq=False)
+class State:
+    """Memory that stays where it is: a parameter, a buffer, a state of an optimiser, a grad."""
+
+    array: np.ndarray
+
+
+@dataclass(eq=False)
+class Argument:
+    """Memory of an argument: a window relative to the first element of the leaf's array.
+
+    `order`: the transposition that is all there is to it; None where it is another window.
+    """
+
+    leaf: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+    order: tuple[int, ...] | None
+
+    def array(self, arrays: list[np.ndarray]) -> np.ndarray:
+        """The window, from the arrays of all arguments."""
+        array = arrays[self.leaf]
+        if self.order is not None:
+            return array.transpose(self.order).reshape(self.shape)
+        memory = _as_bytes(_owner(array))
+        start = address(array) + self.offset - memory.ctypes.data
+        return np.ndarray(self.shape, self.dtype, memory, start, self.strides)
+
+
+@dataclass(eq=False)
+class Scalar:
+    """A number of an optimiser's update: which update, and which of its numbers."""
+
+    update: int
+    place: int
+
+
+@dataclass(eq=False)
+class Drawn:
+    """Random numbers: before each call function(buffer, *rest) fills the buffer anew."""
+
+    function: Callable
+    buffer: np.ndarray
+    view: np.ndarray  # the buffer in the source's shape
+    rest: tuple
+    kwargs: dict[str, Any]
+
+    def fill(self) -> None:
+        """Draws."""
+        self.function(self.buffer, *self.rest, **self.kwargs)
+
+
+@dataclass(eq=False)
+class Update:
+    """An optimiser's update of the parameters at some positions of a group."""
+
+    optimiser: Any
+    group: int
+    positions: tuple[int, ...]
+    names: tuple[str, ...]
+    flags: Any
+    event: Event
+
+
+@dataclass(eq=False)
+class Output:
+    """A tensor that the step returns: how it is made of the program's output `number`.
+
+    `order`: its axes, from those of the output, which lie by falling stride.
+    """
+
+    number: int
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    requires_grad: bool = False
+
+
+@dataclass(eq=False)
+class Leaf:
+    """A tensor returned that is an argument itself: the same object."""
+
+    number: int
+
+
+@dataclass(eq=False)
+class Same:
+    """Anything returned that is the same object at each call: a parameter, a plain value."""
+
+    value: Any
+
+
+@dataclass(eq=False)
+class Seen:
+    """A tensor returned that is a window on an argument's memory."""
+
+    argument: Argument
+
+
+@dataclass(eq=False)
+class Bindings:
+    """All that Python has to do around a run of the program."""
+
+    slots: list[Any] = field(default_factory=list)  # for each source
+    updates: list[Update] = field(default_factory=list)
+    result: Any = None  # the structure returned, with Output, Leaf, Same and Seen for its leaves
+    grads: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad afterwards)
+    entry: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad before)
+    expected: list[np.ndarray] = field(default_factory=list)  # outputs of the recorded call
+    written: list[np.ndarray] = field(default_factory=list)  # writes of the recorded call
+    recorded: list[Any] = field(default_factory=list)  # the sources of the recorded call
+    calls: list[str] = field(default_factory=list)  # operators called as they are, and why
+
+
+def window_on(memory: np.ndarray, value: Value) -> np.ndarray:
+    """The window of a Value on bytes of its storage."""
+    return np.ndarray(value.shape, value.dtype, memory, value.offset, value.strides)
+
+
+def live(storage: Storage, value: Value) -> np.ndarray:
+    """The window of a Value on the storage itself."""
+    return np.ndarray(value.shape, value.dtype, _as_bytes(storage.owner), value.offset,
+                      value.strides)  # fmt: skip
+
+
+def _owner(array: np.ndarray) -> np.ndarray:
+    from ..tensor.storage import owner_of
+
+    return owner_of(array)

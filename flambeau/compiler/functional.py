@@ -1,0 +1,427 @@
+"""Functional: a trace becomes a graph. Memory becomes values, with writes back at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ops.registry import Operator
+from ..tensor.storage import owner_of
+from ..tensor.tensor import Tensor, wrap
+from . import bindings as bind
+from .capture import unbind
+from .formula import updated
+from .graph import Graph, Node, Op, Source, permute
+from .lower import NotLowered, lower, writes
+from .lower.nodes import literal, number, stretched, type_of
+from .lower.registry import Untraceable
+from .regions import Region, partition
+from .trace import (
+    CALL, CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value, address,
+    mapped, values_in,
+)  # fmt: skip
+
+
+class Unfit(Exception):
+    """A step that cannot be a program: what is in the way, and the line."""
+
+    def __init__(self, what: str, line: str = "") -> None:
+        super().__init__(what)
+        self.what, self.line = what, line
+
+
+def trace_to_graph(trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.Bindings]:
+    """The graph of a trace and what binds it; `leaves`: the call's arguments, flat.
+
+    Raises Unfit.
+    """
+    return _Functional(trace, leaves).build()
+
+
+class _Functional:
+    """One trace on its way."""
+
+    def __init__(self, trace: Trace, leaves: list[Any]) -> None:
+        self.trace, self.leaves = trace, leaves
+        self.sources: list[Source] = []
+        self.inputs: list[Node] = []
+        self.bindings = bind.Bindings()
+        self.regions: dict[int, list[Region]] = {}
+        self.slots: dict[int, int] = {}  # of external regions, by id
+        self.arguments: dict[int, int] = {}  # the first leaf on a storage
+        for i, leaf in enumerate(leaves):
+            array = leaf._array if isinstance(leaf, Tensor) else leaf
+            if isinstance(array, np.ndarray):
+                found = trace.numbers.get(id(owner_of(array)))
+                if found is not None:
+                    self.arguments.setdefault(found, i)
+        self.outputs: list[Node] = []
+
+    def build(self) -> tuple[Graph, bind.Bindings]:
+        """Runs through the events, then gathers what is returned and written."""
+        for problem in self.trace.problems:
+            raise Unfit(*problem)
+        line = ""
+        try:
+            self._lay_out()
+            for event in self.trace.events:
+                line = event.line
+                HANDLERS[event.kind](self, event)
+            line = ""
+            self.bindings.result = self._returned(self.trace.result)
+            written = self._grads() + self._written()
+        except Untraceable as error:
+            raise Unfit(str(error), line) from None
+        return Graph(self.sources, self.inputs, self.outputs, written), self.bindings
+
+    # --------------------------------------------------------------------------- memory
+
+    def _lay_out(self) -> None:
+        windows: dict[int, list[Value]] = {}
+        for event in self.trace.events:
+            for value in values_in((event.results, event.args, event.kwargs, event.written)):
+                windows.setdefault(value.storage, []).append(value)
+        for value in self._final_windows():
+            windows.setdefault(value.storage, []).append(value)
+        for place, found in windows.items():
+            owner = self.trace.storages[place].owner
+            whole = Value(place, 0, owner.shape, owner.strides, owner.dtype)
+            self.regions[place] = partition(found, whole)
+            if self.trace.storages[place].external:
+                for region in self.regions[place]:
+                    self._external(region)
+
+    def _final_windows(self) -> list[Value]:
+        tensors = [t for t in _leaves(self.trace.result) if isinstance(t, Tensor)]
+        tensors += [g.tensor._grad for g in self.trace.grads.values() if g.tensor._grad is not None]
+        found = [self.trace.value(t._array) for t in tensors]
+        return [value for value in found if value is not None]
+
+    def region(self, window: Value) -> Region:
+        """The region that a window lies in."""
+        low, high = window.span
+        for region in self.regions[window.storage]:
+            start = region.offset
+            end = start + sum((n - 1) * s for n, s in region.axes) + region.dtype.itemsize
+            if (start <= low and high <= end) or low == high == start:
+                return region
+        raise Untraceable("a window lies outside of the memory that is known")
+
+    def read(self, window: Value) -> Node:
+        """What a window sees now."""
+        return self.region(window).read(window)
+
+    def write(self, window: Value, node: Node) -> None:
+        """Makes a window see a value."""
+        self.region(window).write(window, node)
+
+    def source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
+               recorded: Any, strides: tuple | None = None) -> Node:  # fmt: skip
+        """A new source and its INPUT."""
+        element = type_of(dtype)
+        at = len(self.sources)
+        give = {bind.State: lambda: slot.array, bind.Drawn: lambda: slot.view}.get(type(slot))
+        self.sources.append(Source(kind, shape, element, give or _at_call, name, strides))
+        self.bindings.slots.append(slot)
+        self.bindings.recorded.append(recorded)
+        node = Node(Op.INPUT, (), shape, element, {"slot": at}, origin=name)
+        self.inputs.append(node)
+        return node
+
+    def _external(self, region: Region) -> None:
+        storage = self.trace.storages[region.storage]
+        shape = region.shape
+        strides = tuple(s for _, s in region.axes)
+        window = Value(region.storage, region.offset, shape, strides, region.dtype)
+        item = region.dtype.itemsize
+        packed = None if strides == _packed(shape, item) or any(s % item for s in strides) else (
+            tuple(s // item for s in strides)
+        )  # fmt: skip
+        first = bind.window_on(storage.initial, window)
+        leaf = self.arguments.get(region.storage)
+        self.slots[id(region)] = len(self.sources)
+        if leaf is None:
+            slot: Any = bind.State(bind.live(storage, window))
+            region.node = self.source("state", shape, region.dtype, slot, storage.name, first,
+                                      packed)  # fmt: skip
+            return
+        slot = self._argument(leaf, window)
+        region.node = self.source("argument", shape, region.dtype, slot, f"argument {leaf}",
+                                  first, packed)  # fmt: skip
+
+    def _argument(self, leaf: int, window: Value) -> bind.Argument:
+        given = self.leaves[leaf]
+        array = given._array if isinstance(given, Tensor) else given
+        offset = window.offset - (address(array) - address(owner_of(array)))
+        order = None
+        if offset == 0 and array.dtype == window.dtype and array.size == window.size:
+            wide = [i for i, n in enumerate(array.shape) if n != 1]
+            sorted_axes = sorted(wide, key=lambda i: -array.strides[i])
+            if tuple(array.shape[i] for i in sorted_axes) == window.shape:
+                order = tuple(sorted_axes + [i for i in range(array.ndim) if i not in wide])
+        return bind.Argument(leaf, offset, window.shape, window.strides, window.dtype, order)
+
+    # --------------------------------------------------------------------------- events
+
+    def constant(self, event: Event) -> None:
+        """Numbers made from nothing."""
+        self.write(event.results[0], literal(event.array))
+
+    def copy(self, event: Event) -> None:
+        """A value written over a window."""
+        self.write(event.args[0], self.read(event.args[1]))
+
+    def draw(self, event: Event) -> None:
+        """Random numbers, drawn anew before each call."""
+        window, *rest = event.args
+        buffer = np.empty(window.shape, window.dtype)
+        order = sorted(range(buffer.ndim), key=lambda i: -window.strides[i])
+        memory = np.empty([window.shape[i] for i in order], window.dtype)
+        buffer = memory.transpose(np.argsort(order)) if order else memory
+        slot = bind.Drawn(event.function, buffer, memory, tuple(rest), event.kwargs)
+        drawn = event.array.transpose(order)
+        node = self.source("drawn", memory.shape, window.dtype, slot, event.name, drawn)
+        self.write(window, permute(node, tuple(int(i) for i in np.argsort(order))))
+
+    def update(self, event: Event) -> None:
+        """An optimiser's formula on each of its parameters."""
+        given = event.kwargs
+        at = len(self.bindings.updates)
+        self.bindings.updates.append(bind.Update(
+            given["optimiser"], given["group"], given["positions"], given["names"],
+            given["flags"], event,
+        ))  # fmt: skip
+        optimiser = given["optimiser"]
+        fields = type(optimiser).Scalars._fields
+        numbers = [
+            self.source("number", (), np.dtype(np.float64), bind.Scalar(at, i), name,
+                        float(event.array[i]))
+            for i, name in enumerate(fields)
+        ]  # fmt: skip
+        for param, grad, states in event.args:
+            windows = (param, grad, *states)
+            before = [self.read(w) for w in windows]
+            after = updated(type(optimiser).formula, given["flags"], type(optimiser).Scalars,
+                            numbers, before)  # fmt: skip
+            for window, old, new in zip(windows, before, after, strict=True):
+                if new is not old:
+                    self.write(window, _named(new, event))
+
+    def operator(self, event: Event) -> None:
+        """An operator, by its lowering; called as it is where it has none."""
+        operator = event.operator
+        changed = writes(operator)
+        targets = [event.args[i] for i in changed]
+        args = mapped(event.args, self.read)
+        try:
+            found: Any = lower(operator, args, {})
+            found = found if isinstance(found, tuple) else (found,)
+            if len(found) != len(event.results) + len(targets):
+                raise NotLowered(operator, "lowered to another number of results")
+            for value, node in zip((*event.results, *targets), found, strict=True):
+                _check(operator, value, node)
+        except NotLowered as error:
+            self.bindings.calls.append(f"{error} ({event.line})")
+            found = self._called(event, targets)
+        for value, node in zip((*event.results, *targets), found, strict=True):
+            if value is not None and node is not None:
+                self.write(value, _named(node, event))
+
+    def _called(self, event: Event, targets: list[Value]) -> tuple[Node, ...]:
+        function = event.operator.function if event.operator is not None else event.function
+        given = [v for v in values_in((event.args, event.kwargs))]
+        results = [v for v in event.results if v is not None]
+        call = _Call(function, event, targets)
+        group = object()
+        inputs = tuple(self.read(v) for v in given)
+        nodes = iter([
+            Node(Op.CALL, inputs, v.shape, type_of(v.dtype),
+                 {"function": call, "output": i, "group": group}, origin=event.origin)
+            for i, v in enumerate((*results, *(t for t in targets if t is not None)))
+        ])  # fmt: skip
+        return tuple(next(nodes) if v is not None else None for v in (*event.results, *targets))
+
+    def call(self, event: Event) -> None:
+        """A function that is no operator, called as it is."""
+        self.bindings.calls.append(f"{event.name} ({event.line})")
+        targets = list(event.written)
+        found = self._called(event, targets)
+        for value, node in zip((*event.results, *targets), found, strict=True):
+            if value is not None:
+                self.write(value, node)
+
+    def window(self, event: Event) -> None:
+        """Autograd's maps between a base's cotangent and a window's."""
+        g, (base_dtype, base_shape, base_strides, dtype, offset, shape, strides) = event.args
+        base = Value(0, 0, base_shape, base_strides, base_dtype)
+        inner = Value(0, offset, shape, strides, dtype)
+        region = partition([base, inner])[0]
+        name = event.function.__name__
+        try:
+            if name == "spread_into":
+                region.write(inner, self.read(g))
+                found = region.read(base)
+            else:
+                region.write(base, self.read(g))
+                if name == "outside_of":
+                    region.write(inner, stretched(number(0, type_of(dtype)), shape))
+                found = region.read(inner if name == "window_of" else base)
+        except Untraceable:
+            self.call(event)
+            return
+        self.write(event.results[0], found)
+
+    # ---------------------------------------------------------------------------- ends
+
+    def _returned(self, x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return self._returned_tensor(x)
+        if x.__class__ in (tuple, list):
+            return x.__class__(self._returned(one) for one in x)
+        if isinstance(x, tuple) and hasattr(x, "_fields"):
+            return type(x)(*(self._returned(one) for one in x))
+        if x.__class__ is dict:
+            return {key: self._returned(one) for key, one in x.items()}
+        if x is None or isinstance(x, (bool, int, float, str)):
+            return bind.Same(x)
+        raise Untraceable(f"it returns an object of class {type(x).__name__}")
+
+    def _returned_tensor(self, x: Tensor) -> Any:
+        for i, leaf in enumerate(self.leaves):
+            if leaf is x:
+                return bind.Leaf(i)
+        value = self.trace.value(x._array)
+        if value is None:
+            return bind.Same(x)  # an object from outside that the step did not touch
+        storage = self.trace.storages[value.storage]
+        if storage.external:
+            leaf = self.arguments.get(value.storage)
+            if leaf is None or x.requires_grad:
+                if id(x) in self.trace.tensors and x.requires_grad:
+                    raise Untraceable("it returns a view that is part of the graph")
+                return bind.Same(x)
+            return bind.Seen(self._argument(leaf, value))
+        for access in self.trace.grads.values():
+            if access.tensor._grad is x:
+                raise Untraceable("it returns the .grad of a parameter")
+        node = self.read(value)
+        order = sorted(range(x._array.ndim), key=lambda i: -x._array.strides[i])
+        self.bindings.expected.append(x._array.transpose(order).copy())
+        self.outputs.append(permute(node, order))
+        back = tuple(int(i) for i in np.argsort(order))
+        return bind.Output(len(self.outputs) - 1, x._array.shape, back, x.requires_grad)
+
+    def _grads(self) -> list[tuple[int, Node]]:
+        found = []
+        for access in self.trace.grads.values():
+            leaf, grad = access.tensor, access.tensor._grad
+            if access.read:
+                self.bindings.entry.append((leaf, access.before))
+            if grad is access.before:
+                continue
+            if grad is None:
+                self.bindings.grads.append((leaf, None))
+                continue
+            if grad.requires_grad:
+                raise Untraceable("a gradient is itself part of a graph")
+            value = self.trace.value(grad._array)
+            if value is None or self.trace.storages[value.storage].external:
+                raise Untraceable("a .grad is set to a tensor from outside")
+            node = self.read(value)
+            order = sorted(range(len(value.shape)), key=lambda i: -value.strides[i])
+            memory = np.empty([value.shape[i] for i in order], value.dtype)
+            kept = wrap(memory.transpose(np.argsort(order)) if order else memory)
+            self.source("state", memory.shape, value.dtype, bind.State(memory), "grad", memory)
+            self.bindings.grads.append((leaf, kept))
+            self.bindings.written.append(grad._array.transpose(order).copy())
+            found.append((len(self.sources) - 1, permute(node, order)))
+        return found
+
+    def _written(self) -> list[tuple[int, Node]]:
+        found = []
+        for place, regions in self.regions.items():
+            for region in regions:
+                if not self.trace.storages[place].external or not region.written:
+                    continue
+                window = Value(place, region.offset, region.shape,
+                               tuple(s for _, s in region.axes), region.dtype)  # fmt: skip
+                final = bind.window_on(self.trace.final[place], window).copy()
+                self.bindings.written.append(final)
+                found.append((self.slots[id(region)], region.value))
+        return found
+
+
+HANDLERS: dict[str, Callable[[_Functional, Event], None]] = {
+    CONSTANT: _Functional.constant, EMPTY: lambda self, event: None, WRITE: _Functional.copy,
+    DRAW: _Functional.draw, UPDATE: _Functional.update, OPERATOR: _Functional.operator,
+    CALL: _Functional.call, WINDOW: _Functional.window,
+}  # fmt: skip
+
+
+class _Call:
+    """An eager function on whole arrays: a CALL node's `function`."""
+
+    def __init__(self, function: Callable, event: Event, targets: list[Value]) -> None:
+        self.function, self.args, self.kwargs = function, event.args, event.kwargs
+        self.operator: Operator | None = event.operator
+        self.results = event.results
+        given = values_in((event.args, event.kwargs))
+        self.targets = [given.index(t) for t in targets if t is not None]
+        self.__name__ = event.name
+
+    def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """The results, and then the new values of what the function writes."""
+        from ..autograd import no_grad
+
+        found = [wrap(a.copy() if i in self.targets else a) for i, a in enumerate(arrays)]
+        given = iter(found)
+        args = mapped(self.args, lambda _: next(given))
+        kwargs = mapped(self.kwargs, lambda _: next(given))
+        if self.operator is not None:
+            at = self.operator.tensor_positions
+            args = tuple(x if i in at else _as_arrays(x) for i, x in enumerate(args))
+            args, kwargs = unbind(self.operator, args)
+        with no_grad():
+            made = self.function(*args, **kwargs)
+        made = made if isinstance(made, (tuple, list)) else (made,)
+        outputs = [y._array for y, v in zip(made, self.results, strict=False) if v is not None]
+        return outputs + [found[i]._array for i in self.targets]
+
+
+def _as_arrays(x: Any) -> Any:
+    """An attribute that holds arrays (an index) with arrays in place of tensors."""
+    if isinstance(x, Tensor):
+        return x._array
+    return x.__class__(map(_as_arrays, x)) if x.__class__ in (tuple, list) else x
+
+
+def _named(node: Node, event: Event) -> Node:
+    node.origin = event.origin
+    return node
+
+
+def _check(operator: Operator, value: Value | None, node: Node | None) -> None:
+    if value is None or node is None:
+        return
+    if tuple(node.shape) != value.shape or node.type is not type_of(value.dtype):
+        raise NotLowered(operator, f"lowered to {node.type.value}{list(node.shape)} where it "
+                         f"gives {value.dtype}{list(value.shape)}")  # fmt: skip
+
+
+def _leaves(x: Any) -> list[Any]:
+    if isinstance(x, (tuple, list)):
+        return [leaf for one in x for leaf in _leaves(one)]
+    if isinstance(x, dict):
+        return _leaves(list(x.values()))
+    return [x]
+
+
+def _packed(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
+    return tuple(item * math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def _at_call(*_: Any) -> Any:
+    raise RuntimeError("this source is given at each call")

@@ -1,0 +1,115 @@
+"""Leftovers: what a captured step left behind that the trace must account for.
+
+Memory that changed without a recorded write, tensors put where Python keeps them, results that are
+still part of a graph: each is a reason not to compile.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+from ..autograd.tape import Node, Output
+from ..tensor.storage import _as_bytes
+from ..tensor.tensor import Tensor
+from .trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, values_in
+
+
+def finish(trace: Trace) -> None:
+    """Adds to the trace what the step left behind, and the problems found."""
+    changed = written_storages(trace)
+    for storage in trace.storages:
+        if not storage.external:
+            continue
+        now = _as_bytes(storage.owner)
+        if storage.number in changed:
+            trace.final[storage.number] = now.copy()
+        elif storage.initial is not None and now.tobytes() != storage.initial.tobytes():
+            trace.problem("memory was changed by something that cannot be recorded", "")
+    tensors = list(tensors_of(trace.result))
+    for tensor in tensors:
+        node = tensor._node.node if tensor._node.__class__ is Output else tensor._node
+        if node is not None and id(node) not in trace.walked:
+            trace.problem(
+                "it returns a tensor with a graph that backward has not been through: call "
+                "backward inside the step, or return tensor.detach()", "",
+            )  # fmt: skip
+            break
+    trace.walked = dict.fromkeys(trace.walked)
+    _find_kept(trace, tensors)
+
+
+def written_storages(trace: Trace) -> set[int]:
+    """The numbers of the storages that recorded events write to."""
+    from .lower import writes
+
+    found: set[int] = set()
+    for event in trace.events:
+        targets: Any = ()
+        if event.kind in (WRITE, DRAW):
+            targets = event.args[0]
+        elif event.kind == UPDATE:
+            targets = event.args
+        elif event.kind == CALL:
+            targets = event.written
+        elif event.kind == OPERATOR:
+            targets = [event.args[i] for i in writes(event.operator)]
+        found.update(value.storage for value in values_in(targets))
+    return found
+
+
+def tensors_of(x: Any) -> Iterator[Tensor]:
+    """The tensors in nested tuples, lists and dicts."""
+    if isinstance(x, Tensor):
+        yield x
+    elif isinstance(x, (tuple, list)):
+        for one in x:
+            yield from tensors_of(one)
+    elif isinstance(x, dict):
+        yield from tensors_of(list(x.values()))
+
+
+def walk(trace: Trace, target: Any) -> None:
+    """Notes the nodes that a backward pass from a target goes through and frees."""
+    stack = [target]
+    while stack:
+        one = stack.pop()
+        one = one.node if one.__class__ is Output else one
+        if isinstance(one, Node) and id(one) not in trace.walked:
+            trace.walked[id(one)] = one
+            stack.extend(one.edges)
+
+
+def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
+    """A problem for each tensor made in the step that lives on without being returned."""
+    allowed: set[int] = set()
+    stack: list[Any] = [*returned]
+    stack += [access.tensor._grad for access in trace.grads.values()]
+    while stack:
+        tensor = stack.pop()
+        if tensor is not None and id(tensor) not in allowed:
+            allowed.add(id(tensor))
+            stack.append(tensor._base)
+    kept = _kept(trace, allowed)
+    if kept:
+        gc.collect()
+        kept = _kept(trace, allowed)
+    if kept:
+        line = _line_of(trace, kept[0])
+        trace.problem(
+            "it keeps a tensor that it made in a list or an attribute, without returning it", line
+        )
+
+
+def _kept(trace: Trace, allowed: set[int]) -> list[Tensor]:
+    found = [reference() for reference in trace.tensors.values()]
+    return [t for t in found if t is not None and id(t) not in allowed]
+
+
+def _line_of(trace: Trace, tensor: Tensor) -> str:
+    value = trace.value(tensor._array)
+    for event in trace.events:
+        if value is not None and value in event.results:
+            return event.line
+    return ""

@@ -1,0 +1,264 @@
+"""Regions: memory as values. A region's elements are one node; windows on it are read and written.
+
+Reading a window is a chain of movement nodes on the region's present value; writing one makes a
+new value. So views and writes in place need no thought by whoever builds the graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import graph
+from .graph import Node, Op
+from .lower.nodes import bits, cast, literal, number, reshaped, stretched, type_of
+from .lower.registry import Untraceable
+from .trace import Value
+
+Axis = tuple[int, int]  # (extent, stride in bytes)
+
+
+@dataclass(eq=False)
+class Region:
+    """Bytes [low, high) of a storage: axes in the order of memory, and their value now."""
+
+    storage: int
+    offset: int  # of its first element, in bytes
+    axes: tuple[Axis, ...]
+    dtype: np.dtype
+    node: Node | None = None  # None: nothing was written yet
+    written: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents in the order of memory."""
+        return tuple(n for n, _ in self.axes)
+
+    @property
+    def value(self) -> Node:
+        """The elements now; zeros where nothing was written."""
+        if self.node is None:
+            self.node = stretched(number(0, type_of(self.dtype)), self.shape)
+        return self.node
+
+    def read(self, window: Value) -> Node:
+        """What a window on the region sees."""
+        if window.dtype != self.dtype:
+            return self._read_as(window)
+        if 0 in window.shape:
+            return stretched(number(0, type_of(self.dtype)), window.shape)
+        found = place(self.axes, window.offset - self.offset, window)
+        if found is None:
+            return self._gather(window)
+        made = graph.window(
+            reshaped(self.value, found.extents), found.starts, found.steps, found.lengths
+        )
+        made = reshaped(made, [found.lengths[j] for j in found.order_in_memory])
+        made = graph.permute(made, found.permutation)
+        shape = [1 if s == 0 else n for n, s in zip(window.shape, window.strides, strict=True)]
+        return graph.expand(reshaped(made, shape), window.shape)
+
+    def write(self, window: Value, node: Node) -> None:
+        """Makes the window see `node`, which is broadcast and cast."""
+        if window.dtype != self.dtype:
+            if window.dtype.itemsize != self.dtype.itemsize:
+                raise Untraceable("memory is written as elements of another size")
+            node = bits(cast(node, type_of(window.dtype)), type_of(self.dtype))
+        node = stretched(cast(node, type_of(self.dtype)), window.shape)
+        self.written = True
+        if 0 in window.shape:
+            return
+        if any(s == 0 and n > 1 for n, s in zip(window.shape, window.strides, strict=True)):
+            raise Untraceable("a window whose elements overlap is written")
+        found = place(self.axes, window.offset - self.offset, window)
+        if found is None:
+            self._scatter(window, node)
+            return
+        wide = [n for n in window.shape if n != 1]
+        node = graph.permute(reshaped(node, wide), inverse(found.permutation))
+        node = reshaped(node, found.lengths)
+        if found.lengths == found.extents and all(s == 1 for s in found.steps):
+            self.node = reshaped(node, self.shape)
+            return
+        base = reshaped(self.value, found.extents)
+        made = Node(Op.UPDATE, (base, node), base.shape, base.type,
+                    {"starts": found.starts, "steps": found.steps})  # fmt: skip
+        self.node = reshaped(made, self.shape)
+
+    # -------------------------------------------------------------- what strides cannot say
+
+    def _read_as(self, window: Value) -> Node:
+        if window.dtype.itemsize != self.dtype.itemsize:
+            raise Untraceable("memory is read as elements of another size")
+        same = Value(window.storage, window.offset, window.shape, window.strides, self.dtype)
+        return bits(self.read(same), type_of(window.dtype))
+
+    def _positions(self, window: Value) -> np.ndarray:
+        """For each element of a window, its number in the region."""
+        here = np.sort(offsets(self.shape, [s for _, s in self.axes], self.offset).reshape(-1))
+        there = offsets(window.shape, window.strides, window.offset)
+        found = np.searchsorted(here, there)
+        if not np.array_equal(here[np.minimum(found, here.size - 1)], there):
+            raise Untraceable("a window goes past the memory that is known")
+        return found
+
+    def _gather(self, window: Value) -> Node:
+        where = literal(self._positions(window).astype(np.int64))
+        flat = reshaped(self.value, (-1,))
+        return Node(Op.TAKE, (flat, where), window.shape, flat.type)
+
+    def _scatter(self, window: Value, node: Node) -> None:
+        size = math.prod(self.shape)
+        where = np.arange(size)
+        where[self._positions(window).reshape(-1)] = size + np.arange(window.size)
+        both = graph.concat((reshaped(self.value, (-1,)), reshaped(node, (-1,))), 0)
+        flat = Node(Op.TAKE, (both, literal(where)), (size,), both.type)
+        self.node = reshaped(flat, self.shape)
+
+
+def offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> np.ndarray:
+    """Where each element lies, in bytes."""
+    found = np.full(tuple(shape), start, np.int64)
+    for axis, (n, s) in enumerate(zip(shape, strides, strict=True)):
+        ends = [1] * len(shape)
+        ends[axis] = n
+        found += (np.arange(n) * s).reshape(ends)
+    return found
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes one."""
+    found = [0] * len(order)
+    for i, j in enumerate(order):
+        found[j] = i
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------- placing
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a window lies: the region's axes cut into `extents`, and a range of each."""
+
+    extents: tuple[int, ...]
+    starts: tuple[int, ...]
+    steps: tuple[int, ...]
+    lengths: tuple[int, ...]
+    order_in_memory: tuple[int, ...]  # the cut axes that the window's wide axes lie along
+    permutation: tuple[int, ...]  # from that order to the window's own
+
+
+def place(axes: Sequence[Axis], offset: int, window: Value) -> Place | None:
+    """The window as a range of axes; None where it cannot be said so."""
+    wide = [(n, s) for n, s in zip(window.shape, window.strides, strict=True) if n != 1 and s]
+    own = [s for n, s in axes if n != 1]
+    seen = [abs(s) for _, s in wide]
+    for cuts in (seen, own + seen, own):
+        found = _placed(_cut(axes, cuts), offset, wide)
+        if found is not None:
+            return found
+    return None
+
+
+def _cut(axes: Sequence[Axis], cuts: Sequence[int]) -> list[Axis]:
+    """The axes, merged as far as they go and then cut at strides."""
+    merged: list[Axis] = []
+    for n, s in axes:
+        if n == 1:
+            continue
+        if merged and merged[-1][1] == n * s:
+            merged[-1] = (merged[-1][0] * n, s)
+        else:
+            merged.append((n, s))
+    for cut in sorted(set(cuts), reverse=True):
+        for i, (n, s) in enumerate(merged):
+            if s < cut < s * n and cut % s == 0 and n % (cut // s) == 0:
+                merged[i : i + 1] = [(n * s // cut, cut), (cut // s, s)]
+                break
+    return merged
+
+
+def _placed(axes: list[Axis], offset: int, wide: list[Axis]) -> Place | None:
+    starts = []
+    for n, s in axes:
+        digit = min(offset // s, n - 1) if offset >= 0 else 0
+        starts.append(digit)
+        offset -= digit * s
+    if offset:
+        return None
+    steps, lengths = [1] * len(axes), [1] * len(axes)
+    at: list[int] = []
+    for n, stride in wide:
+        fitting = [
+            j for j, (extent, s) in enumerate(axes)
+            if abs(stride) >= s and abs(stride) % s == 0 and j not in at
+            and 0 <= starts[j] + (n - 1) * stride // s < extent
+        ]  # fmt: skip
+        if not fitting:
+            return None
+        j = min(fitting, key=lambda j: abs(stride) // axes[j][1])
+        at.append(j)
+        steps[j], lengths[j] = stride // axes[j][1], n
+    order = tuple(sorted(at))
+    return Place(tuple(n for n, _ in axes), tuple(starts), tuple(steps), tuple(lengths), order,
+                 tuple(order.index(j) for j in at))  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- partition
+
+
+def partition(windows: Sequence[Value], owner: Value | None = None) -> list[Region]:
+    """The regions of a storage that windows on it are within; disjoint.
+
+    `owner`: the whole storage as an array, where it has a dtype that matters.
+    """
+    spans = sorted({w.span for w in windows})
+    joined: list[list[int]] = []
+    for low, high in spans:
+        if joined and (low < joined[-1][1] or (low, high) == tuple(joined[-1])):
+            joined[-1][1] = max(joined[-1][1], high)
+        else:
+            joined.append([low, high])
+    regions = []
+    for low, high in joined:
+        inside = [w for w in windows if low <= w.span[0] and w.span[1] <= high
+                  and (w.span[0] < high or low == high)]  # fmt: skip
+        regions.append(_region(inside, low, high, owner))
+    return regions
+
+
+def _region(windows: list[Value], low: int, high: int, owner: Value | None) -> Region:
+    first = windows[0]
+    if low == high:
+        return Region(first.storage, low, tuple((n, 1) for n in first.shape), first.dtype)
+    candidates = [w for w in windows if w.dtype == first.dtype]
+    if owner is not None and owner.dtype == first.dtype and owner.span == (low, high):
+        candidates.append(owner)
+    item = first.dtype.itemsize
+    for window in candidates:
+        axes = in_memory_order(window)
+        if axes is not None and window.size * item == high - low:
+            return Region(first.storage, low, axes, first.dtype)
+    distinct = {(w.offset, w.shape, w.strides) for w in windows}
+    axes = in_memory_order(first)
+    if len(distinct) == 1 and axes is not None:
+        return Region(first.storage, low, axes, first.dtype)  # with gaps between its elements
+    if (high - low) % item:
+        raise Untraceable("memory is seen as elements of different sizes")
+    return Region(first.storage, low, (((high - low) // item, item),), first.dtype)
+
+
+def in_memory_order(window: Value) -> tuple[Axis, ...] | None:
+    """A window's axes by falling stride; None where elements overlap or run backwards."""
+    axes = [(n, s) for n, s in zip(window.shape, window.strides, strict=True) if n != 1]
+    if any(s <= 0 for _, s in axes):
+        return None
+    axes.sort(key=lambda axis: -axis[1])
+    for (_, outer), (n, s) in zip(axes, axes[1:], strict=False):
+        if outer < n * s:
+            return None
+    return tuple(axes)
