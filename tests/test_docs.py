@@ -40,13 +40,18 @@ def test_docstrings(name: str, tmp_path, monkeypatch) -> None:
     assert not runner.failures, "".join(report)
 
 
-def _blocks() -> list[tuple[str, str]]:
+def _pages() -> list[Path]:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [(f"{page.name}:{i}", code) for page in pages
-            for i, code in enumerate(BLOCK.findall(page.read_text()))]  # fmt: skip
+    return [page for page in pages if BLOCK.search(page.read_text())]
 
 
-@pytest.mark.parametrize(("place", "code"), _blocks(), ids=lambda value: value[:20])
-def test_pages(place: str, code: str, tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("page", _pages(), ids=lambda page: page.name)
+def test_pages(page: Path, tmp_path, monkeypatch) -> None:
+    """The blocks of a page run one after the other, with the names of those before."""
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, place, "exec"), {"torch": torch, "__name__": "page"})
+    names = {"torch": torch, "__name__": "page"}
+    text = page.read_text()
+    for block in BLOCK.finditer(text):
+        # Empty lines in front, so that errors have the line of the page.
+        above = "\n" * text.count("\n", 0, block.start(1))
+        exec(compile(above + block[1], str(page), "exec"), names)

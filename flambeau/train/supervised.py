@@ -7,6 +7,7 @@ gradients are accumulated or scaled, it runs operator by operator.
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -188,7 +189,7 @@ class Supervised:
                 f"Trainer: the step is not compiled, it runs operator by operator ({why}); "
                 "compile=False asks for that",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=_outside(),
             )
 
     # ---- looking ----
@@ -209,6 +210,14 @@ class Supervised:
         device = self.trainer.device
         with self._region():
             return call(self.trainer.net, x if device is None else moved(x, device))
+
+
+def _outside() -> int:
+    """The stack level of the program that called the trainer."""
+    frame, level, package = sys._getframe(1), 1, __name__.rpartition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def call(net: Any, x: Any) -> Any:
