@@ -1,0 +1,73 @@
+"""An end to a run after a time: what jobs on a cluster need."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import sys
+import time
+from typing import Any
+
+from .bands import Band
+from .numbers import duration
+
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_PART = re.compile(
+    r"(\d+\.?\d*)(d(?:ays?)?|h(?:ours?)?|m(?:in(?:utes?)?)?|s(?:ec(?:onds?)?)?)(?![a-z])"
+)
+
+
+def seconds_of(limit: float | str | datetime.timedelta) -> float:
+    """A time in seconds: a number, a timedelta, "1h30m", "90 s", "2:30:00".
+
+    >>> [seconds_of(limit) for limit in (5, "1h30m", "2:30:00", "1.5h")]
+    [5.0, 5400.0, 9000.0, 5400.0]
+    """
+    if isinstance(limit, datetime.timedelta):
+        return limit.total_seconds()
+    if isinstance(limit, str):
+        words = limit.replace(" ", "").lower()
+        if re.fullmatch(r"\d+(:\d+){1,2}", words):
+            parts = [int(part) for part in words.split(":")]
+            return float(sum(part * 60**i for i, part in enumerate(reversed(parts))))
+        found = _PART.findall(words)
+        if not found or _PART.sub("", words):
+            raise ValueError(f"a time limit is seconds, '1h30m' or '1:30:00', not {limit!r}")
+        return float(sum(float(number) * _UNITS[unit[0]] for number, unit in found))
+    return float(limit)
+
+
+class TimeLimit:
+    """Stops the run at the first step's end after `limit`; `end` events fire as always.
+
+    The time counts from the start of the run in this process, so a resumed run has it anew.
+    """
+
+    band = Band.CONTROL
+
+    def __init__(self, limit: float | str | datetime.timedelta) -> None:
+        self.seconds = seconds_of(limit)
+        if self.seconds <= 0:
+            raise ValueError(f"a time limit is above 0, not {limit!r}")
+        self._deadline = 0.0
+
+    def on_run_start(self) -> None:
+        """The time begins."""
+        self._deadline = time.monotonic() + self.seconds
+
+    def on_step_end(self, run: Any) -> None:
+        """Stops when the time is over."""
+        if time.monotonic() >= self._deadline:
+            self._stop(run)
+
+    def on_valid_batch_end(self, run: Any) -> None:
+        """Stops when the time is over."""
+        if time.monotonic() >= self._deadline:
+            self._stop(run)
+
+    def _stop(self, run: Any) -> None:
+        if not run.stopping:
+            state = run.state
+            print(f"time limit of {duration(self.seconds)} reached: the run stops in epoch "
+                  f"{state.epoch} after step {state.step}", file=sys.stderr)  # fmt: skip
+            run.stop()

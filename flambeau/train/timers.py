@@ -1,0 +1,235 @@
+"""Where the time of a run goes: timers of its scopes, and a profile of its handlers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from typing import Any, TextIO
+
+from .bands import Band
+from .generators import Task
+from .handlers import Entry
+from .numbers import duration
+from .scope import Scope, backward, epoch, fetch, forward, optim, step, train, valid
+
+
+class Row:
+    """What was measured of one thing."""
+
+    __slots__ = ("began", "calls", "longest", "name", "seconds")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls = 0
+        self.seconds = self.longest = self.began = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Adds a measured time."""
+        self.calls += 1
+        self.seconds += seconds
+        self.longest = max(self.longest, seconds)
+
+    def __repr__(self) -> str:
+        return f"Row({self.name}: {self.calls} times, {duration(self.seconds)})"
+
+
+class Timers:
+    """Measures scopes: how often, how long, longest; handlers within them included.
+
+    By default epoch, train, step, fetch (waiting for data) and valid; `parts=True` adds forward,
+    backward and optim, for which a compiled step runs operator by operator. `rows` has the
+    figures by name, `table()` shows them; with `show` they are written when the run ends.
+
+    >>> from flambeau.train import Loop
+    >>> timers = Timers(show=False)
+    >>> _ = Loop(lambda batch: None, callbacks=[timers]).run([1, 2, 3], epochs=2)
+    >>> {name: row.calls for name, row in timers.rows.items()}
+    {'epoch': 2, 'train': 2, 'step': 6, 'fetch': 8, 'valid': 0}
+    """
+
+    band = Band.OUTER
+
+    def __init__(
+        self,
+        *scopes: Scope,
+        parts: bool = False,
+        show: bool = True,
+        stream: TextIO | None = None,
+    ) -> None:
+        self.scopes = scopes or (epoch, train, step, fetch, valid)
+        if parts:
+            self.scopes = (*self.scopes, forward, backward, optim)
+        self.show = show
+        self.stream = stream
+        self.total = 0.0
+        self.rows: dict[str, Row] = {}
+
+    def __call__(self, run: Any) -> Generator[Any, Any, None]:
+        """The callback: lives through the run."""
+        self.rows = {scope.name: Row(scope.name) for scope in self.scopes}
+        handles = []
+        for scope in self.scopes:
+            begin, end = _measured(self.rows[scope.name])
+            handles.append(run.attach(scope.start, begin, self.band))
+            handles.append(run.attach(scope.end | scope.error, end, self.band))
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.total = time.perf_counter() - began
+            for handle in handles:
+                handle.detach()
+            if self.show:
+                print(self.table(), file=self.stream or sys.stderr)
+
+    def table(self) -> str:
+        """The figures, a line a scope."""
+        return table(
+            ("scope", "times"), [(row, row.name) for row in self.rows.values()], self.total
+        )
+
+
+def _measured(row: Row) -> tuple[Callable[[], None], Callable[[], None]]:
+    clock, add = time.perf_counter, row.add
+
+    def begin() -> None:
+        row.began = clock()
+
+    def end() -> None:
+        add(clock() - row.began)
+
+    return begin, end
+
+
+class HandlerProfile:
+    """Measures every handler of a run: functions, methods of callbacks, generator callbacks.
+
+    `rows` has the figures by (event, handler), `table()` shows them, the dearest first, with
+    their share of the run. While there is no profile nothing is slower.
+
+    >>> from flambeau.train import Loop, epoch
+    >>> profile = HandlerProfile(show=False)
+    >>> loop = Loop(lambda batch: None, callbacks=[profile])
+    >>> @loop.on(epoch.end)
+    ... def mine(run):
+    ...     pass
+    >>> _ = loop.run([1, 2], epochs=3)
+    >>> profile.rows["epoch.end", "mine"].calls
+    3
+    """
+
+    band = Band.OUTER
+
+    def __init__(self, *, show: bool = True, stream: TextIO | None = None) -> None:
+        self.show = show
+        self.stream = stream
+        self.total = 0.0
+        self.rows: dict[tuple[str, str], Row] = {}
+        self._wrapped: list[tuple[Entry, Callable[[int], Any]]] = []
+
+    def __call__(self, run: Any) -> Generator[Any, Any, None]:
+        """The callback: lives through the run."""
+        self.rows.clear()
+        handlers = run.handlers
+        insert = handlers._insert
+
+        def insert_watched(entry: Entry) -> None:
+            self._watch(entry, handlers)
+            insert(entry)
+
+        for plan in list(handlers._plans.values()):
+            for entry in plan:
+                self._watch(entry, handlers)
+        handlers._insert = insert_watched
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.total = time.perf_counter() - began
+            del handlers._insert  # the method shows again
+            for entry, call in self._wrapped:
+                entry.call = call
+            self._wrapped.clear()
+            if self.show:
+                print(self.table(), file=self.stream or sys.stderr)
+
+    def _watch(self, entry: Entry, handlers: Any) -> None:
+        """Has an entry measured; what a generator callback does later, through its generator."""
+        if entry.function is self or entry.task is not None:
+            return
+        title = title_of(entry.function)
+        row = self.rows.setdefault((entry.event.name, title), Row(title))
+        call, clock = entry.call, time.perf_counter
+
+        def measured(n: int) -> None:
+            frame = handlers.frames[-1] if handlers.frames else None
+            tasks = 0 if frame is None else len(frame.tasks)
+            began = clock()
+            try:
+                call(n)
+            finally:
+                row.add(clock() - began)
+            if frame is not None and len(frame.tasks) > tasks:
+                self._watch_generator(frame.tasks[-1], title)
+
+        entry.call = measured
+        self._wrapped.append((entry, call))
+
+    def _watch_generator(self, task: Task, title: str) -> None:
+        row = self.rows.setdefault(("yield", title), Row(title))
+        task.generator = Watched(task.generator, row)  # type: ignore[assignment]
+
+    def table(self) -> str:
+        """The figures, a line a handler, the dearest first."""
+        rows = sorted(self.rows.items(), key=lambda item: -item[1].seconds)
+        named = [(row, f"{event:<16} {row.name}") for (event, _), row in rows if row.calls]
+        return table((f"{'event':<16} handler", "calls"), named, self.total)
+
+
+class Watched:
+    """A generator whose every stretch is measured."""
+
+    def __init__(self, generator: Any, row: Row) -> None:
+        self._generator, self._row = generator, row
+
+    def _timed(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return method(*arguments)
+        finally:
+            self._row.add(time.perf_counter() - began)
+
+    def send(self, value: Any) -> Any:
+        """Goes on to the next `yield`."""
+        return self._timed(self._generator.send, value)
+
+    def throw(self, error: BaseException) -> Any:
+        """Raises where it waits."""
+        return self._timed(self._generator.throw, error)
+
+    def close(self) -> None:
+        """Ends it."""
+        self._timed(self._generator.close)
+
+
+def title_of(function: Any) -> str:
+    """A handler's name: a function's own, a method with its class, a callback's class."""
+    inner = getattr(function, "func", function)  # a functools.partial
+    name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
+    return name.rpartition("<locals>.")[2]
+
+
+def table(heads: tuple[str, str], rows: list[tuple[Row, str]], total: float) -> str:
+    """Lines with calls, time, time a call, longest and share of the whole, aligned."""
+    lines = [(heads[0], heads[1], "total", "each", "longest", "share")]
+    for row, name in rows:
+        each = duration(row.seconds / row.calls) if row.calls else "-"
+        share = f"{100 * row.seconds / total:.1f} %" if total else "-"
+        lines.append((name, str(row.calls), duration(row.seconds), each, duration(row.longest),
+                      share))  # fmt: skip
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        line[0].ljust(widths[0]) + "".join("  " + line[i].rjust(widths[i]) for i in range(1, 6))
+        for line in lines
+    )
