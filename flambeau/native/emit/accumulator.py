@@ -72,25 +72,28 @@ class Held:
     """An accumulator from its Begin on.
 
     `lanes`: how many the statement that began it runs over. `type` is that of the values. `widths`
-    are the numbers of lanes of the loops inside that update it.
+    are the numbers of lanes of the loops inside that update it. A `long` sum is held in F64, and
+    made of sums in F32 of blocks of rounds, which keeps rounding errors small.
     """
 
     def __init__(
-        self, builder: Builder, accumulator: Accumulator, type: Type, lanes: int, widths: set[int]
+        self, accumulator: Accumulator, type: Type, lanes: int, widths: set[int], long: bool
     ) -> None:
         self.accumulator, self.fold = accumulator, accumulator.fold
-        self.type, self.lanes = type, lanes
+        self.value_type, self.lanes, self.long = type, lanes, long
         self.widths = sorted({lanes, *widths})
-        self.parts = self._slots(builder)
-        self._outer: list[dict[int, tuple[Any, ...]]] = []
+        self.type = Type.F64 if long else type  # of what is in the slots now
+        self.parts: dict[int, tuple[Any, ...]] = {}
+        self.outer: list[tuple[dict[int, tuple[Any, ...]], Type]] = []
 
     def _kinds(self) -> tuple[ir.Type, ...]:
         return (REGISTER[self.type], I64) if self.fold in ARG else (REGISTER[self.type],)
 
     def _slots(self, b: Builder) -> dict[int, tuple[Any, ...]]:
+        widths = [self.lanes] if self.type is not self.value_type else self.widths
         return {
             lanes: tuple(b.entry_slot(vector(kind, lanes)) for kind in self._kinds())
-            for lanes in self.widths
+            for lanes in widths
         }
 
     def _neutral(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
@@ -100,16 +103,27 @@ class Held:
 
     def begin(self, b: Builder, start: ir.Value | None = None) -> None:
         """Everything neutral; `start` is folded in."""
-        for lanes, slots in self.parts.items():
+        self.parts = self._slots(b)
+        for lanes in self.parts:
             values = self._neutral(b, lanes)
             if start is not None and lanes == self.lanes:
-                values = (b.splat(start, lanes), *values[1:])
-            for slot, value in zip(slots, values, strict=True):
-                b.store(value, slot)
+                first = self._converted(b, b.splat(start, lanes), self.value_type, self.type)
+                values = (first, *values[1:])
+            self._set(b, lanes, values)
 
-    def _load(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
+    def _converted(self, b: Builder, value: ir.Value, source: Type, target: Type) -> ir.Value:
+        if source is target:
+            return value
+        kind = vector(REGISTER[target], lanes_of(value))
+        return b.fpext(value, kind) if target is Type.F64 else b.fptrunc(value, kind)
+
+    def _get(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
         kinds = (vector(kind, lanes) for kind in self._kinds())
         return tuple(b.load(s, typ=k) for s, k in zip(self.parts[lanes], kinds, strict=True))
+
+    def _set(self, b: Builder, lanes: int, values: tuple[ir.Value, ...]) -> None:
+        for slot, value in zip(self.parts[lanes], values, strict=True):
+            b.store(value, slot)
 
     def update(
         self, b: Builder, values: tuple[ir.Value, ...], lanes: int, mask: ir.Value | None
@@ -117,12 +131,20 @@ class Held:
         """Folds in a value for each lane (and its position); lanes out of the mask do not count."""
         values = tuple(b.splat(one, lanes) for one in values)
         if mask is not None:
-            none = self._neutral(b, lanes)
-            values = tuple(b.select(mask, v, n) for v, n in zip(values, none, strict=True))
-        for slot, value in zip(
-            self.parts[lanes], self._together(b, self._load(b, lanes), values), strict=True
-        ):
-            b.store(value, slot)
+            none = constant(self.value_type, neutral(self.fold, self.value_type))
+            others = (none, b.integer(NOWHERE))[: len(values)]
+            values = tuple(
+                b.select(mask, v, b.splat(n, lanes)) for v, n in zip(values, others, strict=True)
+            )
+        self._fold_in(b, values, lanes, self.value_type)
+
+    def _fold_in(
+        self, b: Builder, values: tuple[ir.Value, ...], lanes: int, type: Type
+    ) -> None:
+        if lanes not in self.parts:
+            values, lanes = self._narrowed(b, values, type), 1
+        values = (self._converted(b, values[0], type, self.type), *values[1:])
+        self._set(b, lanes, self._together(b, self._get(b, lanes), values))
 
     def _together(self, b: Builder, old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
         if self.fold not in ARG:
@@ -132,36 +154,34 @@ class Held:
 
     def value(self, b: Builder) -> ir.Value:
         """What it holds: for ARGMAX and ARGMIN the position."""
-        found = self._load(b, self.lanes)
-        for lanes in self.widths:
+        found = self._get(b, self.lanes)
+        for lanes in self.parts:
             if lanes != self.lanes:
-                found = self._together(b, found, self._narrowed(b, self._load(b, lanes)))
-        return found[-1]
+                partial = self._narrowed(b, self._get(b, lanes), self.type)
+                found = self._together(b, found, partial)
+        return self._converted(b, found[-1], self.type, self.value_type)
 
-    def _narrowed(self, b: Builder, values: tuple[ir.Value, ...]) -> tuple[ir.Value, ...]:
+    def _narrowed(
+        self, b: Builder, values: tuple[ir.Value, ...], type: Type
+    ) -> tuple[ir.Value, ...]:
         """Vectors of partial folds as one scalar (and its position)."""
         if self.fold not in ARG:
-            return (b.folded(self.fold, self.type, values[0]),)
+            return (b.folded(self.fold, type, values[0]),)
         while (lanes := lanes_of(values[0])) > 1:
             low = tuple(b.part(one, 0, lanes // 2) for one in values)
             high = tuple(b.part(one, lanes // 2, lanes // 2) for one in values)
             values = self._together(b, low, high)
         return values
 
-    # A long sum is made of sums of blocks, which keeps rounding errors small.
-
     def open_block(self, b: Builder) -> None:
-        """From here on updates go to a partial fold of their own."""
-        self._outer.append(self.parts)
-        self.parts = self._slots(b)
+        """From here on updates go to a partial sum of their own."""
+        self.outer.append((self.parts, self.type))
+        self.type = self.value_type
         self.begin(b)
 
     def close_block(self, b: Builder) -> None:
-        """Adds the partial fold to what was held before it."""
-        inner = {lanes: self._load(b, lanes) for lanes in self.parts}
-        self.parts = self._outer.pop()
+        """Adds the partial sum to what was held before it."""
+        inner = {lanes: self._get(b, lanes) for lanes in self.parts}
+        self.parts, self.type = self.outer.pop()
         for lanes, values in inner.items():
-            for slot, value in zip(
-                self.parts[lanes], self._together(b, self._load(b, lanes), values), strict=True
-            ):
-                b.store(value, slot)
+            self._fold_in(b, values, lanes, self.value_type)

@@ -207,15 +207,13 @@ class Builder(ir.IRBuilder):
         """Some consecutive lanes of a vector; a scalar for one."""
         if lanes == 1:
             return self.extract_element(value, ir.Constant(I64, start))
-        inside = ", ".join(f"i32 {start + i}" for i in range(lanes))
-        chosen = Literal(vector(I32, lanes), f"<{inside}>")
+        chosen = ir.Constant(vector(I32, lanes), list(range(start, start + lanes)))
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
     def reversed(self, value: ir.Value) -> ir.Value:
         """The lanes, last one first."""
         lanes = lanes_of(value)
-        inside = ", ".join(f"i32 {lanes - 1 - i}" for i in range(lanes))
-        chosen = Literal(vector(I32, lanes), f"<{inside}>")
+        chosen = ir.Constant(vector(I32, lanes), list(range(lanes - 1, -1, -1)))
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
     def first_lanes(self, count: ir.Value | int, lanes: int) -> ir.Value:

@@ -21,19 +21,21 @@ CHEAP = frozenset((
     Scalar.BITCAST, Scalar.COPYSIGN, Scalar.DIV, Scalar.SQRT, Scalar.FLOOR, Scalar.CEIL,
     Scalar.TRUNC, Scalar.ROUND,
 ))  # fmt: skip
-LONG = 4096  # rounds of a loop from which on a sum is made in blocks
+LONG = 1024  # rounds of loops from which on a sum in F32 is made in blocks
 ALL_LANES = 128  # the most lanes at once
 
 
 @dataclass
 class Plan:
     """`widths`: lanes of each loop that runs in lanes. `folding`: those that update an accumulator
-    begun outside. `types`: what an accumulator compares or sums.
+    begun outside. `types`: what an accumulator compares or sums. `long`: sums in F32 of so many
+    rounds that errors would show.
     """
 
     widths: dict[Loop, int] = field(default_factory=dict)
     folding: dict[Accumulator, set[int]] = field(default_factory=dict)
     types: dict[Accumulator, Type] = field(default_factory=dict)
+    long: set[Accumulator] = field(default_factory=set)
 
 
 def plan(kernel: Kernel, target: Target) -> Plan:
@@ -52,9 +54,14 @@ def extend(made: Plan, body: Sequence[Statement], target: Target) -> None:
             one = statement.accumulator
             arg = one.fold in (Fold.ARGMAX, Fold.ARGMIN)
             made.types[one] = statement.value.type if arg else one.type
-        elif isinstance(statement, Loop) and statement in made.widths:
+        elif isinstance(statement, Loop):
             for one in folded(statement):
-                made.folding.setdefault(one, set()).add(made.widths[statement])
+                if statement in made.widths:
+                    made.folding.setdefault(one, set()).add(made.widths[statement])
+                if one.fold is Fold.SUM and one.type is Type.F32 and one not in made.long:
+                    count = rounds(statement, made, one)
+                    if count is None or count > LONG:
+                        made.long.add(one)
 
 
 def lane_loops(body: Sequence[Statement], parallel: bool = False) -> Iterator[Loop]:

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from ..loops import (
-    Accumulator, Begin, Constant, Contract, Expression, Fold, Load, Loop, Scalar, Statement, Store,
-    Type, Update, expressions, operands, statements,
+    Accumulator, Begin, Constant, Contract, Expression, Load, Loop, Scalar, Statement, Store, Type,
+    Update, expressions, operands, statements,
 )  # fmt: skip
 from . import arithmetic, conversion
 from .accumulator import Held
 from .builder import lanes_of
 from .context import Context, Scope
 from .expression import evaluate, known, place, read, write
-from .plan import LONG, always, changed, folded, indices, rounds, touched
+from .plan import always, changed, folded, indices, rounds, touched
 
-BLOCK = 512  # rounds of a long sum that are added up by themselves
+BLOCK = 128  # rounds of a long sum that are added up by themselves
 FEW = 16  # rounds of a loop inside a longer one that are not worth that
 Bound = int | ir.Value
 
@@ -40,7 +40,7 @@ def _begin(context: Context, scope: Scope, one: Begin) -> None:
     start = None if one.start is None else evaluate(context, scope, one.start)
     type = context.plan.types.get(accumulator, accumulator.type)
     widths = context.plan.folding.get(accumulator, set()) if scope.lanes == 1 else set()
-    held = Held(context.builder, accumulator, type, scope.lanes, widths)
+    held = Held(accumulator, type, scope.lanes, widths, accumulator in context.plan.long)
     held.begin(context.builder, start)
     context.held[accumulator] = held
     context.changed([accumulator])
@@ -103,7 +103,8 @@ def run(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -
     what = changed(loop)
     context.changed(what)
     sums = _long_sums(context, loop)
-    nested = [held for held in sums if held in context.folding]
+    nested = [held for held in sums if held in context.folding and (
+        not held.outer or _many(loop, context, held.accumulator))]  # fmt: skip
     with _blocks(context, nested):
         before = context.folding
         context.folding = before | set(sums)
@@ -179,7 +180,7 @@ def _rounds(
     """A counted loop; where it is long and makes sums, a loop of blocks of rounds."""
     b, name = context.builder, loop.index.name
     known_count = isinstance(start, int) and isinstance(stop, int)
-    if not sums or (known_count and (stop - start) // step <= LONG):  # type: ignore[operator]
+    if not sums or (known_count and (stop - start) // step <= BLOCK):  # type: ignore[operator]
         with b.counted(start, stop, step, name) as index:
             body(index)
         return
@@ -191,15 +192,15 @@ def _rounds(
 
 
 def _long_sums(context: Context, loop: Loop) -> list[Held]:
-    """The sums in F32 that a loop updates so often that rounding errors would show."""
-    found = []
-    for one in folded(loop):
-        held = context.held.get(one)
-        if one.fold is Fold.SUM and one.type is Type.F32 and isinstance(held, Held):
-            count = rounds(loop, context.plan, one)
-            if count is None or count > (FEW if held in context.folding else LONG):
-                found.append(held)
-    return found
+    """The long sums that a loop updates."""
+    found = [context.held[one] for one in folded(loop) if one in context.plan.long]
+    return [held for held in found if isinstance(held, Held)]
+
+
+def _many(loop: Loop, context: Context, accumulator: Accumulator) -> bool:
+    """Whether a loop inside a longer one is worth a block of its own."""
+    count = rounds(loop, context.plan, accumulator)
+    return count is None or count > FEW
 
 
 @contextmanager

@@ -1,0 +1,444 @@
+"""Kernels as the compiler makes them: compiled, against the interpreter, at awkward sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flambeau.native.loops import (
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
+    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+)  # fmt: skip
+
+LENGTHS = (0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 300)
+F32, I64 = Type.F32, Type.I64
+
+
+
+def place(*terms: tuple[Index, int | Size], base: int = 0) -> Affine:
+    return Affine(base, terms)
+
+
+def apply(operation: Scalar, *operands: Expression, type: Type | None = None) -> Apply:
+    return Apply(operation, operands, type or operands[-1].type)
+
+
+def number(value: float, type: Type = F32) -> Constant:
+    return Constant(type, value)
+
+
+def draw(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+# ------------------------------------------------------------------------------ pointwise
+
+
+def gelu_like(x: Expression) -> Expression:
+    inner = apply(Scalar.MUL, x, apply(Scalar.FMA, apply(Scalar.MUL, x, x), number(0.04), x))
+    soft = apply(Scalar.DIV, x, apply(Scalar.ADD, number(2), apply(Scalar.ABS, x)))
+    return apply(Scalar.WHERE, apply(Scalar.GT, x, number(0), type=Type.BOOL), inner, soft)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("n", LENGTHS)
+def test_pointwise_chain(check, n: int, kind: Kind) -> None:
+    x, y, z, i = Buffer(F32, "x"), Buffer(F32, "y"), Buffer(F32, "z"), Index("i")
+    value = apply(Scalar.ADD, gelu_like(Load(x, place((i, 1)))), Load(y, place()))
+    body: list[Statement] = [Store(z, place((i, 1)), value)]
+    check(Kernel("chain", [x, y, z], [Loop(i, n, body, kind)]), [draw(n), draw(1), draw(n)])
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_sizes_known_when_run(check, n: int) -> None:
+    x, y, i, j = Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Index("j")
+    rows, columns, stride = Size("rows"), Size("columns"), Size("stride")
+    value = apply(Scalar.SUB, Load(x, place((i, stride), (j, 1))), number(1))
+    inner = Loop(j, columns, [Store(y, place((i, columns), (j, 1)), value)], Kind.LANES)
+    kernel = Kernel("sized", [x, y], [Loop(i, rows, [inner], Kind.PARALLEL)],
+                    [rows, columns, stride])  # fmt: skip
+    check(kernel, [draw(3, n + 2), draw(3, n)], [3, n, n + 2])
+
+
+@pytest.mark.parametrize("strides", [(1, 7), (7, 1), (-1, 1), (2, 3), (1, -3), (0, 1)])
+@pytest.mark.parametrize("kind", [Kind.LANES, Kind.PARALLEL])
+def test_strides(check, strides: tuple[int, int], kind: Kind) -> None:
+    n, (a, b) = 77, strides
+    x, y, i = Buffer(F32, "x"), Buffer(F32, "y"), Index("i")
+    start, out = (max(0, -s * (n - 1)) for s in strides)
+    load = Load(x, place((i, a), base=start) if a else place())
+    body: list[Statement] = [Store(y, place((i, b), base=out), load)]
+    kernel = Kernel("strided", [x, y], [Loop(i, n, body, kind)])
+    check(kernel, [draw(abs(a) * (n - 1) + 1), draw(abs(b) * (n - 1) + 1)])
+
+
+def test_strides_known_when_run(check) -> None:
+    n, x, y, i, s = 45, Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Size("s")
+    body: list[Statement] = [Store(y, place((i, s), base=1), Load(x, place((i, s))))]
+    kernel = Kernel("strided", [x, y], [Loop(i, n, body, Kind.LANES)], [s])
+    for stride in (1, 2, 5):
+        check(kernel, [draw(stride * (n - 1) + 1), draw(stride * (n - 1) + 2)], [stride])
+
+
+def test_in_place_and_add(check) -> None:
+    """An update reads and writes the same memory; what is stored is read again."""
+    n, p, m, g = 203, Buffer(F32, "p"), Buffer(F32, "m"), Buffer(F32, "g")
+    i = Index("i")
+    old, gradient = Load(m, place((i, 1))), Load(g, place((i, 1)))
+    mean = apply(Scalar.FMA, old, number(0.9), gradient)
+    again = Load(m, place((i, 1)))
+    body: list[Statement] = [
+        Store(m, place((i, 1)), mean),
+        Store(p, place((i, 1)), apply(Scalar.MUL, again, number(-0.1)), add=True),
+        Store(p, place((i, 1)), apply(Scalar.MUL, old, number(2.0)), add=True),
+    ]
+    kernel = Kernel("momentum", [p, m, g], [Loop(i, n, body, Kind.PARALLEL)])
+    check(kernel, [draw(n, seed=s) for s in range(3)])
+
+
+def test_aliased_buffers(check) -> None:
+    """The same memory as two arguments, one round after another."""
+    n, x, y = 50, Buffer(F32, "x", aliased=True), Buffer(F32, "y", aliased=True)
+    i = Index("i")
+    body: list[Statement] = [
+        Store(y, place(base=0), apply(Scalar.ADD, Load(x, place((i, 1))), Load(y, place()))),
+        Store(y, place(base=1), Load(x, place())),
+    ]
+    kernel = Kernel("aliased", [x, y], [Loop(i, n, body)])
+    from flambeau.native.compiled import compiled
+    from flambeau.native.interp import interpret
+
+    one, other = draw(n), draw(n)
+    interpret(kernel, [one, one])
+    compiled(kernel).run([other, other])
+    np.testing.assert_allclose(other, one, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_types_of_several_sizes(check, n: int) -> None:
+    """Bytes, halves, singles, doubles and positions in one loop over lanes."""
+    i = Index("i")
+    mask, half, single, wide, out = (
+        Buffer(type, name) for type, name in ((Type.BOOL, "mask"), (Type.F16, "half"),
+        (F32, "single"), (Type.F64, "wide"), (Type.I64, "out")))  # fmt: skip
+    here = place((i, 1))
+    h = apply(Scalar.CAST, Load(half, here), type=F32)
+    total = apply(Scalar.CAST, apply(Scalar.ADD, h, Load(single, here)), type=Type.F64)
+    either = apply(Scalar.WHERE, Load(mask, here), total, Load(wide, here))
+    whole = apply(Scalar.ADD, apply(Scalar.CAST, either, type=I64), Position(here))
+    odd = apply(Scalar.NE, apply(Scalar.AND, Position(here), number(1, I64)), number(0, I64),
+                type=Type.BOOL)  # fmt: skip
+    body: list[Statement] = [
+        Store(out, here, whole),
+        Store(half, here, apply(Scalar.CAST, either, type=Type.F16)),
+        Store(mask, here, apply(Scalar.XOR, Load(mask, here), odd)),
+    ]
+    arrays = [draw(n) > 0, (draw(n) * 9).astype(np.float16), draw(n), draw(n).astype(np.float64),
+              np.zeros(n, np.int64)]  # fmt: skip
+    kernel = Kernel("mixed", [mask, half, single, wide, out], [Loop(i, n, body, Kind.LANES)])
+    check(kernel, arrays, rtol=1e-3)
+
+
+# ----------------------------------------------------------------------------- reductions
+
+
+def softmax(rows: int | Size, columns: int | Size, local: int) -> Kernel:
+    x, y, kept = Buffer(F32, "x"), Buffer(F32, "y"), Buffer(F32, "kept", local=local)
+    r, a, b, c = (Index(name) for name in "rabc")
+    top, total = Accumulator(Fold.MAXIMUM, F32, "top"), Accumulator(Fold.SUM, F32, "total")
+    power = apply(Scalar.EXP, apply(Scalar.SUB, Load(x, place((r, columns), (b, 1))), top))
+    scaled = apply(Scalar.DIV, Load(kept, place((c, 1))), total)
+    body: list[Statement] = [
+        Begin(top),
+        Loop(a, columns, [Update(top, Load(x, place((r, columns), (a, 1))))], Kind.LANES),
+        Begin(total),
+        Loop(b, columns, [Store(kept, place((b, 1)), power), Update(total, power)], Kind.LANES),
+        Loop(c, columns, [Store(y, place((r, columns), (c, 1)), scaled)], Kind.LANES),
+    ]
+    sizes = [one for one in (rows, columns) if isinstance(one, Size)]
+    return Kernel("softmax", [x, y], [Loop(r, rows, body, Kind.PARALLEL)], sizes)
+
+
+@pytest.mark.parametrize("columns", LENGTHS[1:])
+def test_softmax(check, columns: int) -> None:
+    x = draw(5, columns) * 3
+    _, y = check(softmax(5, columns, columns), [x, np.zeros_like(x)])
+    power = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(y, power / power.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_softmax_of_sizes_known_when_run(check) -> None:
+    kernel = softmax(Size("rows"), Size("columns"), 1000)
+    for rows, columns in ((1, 1), (4, 17), (3, 64), (2, 100), (0, 5)):
+        x = draw(rows, columns)
+        check(kernel, [x, np.zeros_like(x)], [rows, columns])
+
+
+@pytest.mark.parametrize("columns", [1, 5, 16, 48, 65, 200])
+def test_layer_norm(check, columns: int) -> None:
+    x, w, y, save = (Buffer(F32, name) for name in ("x", "w", "y", "save"))
+    r, a, b, c = (Index(name) for name in "rabc")
+    total, square = Accumulator(Fold.SUM, F32, "total"), Accumulator(Fold.SUM, F32, "square")
+    mean = apply(Scalar.MUL, total, number(1 / columns))
+    off_b = apply(Scalar.SUB, Load(x, place((r, columns), (b, 1))), mean)
+    off_c = apply(Scalar.SUB, Load(x, place((r, columns), (c, 1))), mean)
+    deviation = apply(Scalar.SQRT, apply(Scalar.FMA, square, number(1 / columns), number(1e-5)))
+    scaled = apply(Scalar.MUL, apply(Scalar.DIV, off_c, deviation), Load(w, place((c, 1))))
+    body: list[Statement] = [
+        Begin(total),
+        Loop(a, columns, [Update(total, Load(x, place((r, columns), (a, 1))))], Kind.LANES),
+        Begin(square),
+        Loop(b, columns, [Update(square, apply(Scalar.MUL, off_b, off_b))], Kind.LANES),
+        Store(save, place((r, 1)), mean),
+        Loop(c, columns, [Store(y, place((r, columns), (c, 1)), scaled)], Kind.LANES),
+    ]
+    kernel = Kernel("layer_norm", [x, w, y, save], [Loop(r, 7, body, Kind.PARALLEL)])
+    check(kernel, [draw(7, columns), draw(columns), draw(7, columns), draw(7)], atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 100])
+@pytest.mark.parametrize("columns", [1, 16, 37, 130])
+@pytest.mark.parametrize("kind", [Kind.LANES, Kind.PARALLEL])
+def test_column_sums(check, rows: int, columns: int, kind: Kind) -> None:
+    x, y, r, c = Buffer(F32, "x"), Buffer(F32, "y"), Index("r"), Index("c")
+    total = Accumulator(Fold.SUM, F32)
+    update = Update(total, Load(x, place((r, columns), (c, 1))))
+    body: list[Statement] = [Begin(total), Loop(r, rows, [update]),
+                             Store(y, place((c, 1)), total)]  # fmt: skip
+    kernel = Kernel("columns", [x, y], [Loop(c, columns, body, kind)])
+    check(kernel, [draw(rows, columns), draw(columns)], atol=1e-5)
+
+
+FOLDS = [
+    (Fold.SUM, Type.F32), (Fold.SUM, Type.F64), (Fold.SUM, Type.I64), (Fold.SUM, Type.U8),
+    (Fold.PRODUCT, Type.F32), (Fold.PRODUCT, Type.I32), (Fold.MAXIMUM, Type.F32),
+    (Fold.MAXIMUM, Type.F64), (Fold.MAXIMUM, Type.I16), (Fold.MAXIMUM, Type.U8),
+    (Fold.MINIMUM, Type.F32), (Fold.MINIMUM, Type.I64), (Fold.MINIMUM, Type.U32),
+    (Fold.ANY, Type.BOOL), (Fold.ALL, Type.BOOL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fold", "type"), FOLDS, ids=lambda one: one.name)
+@pytest.mark.parametrize("n", [0, 1, 5, 16, 65, 300])
+def test_folds(check, fold: Fold, type: Type, n: int) -> None:
+    """Over lanes, and one by one, from a start of its own too."""
+    x, y, i, j = Buffer(type, "x"), Buffer(type, "y"), Index("i"), Index("j")
+    first, second = Accumulator(fold, type, "first"), Accumulator(fold, type, "second")
+    body: list[Statement] = [
+        Begin(first),
+        Loop(i, n, [Update(first, Load(x, place((i, 1))))], Kind.LANES),
+        Store(y, place(), first),
+        Begin(second, Load(y, place(base=1))),
+        Loop(j, n, [Update(second, Load(x, place((j, 1))))]),
+        Store(y, place(base=1), second),
+    ]
+    values = draw(n) if type.floating else np.random.default_rng(1).integers(0, 9, n)
+    if fold is Fold.PRODUCT:
+        values = 1 + values * 0.1 if type.floating else values
+    x0 = (values > -1 if type is Type.BOOL else values).astype(type.value)
+    check(Kernel("fold", [x, y], body), [x0, np.ones(2, type.value)], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("fold", [Fold.MAXIMUM, Fold.MINIMUM, Fold.SUM])
+@pytest.mark.parametrize("n", [1, 16, 100])
+def test_nan_wins(check, fold: Fold, n: int) -> None:
+    x, y, i, r = Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Index("r")
+    total = Accumulator(fold, F32)
+    loop = Loop(i, n, [Update(total, Load(x, place((r, n), (i, 1))))], Kind.LANES)
+    body: list[Statement] = [Begin(total), loop, Store(y, place((r, 1)), total)]
+    values = np.tile(draw(n), (n + 1, 1))
+    values[np.arange(n), np.arange(n)] = np.nan
+    values[n] = np.inf if fold is Fold.MINIMUM else -np.inf
+    _, y0 = check(Kernel("nan", [x, y], [Loop(r, n + 1, body)]), [values, draw(n + 1)])
+    assert np.isnan(y0[:n]).all()
+    assert np.isinf(y0[n])
+
+
+@pytest.mark.parametrize("fold", [Fold.ARGMAX, Fold.ARGMIN])
+@pytest.mark.parametrize("type", [Type.F32, Type.I32, Type.I64, Type.U8])
+@pytest.mark.parametrize("kind", [Kind.LANES, Kind.SERIAL])
+@pytest.mark.parametrize("n", [1, 2, 16, 17, 100])
+def test_argmax(check, fold: Fold, type: Type, kind: Kind, n: int) -> None:
+    """The first of several; NaN before all; rows of infinities too."""
+    x, y, i, r = Buffer(type, "x"), Buffer(Type.I64, "y"), Index("i"), Index("r")
+    best = Accumulator(fold, Type.I64, "best")
+    update = Update(best, Load(x, place((r, n), (i, 1))), Position(place((i, 1))))
+    body: list[Statement] = [Begin(best), Loop(i, n, [update], kind), Store(y, place((r, 1)), best)]
+    values = np.random.default_rng(n).integers(0, 5, (9, n)).astype(type.value)
+    if type is Type.F32:
+        values[6], values[7], values[8] = -np.inf, np.inf, np.nan
+        values[5, n // 2 :] = np.nan
+    kernel = Kernel("arg", [x, y], [Loop(r, 9, body, Kind.PARALLEL)])
+    _, found = check(kernel, [values, np.zeros(9, np.int64)])
+    numpy_fold = np.argmax if fold is Fold.ARGMAX else np.argmin
+    np.testing.assert_array_equal(found, numpy_fold(values, 1))
+
+
+def test_argmax_of_columns(check) -> None:
+    x, y, i, r = Buffer(F32, "x"), Buffer(Type.I64, "y"), Index("i"), Index("r")
+    best = Accumulator(Fold.ARGMAX, Type.I64, "best")
+    update = Update(best, Load(x, place((r, 37), (i, 1))), Position(place((r, 1))))
+    body: list[Statement] = [Begin(best), Loop(r, 20, [update]), Store(y, place((i, 1)), best)]
+    values = draw(20, 37)
+    kernel = Kernel("arg", [x, y], [Loop(i, 37, body, Kind.LANES)])
+    _, found = check(kernel, [values, np.zeros(37, np.int64)])
+    np.testing.assert_array_equal(found, values.argmax(0))
+
+
+@pytest.mark.parametrize("sized", [False, True])
+@pytest.mark.parametrize("kind", [Kind.LANES, Kind.SERIAL])
+def test_long_sums_are_accurate(kind: Kind, sized: bool) -> None:
+    """A million values of 0.1: one float32 accumulator would be off by a thousandth."""
+    from flambeau.native.compiled import compiled
+
+    n = 1_000_003
+    x, y, i, size = Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Size("n")
+    total = Accumulator(Fold.SUM, F32)
+    loop = Loop(i, size if sized else n, [Update(total, Load(x, place((i, 1))))], kind)
+    kernel = Kernel("long", [x, y], [Begin(total), loop, Store(y, place(), total)],
+                    [size] if sized else [])  # fmt: skip
+    values, out = np.full(n, 0.1, np.float32), np.zeros(1, np.float32)
+    compiled(kernel).run([values, out], [n] if sized else [])
+    np.testing.assert_allclose(out, values.astype(np.float64).sum(), rtol=1e-6)
+
+
+def test_long_sums_of_short_rows_are_accurate() -> None:
+    from flambeau.native.compiled import compiled
+
+    shape = (3, 20_000, 49)
+    x, y, c, n, i = Buffer(F32, "x"), Buffer(F32, "y"), Index("c"), Index("n"), Index("i")
+    total = Accumulator(Fold.SUM, F32)
+    update = Update(total, Load(x, place((c, 49), (n, 3 * 49), (i, 1))))
+    rows = Loop(n, shape[1], [Loop(i, 49, [update], Kind.LANES)])
+    body: list[Statement] = [Begin(total), rows, Store(y, place((c, 1)), total)]
+    values, out = np.full(shape, 0.1, np.float32), np.zeros(3, np.float32)
+    compiled(Kernel("rows", [x, y], [Loop(c, 3, body, Kind.PARALLEL)])).run([values, out], (), 2)
+    np.testing.assert_allclose(out, shape[1] * 49 * np.float64(np.float32(0.1)), rtol=4e-6)
+
+
+# ------------------------------------------------------------------- gathers and padding
+
+
+@pytest.mark.parametrize("columns", [1, 16, 50])
+def test_gather_of_rows(check, columns: int) -> None:
+    """An embedding: the computed part does not move with the lane."""
+    table, index, y = Buffer(F32, "table"), Buffer(Type.I64, "index"), Buffer(F32, "y")
+    i, j = Index("i"), Index("j")
+    load = Load(table, place((j, 1)), ((Load(index, place((i, 1))), columns),))
+    inner = Loop(j, columns, [Store(y, place((i, columns), (j, 1)), load)], Kind.LANES)
+    kernel = Kernel("embedding", [table, index, y], [Loop(i, 9, [inner], Kind.PARALLEL)])
+    where = np.random.default_rng(0).integers(0, 11, 9)
+    *_, y0 = check(kernel, [draw(11, columns), where, draw(9, columns)])
+    np.testing.assert_array_equal(y0, draw(11, columns)[where])
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("type", [Type.F32, Type.F64, Type.U8, Type.BF16])
+def test_gather_and_scatter_in_lanes(check, n: int, type: Type) -> None:
+    from flambeau.native.interp import dtype
+
+    x, order, y, z = (Buffer(type, "x"), Buffer(Type.I32, "order"), Buffer(type, "y"),
+                      Buffer(type, "z"))  # fmt: skip
+    i = Index("i")
+    where = apply(Scalar.CAST, Load(order, place((i, 1))), type=Type.I64)
+    body: list[Statement] = [
+        Store(y, place((i, 1)), Load(x, place(), ((where, 1),))),
+        Store(z, place(), Load(x, place((i, 1))), ((where, 1),), add=True),
+    ]
+    kernel = Kernel("permute", [x, order, y, z], [Loop(i, n, body, Kind.LANES)])
+    permutation = np.random.default_rng(0).permutation(n).astype(np.int32)
+    values = (np.abs(draw(n)) * 20).astype(dtype(type))
+    check(kernel, [values, permutation, np.zeros_like(values), values[::-1].copy()])
+
+
+def test_scatter_add_of_rows_that_repeat(check) -> None:
+    index, g, table, i, j = (Buffer(Type.I64, "index"), Buffer(F32, "g"), Buffer(F32, "table"),
+                             Index("i"), Index("j"))  # fmt: skip
+    where = ((Load(index, place((i, 1))), 19),)
+    inner = Loop(j, 19, [Store(table, place((j, 1)), Load(g, place((i, 19), (j, 1))), where,
+                               add=True)], Kind.LANES)  # fmt: skip
+    kernel = Kernel("rows", [index, g, table], [Loop(i, 40, [inner])])
+    rows = np.random.default_rng(0).integers(0, 4, 40)
+    check(kernel, [rows, draw(40, 19), draw(4, 19)], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 7, 16, 40, 100])
+def test_masked_loads_pad(check, width: int) -> None:
+    """A window with zeros around: masks over rows and over lanes; nothing outside is read."""
+    height, pad = 5, 2
+    x, y, h, w = Buffer(F32, "x"), Buffer(F32, "y"), Index("h"), Index("w")
+
+    def inside(index: Index, extent: int) -> Expression:
+        position = Position(place((index, 1), base=-pad))
+        low = apply(Scalar.GE, position, number(0, I64), type=Type.BOOL)
+        high = apply(Scalar.GT, number(extent, I64), position, type=Type.BOOL)
+        return apply(Scalar.AND, low, high)
+
+    base = -pad * width - pad
+    mask = apply(Scalar.AND, inside(h, height), inside(w, width))
+    load = Load(x, place((h, width), (w, 1), base=base), mask=mask)
+    wide = width + 2 * pad
+    inner = Loop(w, wide, [Store(y, place((h, wide), (w, 1)), load)], Kind.LANES)
+    kernel = Kernel("pad", [x, y], [Loop(h, height + 2 * pad, [inner], Kind.PARALLEL)])
+    values = draw(height, width)
+    _, out = check(kernel, [values, draw(height + 2 * pad, wide)])
+    np.testing.assert_array_equal(out, np.pad(values, pad))
+
+
+def test_masked_stores(check) -> None:
+    n, x, y, i = 90, Buffer(F32, "x"), Buffer(F32, "y"), Index("i")
+    here = Load(x, place((i, 1)))
+    mask = apply(Scalar.GT, here, number(0), type=Type.BOOL)
+    for kind in (Kind.LANES, Kind.SERIAL):
+        body: list[Statement] = [
+            Store(y, place((i, 2)), here, mask=mask),
+            Store(y, place((i, 2), base=1), here, mask=mask, add=True),
+        ]
+        check(Kernel("masked", [x, y], [Loop(i, n, body, kind)]), [draw(n), draw(2 * n)])
+
+
+# -------------------------------------------------------------------- loops and contracts
+
+
+@pytest.mark.parametrize("outer", [1, 2, 3])
+def test_nested_parallel_loops(check, outer: int) -> None:
+    x, y, a, b, c = Buffer(F32, "x"), Buffer(F32, "y"), Index("a"), Index("b"), Index("c")
+    where = place((a, 35), (b, 7), (c, 1))
+    inner = Loop(c, 7, [Store(y, where, apply(Scalar.NEG, Load(x, where)))], Kind.LANES)
+    nest = Loop(a, outer, [Loop(b, 5, [inner], Kind.PARALLEL)], Kind.PARALLEL)
+    check(Kernel("nest", [x, y], [nest]), [draw(outer, 35), draw(outer, 35)])
+
+
+def test_many_statements_one_after_another(check) -> None:
+    """Some shared out, some on the first thread alone."""
+    n, x, y, i = 70, Buffer(F32, "x"), Buffer(F32, "y"), Index("i")
+    j = Index("j")
+    body: list[Statement] = [
+        Store(x, place(base=n), number(3)),
+        Loop(i, n, [Store(y, place((i, 1)), Load(x, place((i, 1))))], Kind.PARALLEL),
+        Loop(j, 3, [Store(x, place((j, 1), base=n + 1), number(4))]),
+    ]
+    check(Kernel("several", [x, y], body), [draw(n + 4), draw(n)])
+
+
+@pytest.mark.parametrize("types", [(F32, F32, F32), (Type.BF16, Type.BF16, F32),
+                                   (Type.I64, Type.I64, Type.I64), (Type.F64,) * 3])  # fmt: skip
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 17, 3), (9, 40, 33)])
+@pytest.mark.parametrize("nested", [False, True])
+def test_contract(check, types, shape: tuple[int, int, int], nested: bool) -> None:
+    from flambeau.native.interp import dtype
+
+    rows, columns, depth = shape
+    a, b, y, bias = (Buffer(t, n) for t, n in zip((*types, types[2]), "abyc", strict=True))
+    m, n, k, outer = Index("m"), Index("n"), Index("k"), Index("outer")
+    total = Accumulator(Fold.SUM, types[2])
+    value = apply(Scalar.ADD, total, Load(bias, place((n, 1))))
+    contract = Contract((Axis(m, rows),), Axis(n, columns), (Axis(k, depth),),
+                        Load(a, place((m, depth), (k, 1))), Load(b, place((k, columns), (n, 1))),
+                        total, [Store(y, place((m, columns), (n, 1)), value)])  # fmt: skip
+    body: list[Statement] = [Loop(outer, 1, [contract], Kind.PARALLEL)] if nested else [contract]
+    kernel = Kernel("product", [a, b, y, bias], body)
+    arrays = [(draw(s, t, seed=i) * 4).astype(dtype(kind)) for i, (s, t, kind) in enumerate(
+        ((rows, depth, types[0]), (depth, columns, types[1]), (rows, columns, types[2]),
+         (1, columns, types[2])))]  # fmt: skip
+    check(kernel, arrays, rtol=1e-5, atol=1e-4)
