@@ -1,11 +1,9 @@
 """The native half of pool.py and program.py, in LLVM IR: workers, launches, barriers, programs.
 
-Addresses below are in bytes. The pool's state: a job (0 function, 8 cells, 16 threads), at 128 the
-number of workers that have not finished it, and 256 for each worker: 0 its ticket, which changes
-with each job and is negative to end it, 4 whether it sleeps, 128 a mutex and 192 a condition.
-A program: 0 records, 8 their number, 16 patches, 24 their number, 32 the table, 40 where times go,
-128 threads at the barrier, 256 barriers passed. A record: 0 function, 8 cells, 16 flags. A patch:
-0 the cell's address, 8 its slot in the table, 16 what to add.
+The threads' state is a block of BLOCK bytes for each. At 0 in thread 0's: the job (0 function,
+8 cells, 16 threads), 24 barriers ever passed, 128 the workers that have not finished the job. In a
+worker's: 0 its ticket, which changes with each job and is negative to end it, 4 whether it sleeps,
+128 a mutex, 192 a condition. In all: 256 what others signal to it at barriers, a line for each.
 """
 
 from __future__ import annotations
@@ -18,8 +16,14 @@ if TYPE_CHECKING:
     from .target import Target
 
 LINE = 128  # bytes between what different threads write: two lines, as they are fetched in pairs
-WORKER = 256  # bytes a worker
+ROUNDS = 10  # of a barrier, of two to that power threads at most
+MOST_THREADS = 2**ROUNDS
+BLOCK = 2 * LINE + ROUNDS * LINE
 BARRIER, SERIAL = 1, 2  # flags of a record
+
+# So many looks after which a thread that waits gives way to others on its processor: on a busy
+# machine the one that it waits for may be among them.
+_PATIENT = 100
 
 # What differs among processors: a pause while spinning, and a clock.
 _PAUSE = {
@@ -151,7 +155,7 @@ define internal void @yield() noinline {
 
 _POOL = """
 define internal void @relax(i64 %round) alwaysinline {
-  %long = icmp ugt i64 %round, SPINS
+  %long = icmp ugt i64 %round, PATIENT
   br i1 %long, label %give_way, label %spin
 give_way:
   call void @yield()
@@ -163,7 +167,7 @@ spin:
 
 define void @worker(ptr %state, i64 %tid, i64 %patience) {
 entry:
-  %offset = mul i64 %tid, WORKER
+  %offset = mul i64 %tid, BLOCK
   %box = getelementptr i8, ptr %state, i64 %offset
   %pending = getelementptr i8, ptr %state, i64 128
   %cells_at = getelementptr i8, ptr %state, i64 8
@@ -174,11 +178,13 @@ rest:
   %begin = call i64 @ticks()
   br label %look
 look:
+  %round = phi i64 [0, %rest], [%round_next, %idle], [0, %tired]
   %ticket = load atomic i32, ptr %box acquire, align 4
   %same = icmp eq i32 %ticket, %last
   br i1 %same, label %idle, label %wake
 idle:
-  call void @pause()
+  call void @relax(i64 %round)
+  %round_next = add i64 %round, 1
   %now = call i64 @ticks()
   %waited = sub i64 %now, %begin
   %long = icmp ugt i64 %waited, %patience
@@ -208,7 +214,7 @@ next:
   %more = icmp slt i64 %tid, %threads
   br i1 %more, label %one, label %end
 one:
-  %offset = mul i64 %tid, WORKER
+  %offset = mul i64 %tid, BLOCK
   %box = getelementptr i8, ptr %state, i64 %offset
   store atomic i32 -1, ptr %box seq_cst, align 4
   call void @rouse(ptr %box)
@@ -238,7 +244,7 @@ several:
   br label %hand
 hand:
   %h = phi i64 [1, %several], [%h_next, %hand]
-  %h_offset = mul i64 %h, WORKER
+  %h_offset = mul i64 %h, BLOCK
   %h_box = getelementptr i8, ptr %state, i64 %h_offset
   %old = load atomic i32, ptr %h_box monotonic, align 4
   %added = add i32 %old, 1
@@ -249,7 +255,7 @@ hand:
   br i1 %h_more, label %hand, label %call
 call:
   %c = phi i64 [1, %hand], [%c_next, %called]
-  %c_offset = mul i64 %c, WORKER
+  %c_offset = mul i64 %c, BLOCK
   %c_box = getelementptr i8, ptr %state, i64 %c_offset
   %asleep_at = getelementptr i8, ptr %c_box, i64 4
   %asleep = load atomic i32, ptr %asleep_at seq_cst, align 4
@@ -279,48 +285,66 @@ end:
 }
 """
 
+# In round k each thread signals to the one 2**k further and waits for the one 2**k before it, so
+# that after the last round it has heard of all, and no two threads write to one place.
 _BARRIER = """
-define internal void @barrier(ptr %program, i64 %threads) {
+define internal void @barrier(ptr %state, i64 %tid, i64 %threads, i64 %epoch) noinline {
 entry:
-  %count_at = getelementptr i8, ptr %program, i64 128
-  %passed_at = getelementptr i8, ptr %program, i64 256
-  %passed = load atomic i32, ptr %passed_at monotonic, align 4
-  %all = trunc i64 %threads to i32
-  %before = atomicrmw add ptr %count_at, i32 1 acq_rel
-  %here = add i32 %before, 1
-  %last = icmp eq i32 %here, %all
-  br i1 %last, label %open, label %look
-open:
-  store atomic i32 0, ptr %count_at monotonic, align 4
-  %next = add i32 %passed, 1
-  store atomic i32 %next, ptr %passed_at release, align 4
-  ret void
-look:
-  %round = phi i64 [0, %entry], [%round_next, %waiting]
-  %now = load atomic i32, ptr %passed_at acquire, align 4
-  %same = icmp eq i32 %now, %passed
-  br i1 %same, label %waiting, label %end
-waiting:
-  call void @relax(i64 %round)
-  %round_next = add i64 %round, 1
+  %own_offset = mul i64 %tid, BLOCK
+  %own = getelementptr i8, ptr %state, i64 %own_offset
+  br label %round
+round:
+  %distance = phi i64 [1, %entry], [%further, %heard]
+  %at = phi i64 [256, %entry], [%at_next, %heard]
+  %sum = add i64 %tid, %distance
+  %beyond = icmp sge i64 %sum, %threads
+  %folded = sub i64 %sum, %threads
+  %other = select i1 %beyond, i64 %folded, i64 %sum
+  %other_offset = mul i64 %other, BLOCK
+  %there = add i64 %other_offset, %at
+  %signal = getelementptr i8, ptr %state, i64 %there
+  store atomic i64 %epoch, ptr %signal release, align 8
+  %hear = getelementptr i8, ptr %own, i64 %at
   br label %look
+look:
+  %spins = phi i64 [0, %round], [%spins_next, %waiting]
+  %now = load atomic i64, ptr %hear acquire, align 8
+  %early = icmp slt i64 %now, %epoch
+  br i1 %early, label %waiting, label %heard
+waiting:
+  call void @relax(i64 %spins)
+  %spins_next = add i64 %spins, 1
+  br label %look
+heard:
+  %further = shl i64 %distance, 1
+  %at_next = add i64 %at, 128
+  %more = icmp slt i64 %further, %threads
+  br i1 %more, label %round, label %end
 end:
   ret void
 }
 """
 
+# A program: 0 records, 8 their number, 16 patches, 24 their number, 32 the table, 40 where times
+# go, 48 the threads' state, 56 barriers passed when it started. A record: 0 function, 8 cells,
+# 16 flags. A patch: 0 the cell's address, 8 its slot in the table, 16 what to add.
 # Each thread walks the records. TIME_... is empty, or notes when a record began and ended.
 _DRIVER = """
 define void @DRIVE(i64 %tid, i64 %threads, ptr %program) {
 entry:
   %count_at = getelementptr i8, ptr %program, i64 8
+  %state_at = getelementptr i8, ptr %program, i64 48
+  %passed_at = getelementptr i8, ptr %program, i64 56
   %records = load ptr, ptr %program, align 8
   %count = load i64, ptr %count_at, align 8
+  %state = load ptr, ptr %state_at, align 8
+  %passed = load i64, ptr %passed_at, align 8
   %several = icmp ne i64 %threads, 1
   %other = icmp ne i64 %tid, 0TIME_ENTRY
   br label %next
 next:
   %i = phi i64 [0, %entry], [%i_next, %over]
+  %epoch = phi i64 [%passed, %entry], [%epoch_next, %over]
   %more = icmp slt i64 %i, %count
   br i1 %more, label %one, label %end
 one:
@@ -345,9 +369,11 @@ ran:TIME_END
   %wait = and i1 %wanted, %several
   br i1 %wait, label %meet, label %over
 meet:
-  call void @barrier(ptr %program, i64 %threads)
+  %met = add i64 %epoch, 1
+  call void @barrier(ptr %state, i64 %tid, i64 %threads, i64 %met)
   br label %over
 over:
+  %epoch_next = phi i64 [%epoch, %ran], [%met, %meet]
   %i_next = add i64 %i, 1
   br label %next
 end:
@@ -359,16 +385,14 @@ entry:
   %patches_at = getelementptr i8, ptr %program, i64 16
   %count_at = getelementptr i8, ptr %program, i64 24
   %table_at = getelementptr i8, ptr %program, i64 32
-  %barrier_at = getelementptr i8, ptr %program, i64 128
   %patches = load ptr, ptr %patches_at, align 8
   %count = load i64, ptr %count_at, align 8
   %table = load ptr, ptr %table_at, align 8
-  store i32 0, ptr %barrier_at, align 4
   br label %next
 next:
   %i = phi i64 [0, %entry], [%i_next, %one]
   %more = icmp slt i64 %i, %count
-  br i1 %more, label %one, label %ready
+  br i1 %more, label %one, label %patched
 one:
   %offset = mul i64 %i, 24
   %patch = getelementptr i8, ptr %patches, i64 %offset
@@ -383,6 +407,21 @@ one:
   store i64 %sum, ptr %cell, align 8
   %i_next = add i64 %i, 1
   br label %next
+patched:
+  %several = icmp sgt i64 %threads, 1
+  br i1 %several, label %shared, label %ready
+shared:
+  %records_at = getelementptr i8, ptr %program, i64 8
+  %state_at = getelementptr i8, ptr %program, i64 48
+  %passed_at = getelementptr i8, ptr %program, i64 56
+  %ever_at = getelementptr i8, ptr %state, i64 24
+  %records = load i64, ptr %records_at, align 8
+  %ever = load i64, ptr %ever_at, align 8
+  %ever_next = add i64 %ever, %records
+  store i64 %ever_next, ptr %ever_at, align 8
+  store i64 %ever, ptr %passed_at, align 8
+  store ptr %state, ptr %state_at, align 8
+  br label %ready
 ready:
   call void @launch(ptr %state, ptr @DRIVE, ptr %program, i64 %threads)
   ret void
@@ -423,8 +462,9 @@ def text(target: Target, system: str = sys.platform) -> str:
         waiting = _FUTEX.replace("FUTEX", "202" if processor == "x86_64" else "98")
     else:
         waiting = _WINDOWS if system == "win32" else _POSIX
-    pool = _POOL.replace("WORKER", str(WORKER)).replace("SPINS", "1000")
-    return "\n".join((_PAUSE[processor], waiting, pool, _BARRIER, _driver("", False),
+    pool = (_POOL + _BARRIER).replace("BLOCK", str(BLOCK))
+    pool = pool.replace("PATIENT", str(_PATIENT))
+    return "\n".join((_PAUSE[processor], waiting, pool, _driver("", False),
                       _driver("_timed", True)))  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from . import launch
 
-PATIENCE = 50e-6  # a sleeping worker takes 5 to 50 us to wake
+PATIENCE = 100e-6  # a sleeping worker takes 20 to 50 us to wake, and more after a long sleep
 _STACK = 16 << 20  # kernels keep scratch on the stack, which is small by default on some systems
 
 _Worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -74,7 +74,7 @@ class Workers:
     def __init__(self, threads: int, patience: float = PATIENCE, system: str = sys.platform):
         self.threads = threads
         functions = launch.functions(system)
-        memory, self.state = aligned(launch.WORKER * threads)
+        memory, self.state = aligned(launch.BLOCK * threads)
         # Never freed: at exit a worker may still be looking at it.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
         self._stop = _Stop(functions["stop"])
@@ -84,7 +84,7 @@ class Workers:
         before = threading.stack_size(_STACK)
         try:
             for tid in range(1, threads):
-                if prepare(self.state + launch.WORKER * tid):
+                if prepare(self.state + launch.BLOCK * tid):
                     raise RuntimeError(f"could not prepare worker {tid} of {threads}")
                 thread = threading.Thread(target=worker, args=(self.state, tid, ticks),
                                           name=f"flambeau-{tid}", daemon=True)  # fmt: skip
@@ -115,13 +115,14 @@ class Pool:
     def threads(self) -> int:
         """How many threads a job runs on."""
         if self.count == 0:
-            self.count = _default()
+            self.count = min(_default(), launch.MOST_THREADS)
         return self.count
 
     def set_threads(self, count: int) -> None:
         """Sets how many; waits for a job that runs. RuntimeError unless positive."""
         if count <= 0:
             raise RuntimeError(f"set_num_threads expects a positive integer, got {count}")
+        count = min(count, launch.MOST_THREADS)
         with self.lock:
             self.count = count
             if self.workers is not None and not self.busy and self.workers.threads != count:

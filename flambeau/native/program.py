@@ -100,7 +100,7 @@ class Program:
         rows = list(zip(functions, starts, _flags(records), strict=True))
         self._rows, self._count = _array(rows), len(rows)
         self._patches = _array([_patch(p, records, starts, slots) for p in patches])
-        self._memory, self._address = aligned(3 * launch.LINE)
+        self._memory, self._address = aligned(launch.LINE)
         head = (ctypes.c_int64 * 6).from_address(self._address)
         head[:5] = [ctypes.addressof(self._rows), len(rows), ctypes.addressof(self._patches),
                     len(patches), ctypes.addressof(self._table)]  # fmt: skip
