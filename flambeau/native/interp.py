@@ -220,6 +220,8 @@ def applied(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> Any:
         return _shifted(operation, *values)
     if operation in (Scalar.DIV, Scalar.REM) and first.dtype.kind in "iu":
         return _divided(operation, int(first), int(values[1]), kind)
+    if operation in ROUNDINGS and kind.kind in "iu":
+        return first
     if operation is Scalar.FMA:
         return _fused(values, kind)
     if operation in (Scalar.ERF, Scalar.ERFC):
@@ -230,6 +232,7 @@ def applied(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> Any:
     return getattr(np, NAMES.get(operation, operation.name.lower()))(*wide)
 
 
+ROUNDINGS = (Scalar.FLOOR, Scalar.CEIL, Scalar.TRUNC, Scalar.ROUND)
 EXACT: dict[Scalar, Callable[..., Any]] = {
     Scalar.ADD: np.add, Scalar.SUB: np.subtract, Scalar.MUL: np.multiply, Scalar.DIV: np.divide,
     Scalar.NEG: np.negative, Scalar.ABS: np.abs, Scalar.MAXIMUM: np.maximum,

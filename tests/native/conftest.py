@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
+from flambeau.native.compiled import Function, compiled
 from flambeau.native.interp import interpret
 from flambeau.native.loops import Kernel
 
@@ -42,6 +42,22 @@ def check(
     expected = [array.reshape(-1).copy() for array in arrays]
     interpret(kernel, expected, sizes)
     function = compiled(kernel)
+    with np.errstate(all="ignore"):
+        compare(function, kernel, arrays, sizes, expected, rtol, atol, threads)
+    return [want.reshape(array.shape) for want, array in zip(expected, arrays, strict=True)]
+
+
+def compare(
+    function: Function,
+    kernel: Kernel,
+    arrays: Sequence[np.ndarray],
+    sizes: Sequence[int],
+    expected: Sequence[np.ndarray],
+    rtol: float,
+    atol: float,
+    threads: Sequence[int],
+) -> None:
+    """Runs a function with each number of threads; its memories are what is expected."""
     for count in threads:
         memories = [poisoned(array) for array in arrays]
         function.run([inside for _, inside in memories], sizes, count)
@@ -54,7 +70,6 @@ def check(
                 np.testing.assert_allclose(
                     inside.astype(np.float64), want.astype(np.float64), rtol, atol, err_msg=message
                 )
-    return [want.reshape(array.shape) for want, array in zip(expected, arrays, strict=True)]
 
 
 @pytest.fixture(name="check", scope="session")
