@@ -652,6 +652,7 @@ from . import storage as storage
 from . import testing as testing
 from . import torch_alias as torch_alias
 from . import torch_version as torch_version
+from . import train as train
 from . import types as types
 from . import utils as utils
 from . import version as version
