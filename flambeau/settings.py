@@ -38,14 +38,14 @@ _DEBUG_MODES = ("default", "warn", "error")
 
 
 def get_num_threads() -> int:
-    """How many threads matrix products use."""
+    """How many threads kernels, programs and matrix products use: FLAMBEAU_THREADS at first."""
     from .ops import threads
 
     return threads.get_num_threads()
 
 
 def set_num_threads(int: int) -> None:
-    """Sets how many threads matrix products use."""
+    """Sets how many threads kernels, programs and matrix products use."""
     from .ops import threads
 
     threads.set_num_threads(int)

@@ -119,9 +119,7 @@ class Pool:
         return self.count
 
     def set_threads(self, count: int) -> None:
-        """Sets how many; waits for a job that runs. RuntimeError unless positive."""
-        if count <= 0:
-            raise RuntimeError(f"set_num_threads expects a positive integer, got {count}")
+        """Sets how many, one or more; waits for a job that runs."""
         count = min(count, launch.MOST_THREADS)
         with self.lock:
             self.count = count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -264,8 +265,20 @@ def _emitted(module: Any, machine: Any) -> bytes:
 # ---------------------------------------------------------------- from machine code to addresses
 
 
-def _engine(code: bytes) -> Any:
-    """An object file loaded into this process."""
+_OUTSIDE = re.compile(r"^declare .*@([\w.$]+)\(", re.MULTILINE)
+
+
+def _check_outside(text: str) -> None:
+    """RuntimeError for a function from elsewhere that is not there: linking would end the process."""
+    import llvmlite.binding as llvm
+
+    for name in _OUTSIDE.findall(text):
+        if not name.startswith("llvm.") and not llvm.address_of_symbol(name):
+            raise RuntimeError(f"load: the text declares {name!r}, which this process has not")
+
+
+def _engine(text: str, code: bytes) -> Any:
+    """A text's object file, loaded into this process."""
     import llvmlite.binding as llvm
 
     _initialize(host())
@@ -273,6 +286,7 @@ def _engine(code: bytes) -> Any:
         reloc="pic", codemodel="small"
     )
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    _check_outside(text)  # now that there is an engine, LLVM knows the process's symbols
     # An engine asks for the code of its module, which is empty, and is given ours.
     engine.set_object_cache(None, lambda module: code)
     engine.finalize_object()
@@ -343,5 +357,5 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1, level
     with _gate:
         for key, found in code.items():
             if found is not None:
-                _engines.setdefault(key, _engine(found))
+                _engines.setdefault(key, _engine(texts[key], found))
     return [_addresses(key, *item) for key, item in zip(keys, items, strict=True)]

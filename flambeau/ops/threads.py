@@ -1,4 +1,4 @@
-"""Threads: how many the linear algebra library under NumPy uses."""
+"""Threads: how many native code uses, and the linear algebra library under NumPy."""
 
 from __future__ import annotations
 
@@ -27,15 +27,23 @@ def _blas() -> tuple[Any, Any] | None:
 
 
 def get_num_threads() -> int:
-    """How many threads matrix products use."""
-    found = _blas()
-    return found[0]() if found else (os.cpu_count() or 1)
+    """How many threads kernels, programs and matrix products use."""
+    from ..native.pool import POOL
+
+    return POOL.threads()
 
 
 def set_num_threads(count: int) -> None:
-    """Sets how many threads matrix products use; RuntimeError unless positive."""
+    """Sets how many threads they use; RuntimeError unless positive."""
+    from ..native.pool import POOL
+
     if count <= 0:
         raise RuntimeError(f"set_num_threads expects a positive integer, got {count}")
+    POOL.set_threads(count)
     found = _blas()
     if found:
         found[1](count)
+
+
+if os.environ.get("FLAMBEAU_THREADS"):  # which the linear algebra library does not know
+    set_num_threads(get_num_threads())
