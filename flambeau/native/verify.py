@@ -107,7 +107,7 @@ class _Check:
         before = self.lanes, self.parallel, self.outside
         if one.kind is Kind.LANES:
             self.lanes, self.outside = one.index, set(self.begun)
-        begun = self.begun
+        begun = set(self.begun)
         if one.kind is Kind.PARALLEL:  # what is begun outside is the first thread's
             self.begun = set()
         self.parallel = one.kind is Kind.PARALLEL and len(one.body) == 1

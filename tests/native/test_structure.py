@@ -1,0 +1,90 @@
+"""The structure of a kernel, its printed form, and functions shared by structure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flambeau.native.compiled import compiled
+from flambeau.native.interp import interpret
+from flambeau.native.loops import (
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
+    Kernel, Kind, Load, Loop, Scalar, Size, Store, Type, Update,
+)  # fmt: skip
+from flambeau.native.show import show
+from flambeau.native.structure import structure
+
+F32 = Type.F32
+
+
+def scaled(
+    factor: float = 2.0, name: str = "x", kind: Kind = Kind.LANES, stride: int = 1
+) -> Kernel:
+    x, y, i, n = Buffer(F32, name), Buffer(F32, "y"), Index(name + "i"), Size(name + "n")
+    load = Load(x, Affine(0, ((i, stride),)))
+    value = Apply(Scalar.MUL, (load, Constant(F32, factor)), F32)
+    body = [Store(y, Affine(0, ((i, 1),)), Apply(Scalar.ADD, (value, value), F32))]
+    return Kernel(name, [x, y], [Loop(i, n, body, kind)], [n])
+
+
+def test_names_do_not_count() -> None:
+    assert structure(scaled()) == structure(scaled(name="other"))
+    assert compiled(scaled()) is compiled(scaled(name="other"))
+
+
+@pytest.mark.parametrize("other", [
+    scaled(3.0), scaled(-0.0), scaled(kind=Kind.SERIAL), scaled(stride=2), scaled(float("nan")),
+])  # fmt: skip
+def test_everything_else_counts(other: Kernel) -> None:
+    assert structure(scaled()) != structure(other)
+    assert structure(scaled(0.0)) != structure(other)
+
+
+def test_order_of_arguments_counts() -> None:
+    kernel = scaled()
+    turned = Kernel("turned", kernel.buffers[::-1], kernel.body, kernel.sizes)
+    assert structure(kernel) != structure(turned)
+
+
+def test_deep_expressions() -> None:
+    """Chains longer than Python's stack."""
+    x, i = Buffer(F32, "x"), Index("i")
+    value: Expression = Load(x, Affine(0, ((i, 1),)))
+    for _ in range(3000):
+        value = Apply(Scalar.ADD, (value, value), F32)
+    kernel = Kernel("deep", [x], [Loop(i, 1, [Store(x, Affine(0, ((i, 1),)), value)])])
+    assert structure(kernel).count("ADD") == 3000
+
+
+def test_run_wants_as_many_arguments() -> None:
+    with pytest.raises(TypeError, match="takes 2 arrays and 1 sizes, not 1 and 0"):
+        compiled(scaled()).run([np.zeros(3, np.float32)])
+
+
+def test_show() -> None:
+    x, w, y = Buffer(F32, "x"), Buffer(F32, "w"), Buffer(F32, "y")
+    i, j, k, total = Index("i"), Index("j"), Index("k"), Accumulator(Fold.SUM, F32)
+    row = Affine(0, ((i, 10), (j, 1)))
+    load = Load(x, row)
+    square = Apply(Scalar.MUL, (load, load), F32)
+    nest = Loop(i, 4, [Begin(total), Loop(j, 10, [Update(total, square)], Kind.LANES),
+                       Store(y, Affine(3, ((i, 1),)), total, add=True)], Kind.PARALLEL)  # fmt: skip
+    product = Contract((Axis(i, 4),), Axis(j, 5), (Axis(k, 10),),
+                       Load(x, Affine(0, ((i, 10), (k, 1)))), Load(w, Affine(0, ((k, 5), (j, 1)))),
+                       total, [Store(y, Affine(0, ((i, 5), (j, 1))), total)])  # fmt: skip
+    assert show(Kernel("both", [x, w, y], [nest, product])) == """\
+both(x: float32, w: float32, y: float32)
+  parallel i < 4
+    begin sum (sum, float32)
+    lanes j < 10
+      v0 = x[i * 10 + j]
+      sum <- v0 * v0
+    y[i + 3] += sum
+  contract i < 4, j < 5
+    sum = sum of x[i * 10 + k] * w[k * 5 + j] over k < 10
+    y[i * 5 + j] = sum"""
+
+
+def test_interpreter_sees_positions_outside() -> None:
+    with pytest.raises(IndexError, match=r"x\[3\] of 3 elements"):
+        interpret(scaled(), [np.zeros(3, np.float32), np.zeros(9, np.float32)], [4])
