@@ -1,4 +1,4 @@
-"""Working memory of kernels: slots of a few megabytes that a thread takes and gives back.
+"""Working memory of kernels: slots of eight megabytes that a thread takes and gives back.
 
 A kernel's stack is too small for packed panels of matrices, and a thread's number is no key to
 memory (two callers may both be thread 0). So slots are taken with an atomic flag, in native code.
@@ -11,7 +11,7 @@ import os
 import threading
 from typing import Any
 
-SLOT_BYTES = 4 << 20
+SLOT_BYTES = 8 << 20
 USABLE_BYTES = SLOT_BYTES - 4096  # the first page holds the flag
 _SLOTS = 64  # when all are taken, a thread waits for one
 

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any
 
 from llvmlite import ir
 
 from ..loops import Apply, Contract, Expression, Load, Scalar, Store, Type, operands
 from ..scratch import GIVE, TAKE, USABLE_BYTES
-from .pack import Panel, minimum, pack
+from .pack import Panel, minimum, pack, pack_groups
 from .share import Share, shared
 from .tile import (
     BYTE, I64, POINTER, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
     load_vector, loop, moved, plus, store_vector, sum_type, times,
 )  # fmt: skip
 
-BLOCK_ROWS = 256  # rows whose packed operand stays in the second-level cache
-BLOCK_DEPTH = 512  # depth of a packed panel, where the depth is cut
-WHOLE_DEPTH = 1024  # a known depth up to this is not cut
-BLOCK_COLUMNS = 1024  # columns whose partial sums are kept while the depth is cut
+WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
+BLOCK_DEPTH = 1024  # where a known depth is cut, about this much of it at a time
+A_BYTES = 4 << 20  # for packed rows of a: many, since panels of b come from afar for each block
+SUMS_BYTES = 2 << 20  # for partial sums while the depth is cut
 _ON_STACK = 64 << 10
 _CHEAP = 6  # operations in an epilogue that is worth repeating for each vector of a tile
 _COSTLY = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
@@ -57,7 +58,7 @@ class Plan:
     tile: Tile
     pack_a: bool
     pack_b: bool
-    depth: Number  # of a block
+    depth: int  # of a block, at most
     cut: bool  # whether there may be more than one block of the depth
     unroll: int
 
@@ -100,11 +101,16 @@ def problem(context: Any, statement: Contract) -> Problem | None:
 # ---------------------------------------------------------------------------------- planning
 
 
+# What a step costs beside what the ports would need, by the vectors of a tile: measured with
+# operands in the first-level cache.
+_OVERHEAD = {1: 1.15, 2: 1.05, 3: 1.0, 4: 1.06, 5: 1.07, 6: 1.14}
+
+
 def tile_cost(rows: int, vectors: int) -> float:
     """Cycles of one step of the depth: arithmetic on two ports, loads on two, latency hidden."""
     if not rows or not vectors:
         return 0.0
-    return max(rows * vectors, rows + vectors, 4.0) / 2
+    return max(rows * vectors, rows + vectors, 4.0) / 2 * _OVERHEAD[vectors]
 
 
 def best_tile(m: Number, n: Number, k: Number, lanes: int, registers: int) -> tuple[int, int]:
@@ -124,8 +130,10 @@ def best_tile(m: Number, n: Number, k: Number, lanes: int, registers: int) -> tu
             cost = 0.0
             for count, rows in ((groups, r), (1 if tail else 0, tail)):
                 for many, wide_ in ((panels, v), (1 if edge else 0, edge)):
-                    cost += count * many * (depth * tile_cost(rows, wide_) + 12 + rows * wide_)
-            cost *= 1 + 0.01 * (bool(tail) + bool(edge)) + 0.002 * abs(v - 2.5)
+                    far = 0.1 * rows  # to bring rows of a near
+                    step = tile_cost(rows, wide_) + far
+                    cost += count * many * (depth * step + 12 + rows * wide_)
+            cost *= 1 + 0.01 * (bool(tail) + bool(edge))
             if r * v + v + 1 > registers - 2:
                 cost *= 1.02  # no room to schedule loads ahead
             if cost < least:
@@ -139,23 +147,50 @@ def planned(p: Problem, target: Any) -> Plan:
     rows, vectors = best_tile(p.m, p.n, p.k, lanes, registers)
     tile = Tile(rows, vectors, lanes, p.type)
     half = p.a_type in (Type.F16, Type.BF16)
-    b_along = p.b_column == p.b_type.size
-    many_rows = not known(p.m) or p.m > 6 * rows
-    panel = p.k * tile.columns * p.type.size if known(p.k) else 1 << 20
-    pack_b = not b_along or not known(p.n) or (many_rows and panel > 32 << 10)
-    many_panels = not known(p.n) or p.n > 4 * tile.columns
-    pack_a = not (known(p.m) and known(p.a_row)) or half
-    pack_a = pack_a or (many_panels and known(p.k) and p.k * p.a_row > 4 << 20)
+    pack_a, pack_b = half or _packs_a(p), _packs_b(p, tile)
     if p.k == 0:  # nothing is read
         pack_a = pack_b = False
     cut = not known(p.k) or p.k > WHOLE_DEPTH
-    depth: Number = p.k
-    if cut:
-        depth = BLOCK_DEPTH
-        if known(p.k):
-            depth = -(-p.k // -(-p.k // BLOCK_DEPTH))
+    depth = p.k if known(p.k) else WHOLE_DEPTH
+    if cut and known(p.k):
+        depth = _divided(p.k)
     room = rows * vectors + vectors + 1 <= registers - 3
     return Plan(tile, pack_a, pack_b, depth, cut, 2 if room and not half else 1)
+
+
+def _packs_a(p: Problem) -> bool:
+    """Whether rows of a are packed: their distance is not known, or steps lie far apart."""
+    if not (known(p.m) and known(p.a_row)):
+        return True
+    if not known(p.a_depth) or not known(p.k):
+        return p.a_depth != p.a_type.size
+    columns = p.n if known(p.n) else 1 << 10
+    return p.a_depth != p.a_type.size and p.k * p.a_depth * columns > 100_000_000
+
+
+def _packs_b(p: Problem, tile: Tile) -> bool:
+    """Whether panels of b are packed: not contiguous, or they conflict in the nearest cache."""
+    if p.b_column != p.b_type.size or not known(p.n):
+        return True
+    if known(p.m) and p.m < 12 * tile.rows:
+        return False
+    if not (known(p.k) and known(p.b_depth)):
+        return True
+    size = p.k * tile.columns * p.b_type.size
+    if p.k * p.b_depth > 768 << 10:
+        return True
+    # Rows at a stride that divides a page share a few of the cache's 64 sets of 12 lines.
+    places = 4096 // gcd(4096, max(p.b_depth, 1)) * 12
+    return size <= 32 << 10 and p.k > places and (not known(p.m) or p.m >= 512)
+
+
+def _divided(depth: int) -> int:
+    """The length of the blocks of a long depth: all the same where a divisor is near."""
+    least = -(-depth // BLOCK_DEPTH)
+    for blocks in range(least, 2 * least):
+        if depth % blocks == 0:
+            return depth // blocks
+    return -(-depth // least)
 
 
 def cheap(body: list) -> bool:
@@ -218,24 +253,39 @@ class _Product:
     # --------------------------------------------------------------------- memory
 
     def _memory(self) -> None:
-        """Sizes of the parts of the working memory: packed a, packed b, partial sums."""
-        plan, tile, p = self.plan, self.tile, self.p
-        self.block_groups = max(1, BLOCK_ROWS // tile.rows)
-        self.block_panels = max(1, BLOCK_COLUMNS // tile.columns)
-        if known(p.m):
-            self.block_groups = min(self.block_groups, -(-p.m // tile.rows))
-        if known(p.n):
-            self.block_panels = min(self.block_panels, -(-p.n // tile.columns))
-        depth = plan.depth
-        self.group_bytes = depth * tile.rows * self.size
+        """The parts of the working memory: packed a, packed b, partial sums."""
+        b, plan, tile, p = self.builder, self.plan, self.tile, self.p
         self.tile_bytes = tile.rows * tile.columns * self.size
-        a = self.block_groups * self.group_bytes if plan.pack_a else 0
-        b = depth * tile.columns * self.size if plan.pack_b else 0
-        sums = self.block_groups * self.block_panels * self.tile_bytes if plan.cut else 0
+        depth: Number = plan.depth if known(p.k) else minimum(b, p.k, plan.depth)
+        self.group_bytes = times(b, depth, tile.rows * self.size)
+        groups, panels = self._parts(p.m, tile.rows), self._parts(p.n, tile.columns)
+        self.block_groups: Number = groups
+        if plan.pack_a or plan.cut:
+            most = self._quotient(A_BYTES, self.group_bytes)
+            self.block_groups = minimum(b, groups, most)
+        self.block_panels: Number = panels
+        if plan.cut:
+            most = self._quotient(SUMS_BYTES, times(b, self.block_groups, self.tile_bytes))
+            if not known(p.k):  # sums are not kept when the depth turns out short
+                short = b.icmp_signed("<=", p.k, constant(plan.depth))
+                most = b.select(short, constant(panels), constant(most))
+            self.block_panels = minimum(b, panels, most)
+        packed = times(b, self.block_groups, self.group_bytes)
+        a = (packed if known(packed) else A_BYTES) if plan.pack_a else 0
+        panel = plan.depth * tile.columns * self.size if plan.pack_b else 0
         self.b_at = _aligned(a)
-        self.sums_at = self.b_at + _aligned(b)
-        self.bytes = self.sums_at + sums
+        self.sums_at = self.b_at + _aligned(panel)
+        self.bytes = self.sums_at + (SUMS_BYTES if plan.cut else 0)
         assert self.bytes <= USABLE_BYTES, self.bytes
+
+    def _quotient(self, most: int, size: Number) -> Number:
+        """How many of a size fit: one at least."""
+        if isinstance(size, int):
+            return max(1, most // max(size, 1))
+        b = self.builder
+        some = b.select(b.icmp_signed(">", size, constant(0)), size, constant(1))
+        fit = b.udiv(constant(most), some)
+        return b.select(b.icmp_signed(">", fit, constant(0)), fit, constant(1))
 
     def _take(self) -> Callable[[], None]:
         """Gets the working memory; returns what gives it back."""
@@ -283,8 +333,6 @@ class _Product:
 
     def _share(self, share: Share) -> None:
         give = self._take()
-        groups = share.first_group, share.last_group
-
         def row_block(g0: Number, g1: Number) -> None:
             if not self.plan.cut:
                 self._block(g0, g1, share.first_panel, share.last_panel, 0, self.p.k, None)
@@ -292,24 +340,25 @@ class _Product:
             self._each(share.first_panel, share.last_panel, self.block_panels,
                        lambda p0, p1: self._cut(g0, g1, p0, p1))  # fmt: skip
 
-        step = self.block_groups if self.plan.pack_a or self.plan.cut else 0
-        self._each(*groups, step, row_block)
+        whole = not (self.plan.pack_a or self.plan.cut)
+        if whole or (known(groups := self._parts(self.p.m, self.tile.rows))
+                     and groups == self.block_groups):  # fmt: skip
+            row_block(share.first_group, share.last_group)
+        else:
+            self._each(share.first_group, share.last_group, self.block_groups, row_block)
         give()
 
-    def _parts(self, extent: Number, size: int) -> Number:
-        if isinstance(extent, int):
+    def _parts(self, extent: Number, size: Number) -> Number:
+        if isinstance(extent, int) and isinstance(size, int):
             return -(-extent // size)
         b = self.builder
-        return b.udiv(b.add(extent, constant(size - 1)), constant(size))
+        return b.udiv(plus(b, plus(b, extent, size), -1), constant(size))
 
     def _each(
-        self, first: Number, last: Number, step: int, body: Callable[[Number, Number], None]
+        self, first: Number, last: Number, step: Number, body: Callable[[Number, Number], None]
     ) -> None:
-        """body(start, end) for stretches of `step` between first and last; 0: all at once."""
+        """body(start, end) for stretches of at most `step` between first and last."""
         b = self.builder
-        if not step or (known(first) and known(last) and last - first <= step):
-            body(first, last)
-            return
         count = self._parts(b.sub(constant(last), constant(first)), step)
 
         def one(i: ir.Value, _: Sums) -> Sums:
@@ -360,10 +409,10 @@ class _Product:
         `ends`: whether it is the first and the last stretch, where the depth is cut.
         """
         if self.plan.pack_a:
-            self._between(g0, g1, lambda g: self._pack_a(g, g0, start, depth))
+            self._pack_a(g0, g1, start, depth)
 
         def panel(index: Number, columns: _Columns) -> None:
-            work = _Work(start, depth, ends, g0, plus_difference(self.builder, index, p0), columns)
+            work = _Work(start, depth, ends, g0, difference(self.builder, index, p0), columns)
             self._panel(g0, g1, work)
 
         n, width, vectors = self.p.n, self.tile.columns, self.tile.vectors
@@ -394,17 +443,15 @@ class _Product:
         with self.builder.if_then(self.builder.icmp_signed(">", end, constant(start))):
             body()
 
-    def _pack_a(self, group: Number, g0: Number, start: Number, depth: Number) -> None:
+    def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
+        """Packs the rows of a block, group by group."""
         b, p, rows = self.builder, self.p, self.tile.rows
-        first = times(b, group, rows)
+        first = times(b, g0, rows)
         pointer = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, start, p.a_depth))
-        if known(p.m) and p.m % rows == 0:
-            valid: Number = rows
-        else:
-            valid = minimum(b, rows, b.sub(constant(p.m), constant(first)))
-        into = moved(b, self.memory, times(b, plus_difference(b, group, g0), self.group_bytes))
-        pack(b, Panel(pointer, p.a_row, p.a_depth, p.a_type, p.type, rows, valid, depth,
-                      self.tile.lanes), into)  # fmt: skip
+        valid = minimum(b, difference(b, p.m, first), times(b, difference(b, g1, g0), rows))
+        panel = Panel(pointer, p.a_row, p.a_depth, p.a_type, p.type, rows, valid, depth,
+                      self.tile.lanes)  # fmt: skip
+        pack_groups(b, panel, self.memory, difference(b, g1, g0), self.group_bytes)
 
     def _panel(self, g0: Number, g1: Number, work: _Work) -> None:
         """All groups of rows times one panel of columns."""
@@ -414,8 +461,9 @@ class _Product:
                    times(b, work.start, p.b_depth))  # fmt: skip
         if self.plan.pack_b:
             into = moved(b, self.memory, self.b_at)
-            pack(b, Panel(at, p.b_column, p.b_depth, p.b_type, p.type, columns.vectors * tile.lanes,
-                          columns.count, work.depth, tile.lanes), into)  # fmt: skip
+            panel = Panel(at, p.b_column, p.b_depth, p.b_type, p.type, columns.vectors * tile.lanes,
+                          columns.count, work.depth, tile.lanes)  # fmt: skip
+            pack(b, panel, into)
             work = replace(work, b=into)
         else:
             work = replace(work, b=at)
@@ -440,7 +488,7 @@ class _Product:
         b, p, plan = self.builder, self.p, self.plan
         columns = work.columns
         tile = Tile(rows, columns.vectors, self.tile.lanes, p.type)
-        local = plus_difference(b, group, work.g0)
+        local = difference(b, group, work.g0)
         first = times(b, group, self.tile.rows)
         if plan.pack_a:
             a = moved(b, self.memory, times(b, local, self.group_bytes))
@@ -574,7 +622,7 @@ class _Work:
     b: ir.Value | None = None
 
 
-def plus_difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:
+def difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     """x - y, folded where both are known."""
     if isinstance(x, int) and isinstance(y, int):
         return x - y

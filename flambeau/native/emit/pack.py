@@ -58,6 +58,59 @@ def pack(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
         _pack_elements(b, panel, into, panel.depth)
 
 
+STEPS = 16  # of the depth that side-by-side panels are packed together
+
+
+def pack_groups(
+    b: ir.IRBuilder, panel: Panel, into: ir.Value, groups: Number, apart: Number
+) -> None:
+    """Packs panels that lie side by side along the width, each `apart` bytes after the one before.
+
+    Where memory runs along the width, all of them a few steps of the depth at a time, so that it
+    is read in long runs. `valid` counts what all of them have.
+    """
+    if panel.width_stride != panel.stored.size:
+
+        def one(g: ir.Value, _: list) -> list:
+            done = times(b, g, panel.width)
+            left = b.sub(constant(panel.valid), constant(done))
+            at = moved(b, panel.pointer, times(b, done, panel.width_stride))
+            valid = minimum(b, left, panel.width)
+            pack(b, replace(panel, pointer=at, valid=valid), moved(b, into, times(b, g, apart)))
+            return []
+
+        loop(b, groups, [], one)
+        return
+
+    whole = b.udiv(constant(panel.valid), constant(panel.width))
+    rest = b.urem(constant(panel.valid), constant(panel.width))
+
+    def stretch(i: ir.Value, _: list) -> list:
+        start = times(b, i, STEPS)
+        here = replace(
+            panel, pointer=moved(b, panel.pointer, times(b, start, panel.depth_stride)),
+            depth=minimum(b, STEPS, b.sub(constant(panel.depth), constant(start))),
+        )  # fmt: skip
+        target = moved(b, into, times(b, start, panel.step))
+
+        def group(g: ir.Value, valid: Number) -> None:
+            at = moved(b, here.pointer, times(b, g, panel.width * panel.stored.size))
+            alone = replace(here, pointer=at, valid=valid)
+            _pack_along_width(b, alone, moved(b, target, times(b, g, apart)))
+
+        def full(g: ir.Value, _: list) -> list:
+            group(g, panel.width)
+            return []
+
+        loop(b, whole, [], full)
+        with b.if_then(b.icmp_signed(">", rest, constant(0))):
+            group(whole, rest)
+        return []
+
+    stretches = b.udiv(plus(b, constant(panel.depth), STEPS - 1), constant(STEPS))
+    loop(b, stretches, [], stretch)
+
+
 def _pack_along_width(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
     masks: list[tuple[int, int, ir.Value | None]] = []
     for start in range(0, panel.width, panel.lanes):
