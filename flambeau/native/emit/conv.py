@@ -1,0 +1,504 @@
+"""Contractions with several row or depth axes: convolutions, and their two backward passes.
+
+Weights (`b`) are packed into panels of a register tile's width; a padded or turned image (`a`) is
+packed into scratch a few rows at a time, an image already padded is read where it lies. Tiles span
+as many row axes as it takes to fill the registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
+from math import prod
+
+from llvmlite import ir
+
+from ..loops import Affine, Contract, Expression, Extent, Index, Load, Store, expressions, operands
+from ..loops import statements as all_statements
+from ..scratch import GIVE, TAKE, USABLE_BYTES
+from .builder import POINTER, Builder, vector
+from .conv_plan import Line, Plan, Unsupported, plan
+from .context import Context
+from .halo import Window
+from .panel import Block, pack, transposed
+from .tile import (
+    Depth, Source, Sums, Tile, accumulate, constant, load_vector, memory_type, moved, plus,
+    store_vector, times,
+)  # fmt: skip
+
+Bindings = dict[Index, ir.Value]
+
+
+def conv(context: Context, contract: Contract) -> None:
+    """Emits a contraction of any number of row and depth axes, shared out among the threads.
+
+    Raises Unsupported, before anything is emitted, where it is not of a kind known here.
+    """
+    _Emission(context, contract, plan(contract, context.target)).emit()
+
+
+def _reads(contract: Contract) -> Iterator[Affine]:
+    """Every position that the epilogue's body reads or writes."""
+    seen: set[int] = set()
+    stack: list[Expression] = []
+    for statement in all_statements(contract.body):
+        if isinstance(statement, Store):
+            yield statement.at
+        stack.extend(expressions(statement))
+    while stack:
+        one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Load):
+            yield one.at
+        stack.extend(operands(one))
+
+
+def _nearer(x: Extent, y: Extent) -> bool:
+    """Whether stride x is a step in memory, and a shorter one than y."""
+    return isinstance(x, int) and isinstance(y, int) and 0 < abs(x) < abs(y)
+
+
+class _Emission:
+    """One contraction being emitted."""
+
+    def __init__(self, context: Context, contract: Contract, cut: Plan) -> None:
+        self.context, self.contract, self.cut = context, contract, cut
+        self.b: Builder = context.builder
+        self.size = cut.type.size
+        self.panel_bytes = cut.steps * cut.width * self.size
+        tile = cut.shape.rows * cut.width * self.size
+        self.tile_bytes = tile
+        window = -(-cut.scratch * self.size // 64) * 64 + 64 if cut.lines else 0
+        held = tile * cut.tiles * cut.held * cut.panels if cut.blocks > 1 else 0
+        turning = tile + cut.lanes * cut.lanes * self.size
+        packed = cut.panels * self.panel_bytes
+        self.places = (0, turning, turning + packed, turning + packed + held)
+        if self.places[3] + window > USABLE_BYTES:
+            raise Unsupported("too much scratch")
+        self.sideways = self._sideways()
+        self.flat = self.sideways and self._flat()
+
+    # ------------------------------------------------------------------------ what is where
+
+    def _sideways(self) -> bool:
+        """Whether the epilogue's lanes run along the rows: its stores are contiguous there."""
+        last, column = self.cut.rows[-1].index, self.contract.column.index
+        places = [s.at for s in self.contract.body if isinstance(s, Store)]
+        return bool(places) and all(
+            _nearer(p.stride(last), p.stride(column)) for p in places
+        )
+
+    def _flat(self) -> bool:
+        """Whether a whole tile's rows are one run of memory for the epilogue."""
+        axes = self.cut.rows[self.cut.shape.axis :]
+        for place in _reads(self.contract):
+            strides = [place.stride(a.index) for a in axes]
+            if not any(strides):
+                continue
+            step = 1
+            for axis, stride in zip(reversed(axes), reversed(strides), strict=True):
+                if stride != step:
+                    return False
+                step *= int(axis.extent)  # type: ignore[arg-type]
+        return True
+
+    def _a_stride(self, index: Index) -> int:
+        """Bytes that an index moves in `a`, or in what is packed of it."""
+        if not self.cut.lines:
+            return int(self.contract.a.at.stride(index)) * self.size  # type: ignore[arg-type]
+        total = 0
+        for line, (_, stride) in zip(self.cut.lines, self.cut.local, strict=True):
+            step = self.cut.reach(line)[1]
+            total += sum(c // step * stride for i, c in line.terms if i is index)
+        return total * self.size
+
+    def _depth(self) -> list[Depth]:
+        """The loops over a block of the depth, merged where `a` allows it."""
+        out: list[Depth] = []
+        width = self.cut.width * self.size
+        for axis, extent in zip(reversed(self.cut.depth), reversed(self.cut.block), strict=True):
+            if extent == 1 and out:
+                continue
+            stride = self._a_stride(axis.index)
+            step = prod(int(d.extent) for d in out)  # type: ignore[arg-type]
+            if out and stride == out[0].extent * out[0].a:  # type: ignore[operator]
+                out[0] = Depth(out[0].extent * extent, out[0].a, out[0].b)  # type: ignore[operator]
+            else:
+                out.insert(0, Depth(extent, stride, step * width))
+        return out
+
+    # ----------------------------------------------------------------------------- the loops
+
+    def emit(self) -> None:
+        """Column blocks by units of rows, this thread's share of them."""
+        b, cut = self.b, self.cut
+        groups = -(-cut.count // cut.panels)
+        low, high = self._share(groups * cut.units)
+        with self._scratch() as scratch:
+            self.turning, self.panels, self.sums, self.window = (
+                moved(b, scratch, place) for place in self.places
+            )
+            units = constant(cut.units)
+            first = b.sdiv(low, units)
+            end = b.sdiv(b.add(high, constant(cut.units - 1)), units)
+            with b.counted(first, end) as group:
+                before = b.mul(group, units)
+                start = b.intrinsic("smax", before.type, (b.sub(low, before), constant(0)))
+                stop = b.minimum_of(b.sub(high, before), units)
+                panel = b.mul(group, constant(cut.panels))
+                until = b.minimum_of(b.add(panel, constant(cut.panels)), constant(cut.count))
+                (self._whole if cut.blocks == 1 else self._blocked)(start, stop, panel, until)
+
+    def _share(self, total: int) -> tuple[ir.Value, ir.Value]:
+        """This thread's range of the work."""
+        context, b = self.context, self.b
+        if context.parallel:
+            return constant(0), constant(total)
+        low = b.sdiv(b.mul(context.tid, constant(total)), context.threads)
+        following = b.add(context.tid, constant(1))
+        return low, b.sdiv(b.mul(following, constant(total)), context.threads)
+
+    @contextmanager
+    def _scratch(self) -> Iterator[ir.Value]:
+        taken = self.b.external(TAKE, POINTER, [self.context.tid])
+        yield taken
+        self.b.external(GIVE, ir.VoidType(), [taken])
+
+    def _whole(self, start: ir.Value, stop: ir.Value, panel: ir.Value, until: ir.Value) -> None:
+        """All of the depth at once: sums never leave the registers."""
+        b, at = self.b, self._depth_start(None)
+        self._pack_panels(panel, until, at)
+        with b.counted(start, stop) as unit:
+            rows = self._unit_rows(unit)
+            a = self._placed(rows, at)
+            for which, valid in self._each_panel(panel, until):
+                packed = self._panel(which, panel)
+                self._tiles(rows, lambda tile, _, packed=packed, which=which, valid=valid: (
+                    self._finished(tile, self._summed(tile, a, packed, valid, None), which, valid)
+                ))  # fmt: skip
+
+    def _blocked(self, start: ir.Value, stop: ir.Value, panel: ir.Value, until: ir.Value) -> None:
+        """A few units' sums wait in scratch while the blocks of the depth pass."""
+        b, cut = self.b, self.cut
+        with b.counted(start, stop, cut.held) as first:
+            last = b.minimum_of(b.add(first, constant(cut.held)), stop)
+
+            def each(body: Callable[..., None]) -> None:
+                for which, valid in self._each_panel(panel, until):
+                    with b.counted(first, last) as unit:
+                        place = b.add(b.mul(b.sub(which, panel), constant(cut.held)),
+                                      b.sub(unit, first))  # fmt: skip
+                        place = b.mul(place, constant(cut.tiles * self.tile_bytes))
+                        rows = self._unit_rows(unit)
+                        body(rows, which, valid, moved(b, self.sums, place))
+
+            def clear(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
+                size = cut.lanes * self.size
+                zero = ir.Constant(vector(memory_type(cut.type), cut.lanes), None)
+                with b.counted(0, cut.tiles * self.tile_bytes // size) as i:
+                    store_vector(b, zero, moved(b, sums, b.mul(i, constant(size))), self.size)
+
+            each(clear)
+            with b.counted(0, cut.blocks) as block:
+                at = self._depth_start(block)
+                self._pack_panels(panel, until, at)
+                shared = self._window([constant(0)] * len(cut.rows), at) if cut.lines else None
+
+                def add(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
+                    a = self._moved_to(shared, rows) if shared else self._placed(rows, at)
+                    packed = self._panel(which, panel)
+
+                    def one(tile: _Tile, n: ir.Value) -> None:
+                        found = self._summed(tile, a, packed, valid, (sums, n))
+                        self._kept(tile, sums, n, found, valid)
+
+                    self._tiles(rows, one)
+
+                each(add)
+
+            def finish(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
+                self._tiles(rows, lambda tile, n: self._finished(
+                    tile, self._waiting(tile, sums, n, valid), which, valid))  # fmt: skip
+
+            each(finish)
+
+    def _each_panel(self, first: ir.Value, until: ir.Value) -> Iterator[tuple[ir.Value, int]]:
+        """(a panel's number, its columns): emits code for full panels, and for the last one."""
+        b, cut = self.b, self.cut
+        if cut.count > 1:
+            full = b.minimum_of(until, constant(cut.count - 1))
+            with b.counted(first, full) as which:
+                yield which, cut.width
+        if cut.panels >= cut.count:
+            yield constant(cut.count - 1), cut.last
+            return
+        with b.if_then(b.icmp_signed("==", until, constant(cut.count))):
+            yield constant(cut.count - 1), cut.last
+
+    # ------------------------------------------------------------------- positions and packing
+
+    def _depth_start(self, block: ir.Value | None) -> list[ir.Value | int]:
+        """Where a block of the depth begins, along each axis."""
+        if block is None:
+            return [0] * len(self.cut.depth)
+        out: list[ir.Value | int] = []
+        for extent, each in zip(
+            reversed(self.cut.depth_extents), reversed(self.cut.block), strict=True
+        ):
+            count = extent // each
+            if count == 1:
+                out.insert(0, 0)
+                continue
+            out.insert(0, times(self.b, self.b.srem(block, constant(count)), each))
+            block = self.b.sdiv(block, constant(count))
+        return out
+
+    def _unit_rows(self, unit: ir.Value) -> list[ir.Value]:
+        """The first row of a unit, along each axis."""
+        b, cut = self.b, self.cut
+        out = [constant(0)] * len(cut.rows)
+        extents = cut.row_extents
+        for k in range(cut.first, -1, -1):
+            each = cut.unit[k]
+            count = -(-extents[k] // each)
+            here = b.srem(unit, constant(count)) if k else unit
+            out[k] = constant(times(b, here, each))
+            unit = b.sdiv(unit, constant(count)) if k else unit
+        return out
+
+    def _pack_panels(self, panel: ir.Value, until: ir.Value, at: Sequence[ir.Value | int]) -> None:
+        b, cut, load = self.b, self.cut, self.contract.b
+        column = int(load.at.stride(self.contract.column.index))  # type: ignore[arg-type]
+        axes = [(n, int(load.at.stride(a.index)))  # type: ignore[arg-type]
+                for a, n in zip(cut.depth, cut.block, strict=True)]  # fmt: skip
+        block = Block(axes, column, cut.type, cut.lanes, cut.width)
+        bindings = {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}
+        start = self._address(load, bindings)
+        for which, valid in self._each_panel(panel, until):
+            source = moved(b, start, times(b, which, cut.width * column * self.size))
+            pack(b, block, source, self._panel(which, panel), valid)
+
+    def _panel(self, which: ir.Value, first: ir.Value) -> ir.Value:
+        place = self.b.mul(self.b.sub(which, first), constant(self.panel_bytes))
+        return moved(self.b, self.panels, place)
+
+    def _placed(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
+        """Where `a` of a unit's first row lies, packed first if it must be."""
+        if self.cut.lines:
+            return self._window(rows, at)
+        load = self.contract.a
+        bindings = {a.index: v for a, v in zip(self.cut.rows, rows, strict=True)}
+        bindings |= {a.index: constant(v) for a, v in zip(self.cut.depth, at, strict=True)}
+        return self._address(load, bindings)
+
+    def _address(self, load: Load, bindings: Bindings) -> ir.Value:
+        """The address that a load has where all other axes of the contraction are at 0."""
+        known = {**self.context.bindings, **bindings}
+        terms = tuple([term for term in load.at.terms if term[0] in known])
+        return self.context.address(load.buffer, Affine(load.at.base, terms), bindings)
+
+    def _moved_to(self, a: ir.Value, rows: list[ir.Value]) -> ir.Value:
+        """A packed window's address for the rows of one unit."""
+        for axis, row in zip(self.cut.rows, rows, strict=True):
+            a = moved(self.b, a, times(self.b, row, self._a_stride(axis.index)))
+        return a
+
+    def _window(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
+        """Packs what a unit reads of `a`; the address that its first row and step have there."""
+        b, cut, load = self.b, self.cut, self.contract.a
+        values = {a.index: v for a, v in zip(cut.rows, rows, strict=True)}
+        values |= {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}
+        spans = cut.spans()
+        lows, counts, shift = [], [], 0
+        source = self._address(load, {})
+        for line, (_, stride) in zip(cut.lines, cut.local, strict=True):
+            step, low = cut.reach(line)[1], constant(0)
+            behind = 0
+            for index, c in line.terms:
+                low = b.add(low, constant(times(b, values[index], c)))
+                if c < 0:
+                    behind += -c * (spans[index] - 1)
+            low = b.sub(low, constant(behind))
+            source = moved(b, source, b.mul(low, constant(line.stride * self.size)))
+            shift += behind // step * stride
+            lows.append(b.add(low, constant(line.offset)))
+            counts.append(self._fewer(line, values))
+        reach = [cut.reach(line) for line in cut.lines]
+        strides = [stride for _, stride in cut.local]
+        Window(b, cut.type, cut.lanes, cut.lines, reach, strides, lows, counts).pack(
+            source, self.window
+        )
+        return moved(b, self.window, shift * self.size)
+
+    def _fewer(self, line: Line, values: Bindings) -> ir.Value | None:
+        """How many values of an unpadded coordinate there are, where a unit may have fewer."""
+        cut = self.cut
+        extent, each = cut.row_extents[cut.first], cut.unit[cut.first]
+        index = cut.rows[cut.first].index
+        if line.extent is not None or not extent % each or line.terms[0][0] is not index:
+            return None
+        left = self.b.sub(constant(extent), values[index])
+        return self.b.minimum_of(left, constant(each))
+
+    # -------------------------------------------------------------------------------- the tiles
+
+    def _tiles(self, rows: list[ir.Value], body: Callable[..., None]) -> None:
+        """Code for every tile of a unit: body(tile, its number in the unit)."""
+        self._tiles_from(self.cut.first, rows, list(rows), constant(0), body)
+
+    def _tiles_from(self, k: int, start: list[ir.Value], rows: list[ir.Value], number: ir.Value,
+                    body: Callable[..., None]) -> None:  # fmt: skip
+        b, cut = self.b, self.cut
+        shape, extent, each = cut.shape, cut.row_extents[k], cut.unit[k]
+        step = shape.extent if k == shape.axis else 1
+        partial = extent % each != 0  # only along `first`: the last unit is a smaller one
+        left = b.minimum_of(b.sub(constant(extent), start[k]), constant(each)) if partial \
+            else constant(each)  # fmt: skip
+        whole: ir.Value | int = b.sdiv(left, constant(step)) if partial else each // step
+
+        def at(i: ir.Value | int, size: int) -> None:
+            moved_rows = list(rows)
+            moved_rows[k] = constant(plus(b, start[k], times(b, i, step)))
+            if k == shape.axis:
+                body(_Tile(self, start, moved_rows, size), constant(plus(b, number, i)))
+                return
+            count = -(-cut.unit[k + 1] // (shape.extent if k + 1 == shape.axis else 1))
+            inner = constant(times(b, b.add(number, constant(i)), count))
+            self._tiles_from(k + 1, start, moved_rows, inner, body)
+
+        if isinstance(whole, ir.Value) or whole > 1:
+            with b.counted(0, whole) as i:
+                at(i, shape.extent)
+        elif whole == 1:
+            at(0, shape.extent)
+        if k != shape.axis or not extent % step:
+            return
+        if each % step and each == extent:  # the unit is the whole axis
+            at(whole, extent % step)
+            return
+        begins = extent - extent % step  # only in the last unit
+        here = b.icmp_signed(">", b.add(start[k], left), constant(begins))
+        with b.if_then(here):
+            at(b.sdiv(left, constant(step)), extent % step)
+
+    def _summed(self, tile: _Tile, a: ir.Value, packed: ir.Value, valid: int,
+                kept: tuple[ir.Value, ir.Value] | None) -> Sums:  # fmt: skip
+        """A tile's sums over a block of the depth."""
+        b, cut = self.b, self.cut
+        for axis, row, start in zip(cut.rows, tile.rows, tile.start, strict=True):
+            if row is not start:
+                delta = b.sub(row, start)
+                a = moved(b, a, b.mul(delta, constant(self._a_stride(axis.index))))
+        source = Source(a, tile.offsets(), packed, cut.type, cut.type)
+        sums = None if kept is None else self._waiting(tile, *kept, valid)
+        return accumulate(b, tile.shape(valid), source, self._depth(), sums)
+
+    def _sum_places(self, tile: _Tile, sums: ir.Value, n: ir.Value, valid: int) -> list[ir.Value]:
+        b = self.b
+        shape, step = tile.shape(valid), self.cut.lanes * self.size
+        base = moved(b, sums, b.mul(n, constant(self.tile_bytes)))
+        return [moved(b, base, i * step) for i in range(shape.rows * shape.vectors)]
+
+    def _waiting(self, tile: _Tile, sums: ir.Value, n: ir.Value, valid: int) -> Sums:
+        return [load_vector(self.b, place, self.cut.type, self.cut.lanes)
+                for place in self._sum_places(tile, sums, n, valid)]  # fmt: skip
+
+    def _kept(self, tile: _Tile, sums: ir.Value, n: ir.Value, found: Sums, valid: int) -> None:
+        places = self._sum_places(tile, sums, n, valid)
+        for value, place in zip(found, places, strict=True):
+            store_vector(self.b, value, place, self.size)
+
+    # ----------------------------------------------------------------------------- the epilogue
+
+    def _finished(self, tile: _Tile, sums: Sums, which: ir.Value, valid: int) -> None:
+        """The contraction's body, for every row and vector of a tile."""
+        b, cut, contract = self.b, self.cut, self.contract
+        column = b.mul(which, constant(cut.width))
+        vectors = tile.shape(valid).vectors
+        if self.sideways:
+            self._finished_sideways(tile, sums, column, valid)
+            return
+        for i, deltas in enumerate(tile.deltas()):
+            bindings = tile.bindings(deltas)
+            for j in range(vectors):
+                left = valid - j * cut.lanes
+                mask = None if left >= cut.lanes else b.first_lanes(left, cut.lanes)
+                start = b.add(column, constant(j * cut.lanes))
+                self.context.epilogue(contract.body, bindings, (contract.column.index, start),
+                                      cut.lanes, sums[i * vectors + j], mask)  # fmt: skip
+
+    def _finished_sideways(self, tile: _Tile, sums: Sums, column: ir.Value, valid: int) -> None:
+        """The same with lanes along the rows: squares of rows by columns are transposed."""
+        b, cut, contract, lanes = self.b, self.cut, self.contract, self.cut.lanes
+        vectors, deltas = tile.shape(valid).vectors, tile.deltas()
+        run = len(deltas) if self.flat else tile.extents()[-1]
+        width, kind = vectors * lanes * self.size, vector(memory_type(cut.type), lanes)
+        for k, value in enumerate(sums):
+            store_vector(b, value, moved(b, self.turning, k * lanes * self.size), self.size)
+        square = moved(b, self.turning, len(sums) * lanes * self.size)
+        last = cut.rows[-1].index
+        for first in range(0, len(deltas), run):
+            bindings = tile.bindings(deltas[first])
+            start = bindings.pop(last)
+            for begin in range(first, first + run, lanes):
+                count = min(lanes, first + run - begin)
+                mask = None if count == lanes else b.first_lanes(count, lanes)
+                row = b.add(start, constant(begin - first))
+                with b.counted(0, vectors) as j:
+                    source = moved(b, self.turning, times(b, j, lanes * self.size))
+                    source = moved(b, source, begin * width)
+                    rows = [load_vector(b, moved(b, source, i * width), cut.type, lanes)
+                            for i in range(count)]  # fmt: skip
+                    rows += [ir.Constant(kind, None)] * (lanes - count)
+                    for c, value in enumerate(transposed(b, rows)):
+                        store_vector(b, value, moved(b, square, c * lanes * self.size), self.size)
+                    done = b.mul(j, constant(lanes))
+                    left = b.minimum_of(b.sub(constant(valid), done), constant(lanes))
+                    with b.counted(0, left) as c:
+                        place = moved(b, square, b.mul(c, constant(lanes * self.size)))
+                        found = load_vector(b, place, cut.type, lanes)
+                        at = {contract.column.index: b.add(column, b.add(done, c))}
+                        self.context.epilogue(contract.body, {**bindings, **at}, (last, row),
+                                              lanes, found, mask)  # fmt: skip
+
+
+class _Tile:
+    """One register tile where it stands: its first row, and its extent along the cut axis."""
+
+    def __init__(self, emission: _Emission, start: list[ir.Value], rows: list[ir.Value],
+                 extent: int) -> None:  # fmt: skip
+        self.emission, self.start, self.rows, self.extent = emission, start, rows, extent
+
+    def extents(self) -> list[int]:
+        """Its extents along the row axes from the cut one on."""
+        cut = self.emission.cut
+        return [self.extent, *cut.row_extents[cut.shape.axis + 1 :]]
+
+    def deltas(self) -> list[tuple[int, ...]]:
+        """Each row's distance from the first, along those axes."""
+        return list(product(*(range(n) for n in self.extents())))
+
+    def offsets(self) -> list[int]:
+        """Each row's distance from the first in `a`, in bytes."""
+        cut = self.emission.cut
+        strides = [self.emission._a_stride(a.index) for a in cut.rows[cut.shape.axis :]]
+        return [sum(i * s for i, s in zip(delta, strides, strict=True)) for delta in self.deltas()]
+
+    def bindings(self, deltas: tuple[int, ...]) -> Bindings:
+        """The rows' indices for one of its rows; axes of one row are at 0."""
+        emission = self.emission
+        cut, b = emission.cut, emission.b
+        found = {a.index: constant(0) for a in emission.contract.rows}
+        found |= {a.index: v for a, v in zip(cut.rows, self.rows, strict=True)}
+        for axis, delta in zip(cut.rows[cut.shape.axis :], deltas, strict=True):
+            if delta:
+                found[axis.index] = b.add(found[axis.index], constant(delta))
+        return found
+
+    def shape(self, valid: int) -> Tile:
+        """Its shape, over a panel of `valid` columns."""
+        cut = self.emission.cut
+        return Tile(prod(self.extents()), -(-valid // cut.lanes), cut.lanes, cut.type)

@@ -1,0 +1,358 @@
+"""How a contraction with several row or depth axes is cut: register tiles, units, panels, blocks.
+
+Everything here is decided before a line of code is emitted, from extents and strides alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import gcd, prod
+
+from ..loops import (
+    Affine, Apply, Axis, Constant, Contract, Expression, Index, Position, Scalar, Type,
+)  # fmt: skip
+from ..target import Target
+from .tile import sum_type
+
+L1, L2 = 32 << 10, 1 << 20  # bytes that may be counted on
+_STREAM = 2.5  # cycles that a vector of b takes to come from the L2 cache
+
+
+class Unsupported(Exception):
+    """A contraction that this file does not cut; the emitter's plain loops run it."""
+
+
+# ------------------------------------------------------------------------ the window of a load
+
+
+@dataclass(frozen=True)
+class Line:
+    """A coordinate of `a`: offset + the sum of coefficient * index, inside [0, extent).
+
+    `extent` None: always inside. `stride` is what a step of it moves in memory, in elements.
+    """
+
+    terms: tuple[tuple[Index, int], ...]
+    offset: int
+    extent: int | None
+    stride: int
+
+
+def _bounds(mask: Expression | None) -> Iterator[tuple[Affine, Scalar, int]]:
+    """The comparisons of positions with numbers that a mask is the conjunction of."""
+    if mask is None:
+        return
+    if isinstance(mask, Apply) and mask.operation is Scalar.AND:
+        for one in mask.operands:
+            yield from _bounds(one)
+        return
+    if isinstance(mask, Apply) and mask.operation in (Scalar.GE, Scalar.LT):
+        left, right = mask.operands
+        if isinstance(left, Position) and isinstance(right, Constant):
+            yield left.value, mask.operation, int(right.value)
+            return
+    raise Unsupported("a mask that is not a window")
+
+
+def whole(value: object) -> int:
+    """An extent or stride that must be known while emitting."""
+    if not isinstance(value, int):
+        raise Unsupported("run-time extents")
+    return value
+
+
+def _terms(position: Affine, extents: dict[Index, int]) -> tuple[tuple[Index, int], ...]:
+    """The terms along axes longer than 1."""
+    return tuple((i, whole(s)) for i, s in position.terms if extents.get(i, 1) > 1)
+
+
+def window(contract: Contract, extents: dict[Index, int]) -> list[Line]:
+    """The coordinates of `a`, the padded ones first; empty where nothing is masked."""
+    pairs: dict[int, list[tuple[Affine, Scalar, int]]] = {}
+    for position, operation, value in _bounds(contract.a.mask):
+        pairs.setdefault(id(position), []).append((position, operation, value))
+    lines: list[Line] = []
+    taken: set[int] = set()
+    for found in pairs.values():
+        limits = {operation: value for _, operation, value in found}
+        if limits.get(Scalar.GE, 0) != 0 or Scalar.LT not in limits:
+            raise Unsupported("a window that does not begin at 0")
+        position = found[0][0]
+        terms = _terms(position, extents)
+        strides = {whole(contract.a.at.stride(i)) / c for i, c in terms}
+        if len(strides) > 1 or any(id(i) in taken for i, _ in terms):
+            raise Unsupported("a window across axes")
+        taken.update(id(i) for i, _ in terms)
+        stride = strides.pop() if strides else 0
+        if stride != int(stride):
+            raise Unsupported("a window across axes")
+        lines.append(Line(terms, position.base, limits[Scalar.LT], int(stride)))
+    if not lines:
+        return []
+    for index, stride in _terms(contract.a.at, extents):
+        if id(index) not in taken:
+            lines.append(Line(((index, 1),), 0, None, stride))
+    return lines
+
+
+# --------------------------------------------------------------------------------- tile shapes
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A register tile: extents along the row axes, and vectors of columns.
+
+    Axes after `axis` are whole in each tile; `axis` is cut into tiles; before it, tiles are one
+    row. `rest` is the extent of the last tile along `axis` where it is a smaller one, else 0.
+    """
+
+    axis: int
+    extent: int
+    inner: int  # rows along the axes after `axis`
+    vectors: int
+    rest: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of a full tile."""
+        return self.extent * self.inner
+
+
+def _pieces(total: int, each: int) -> list[tuple[int, int]]:
+    """(how many, of what extent) that an axis falls into."""
+    full, rest = divmod(total, each)
+    return [(n, e) for n, e in ((full, each), (1 if rest else 0, rest)) if n]
+
+
+def _cycles(rows: int, vectors: int, depth: int) -> float:
+    """Cycles of one tile, were caches and decoders no limit but for what is counted here."""
+    loads = (rows + vectors) / 2
+    step = max(rows * vectors / 2, loads, _STREAM * vectors, 2.0) + loads / 6
+    return step * depth + rows * vectors * 2 + 20
+
+
+def tile_shape(extents: Sequence[int], columns: int, depth: int, lanes: int, registers: int
+               ) -> Shape:  # fmt: skip
+    """The tile that a simple count of cycles likes best."""
+    best: tuple[float, Shape] | None = None
+    across = -(-columns // lanes)
+    for vectors in range(1, min(6, across) + 1):
+        limit = (registers - 1 - vectors) // vectors
+        inner = 1
+        for axis in reversed(range(len(extents))):
+            extent = extents[axis]
+            for parts in range(1, extent + 1):
+                each = -(-extent // parts)
+                if each * inner > limit or (parts > 1 and -(-extent // (parts - 1)) == each):
+                    continue
+                cost = 0.0
+                for n, e in _pieces(extent, each):
+                    for m, v in _pieces(across, vectors):
+                        cost += n * m * _cycles(e * inner, v, depth)
+                cost *= prod(extents[:axis])
+                cost *= 1 + 0.002 * (len(_pieces(extent, each)) + len(_pieces(across, vectors)))
+                if best is None or cost < best[0]:
+                    best = cost, Shape(axis, each, inner, vectors, extent % each)
+                if each <= 2:
+                    break
+            inner *= extent
+            if inner > limit:
+                break
+    assert best is not None
+    return best[1]
+
+
+# -------------------------------------------------------------------------------- the whole cut
+
+
+@dataclass
+class Plan:
+    """A contraction cut: what conv.py emits.
+
+    `rows`, `depth`: axes. `shape`: the register tile. `unit`: extents of a unit of rows, which
+    a thread takes as a whole (from `first` on; axes before it: one). `block`: extents of a block
+    of the depth; `panels`: how many panels of columns are packed at a time. `local`: with a
+    packed `a`, each coordinate's extent in scratch and elements a step, else empty.
+    """
+
+    contract: Contract
+    rows: list[Axis]
+    depth: list[Axis]
+    columns: int
+    lanes: int
+    type: Type
+    shape: Shape
+    lines: list[Line]
+    first: int = 0
+    unit: list[int] = field(default_factory=list)
+    block: list[int] = field(default_factory=list)
+    panels: int = 1
+    held: int = 1  # units whose sums are kept while the depth's blocks pass
+    local: list[tuple[int, int]] = field(default_factory=list)
+    scratch: int = 0  # elements that a packed `a` takes
+
+    @property
+    def row_extents(self) -> list[int]:
+        return [whole(a.extent) for a in self.rows]
+
+    @property
+    def depth_extents(self) -> list[int]:
+        return [whole(a.extent) for a in self.depth]
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.shape.vectors * self.lanes
+
+    @property
+    def count(self) -> int:
+        """Panels in all."""
+        return -(-self.columns // self.width)
+
+    @property
+    def last(self) -> int:
+        """Columns of the last panel."""
+        return self.columns - (self.count - 1) * self.width
+
+    @property
+    def steps(self) -> int:
+        """Steps of a block of the depth."""
+        return prod(self.block)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the depth."""
+        return prod(self.depth_extents) // self.steps
+
+    @property
+    def units(self) -> int:
+        """Units of rows in all."""
+        return prod(self.row_extents[: self.first]) * -(
+            -self.row_extents[self.first] // self.unit[self.first]
+        )
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of a unit."""
+        k = self.shape.axis
+        return prod(self.unit[self.first : k]) * -(-self.unit[k] // self.shape.extent)
+
+    def reach(self, line: Line) -> tuple[int, int]:
+        """A line's extent over one unit and block, and the step that all its values share."""
+        spans = self.spans()
+        step = gcd(*(c for _, c in line.terms)) or 1
+        return 1 + sum(abs(c) * (spans[i] - 1) for i, c in line.terms) // step, step
+
+    def spans(self) -> dict[Index, int]:
+        """The extents of every axis that one packing of `a` covers."""
+        if self.blocks > 1:  # a block of the depth is packed for all the rows
+            spans = {a.index: whole(a.extent) for a in self.rows}
+        else:
+            spans = {a.index: n for a, n in zip(self.rows, self.unit, strict=True)}
+        spans.update({a.index: n for a, n in zip(self.depth, self.block, strict=True)})
+        return spans
+
+    def region(self) -> int:
+        """Elements of `a` that one unit and block read."""
+        return prod(self.reach(line)[0] for line in self.lines)
+
+
+def plan(contract: Contract, target: Target) -> Plan:
+    """Cuts a contraction. Unsupported where its extents, strides or types are not for this."""
+    type = sum_type(contract.a.type)
+    if contract.a.type is not contract.b.type or type not in (Type.F32, Type.F64):
+        raise Unsupported("types")
+    if contract.a.indirect or contract.b.indirect or contract.b.mask is not None:
+        raise Unsupported("gathers")
+    rows = [a for a in contract.rows if a.extent != 1] or [contract.rows[-1]]
+    depth = [a for a in contract.depth if a.extent != 1] or [contract.depth[-1]]
+    extents = {a.index: whole(a.extent) for a in (*rows, *depth)}
+    if not prod(extents.values()) or not whole(contract.column.extent):
+        raise Unsupported("nothing to do")
+    columns, lanes = whole(contract.column.extent), target.lanes(type)
+    steps = prod(whole(a.extent) for a in depth)
+    shape = tile_shape([whole(a.extent) for a in rows], columns, steps, lanes,
+                       target.vector_registers)  # fmt: skip
+    lines = sorted(window(contract, extents), key=lambda line: -abs(line.stride))
+    made = Plan(contract, rows, depth, columns, lanes, type, shape, lines)
+    _cut_rows(made)
+    made.block = made.depth_extents
+    size = type.size
+    if made.steps * made.width * size > L2 or (lines and made.region() * size > L2):
+        _cut_depth(made)
+    if lines:
+        _grow_unit(made)
+    limit = L2 if made.blocks == 1 else L2 // 4
+    made.panels = max(1, min(made.count, limit // (made.steps * made.width * size)))
+    if made.blocks > 1:
+        each = made.tiles * made.shape.rows * made.width * size * made.panels
+        made.held = max(1, min(made.units, L2 // 2 // each))
+    _place_local(made)
+    return made
+
+
+def _cut_rows(made: Plan) -> None:
+    """Units: a line of tiles."""
+    extents, shape = made.row_extents, made.shape
+    made.first = shape.axis
+    made.unit = [1] * shape.axis + extents[shape.axis :]
+    if shape.axis < len(extents) - 1:
+        made.unit[shape.axis] = shape.extent
+
+
+def _grow_unit(made: Plan) -> None:
+    """Takes more rows into a unit while what it packs of `a` stays small."""
+    if made.blocks > 1:
+        return
+    extents, size = made.row_extents, made.type.size
+    while made.region() * size < 2 * L1:
+        k = made.first
+        step = made.shape.extent if k == made.shape.axis else 1
+        kept = k, list(made.unit)
+        if made.unit[k] < extents[k]:
+            made.unit[k] = min(extents[k], made.unit[k] + step)
+        elif k:
+            made.first, made.unit[k - 1] = k - 1, min(2, extents[k - 1])
+        else:
+            return
+        if made.region() * size > 4 * L1 or made.units < 8:
+            made.first, made.unit = kept
+            return
+
+
+def _divisors(n: int) -> list[int]:
+    return [d for d in range(n, 0, -1) if n % d == 0]
+
+
+def _cut_depth(made: Plan) -> None:
+    """Blocks of the depth of a few hundred steps, of which what is read stays in the caches."""
+    size, extents = made.type.size, made.depth_extents
+    best: list[int] | None = None
+    for axis in range(len(extents)):
+        for each in _divisors(extents[axis]):
+            block = [1] * axis + [each] + extents[axis + 1 :]
+            made.block = block
+            if made.blocks == 1:
+                continue
+            fits = made.steps <= 512 and (not made.lines or made.region() * size <= L2 // 4)
+            if fits:
+                return
+            if best is None or made.steps >= 64:
+                best = block
+    made.block = best or extents
+
+
+def _place_local(made: Plan) -> None:
+    """Where a packed `a` lies in scratch: lines in order, the last one contiguous.
+
+    Strides of many cache lines are made odd ones, or a tile's rows would share a set of the cache.
+    """
+    stride, line_elements = 1, 64 // made.type.size
+    for line in reversed(made.lines):
+        extent = made.reach(line)[0]
+        made.local.insert(0, (extent, stride))
+        stride *= extent
+        if stride * made.type.size >= 512 and stride * made.type.size % 128 == 0:
+            stride += line_elements
+    made.scratch = stride

@@ -1,0 +1,125 @@
+"""Packing the window of `a` that a unit of rows reads, with zeros where it is padded.
+
+The copy's axes follow one another as in the source, whose strides may be any: a tile broadcasts
+single elements, and does not care which axis is contiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from ..loops import Type
+from .builder import I1, I64, POINTER, Builder, iota, vector
+from .conv_plan import Line
+from .tile import constant, load_vector, memory_type, moved, store_vector, times
+
+Number = int | ir.Value
+
+
+class Window:
+    """A window being packed.
+
+    `lines`, `reach` (extent, step), `strides` (elements in scratch) and `lows` (the least value,
+    an i64) of each coordinate; `counts`: how many values there are where they may be fewer.
+    """
+
+    def __init__(
+        self, b: Builder, type: Type, lanes: int, lines: Sequence[Line],
+        reach: Sequence[tuple[int, int]], strides: Sequence[int], lows: Sequence[ir.Value],
+        counts: Sequence[ir.Value | None],
+    ) -> None:  # fmt: skip
+        self.b, self.type, self.lanes, self.size = b, type, lanes, type.size
+        self.lines, self.reach, self.strides = lines, reach, strides
+        self.lows, self.counts = lows, counts
+
+    def pack(self, source: ir.Value, target: ir.Value) -> None:
+        """`source`: the address at which every coordinate has its least value."""
+        self._outer(0, None, source, target)
+
+    def _apart(self, k: int) -> int:
+        """Elements between neighbours along a coordinate in the source."""
+        return self.lines[k].stride * self.reach[k][1]
+
+    def _inside(self, k: int, at: ir.Value) -> ir.Value | None:
+        """Whether a round of a coordinate is not padding."""
+        line, step = self.lines[k], self.reach[k][1]
+        if line.extent is None:
+            return None
+        value = self.b.add(self.lows[k], constant(times(self.b, at, step)))
+        return self.b.icmp_unsigned("<", value, constant(line.extent))
+
+    def _outer(
+        self, k: int, ok: ir.Value | None, source: ir.Value, target: ir.Value
+    ) -> None:
+        """Loops over the coordinates from k on; `ok`: whether those before are not padding."""
+        b, last = self.b, len(self.lines) - 1
+        if k < last:
+            with b.counted(0, self.counts[k] or self.reach[k][0]) as i:
+                self._outer(
+                    k + 1, b.both(ok, self._inside(k, i)),
+                    moved(b, source, times(b, i, self._apart(k) * self.size)),
+                    moved(b, target, times(b, i, self.strides[k] * self.size)),
+                )  # fmt: skip
+            return
+        if ok is None:
+            self._row(source, target)
+            return
+        with b.if_else(ok) as (there, padding):
+            with there:
+                self._row(source, target)
+            with padding:
+                self._zeros(target, self.reach[last][0])
+
+    def _zeros(self, target: ir.Value, count: int) -> None:
+        """Clears contiguous elements."""
+        b, lanes = self.b, self.lanes
+        zero = ir.Constant(vector(memory_type(self.type), lanes), None)
+        if count >= lanes:
+            with b.counted(0, count // lanes) as i:
+                store_vector(b, zero, moved(b, target, times(b, i, lanes * self.size)), self.size)
+        if count % lanes:
+            to = moved(b, target, count // lanes * lanes * self.size)
+            store_vector(b, zero, to, self.size, b.first_lanes(count % lanes, lanes))
+
+    def _row(self, source: ir.Value, target: ir.Value) -> None:
+        """The innermost coordinate, a vector at a time."""
+        last, b, lanes = len(self.lines) - 1, self.b, self.lanes
+        extent = self.reach[last][0]
+
+        def chunk(first: Number, count: int) -> None:
+            mask = None if count == lanes else b.first_lanes(count, lanes)
+            found = self._read(last, source, first, mask)
+            store_vector(b, found, moved(b, target, times(b, first, self.size)), self.size, mask)
+
+        self._chunks(extent, chunk)
+
+    def _chunks(self, extent: int, chunk: Callable[[Number, int], None]) -> None:
+        full = extent // self.lanes * self.lanes
+        if full:
+            with self.b.counted(0, full, self.lanes) as first:
+                chunk(first, self.lanes)
+        if extent > full:
+            chunk(full, extent - full)
+
+    def _read(self, k: int, source: ir.Value, first: Number, mask: ir.Value | None) -> ir.Value:
+        """`lanes` values along a coordinate from `first` on; zero outside of the image."""
+        b, lanes, apart = self.b, self.lanes, self._apart(k) * self.size
+        mask = b.both(mask, self._lanes_inside(k, first))
+        place = moved(b, source, times(b, first, apart))
+        if apart == self.size:
+            return load_vector(b, place, self.type, lanes, mask)
+        where = b.gep(place, [iota(lanes, I64, apart)], source_etype=ir.IntType(8))
+        where.type = vector(POINTER, lanes)
+        return b.gather(where, self.type, lanes,
+                        b.splat(ir.Constant(I1, 1), lanes) if mask is None else mask)  # fmt: skip
+
+    def _lanes_inside(self, k: int, first: Number) -> ir.Value | None:
+        """Which lanes of a coordinate from `first` on are not padding."""
+        b, lanes, line, step = self.b, self.lanes, self.lines[k], self.reach[k][1]
+        if line.extent is None:
+            return None
+        value = b.add(self.lows[k], constant(times(b, first, step)))
+        values = b.add(b.splat(value, lanes), iota(lanes, I64, step))
+        return b.icmp_unsigned("<", values, b.splat(constant(line.extent), lanes))

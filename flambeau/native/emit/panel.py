@@ -1,0 +1,205 @@
+"""Packing: strided elements of a contraction's `b` become panels, a few vectors for each step.
+
+What lies in memory along the depth rather than along the columns is turned in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from ..loops import Type
+from .builder import I1, I32, I64, POINTER, Builder, iota, vector
+from .tile import constant, load_vector, loop, memory_type, moved, plus, store_vector, times
+
+Made = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of `b`: (extent, stride in elements) along each axis of the depth, and along the
+    columns. `order` is how the panel's steps follow one another: as the axes are given."""
+
+    depth: Sequence[tuple[int, int]]
+    column: int
+    type: Type
+    lanes: int
+    width: int
+
+    @property
+    def places(self) -> list[int]:
+        """Panel steps that a round of each depth axis moves."""
+        out: list[int] = []
+        step = 1
+        for extent, _ in reversed(self.depth):
+            out.insert(0, step)
+            step *= extent
+        return out
+
+
+def transposed(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """The columns of a square of vectors, as vectors: log2(lanes) rounds of two-way shuffles."""
+    rows, lanes = list(rows), len(rows)
+    half = lanes // 2
+    while half:
+        out = list(rows)
+        for i in range(lanes):
+            if i & half:
+                continue
+            x, y = rows[i], rows[i + half]
+            low = [k if not k & half else lanes + k - half for k in range(lanes)]
+            high = [k + half if not k & half else lanes + k for k in range(lanes)]
+            out[i], out[i + half] = _shuffled(b, x, y, low), _shuffled(b, x, y, high)
+        rows, half = out, half // 2
+    return rows
+
+
+def _shuffled(b: Builder, x: ir.Value, y: ir.Value, which: Sequence[int]) -> ir.Value:
+    return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(which)), list(which)))
+
+
+def pack(b: Builder, block: Block, source: ir.Value, target: ir.Value, valid: int) -> None:
+    """Writes a panel of `valid` columns, padded with zeros to whole vectors."""
+    if block.column == 1:
+        _copied(b, block, source, target, valid)
+        return
+    run = _run(block)
+    if run:
+        _turned(b, block, run, source, target, valid)
+    else:
+        _gathered(b, block, source, target, valid)
+
+
+def nest(b: Builder, axes: Sequence[tuple[int, Sequence[int]]], pointers: Sequence[ir.Value],
+         body: Made) -> None:  # fmt: skip
+    """Loops over (extent, bytes that each pointer moves a round); body(*pointers)."""
+    if not axes:
+        body(*pointers)
+        return
+    extent, strides = axes[0]
+    with b.counted(0, extent) as i:
+        inner = [moved(b, p, times(b, i, s)) for p, s in zip(pointers, strides, strict=True)]
+        nest(b, axes[1:], inner, body)
+
+
+def _copied(b: Builder, block: Block, source: ir.Value, target: ir.Value, valid: int) -> None:
+    """Columns are contiguous already."""
+    size, lanes = block.type.size, block.lanes
+
+    def row(x: ir.Value, y: ir.Value) -> None:
+        for j in range(-(-valid // lanes)):
+            left = valid - j * lanes
+            mask = None if left >= lanes else b.first_lanes(left, lanes)
+            read = load_vector(b, moved(b, x, j * lanes * size), block.type, lanes, mask)
+            store_vector(b, read, moved(b, y, j * lanes * size), size)
+
+    axes = [(n, (s * size, p * block.width * size))
+            for (n, s), p in zip(block.depth, block.places, strict=True)]  # fmt: skip
+    nest(b, axes, (source, target), row)
+
+
+def _run(block: Block) -> list[int]:
+    """The depth axes that make one contiguous run in memory, innermost first."""
+    run: list[int] = []
+    step = 1
+    left = [k for k in range(len(block.depth)) if block.depth[k][0] > 1]
+    while True:
+        found = [k for k in left if block.depth[k][1] == step]
+        if not found:
+            break
+        run.append(found[0])
+        left.remove(found[0])
+        step *= block.depth[found[0]][0]
+    return run if step >= 8 or (run and not left) else []
+
+
+def _turned(b: Builder, block: Block, run: Sequence[int], source: ir.Value, target: ir.Value,
+            valid: int) -> None:  # fmt: skip
+    """A run of the depth is contiguous: squares of columns by run are transposed."""
+    size, lanes, row = block.type.size, block.lanes, block.width * block.type.size
+    length = 1
+    for k in run:
+        length *= block.depth[k][0]
+    order = [0]
+    for k in run:
+        order = [q + i * block.places[k] for i in range(block.depth[k][0]) for q in order]
+    table = None if order == list(range(length)) else _table(b, order, lanes)
+
+    def square(x: ir.Value, y: ir.Value, first: ir.Value | int, count: int) -> None:
+        x = moved(b, x, times(b, first, size))
+        mask = None if count == lanes else b.first_lanes(count, lanes)
+        kind = vector(memory_type(block.type), lanes)
+        steps = [plus(b, first, q) for q in range(count)]
+        if table is not None:
+            steps = [_entry(b, table, s) for s in steps]
+        def columns(j: ir.Value | int, there: int) -> None:
+            start = moved(b, x, times(b, j, lanes * block.column * size))
+            rows = [load_vector(b, moved(b, start, i * block.column * size), block.type, lanes,
+                                mask)
+                    if i < there else ir.Constant(kind, None) for i in range(lanes)]  # fmt: skip
+            into = moved(b, y, times(b, j, lanes * size))
+            for q, column in enumerate(transposed(b, rows)[:count]):
+                store_vector(b, column, moved(b, into, times(b, steps[q], row)), size)
+
+        if valid >= lanes:
+            with b.counted(0, valid // lanes) as j:
+                columns(j, lanes)
+        if valid % lanes:
+            columns(valid // lanes, valid % lanes)
+
+    def strip(x: ir.Value, y: ir.Value) -> None:
+        full = length // lanes * lanes
+        if full:
+            with b.counted(0, full, lanes) as first:
+                square(x, y, first, lanes)
+        if length > full:
+            square(x, y, full, length - full)
+
+    axes = [(n, (s * size, p * row)) for k, ((n, s), p) in
+            enumerate(zip(block.depth, block.places, strict=True)) if k not in run]  # fmt: skip
+    nest(b, axes, (source, target), strip)
+
+
+def _table(b: Builder, order: Sequence[int], lanes: int) -> ir.Value:
+    """A constant array of panel steps."""
+    whole = [*order, *[0] * (-len(order) % lanes)]
+    kind = ir.ArrayType(I32, len(whole))
+    name = b.module.get_unique_name("order")
+    made = ir.GlobalVariable(b.module, kind, name)
+    made.linkage, made.global_constant = "internal", True
+    made.initializer = ir.Constant(kind, whole)
+    made.type = POINTER
+    return made
+
+
+def _entry(b: Builder, table: ir.Value, at: ir.Value | int) -> ir.Value:
+    place = b.gep(table, [constant(at)], source_etype=I32)
+    return b.zext(b.load(place, typ=I32, align=4), I64)
+
+
+def _gathered(b: Builder, block: Block, source: ir.Value, target: ir.Value, valid: int) -> None:
+    """Neither columns nor depth are contiguous."""
+    size, lanes = block.type.size, block.lanes
+    apart = iota(lanes, I64, block.column * size)
+
+    def row(x: ir.Value, y: ir.Value) -> None:
+        for j in range(-(-valid // lanes)):
+            left = valid - j * lanes
+            where = b.gep(moved(b, x, j * lanes * block.column * size), [apart],
+                          source_etype=ir.IntType(8))  # fmt: skip
+            where.type = vector(POINTER, lanes)
+            mask = b.splat(ir.Constant(I1, 1), lanes) if left >= lanes \
+                else b.first_lanes(left, lanes)  # fmt: skip
+            found = b.gather(where, block.type, lanes, mask)
+            store_vector(b, found, moved(b, y, j * lanes * size), size)
+
+    axes = [(n, (s * size, p * block.width * size))
+            for (n, s), p in zip(block.depth, block.places, strict=True)]  # fmt: skip
+    # the axis that moves least in memory goes innermost: neighbours share cache lines
+    axes.sort(key=lambda one: -abs(one[1][0]))
+    nest(b, axes, (source, target), row)
+
+
+__all__ = ["Block", "loop", "nest", "pack", "transposed"]

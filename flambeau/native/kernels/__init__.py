@@ -1,0 +1,1 @@
+"""Builders of loop IR for what eager operators run natively."""
