@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from . import cache
+from . import cache, scratch
 from .loops import Type
 
 
@@ -55,13 +55,59 @@ TARGETS = {
 }  # fmt: skip
 
 
+class _Gate:
+    """Lets any number of threads into LLVM, and none while the process forks.
+
+    A child would inherit the locks of threads that it does not have. Whatever LLVM has made must
+    die inside too, if it is to die.
+    """
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._inside = 0
+        self._closing = False
+        self._mine = threading.local()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._close, after_in_parent=self._open,
+                                after_in_child=self._open)  # fmt: skip
+
+    def _close(self) -> None:
+        self._condition.acquire()
+        self._closing = True
+        own = 1 if getattr(self._mine, "depth", 0) else 0
+        self._condition.wait_for(lambda: self._inside == own)
+
+    def _open(self) -> None:
+        self._closing = False
+        self._condition.notify_all()
+        self._condition.release()
+
+    def __enter__(self) -> None:
+        depth = getattr(self._mine, "depth", 0)
+        if depth == 0:
+            with self._condition:
+                self._condition.wait_for(lambda: not self._closing)
+                self._inside += 1
+        self._mine.depth = depth + 1
+
+    def __exit__(self, *exception: object) -> None:
+        self._mine.depth -= 1
+        if self._mine.depth == 0:
+            with self._condition:
+                self._inside -= 1
+                self._condition.notify_all()
+
+
+_gate = _Gate()
+
 @lru_cache(maxsize=1)
 def host() -> Target:
     """The processor that this process runs on."""
     import llvmlite.binding as llvm
 
-    triple = llvm.get_process_triple()
-    found = llvm.get_host_cpu_features()
+    with _gate:
+        triple, cpu = llvm.get_process_triple(), llvm.get_host_cpu_name()
+        found = llvm.get_host_cpu_features()
     features = found.flatten()
     if triple.startswith("x86_64"):
         # Some processors with AVX-512 are tuned for half its width, which is slower for FMAs.
@@ -74,40 +120,11 @@ def host() -> Target:
             like = Target("", "", "", 16, 16, _TILES[16])
     else:
         like = TARGETS["neon"]
-    return Target(triple, llvm.get_host_cpu_name(), features, like.vector_bytes,
-                  like.vector_registers, like.tiles)  # fmt: skip
+    return Target(triple, cpu, features, like.vector_bytes, like.vector_registers, like.tiles)
+
 
 # ----------------------------------------------------------------- from text to machine code
 
-
-class _Gate:
-    """Lets any number of threads into LLVM, and none while the process forks.
-
-    A child would inherit the locks of threads that it does not have.
-    """
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._inside = 0
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._shut, after_in_parent=self._condition.release,
-                                after_in_child=self._condition.release)  # fmt: skip
-
-    def _shut(self) -> None:
-        self._condition.acquire()
-        self._condition.wait_for(lambda: self._inside == 0)
-
-    def __enter__(self) -> None:
-        with self._condition:
-            self._inside += 1
-
-    def __exit__(self, *exception: object) -> None:
-        with self._condition:
-            self._inside -= 1
-            self._condition.notify_all()
-
-
-_gate = _Gate()
 
 # Kernels come unrolled and in vectors from the emitter. What is left for LLVM is to tidy up, which
 # takes a fifth of the time of its usual passes and gives code as fast.
@@ -218,19 +235,23 @@ def _module(text: str, options: _Options) -> tuple[Any, Any]:
     return module, machine
 
 
+def _text_of(text: str, options: _Options, assembly: bool) -> str:
+    module, machine = _module(text, options)
+    return machine.emit_assembly(module) if assembly else str(module)
+
+
 def optimised(text: str, target: Target | None = None, level: int = 1, vectorize: bool = False
               ) -> str:  # fmt: skip
     """LLVM IR after LLVM's passes."""
     with _gate:
-        return str(_module(text, _Options(target or host(), level, vectorize))[0])
+        return _text_of(text, _Options(target or host(), level, vectorize), False)
 
 
 def assembly(text: str, target: Target | None = None, level: int = 1, vectorize: bool = False
              ) -> str:  # fmt: skip
     """The assembly that LLVM IR becomes on a target, which need not be this machine."""
     with _gate:
-        module, machine = _module(text, _Options(target or host(), level, vectorize))
-        return machine.emit_assembly(module)
+        return _text_of(text, _Options(target or host(), level, vectorize), True)
 
 
 def object_code(text: str, target: Target | None = None, level: int = 1, vectorize: bool = False
@@ -240,8 +261,7 @@ def object_code(text: str, target: Target | None = None, level: int = 1, vectori
     RuntimeError with LLVM's message where the text is not valid.
     """
     with _gate:
-        module, machine = _module(text, _Options(target or host(), level, vectorize))
-        return _emitted(module, machine)
+        return _emitted(*_module(text, _Options(target or host(), level, vectorize)))
 
 
 def _emitted(module: Any, machine: Any) -> bytes:
@@ -269,10 +289,13 @@ _OUTSIDE = re.compile(r"^declare .*@([\w.$]+)\(", re.MULTILINE)
 
 
 def _check_outside(text: str) -> None:
-    """RuntimeError for a function from elsewhere that is not there: linking would end the process."""
+    """RuntimeError for a missing function from elsewhere, for which LLVM would end the process."""
     import llvmlite.binding as llvm
 
-    for name in _OUTSIDE.findall(text):
+    names = _OUTSIDE.findall(text)
+    if scratch.TAKE in names:
+        scratch.install()
+    for name in names:
         if not name.startswith("llvm.") and not llvm.address_of_symbol(name):
             raise RuntimeError(f"load: the text declares {name!r}, which this process has not")
 
@@ -358,4 +381,4 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1, level
         for key, found in code.items():
             if found is not None:
                 _engines.setdefault(key, _engine(texts[key], found))
-    return [_addresses(key, *item) for key, item in zip(keys, items, strict=True)]
+        return [_addresses(key, *item) for key, item in zip(keys, items, strict=True)]

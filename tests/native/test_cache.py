@@ -1,0 +1,164 @@
+"""Machine code on disk: hits, damage, limits, other processes, places that cannot be written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flambeau.native import cache, target
+
+KEY = cache.key("a", "b")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "codes"))
+    monkeypatch.delenv("FLAMBEAU_CACHE_SIZE", raising=False)
+    return tmp_path / "codes"
+
+
+def entry(folder: Path, key: str = KEY) -> Path:
+    return folder / f"{key}.code"
+
+
+def test_an_entry_is_found_again(folder: Path) -> None:
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"code")
+    assert cache.get(KEY) == b"code"
+    assert [path.name for path in folder.iterdir()] == [entry(folder).name]
+    if os.name == "posix":
+        assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_keys_depend_on_every_part_and_where_it_ends() -> None:
+    keys = [cache.key("a", "b"), cache.key("ab", ""), cache.key("ab"), cache.key("a", "c")]
+    assert len(set(keys)) == 4
+
+
+@pytest.mark.parametrize("place", [0, 20, 60, -1])
+def test_a_flipped_byte_is_noticed(folder: Path, place: int) -> None:
+    cache.put(KEY, bytes(100))
+    data = bytearray(entry(folder).read_bytes())
+    data[place] ^= 1
+    entry(folder).write_bytes(data)
+    assert cache.get(KEY) is None
+
+
+@pytest.mark.parametrize("length", [0, 10, 48, 90])
+def test_a_truncated_entry_is_noticed(folder: Path, length: int) -> None:
+    cache.put(KEY, bytes(100))
+    os.truncate(entry(folder), length)
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"again")
+    assert cache.get(KEY) == b"again"
+
+
+def test_an_entry_in_the_place_of_another_is_noticed(folder: Path) -> None:
+    cache.put(KEY, b"code")
+    entry(folder).rename(entry(folder, "0" * 64))
+    assert cache.get("0" * 64) is None
+
+
+def test_a_damaged_object_is_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    compile = target.object_code
+    monkeypatch.setattr(target, "object_code", lambda *a: made.append(a) or compile(*a))
+    text = "define i64 @f() {\n  ret i64 12345\n}\n"
+
+    def load() -> int:
+        monkeypatch.setattr(target, "_engines", {})  # as in a new process
+        target.load(text, ["f"])
+        return len(made)
+
+    assert [load(), load()] == [1, 1]
+    path = next(folder.iterdir())
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    assert [load(), load()] == [2, 2]
+
+
+def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "1")
+    keys = [cache.key(str(i)) for i in range(30)]
+    now = time.time()
+    for i, key in enumerate(keys):
+        cache.put(key, bytes(100_000))
+        if entry(folder, key).exists():
+            os.utime(entry(folder, key), (now - 9000 + i, now - 9000 + i))
+        cache.get(keys[0])  # which makes it young
+    kept = [key for key in keys if entry(folder, key).exists()]
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 2**20 * 17 // 16
+    assert keys[0] in kept
+    assert keys[-1] in kept
+    assert keys[1] not in kept
+
+
+def test_what_dead_processes_left_is_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.mkdir()
+    for name, age in (("old.part", 7200), ("new.part", 10)):
+        (folder / name).write_bytes(b"x")
+        os.utime(folder / name, (time.time() - age,) * 2)
+    monkeypatch.setattr(cache, "_written", {})
+    cache.put(KEY, b"code")
+    assert sorted(os.listdir(folder)) == sorted(["new.part", entry(folder).name])
+
+
+def test_size_zero_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
+    cache.put(KEY, b"code")
+    assert cache.get(KEY) is None
+    assert not folder.exists()
+    monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "nonsense")
+    assert cache.limit() == 512 * 2**20
+
+
+def test_places_that_cannot_be_written_are_harmless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "file" / "below"))
+    cache.put(KEY, b"code")
+    assert cache.get(KEY) is None
+    assert target.load("define i64 @g() {\n  ret i64 54321\n}\n", ["g"])["g"]
+
+
+def test_a_read_only_folder_is_still_read(folder: Path) -> None:
+    cache.put(KEY, b"code")
+    folder.chmod(0o500)
+    try:
+        cache.put(cache.key("other"), b"other")
+        assert cache.get(KEY) == b"code"
+    finally:
+        folder.chmod(0o700)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners of files")
+def test_entries_of_other_users_are_not_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.put(KEY, b"code")
+    mine = entry(folder).stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    assert (cache.get(KEY) is None) == (mine != 0)
+    assert not cache._trusted(os.stat_result((0o600, 0, 0, 1, mine + 2, 0, 0, 0, 0, 0)))
+
+
+def test_several_processes_write_and_read(folder: Path) -> None:
+    """Each writes each of ten entries many times, and reads only whole ones."""
+    program = (
+        "import importlib.util as u\n"  # the file alone: to import NumPy is slow
+        "spec = u.spec_from_file_location('cache', 'flambeau/native/cache.py')\n"
+        "cache = u.module_from_spec(spec); spec.loader.exec_module(cache)\n"
+        "for i in range(30):\n"
+        "    for k in range(10):\n"
+        "        key = cache.key(str(k)); body = str(k).encode() * 5000\n"
+        "        cache.put(key, body)\n"
+        "        assert cache.get(key) == body, (i, k)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    running = [subprocess.Popen([sys.executable, "-c", program], cwd=root, stderr=subprocess.PIPE)
+               for _ in range(4)]  # fmt: skip
+    assert [(p.communicate()[1], p.returncode) for p in running] == [(b"", 0)] * 4
+    assert len(os.listdir(folder)) == 10

@@ -1,0 +1,125 @@
+"""Machine code from LLVM IR: targets, what their assembly is made of, loading, errors."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import pytest
+
+from flambeau.native.loops import Type
+from flambeau.native.target import TARGETS, assembly, host, load, load_all, object_code, optimised
+
+# c[0] points to 16 floats, of which each becomes x * x + 1.
+SQUARES = """
+declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
+define void @squares(i64 %tid, i64 %threads, ptr %cells) {
+  %p = load ptr, ptr %cells
+  %x = load <16 x float>, ptr %p, align 4
+  %y = call <16 x float> @llvm.fma.v16f32(<16 x float> %x, <16 x float> %x,
+                                          <16 x float> splat (float 1.0))
+  store <16 x float> %y, ptr %p, align 4
+  ret void
+}
+"""
+KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+def returns(value: int) -> str:
+    return f"define i64 @value() {{\n  ret i64 {value}\n}}\n"
+
+
+def value(addresses: dict[str, int]) -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_int64)(addresses["value"])()
+
+
+@pytest.mark.parametrize(
+    ("name", "registers", "instruction"),
+    [("avx512", "zmm", "vfmadd"), ("avx2", "ymm", "vfmadd"), ("neon", ".4s", "fmla")],
+)
+def test_vectors_are_as_wide_as_the_target(name: str, registers: str, instruction: str) -> None:
+    text = assembly(SQUARES, TARGETS[name])
+    lines = [line for line in text.splitlines() if instruction in line]
+    assert lines
+    assert all(registers in line for line in lines)
+
+
+def test_the_host_uses_its_widest_vectors() -> None:
+    target = host()
+    name = {64: "zmm", 32: "ymm"}.get(target.vector_bytes)
+    if name:
+        assert f"%{name}" in assembly(SQUARES)
+    assert assembly(SQUARES) == assembly(SQUARES, target)
+
+
+def test_lanes() -> None:
+    types = (Type.F32, Type.F64, Type.F16, Type.BF16, Type.I64, Type.U8)
+    assert [TARGETS["avx512"].lanes(t) for t in types] == [16, 8, 16, 16, 8, 64]
+    assert [TARGETS["neon"].lanes(t) for t in types] == [4, 2, 4, 4, 2, 16]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_tiles_fit_into_the_registers(name: str) -> None:
+    target = TARGETS[name]
+    for tile in target.tiles:
+        assert tile.rows * tile.vectors + tile.vectors + 1 <= target.vector_registers + 1
+    assert max(t.rows * t.vectors for t in target.tiles) >= target.vector_registers * 3 // 4
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_loaded_code_runs(level: int) -> None:
+    numbers = (ctypes.c_float * 16)(*range(16))
+    cells = (ctypes.c_int64 * 1)(ctypes.addressof(numbers))
+    KERNEL(load(SQUARES, ["squares"], level)["squares"])(0, 1, ctypes.addressof(cells))
+    assert list(numbers) == [x * x + 1 for x in range(16)]
+
+
+def test_the_same_text_is_loaded_once() -> None:
+    assert load(returns(5), ["value"]) == load(returns(5), ["value"])
+
+
+def test_many_texts_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
+    items = [(returns(1000 + i), ["value"]) for i in range(20)]
+    assert [value(found) for found in load_all(items, threads=4)] == list(range(1000, 1020))
+
+
+def test_several_threads_load_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
+    found: dict[int, int] = {}
+
+    def one(start: int) -> None:
+        for i in range(start, start + 5):
+            found[i] = value(load(returns(i), ["value"]))
+
+    threads = [threading.Thread(target=one, args=(2000 + 5 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {i: i for i in range(2000, 2020)}
+
+
+def test_errors_are_raised_and_do_not_end_the_process() -> None:
+    with pytest.raises(RuntimeError, match="expected type"):
+        load("define x", ["x"])
+    with pytest.raises(RuntimeError, match="dominate"):
+        optimised("define i64 @f() {\n  %x = add i64 %y, 1\n  %y = add i64 1, 1\n  ret i64 %x\n}\n")
+    with pytest.raises(KeyError, match="other"):
+        load(returns(1), ["other"])
+    outside = "declare void @no_such_function()\ndefine void @f() {\n" \
+              "  call void @no_such_function()\n  ret void\n}\n"  # fmt: skip
+    with pytest.raises(RuntimeError, match="no_such_function"):
+        load(outside, ["f"])
+
+
+def test_functions_may_call_others_of_their_text() -> None:
+    text = "define internal i64 @inner() alwaysinline {\n  ret i64 7\n}\n" \
+           "define i64 @value() {\n  %x = call i64 @inner()\n  ret i64 %x\n}\n"  # fmt: skip
+    assert "call" not in assembly(text)
+    assert value(load(text, ["value"])) == 7
+
+
+def test_object_code_is_reproducible() -> None:
+    assert object_code(SQUARES) == object_code(SQUARES)
+    assert object_code(SQUARES)[:4] == b"\x7fELF" or host().triple.find("linux") < 0
