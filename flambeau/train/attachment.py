@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 from .generators import is_generator_callback
@@ -30,8 +31,10 @@ def use(handlers: Handlers, persistence: Persistence, callback: Any) -> Handle:
             handlers.attach(where, callback, handle=handle)
         else:
             _attach_methods(handlers, callback, handle)
-        for monitored in _monitored(callback):
+        monitored = getattr(callback, "monitor", None)
+        if isinstance(monitored, str):
             handlers.run.monitor(monitored)
+            handle.undo.append(lambda: handlers.run.monitored.remove(monitored))
     except BaseException:
         handle.detach()
         raise
@@ -52,13 +55,20 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
         if name not in METHODS:
             raise ValueError(f"{handle.title}.{name} names no event{near(name, METHODS)}")
         event, number = METHODS[name]
-        # Base classes have a method for everything, which does nothing: leave those out.
-        if getattr(getattr(callback, name), "idle", False):
+        method = getattr(callback, name)
+        if _does_nothing(method):
             continue
-        band = getattr(getattr(callback, name), "band", getattr(callback, "band", None))
-        handlers.attach(event, getattr(callback, name), band, number=number, handle=handle)
+        band = getattr(method, "band", getattr(callback, "band", None))
+        handlers.attach(event, method, band, number=number, handle=handle)
 
 
-def _monitored(callback: Any) -> list[str]:
-    name = getattr(callback, "monitor", None)
-    return [name] if isinstance(name, str) else []
+def _does_nothing(method: Any) -> bool:
+    """Whether it is `pass`. Base classes have such a method for everything, and to listen to
+    forward or backward has its price."""
+    code = getattr(method, "__code__", None)
+    if not isinstance(code, types.CodeType) or code.co_names or code.co_freevars:
+        return False
+    return len(code.co_code) == len(_NOTHING.co_code)
+
+
+_NOTHING = (lambda: None).__code__

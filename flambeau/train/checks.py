@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from .. import optim
@@ -59,6 +60,13 @@ def check_trainable(trainer: Trainer) -> None:
                 f"training needs a {name}: Trainer(net, optimizer, loss), or a step of your own "
                 "(@trainer.step)"
             )
+    for optimizer in trainer.optimizers.values():
+        if inspect.signature(type(optimizer).step).parameters["closure"].default is None:
+            continue
+        raise ValueError(
+            f"{type(optimizer).__name__} evaluates the loss several times a step: write a step of "
+            "your own (@trainer.step), with optimizer.step(closure)"
+        )
     parameters = list(trainer.net.parameters())
     if not any(parameter.requires_grad for parameter in parameters):
         raise ValueError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import ops
 from ..autograd.mode import no_grad
 from ..tensor.tensor import Tensor
-from .scope import Evaluation
+from .scope import Stage, valid
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -35,7 +35,7 @@ def looking(trainer: Trainer) -> Iterator[None]:
 
 
 def sweep(
-    trainer: Trainer, stage: Evaluation, data: Any, body: Callable[[Any], Any],
+    trainer: Trainer, stage: Stage, data: Any, body: Callable[[Any], Any],
     take: Callable[[Any], None],
 ) -> int:  # fmt: skip
     """Call `body` on every batch, and `take` on what it returns; how many batches there were."""
@@ -55,7 +55,7 @@ def sweep(
         except BaseException as error:
             handlers.fail(one, n, frame, error)
             raise
-        if trainer.stopping:
+        if stage is valid and trainer.stopping:
             break
     return n
 

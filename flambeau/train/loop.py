@@ -57,7 +57,7 @@ class Loop:
         self.handlers = Handlers(self)
         self.persistence = Persistence()
         self.hooks = Hooks(self)
-        self.monitored: dict[str, None] = {}
+        self.monitored: list[str] = []
         self._rows: list[tuple[int, dict[str, Any]]] = []
         self._body: Callable[[Any], Any] | None = None
         self._stopping: Scope | None = None
@@ -67,7 +67,7 @@ class Loop:
         self._boundary: dict[str, Any] | None = None  # random state when training was done
         self._position: dict[str, Any] | None = None  # loaded, and not yet gone to
         self._counts: dict[str, int] = {}
-        self._running = False
+        self._running = self._stepping = False
         if step is not None:
             self.step(step)
         for callback in callbacks:
@@ -167,7 +167,7 @@ class Loop:
 
     def monitor(self, name: str) -> None:
         """Have it checked, at the end of the first epoch, that there is a number of this name."""
-        self.monitored[name] = None
+        self.monitored.append(name)
 
     def metric(self, name: str) -> Any:
         """The number of this epoch called `name`; MissingMetric, with those there are, if none."""
@@ -324,6 +324,7 @@ class Loop:
         state, handlers, body = self.state, self.handlers, self._body
         live = handlers.live
         assert body is not None
+        self._stepping = True
         for batch in iterator:
             state.batch = batch
             state.step = n = state.step + 1
@@ -338,10 +339,12 @@ class Loop:
                 if frame is not None or live["step"]:
                     handlers.leave(_STEP, n, frame)
             except BaseException as error:
+                self._stepping = False
                 handlers.fail(_STEP, n, frame, error)
                 raise
             if self._stopping is not None:
                 break
+        self._stepping = False
 
     # ---- saving ----
 

@@ -47,25 +47,25 @@ class Scope:
         return f"{self.name}{str(self.start).removeprefix(self.start.name)}"
 
 
-class Evaluation(Scope):
-    """A stage that goes through data without training: it has steps of its own, `valid.step`."""
+class Stage(Scope):
+    """A scope that goes through data: it has steps of its own, `valid.step`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, step: Scope | None = None) -> None:
         super().__init__(name)
-        self.step = Scope(f"{name}.step")
+        self.step = Scope(f"{name}.step") if step is None else step
 
 
 run = Scope("run")
 epoch = Scope("epoch")
-train = Scope("train")
 step = Scope("step")
+train = Stage("train", step)
 fetch = Scope("fetch")
 forward = Scope("forward")
 backward = Scope("backward")
 optim = Scope("optim")
-valid = Evaluation("valid")
-test = Evaluation("test")
-predict = Evaluation("predict")
+valid = Stage("valid")
+test = Stage("test")
+predict = Stage("predict")
 stopped = Event("stopped")  # run.stop() was called
 
 SCOPES = (

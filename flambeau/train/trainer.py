@@ -13,7 +13,7 @@ from .data import inputs, is_arrays, is_loader, loader_of
 from .evaluation import joined, looking, sweep
 from .loop import Loop
 from .measures import Measures
-from .scope import Evaluation
+from .scope import Stage
 from .signature import step_of
 from .supervised import Supervised
 
@@ -174,7 +174,8 @@ class Trainer(Loop):
     def _trained(self) -> None:
         if self._stopping is None and not self._own_step:
             self.supervised.flush()
-        self.state.metrics.update(self.measures.results())
+        if self._completed:
+            self.state.metrics.update(self.measures.results())
 
     def train_on_batch(self, *batch: Any) -> dict[str, Any]:
         """One step on a batch, (x, y) or as it comes; returns its numbers.
@@ -197,7 +198,7 @@ class Trainer(Loop):
         """The numbers of this epoch so far; within training, the batch's loss, the metrics as
         they stand, and the batch's number and size."""
         state = self.state
-        if self._stage != "train" or not self._completed or not state.training:
+        if not self._stepping or not self._completed or not state.training:
             return dict(state.metrics)
         loss = {} if state.loss is None else {"loss": float(state.loss)}
         place = {"batch": state.batch_number, "size": state.size}
@@ -205,7 +206,7 @@ class Trainer(Loop):
 
     # ---- looking ----
 
-    def _sweep(self, stage: Evaluation, data: Any, n: int, prefix: str) -> dict[str, Any]:
+    def _sweep(self, stage: Stage, data: Any, n: int, prefix: str) -> dict[str, Any]:
         measures = self.measures.copy()
         with looking(self), self.scope(stage, n):
             count = sweep(

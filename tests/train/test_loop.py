@@ -94,6 +94,14 @@ def test_a_callback_that_monitors():
     loop.run([0])  # stopped in the middle of the epoch: it may be missing
 
 
+def test_monitoring_ends_with_the_callback():
+    callback = type("C", (), {"monitor": "acc", "on_epoch_end": lambda self: None})()
+    loop = Loop(lambda batch: None)
+    with pytest.raises(MissingMetric):
+        loop.run([0], callbacks=[callback])
+    loop.run([0])
+
+
 def test_callbacks_of_one_run():
     loop, seen = Loop(lambda batch: None), []
     callback = type("C", (), {"on_epoch_end": lambda self: seen.append(1)})()

@@ -174,3 +174,23 @@ def test_all_ways_in_share_one_list():
     engine.use(generator)
     engine.fit(BATCHES[:1])
     assert seen == ["hook", "decorator", "method", "generator"]
+
+
+def test_methods_that_do_nothing_cost_nothing():
+    """Those of a base class, of which a callback overrides what it needs."""
+
+    class Base:
+        def on_backward_end(self, batch_number):
+            pass
+
+        def on_epoch_end(self, epoch, logs):
+            """Called at the end of an epoch."""
+
+        def on_epoch_begin(self, epoch, logs):
+            self.begun = epoch
+
+    callback = Base()
+    engine = trainer(callbacks=[callback])
+    engine.fit(BATCHES)
+    assert callback.begun == 1
+    assert not engine.handlers.live["backward"]

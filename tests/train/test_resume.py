@@ -10,7 +10,7 @@ import flambeau as torch
 from flambeau import nn
 from flambeau.optim.lr_scheduler import StepLR
 from flambeau.train import (
-    CONTROL, IO, Trainer, backward, callback, epoch, optim, step, valid,
+    CONTROL, IO, Trainer, backward, callback, epoch, optim, run, step, valid,
 )  # fmt: skip
 from flambeau.train import train as train_scope
 
@@ -95,6 +95,16 @@ def test_handlers_that_draw_do_not_matter(tmp_path):
     resumed.load_state_dict(saved)
     resumed.attach(epoch.start(once=2) | train_scope.start(once=2), lambda run: torch.rand(3))
     assert fit(resumed) == rows
+
+
+def test_a_callback_may_load_when_the_run_starts(tmp_path):
+    whole = make()
+    rows = fit(whole)
+    saved = saving(step.end, 8, tmp_path)
+    resumed = make(seed=5)
+    resumed.attach(run.start, lambda run: run.load_state_dict(saved), IO)
+    assert fit(resumed) == rows
+    assert resumed.losses == whole.losses[8:]
 
 
 def test_parts_that_do_not_match(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.nn import functional as F
-from flambeau.train import Outcome, Trainer, backward, epoch, forward, optim, step, valid
+from flambeau.train import Outcome, Trainer, backward, epoch, forward, optim, run, step, valid
 from flambeau.train import test as testing
 from flambeau.utils.data import DataLoader, TensorDataset
 
@@ -339,6 +339,33 @@ def test_stopped_in_validation():
     assert set(row) == {"epoch", "loss"}
 
 
+def test_evaluation_of_a_run_that_was_stopped():
+    trainer, seen = make(), []
+    trainer.attach(step.end, lambda run: run.stop())
+    trainer.attach(run.end, lambda run: seen.append(len(run.predict(X, batch_size=5))))
+    trainer.attach(epoch.end, lambda logs: seen.append(logs))
+    (row,) = trainer.fit((X, Y), (X, Y), batch_size=5)
+    assert seen == [{"loss": row["loss"]}, 20]
+    numbers = trainer.evaluate((X, Y), batch_size=5)
+    error = trainer.predict(X, batch_size=5) - Y
+    assert numbers["test_loss"] == pytest.approx(float((error**2).mean()), rel=1e-5)
+
+
+def test_stopped_before_the_first_step():
+    trainer = make(metrics=["mae"])
+    trainer.attach(epoch.start, lambda run: run.stop())
+    assert trainer.fit((X, Y), (X, Y)) == [{"epoch": 1}]
+
+
+def test_logs_of_a_step_on_its_own():
+    trainer, seen = make(metrics=["mae"]), []
+    trainer.attach(step.end, lambda logs: seen.append(logs))
+    numbers = trainer.train_on_batch(X, Y)
+    assert seen[0]["mae"] == numbers["mae"]
+    assert seen[0]["loss"] == pytest.approx(numbers["loss"])
+    assert seen[0]["size"] == 20
+
+
 class Fails:
     """What flambeau.compile may do; the call counts."""
 
@@ -457,6 +484,9 @@ def test_parts_that_are_missing_or_wrong():
         Trainer(net, sgd, "cross_entrop")
     with pytest.raises(TypeError, match=r"give an instance, MSELoss\(\)"):
         Trainer(net, sgd, nn.MSELoss)
+    lbfgs = Trainer(net, torch.optim.LBFGS(net.parameters()), "mse")
+    with pytest.raises(ValueError, match=r"LBFGS evaluates the loss several times.*closure"):
+        lbfgs.fit((X, Y))
     with pytest.raises(AttributeError, match="model"):
         Trainer(net, sgd, "mse").model  # noqa: B018
 
