@@ -285,7 +285,7 @@ def _emitted(module: Any, machine: Any) -> bytes:
 # ---------------------------------------------------------------- from machine code to addresses
 
 
-_OUTSIDE = re.compile(r"^declare .*@([\w.$]+)\(", re.MULTILINE)
+_OUTSIDE = re.compile(r'^declare .*@"?([\w.$]+)"?\(', re.MULTILINE)
 
 
 def _check_outside(text: str) -> None:
