@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..loops import Contract
-from ..scratch import install
 from .conv import conv
 from .conv_plan import Unsupported
 from .gemm import gemm
@@ -13,7 +12,6 @@ from .gemm import gemm
 
 def contract(context: Any, statement: Contract) -> bool:
     """Emits a Contract; False where no kernel fits, and plain loops must do it."""
-    install()
     if gemm(context, statement):
         return True
     try:
