@@ -1,0 +1,5 @@
+"""Functions that take a series, on vectors of lanes: exp, log, tanh, erf, sin, pow and their kin.
+
+Float32 to 2 units in the last place. exp, log, tanh and erf are worked out in float32; the others
+in float64 inside, rounded once. On float64 the C library's functions are called lane by lane.
+"""

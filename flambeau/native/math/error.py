@@ -1,0 +1,43 @@
+"""The error function in float32, and its complement in float64 inside."""
+
+from __future__ import annotations
+
+from .exponential import exp32, exp64
+from .lanes import Lanes, Value
+
+# By least squares towards minimax: erf(x) / x - 1 in x**2 for |x| < 0.925; -log(erfc(x)) from
+# there to 4.1; log(erfc(x) * exp(x**2) / t) in t = 2 / (2 + x) for t in [0.15, 1].
+NEAR = (
+    8.377591215194836e-05, -0.0008145078064381212, 0.005201304796693182, -0.026859539110067495,
+    0.11283698732182078, -0.3761263400458978, 0.128379166673604,
+)  # fmt: skip
+FAR = (
+    2.116190542801639e-05, -0.00043521887453600857, 0.004174642968804805, -0.0251286244625231,
+    0.10829394644591053, 0.6333346531681392, 1.1295208232632938, -0.0001758745484607971,
+)  # fmt: skip
+COMPLEMENT = (
+    -0.18013749629634482, 1.4385338570068733, -5.035361944200685, 10.028465575438371,
+    -12.31774852806557, 9.495977086800442, -4.6544756062515145, 1.6677241603675688,
+    -0.4406055307326315, -0.1128909607732441, -0.08031708079983692, 0.08102695465486655,
+    0.37534698484843576, 0.9999738351241543, -1.2655113071422157,
+)  # fmt: skip
+
+
+def erf32(m: Lanes, x: Value) -> Value:
+    """erf of float32."""
+    size = m.abs(x)
+    near = m.fma(m.polynomial(m.mul(x, x), NEAR), x, x)
+    held = m.where(m.less(4.1, size), 4.1, size)
+    far = m.sub(1.0, exp32(m, m.neg(m.polynomial(held, FAR))))
+    return m.where(m.less(size, 0.925), near, m.signed(far, x))
+
+
+def erfc32(m: Lanes, x: Value) -> Value:
+    """1 - erf of float32, accurate where it is small."""
+    wide, z = m.wide(x)
+    size = wide.abs(z)
+    held = wide.where(wide.less(10.6, size), 10.6, size)
+    t = wide.div(2.0, wide.add(held, 2.0))
+    exponent = wide.fma(wide.neg(size), size, wide.polynomial(t, COMPLEMENT))
+    y = wide.mul(t, exp64(wide, exponent))
+    return m.narrowed(wide.where(wide.less(z, 0.0), wide.sub(2.0, y), y))

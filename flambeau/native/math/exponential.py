@@ -1,0 +1,74 @@
+"""exp and its kin: 2**n times a polynomial on half an octave around 1."""
+
+from __future__ import annotations
+
+from .lanes import Lanes, Value
+
+LOG2_E = 1.4426950408889634
+LN2 = 0.6931471805599453
+# ln 2 in two parts, the first short enough that n times it is exact.
+LN2_HIGH32, LN2_LOW32 = 0.693359375, -2.12194440054690583e-4
+LN2_HIGH64, LN2_LOW64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+MAGIC32, MAGIC64 = 12582912.0, 6755399441055744.0  # 1.5 * 2**mantissa: adding rounds to integer
+
+# (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2, by least squares towards minimax.
+EXP32 = (
+    0.0013950476817223187, 0.008368882433815244, 0.041666206013917684, 0.16666518896664817,
+    0.5000000095121939,
+)  # fmt: skip
+EXP64 = (
+    2.760044932735941e-07, 2.763534275543608e-06, 2.4801555339114706e-05, 0.00019841184373976174,
+    0.0013888888908100843, 0.008333333371512295, 0.041666666666563726, 0.16666666666610153,
+    0.5000000000000014,
+)  # fmt: skip
+EXPM1_NEAR = tuple(1 / f for f in (3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1))
+
+
+def scaled(m: Lanes, y: Value, n: Value, mantissa: int) -> Value:
+    """y * 2**n for integers n, in two steps so that results may be denormal or infinite."""
+    b = m.b
+    half = b.ashr(n, m.integer(1))
+    bias = m.integer(127 if mantissa == 23 else 1023)
+    for part in (half, b.sub(n, half)):
+        y = m.mul(y, m.floats(b.shl(b.add(part, bias), m.integer(mantissa))))
+    return y
+
+
+def exp32(m: Lanes, x: Value) -> Value:
+    """exp of float32: 1.1 units in the last place at most."""
+    x = m.clamped(x, -104.0, 89.0)
+    shifted = m.fma(x, LOG2_E, MAGIC32)
+    n = m.b.sub(m.bits(shifted), m.integer(0x4B400000))
+    whole = m.sub(shifted, MAGIC32)
+    r = m.fma(whole, -LN2_LOW32, m.fma(whole, -LN2_HIGH32, x))
+    y = m.add(m.fma(m.polynomial(r, EXP32), m.mul(r, r), r), 1.0)
+    return scaled(m, y, n, 23)
+
+
+def exp64(m: Lanes, x: Value) -> Value:
+    """exp of float64, to 1e-15 relative; for the wide formulas."""
+    x = m.clamped(x, -760.0, 720.0)
+    shifted = m.fma(x, LOG2_E, MAGIC64)
+    n = m.b.sub(m.bits(shifted), m.integer(0x4338000000000000))
+    whole = m.sub(shifted, MAGIC64)
+    r = m.fma(whole, -LN2_LOW64, m.fma(whole, -LN2_HIGH64, x))
+    y = m.add(m.fma(m.polynomial(r, EXP64), m.mul(r, r), r), 1.0)
+    return scaled(m, y, n, 52)
+
+
+def exp2_32(m: Lanes, x: Value) -> Value:
+    """2**x of float32."""
+    wide, z = m.wide(x)
+    return m.narrowed(exp64(wide, wide.mul(z, LN2)))
+
+
+def expm1_64(m: Lanes, x: Value) -> Value:
+    """exp(x) - 1 without cancellation near 0."""
+    near = m.mul(m.polynomial(x, EXPM1_NEAR), x)
+    return m.where(m.less(m.abs(x), 0.3), near, m.sub(exp64(m, x), 1.0))
+
+
+def expm1_32(m: Lanes, x: Value) -> Value:
+    """exp(x) - 1 of float32."""
+    wide, z = m.wide(x)
+    return m.narrowed(expm1_64(wide, z))

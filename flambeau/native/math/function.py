@@ -1,0 +1,38 @@
+"""The table of functions, and where there is none for a type, the C library's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from ..emit.builder import Builder
+from ..emit.lanewise import by_lane
+from ..loops import Scalar, Type
+from .error import erf32, erfc32
+from .exponential import exp2_32, exp32, expm1_32
+from .hyperbolic import acosh32, asinh32, atanh32, cosh32, sinh32, tanh32
+from .lanes import Lanes
+from .logarithm import log1p_32, log2_32, log10_32, log32
+from .power import pow32
+from .trigonometric import acos32, asin32, atan2_32, atan32, cos32, sin32, tan32
+
+FLOAT32: dict[Scalar, Callable[..., ir.Value]] = {
+    Scalar.EXP: exp32, Scalar.EXP2: exp2_32, Scalar.EXPM1: expm1_32, Scalar.LOG: log32,
+    Scalar.LOG2: log2_32, Scalar.LOG10: log10_32, Scalar.LOG1P: log1p_32, Scalar.TANH: tanh32,
+    Scalar.SINH: sinh32, Scalar.COSH: cosh32, Scalar.ASINH: asinh32, Scalar.ACOSH: acosh32,
+    Scalar.ATANH: atanh32, Scalar.SIN: sin32, Scalar.COS: cos32, Scalar.TAN: tan32,
+    Scalar.ASIN: asin32, Scalar.ACOS: acos32, Scalar.ATAN: atan32, Scalar.ATAN2: atan2_32,
+    Scalar.ERF: erf32, Scalar.ERFC: erfc32, Scalar.POW: pow32,
+}  # fmt: skip
+
+
+def emit(
+    b: Builder, operation: Scalar, values: Sequence[ir.Value], type: Type, lanes: int
+) -> ir.Value:
+    """A function on operands of one floating type, all of as many lanes."""
+    formula = FLOAT32.get(operation) if type is Type.F32 else None
+    if formula is not None:
+        return formula(Lanes(b, type, lanes), *values)
+    name = "fmod" if operation is Scalar.REM else operation.name.lower()
+    return by_lane(b, name + ("f" if type is Type.F32 else ""), values, lanes)

@@ -1,0 +1,130 @@
+"""Lanes: arithmetic on vectors of floats, in the words of a formula rather than of LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from ..emit.builder import I32, I64, REGISTER, Builder, constant, vector
+from ..loops import Type
+
+Value = Any
+
+
+class Lanes:
+    """Formulas on `lanes` floats of a type; Python numbers are constants in every lane."""
+
+    def __init__(self, b: Builder, type: Type, lanes: int) -> None:
+        self.b, self.type, self.lanes = b, type, lanes
+        self.kind = vector(REGISTER[type], lanes) if lanes > 1 else REGISTER[type]
+        word = I64 if type is Type.F64 else I32
+        self.word = word
+        self.integers = vector(word, lanes) if lanes > 1 else word
+
+    def number(self, value: Value) -> Value:
+        """A value as it is, a Python number in every lane."""
+        if isinstance(value, ir.Value):
+            return value
+        return self.b.splat(constant(self.type, float(value)), self.lanes)
+
+    def integer(self, value: int) -> Value:
+        """An integer, as wide as the floats, in every lane."""
+        return self.b.splat(ir.Constant(self.word, value), self.lanes)
+
+    def add(self, x: Value, y: Value) -> Value:
+        """x + y."""
+        return self.b.fadd(self.number(x), self.number(y))
+
+    def sub(self, x: Value, y: Value) -> Value:
+        """x - y."""
+        return self.b.fsub(self.number(x), self.number(y))
+
+    def mul(self, x: Value, y: Value) -> Value:
+        """x * y."""
+        return self.b.fmul(self.number(x), self.number(y))
+
+    def div(self, x: Value, y: Value) -> Value:
+        """x / y."""
+        return self.b.fdiv(self.number(x), self.number(y))
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        """x * y + z, rounded once."""
+        return self._call("fma", x, y, z)
+
+    def neg(self, x: Value) -> Value:
+        """-x."""
+        return self.b.fneg(x)
+
+    def abs(self, x: Value) -> Value:
+        """|x|."""
+        return self._call("fabs", x)
+
+    def sqrt(self, x: Value) -> Value:
+        """The square root."""
+        return self._call("sqrt", x)
+
+    def round(self, x: Value) -> Value:
+        """The nearest integer, halves to even."""
+        return self._call("roundeven", x)
+
+    def floor(self, x: Value) -> Value:
+        """The greatest integer up to x."""
+        return self._call("floor", x)
+
+    def signed(self, size: Value, sign: Value) -> Value:
+        """The size of one value with the sign of another."""
+        return self._call("copysign", size, sign)
+
+    def _call(self, name: str, *values: Value) -> Value:
+        return self.b.intrinsic(name, self.kind, [self.number(v) for v in values])
+
+    def where(self, condition: Value, x: Value, y: Value) -> Value:
+        """x where the condition holds, else y."""
+        return self.b.select(condition, self.number(x), self.number(y))
+
+    def less(self, x: Value, y: Value) -> Value:
+        """x < y; false with NaN."""
+        return self.b.fcmp_ordered("<", self.number(x), self.number(y))
+
+    def same(self, x: Value, y: Value) -> Value:
+        """x == y; false with NaN."""
+        return self.b.fcmp_ordered("==", self.number(x), self.number(y))
+
+    def is_nan(self, x: Value) -> Value:
+        """Whether x is NaN."""
+        return self.b.fcmp_unordered("!=", x, x)
+
+    def clamped(self, x: Value, low: float, high: float) -> Value:
+        """x within [low, high]; NaN stays."""
+        x = self.where(self.less(x, low), low, x)
+        return self.where(self.less(high, x), high, x)
+
+    def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
+        """The highest power's coefficient first."""
+        y = self.number(coefficients[0])
+        for coefficient in coefficients[1:]:
+            y = self.fma(y, x, coefficient)
+        return y
+
+    def bits(self, x: Value) -> Value:
+        """The floats' bits, as integers."""
+        return self.b.bitcast(x, self.integers)
+
+    def floats(self, bits: Value) -> Value:
+        """The floats with these bits."""
+        return self.b.bitcast(bits, self.kind)
+
+    def negative(self, x: Value) -> Value:
+        """Whether the sign bit is set, of -0.0 too."""
+        return self.b.icmp_signed("<", self.bits(x), self.integer(0))
+
+    def wide(self, x: Value) -> tuple[Lanes, Value]:
+        """The same values as float64, and the formulas for them."""
+        double = Lanes(self.b, Type.F64, self.lanes)
+        return double, self.b.fpext(x, double.kind)
+
+    def narrowed(self, x: Value) -> Value:
+        """Float64 values rounded to float32."""
+        return self.b.fptrunc(x, self.kind)

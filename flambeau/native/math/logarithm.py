@@ -1,0 +1,83 @@
+"""log and its kin: the exponent times ln 2, and a series for a mantissa around 1."""
+
+from __future__ import annotations
+
+from .exponential import LN2, LN2_HIGH32, LN2_LOW32, LOG2_E
+from .lanes import Lanes, Value
+
+# (log(1 + f) - f + f**2 / 2) / f**3, by least squares towards minimax.
+LOG32 = (
+    0.06746601318918095, -0.1167564129170755, 0.11888174594933994, -0.12405591418652259,
+    0.14219550909037146, -0.16667995667057947, 0.20002118732153323, -0.2500000960365363,
+    0.3333331260280378,
+)  # fmt: skip
+ATANH = tuple(2 / k for k in (21, 19, 17, 15, 13, 11, 9, 7, 5, 3))  # of log((1 + s) / (1 - s))
+ROOT_HALF_BITS = 0x3F3504F3
+INFINITY = float("inf")
+NAN = float("nan")
+
+
+def _ends(m: Lanes, x: Value, y: Value) -> Value:
+    """What a logarithm is at 0, at infinity and below 0."""
+    y = m.where(m.same(x, 0.0), -INFINITY, y)
+    y = m.where(m.same(x, INFINITY), INFINITY, y)
+    return m.where(m.less(x, 0.0), NAN, m.where(m.is_nan(x), x, y))
+
+
+def log32(m: Lanes, x: Value) -> Value:
+    """log of float32: 1 unit in the last place."""
+    b = m.b
+    tiny = m.less(x, 1.17549435e-38)  # denormal: scaled up
+    scaled = m.where(tiny, m.mul(x, 8388608.0), x)
+    offset = b.sub(m.bits(scaled), m.integer(ROOT_HALF_BITS))
+    exponent = b.ashr(offset, m.integer(23))
+    mantissa = b.add(b.and_(offset, m.integer(0x007FFFFF)), m.integer(ROOT_HALF_BITS))
+    f = m.sub(m.floats(mantissa), 1.0)
+    e = m.sub(b.sitofp(exponent, m.kind), m.where(tiny, 23.0, 0.0))
+    square = m.mul(f, f)
+    y = m.mul(m.mul(m.polynomial(f, LOG32), f), square)
+    y = m.fma(e, LN2_LOW32, y)
+    y = m.add(f, m.fma(square, -0.5, y))
+    return _ends(m, x, m.fma(e, LN2_HIGH32, y))
+
+
+def atanh_series(m: Lanes, s: Value) -> Value:
+    """log((1 + s) / (1 - s)) for |s| < 0.18."""
+    square = m.mul(s, s)
+    return m.fma(m.mul(m.polynomial(square, ATANH), square), s, m.mul(s, 2.0))
+
+
+def log64(m: Lanes, x: Value) -> Value:
+    """log of float64 values that are 0, infinite or normal; for the wide formulas."""
+    b = m.b
+    root_half = 0x3FE6A09E667F3BCD
+    offset = b.sub(m.bits(x), m.integer(root_half))
+    exponent = b.ashr(offset, m.integer(52))
+    mantissa = b.add(b.and_(offset, m.integer(0x000FFFFFFFFFFFFF)), m.integer(root_half))
+    z = m.floats(mantissa)
+    y = atanh_series(m, m.div(m.sub(z, 1.0), m.add(z, 1.0)))
+    return _ends(m, x, m.fma(b.sitofp(exponent, m.kind), LN2, y))
+
+
+def log1p_64(m: Lanes, x: Value) -> Value:
+    """log(1 + x) without cancellation near 0."""
+    near = atanh_series(m, m.div(x, m.add(x, 2.0)))
+    return m.where(m.less(m.abs(x), 0.25), near, log64(m, m.add(x, 1.0)))
+
+
+def log1p_32(m: Lanes, x: Value) -> Value:
+    """log(1 + x) of float32."""
+    wide, z = m.wide(x)
+    return m.narrowed(log1p_64(wide, z))
+
+
+def log2_32(m: Lanes, x: Value) -> Value:
+    """The logarithm to base 2 of float32."""
+    wide, z = m.wide(x)
+    return m.narrowed(wide.mul(log64(wide, z), LOG2_E))
+
+
+def log10_32(m: Lanes, x: Value) -> Value:
+    """The logarithm to base 10 of float32."""
+    wide, z = m.wide(x)
+    return m.narrowed(wide.mul(log64(wide, z), 0.4342944819032518))

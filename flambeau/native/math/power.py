@@ -1,0 +1,28 @@
+"""pow of float32: exp(y * log(x)) in float64 inside, with C's rules for signs and infinities."""
+
+from __future__ import annotations
+
+from .exponential import exp64
+from .lanes import Lanes, Value
+from .logarithm import log64
+
+
+def pow32(m: Lanes, x: Value, y: Value) -> Value:
+    """x**y."""
+    b = m.b
+    wide, base = m.wide(x)
+    _, exponent = m.wide(y)
+    size = wide.abs(base)
+    found = exp64(wide, wide.mul(exponent, log64(wide, size)))
+    whole = wide.same(wide.floor(exponent), exponent)
+    half = wide.mul(exponent, 0.5)
+    odd = b.and_(whole, b.not_(wide.same(wide.floor(half), half)))
+    below = wide.negative(base)
+    found = wide.where(b.and_(odd, below), wide.neg(found), found)
+    infinite = wide.same(wide.abs(exponent), float("inf"))
+    broken = b.and_(wide.less(base, 0.0), b.not_(b.or_(whole, infinite)))
+    broken = b.and_(broken, b.not_(wide.same(size, float("inf"))))
+    found = wide.where(broken, float("nan"), found)
+    found = wide.where(b.and_(wide.same(size, 1.0), infinite), 1.0, found)
+    found = wide.where(wide.same(base, 1.0), 1.0, found)
+    return m.narrowed(wide.where(wide.same(exponent, 0.0), 1.0, found))

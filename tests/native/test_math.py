@@ -1,0 +1,99 @@
+"""Vector functions against extended precision: over all float32s, at special values, to 2 ulp."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import special
+
+from flambeau.native.compiled import Function, compiled
+from flambeau.native.loops import (
+    Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
+)  # fmt: skip
+
+Long = np.longdouble
+REFERENCES: dict[str, Callable] = {
+    "EXP": np.exp, "EXP2": np.exp2, "EXPM1": np.expm1, "LOG": np.log, "LOG2": np.log2,
+    "LOG10": np.log10, "LOG1P": np.log1p, "TANH": np.tanh, "SINH": np.sinh, "COSH": np.cosh,
+    "ASINH": np.arcsinh, "ACOSH": np.arccosh, "ATANH": np.arctanh, "SIN": np.sin, "COS": np.cos,
+    "TAN": np.tan, "ASIN": np.arcsin, "ACOS": np.arccos, "ATAN": np.arctan,
+    "ERF": lambda x: special.erf(x.astype(float)).astype(Long),
+    "ERFC": lambda x: special.erfc(x.astype(float)).astype(Long),
+}  # fmt: skip
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -3.0, np.inf, -np.inf, np.nan, 1e-45, 1e-40,
+           3.4e38, -3.4e38, 88.8, -103.9, -87.4, 1e30]  # fmt: skip
+
+
+@functools.cache
+def function(name: str, count: int, arity: int = 1, type: Type = Type.F32) -> Function:
+    """y[i] = name(x[i], ...) over `count` elements, in lanes."""
+    inputs = [Buffer(type, f"x{k}") for k in range(arity)]
+    output, i = Buffer(type, "y"), Index("i")
+    at = Affine(0, ((i, 1),))
+    value = Apply(Scalar[name], tuple(Load(one, at) for one in inputs), type)
+    return compiled(Kernel("k", [*inputs, output],
+                           [Loop(i, count, [Store(output, at, value)], Kind.LANES)]))  # fmt: skip
+
+
+@functools.cache
+def arguments() -> np.ndarray:
+    """Float32s of every size and sign, those in common use, and special ones."""
+    bits = np.arange(0, 1 << 32, 99_991, dtype=np.uint64).astype(np.uint32)
+    draw = np.random.default_rng(0)
+    common = [draw.uniform(-n, n, 20_000).astype(np.float32) for n in (1, 20, 110)]
+    return np.concatenate([bits.view(np.float32), *common, np.float32(SPECIAL)])
+
+
+def assert_close(found: np.ndarray, exact: np.ndarray, units: float) -> None:
+    """Within some units in the last place; infinities, NaNs and signed zeros where they belong."""
+    expected = exact.astype(np.float32)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    finite = np.isfinite(expected) & np.isfinite(found)
+    beyond = np.isinf(found) & np.isfinite(expected)
+    assert (np.abs(exact[beyond]) > 3.40282e38).all()
+    infinite = np.isinf(expected)
+    np.testing.assert_array_equal(found[infinite], expected[infinite])
+    spacing = np.spacing(np.maximum(np.abs(expected[finite]), np.float32(1.2e-38)))
+    error = np.abs((found[finite].astype(Long) - exact[finite]) / spacing.astype(Long))
+    assert error.max() <= units, found[finite][error.argmax()]
+    zero = finite & (expected == 0) & (exact == 0)
+    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCES))
+def test_function(name: str) -> None:
+    x = arguments()
+    y = np.empty_like(x)
+    function(name, x.size).run([x, y])
+    with np.errstate(all="ignore"):
+        assert_close(y, REFERENCES[name](x.astype(Long)), 1.5)
+
+
+@pytest.mark.parametrize(("name", "reference"), [("POW", np.power), ("ATAN2", np.arctan2)])
+def test_function_of_two(name: str, reference: Callable) -> None:
+    draw = np.random.default_rng(0)
+    pairs = np.array(np.meshgrid(np.float32(SPECIAL), np.float32(SPECIAL))).reshape(2, -1)
+    size = np.abs(draw.standard_normal(30_000) * 10)
+    x = np.concatenate([pairs[0], size]).astype(np.float32)
+    y = np.concatenate([pairs[1], draw.standard_normal(30_000) * 10]).astype(np.float32)
+    out = np.empty_like(x)
+    function(name, x.size, 2).run([x, y, out])
+    with np.errstate(all="ignore"):
+        exact = reference(x.astype(Long), y.astype(Long))
+        assert_close(out, exact, 1.0)
+    known = ~np.isnan(exact)
+    np.testing.assert_array_equal(np.signbit(out[known]), np.signbit(exact[known]))
+
+
+@pytest.mark.parametrize("name", ["EXP", "LOG", "TANH", "ERF", "SIN", "POW"])
+def test_float64_is_the_c_library_s(name: str) -> None:
+    draw = np.random.default_rng(0)
+    x = np.abs(draw.standard_normal(37))
+    arity = 2 if name == "POW" else 1
+    out = np.empty_like(x)
+    function(name, 37, arity, Type.F64).run([x] * arity + [out])
+    exact = np.power(x, x) if name == "POW" else REFERENCES[name](x)
+    np.testing.assert_allclose(out, np.asarray(exact, float), rtol=1e-15)
