@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import conv_native
 from .registry import Array
 
 _BLOCK_BYTES = 1 << 20  # columns kept in the L2 cache
@@ -133,6 +134,9 @@ class _Columns:
 
 def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int) -> Array:
     """The convolution of x (n, c, ...) with w (o, c / groups, ...)."""
+    made = conv_native.forward(x, w, bias, window, groups)
+    if made is not None:
+        return made
     output = window.output(x.shape[2:])
     y = np.empty((x.shape[0], w.shape[0], *output), x.dtype)
     if not y.size:
@@ -203,6 +207,9 @@ def _depthwise_forward(x: Array, w: Array, bias: Array | None, window: Window, y
 
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
     """The cotangent of the weight, from the input and the output's cotangent."""
+    native = conv_native.backward_weight(x, g, window, groups)
+    if native is not None:
+        return native
     channels, outputs = x.shape[1] // groups, g.shape[1] // groups
     made = np.zeros((groups, outputs, channels * prod(window.kernel)), x.dtype)
     shape = (g.shape[1], channels, *window.kernel)
@@ -239,6 +246,9 @@ def _depthwise_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
                   groups: int) -> Array:  # fmt: skip
     """The cotangent of the input, from the output's cotangent and the weight."""
+    native = conv_native.backward_data(g, w, spatial, window, groups)
+    if native is not None:
+        return native
     n, channels = len(g), w.shape[1]
     margins = tuple([  # a result longer than the windows reach (output_padding) ends in zeros
         (d * (k - 1) - lo, m - length + lo)
@@ -294,6 +304,9 @@ def is_channels_last(x: Array) -> bool:
 
 def forward_channels_last(x: Array, w: Array, bias: Array | None, window: Window) -> Array:
     """The convolution of x, channels innermost in memory, giving a result laid out the same."""
+    made = conv_native.forward(x, w, bias, window, 1)
+    if made is not None:
+        return made
     output = window.output(x.shape[2:])
     y = np.empty((len(x), *output, w.shape[0]), x.dtype)  # (n, h, w, c)
     if y.size:
