@@ -11,12 +11,13 @@ import numpy as np
 
 from ...ops.registry import Kind, Operator, Promotion
 from ...tensor import dtypes as types
-from ...tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER
-from ...tensor.promote import result_dtype
+from ...tensor.dtypes import BOOL, HALF, INTEGER
+from ...tensor.size import Size
 from ...tensor.tensor import Tensor
-from ..graph import Node
+from ..graph import Node, Op
+from .nodes import dtype_of
 from .registry import EXPLICIT
-from .retarget import NUMPY, retargeted
+from .retarget import promoted, retargeted
 from .symbol import SymbolArray, is_symbol, node_of
 
 
@@ -26,9 +27,19 @@ def symbolic(value: Any) -> Any:
         return SymbolArray(value)
     if isinstance(value, Tensor):
         return value._array
-    if value.__class__ in (list, tuple):
+    if hasattr(value, "_fields"):  # settings of an operator: arrays in them do not change
+        return value.__class__(*map(_settled, value))
+    if isinstance(value, (list, tuple)):
         return value.__class__([symbolic(v) for v in value])
     return value
+
+
+def _settled(value: Any) -> Any:
+    if isinstance(value, Node) and value.op in (Op.ARRAY, Op.CONSTANT):
+        return np.full(value.shape, value.value, dtype_of(value.type))
+    if isinstance(value, tuple) and not isinstance(value, Size):
+        return symbolic(value) if hasattr(value, "_fields") else tuple(map(_settled, value))
+    return symbolic(value)
 
 
 def bound(operator: Operator, args: Sequence[Any], kwargs: dict) -> tuple[list, dict]:
@@ -48,6 +59,9 @@ def bound(operator: Operator, args: Sequence[Any], kwargs: dict) -> tuple[list, 
             positional.extend(starred)
             continue
         if i >= len(given):
+            continue
+        if p.kind is Parameter.VAR_KEYWORD:
+            named.update(given[i])
             continue
         if p.kind is Parameter.KEYWORD_ONLY:
             named[p.name] = given[i]
@@ -86,26 +100,17 @@ def _pointwise(operator: Operator, body: Any, positional: list, named: dict) -> 
     keys: list[Any] = [i for i in range(len(positional)) if i in operator.tensor_positions]
     operands = [positional[i] for i in keys] + [
         named[n] for n in named if names.index(n) in operator.tensor_positions]
-    common = result_dtype([_stand_in(x) for x in operands])
+    common = promoted(operands)
     if operator.promotion is Promotion.FLOATING and common.category in (BOOL, INTEGER):
         common = types.get_default_dtype()
     half = common in HALF
     inside = types.float32.numpy if half else common.numpy
     for i in keys:
         positional[i] = _cast(positional[i], inside)
-    for n in named:
-        if names.index(n) in operator.tensor_positions:
-            named[n] = _cast(named[n], inside)
+    named = {n: _cast(v, inside) if names.index(n) in operator.tensor_positions else v
+             for n, v in named.items()}  # fmt: skip
     y = body(*positional, **named)
     return y.astype(common.numpy) if half and y.dtype == types.float32.numpy else y
-
-
-def _stand_in(x: Any) -> Any:
-    """What promotion sees of an operand: a small array, or a number."""
-    if not is_symbol(x):
-        return x
-    weak = x.node.attributes.get("weak")  # a Python number that is read at each call
-    return weak(0) if weak is not None else np.zeros((1,) * x.ndim, x.dtype)
 
 
 def _cast(x: Any, inside: np.dtype) -> Any:
@@ -125,6 +130,3 @@ def unwrapped(y: Any) -> Any:
     if y.__class__ in (tuple, list):
         return tuple(unwrapped(v) for v in y)
     return node_of(y)
-
-
-__all__ = ["FROM_NUMPY", "NUMPY", "bound", "run", "symbolic", "unwrapped"]

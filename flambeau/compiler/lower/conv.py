@@ -66,7 +66,8 @@ def convolved(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
     if 0 in shape or 0 in x.shape or 0 in w.shape:
         return nothing(x, shape)
     return Node(Op.CONV, (x, w), shape, x.type,
-                {"stride": tuple(stride), "dilation": tuple(dilation), "groups": groups})  # fmt: skip
+                {"stride": tuple(stride), "dilation": tuple(dilation),
+                 "groups": groups})  # fmt: skip
 
 
 def _inside(*symbols: Any) -> tuple[Type, list[Node]]:

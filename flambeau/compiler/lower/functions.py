@@ -12,9 +12,10 @@ from ...native.loops import Fold, Scalar, Type
 from .. import graph
 from ..graph import Node, Op
 from .indexing import positions, rows
+from .nodes import where as chosen
 from .nodes import (
-    applied, broadcast_shape, cast, computed, dtype_of, folded, iota, joined, lifted, moved,
-    number, reshaped, sliced, stacked, stretched, type_of, where,
+    applied, broadcast_shape, cast, computed, dtype_of, folded, iota, joined, lifted,
+    number, reshaped, sliced, stacked, stretched, type_of,
 )  # fmt: skip
 from .registry import refuse
 from .symbol import _FUNCTIONS, _METHODS, SymbolArray, called, is_symbol, kind_of, node_of
@@ -69,8 +70,13 @@ def _reduce(
     keepdims: bool = False, initial: Any = None, where: Any = True,
 ) -> SymbolArray:  # fmt: skip
     fold = FOLDS.get(ufunc.__name__)
-    if fold is None or where is not True or initial is not None:
+    if fold is None or where is not True:
         refuse(f"{ufunc.__name__}.reduce")
+    if initial is not None and initial is not np._NoValue:
+        if 0 in np.shape(array):
+            refuse("a fold of nothing from a start")
+        made = _reduce(ufunc, array, axis, dtype, None, keepdims)
+        return called(ufunc, (made, initial), out=out)
     if fold in (Fold.ANY, Fold.ALL) and node_of(array).type is not Type.BOOL:
         if ufunc.__name__.startswith("bitwise"):
             refuse("folds of bits")
@@ -279,6 +285,12 @@ def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> SymbolArray:
     return SymbolArray(stretched(node_of(array), (shape,) if isinstance(shape, int) else shape))
 
 
+@stands_for(np.broadcast_arrays)
+def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[SymbolArray, ...]:
+    shape = np.broadcast_shapes(*(np.shape(a) for a in args))
+    return tuple(SymbolArray(stretched(node_of(a), shape)) for a in args)
+
+
 @stands_for(np.copy)
 def _copy(a: Any, order: str = "K", subok: bool = False) -> SymbolArray:
     return a.copy()
@@ -381,7 +393,7 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> SymbolArray:
 
 
 @stands_for(np.tile)
-def _tile(A: Any, reps: Any) -> SymbolArray:  # noqa: N803
+def _tile(A: Any, reps: Any) -> SymbolArray:
     repeats = list(reps) if hasattr(reps, "__len__") else [reps]
     node = lifted(node_of(A), len(repeats))
     repeats = [1] * (len(node.shape) - len(repeats)) + repeats
@@ -432,14 +444,14 @@ def _where(condition: Any, *choices: Any) -> SymbolArray:
         test = applied(Scalar.NE, test, number(0, test.type, len(test.shape)))
     kinds = [v if isinstance(kind_of(v), type) else kind_of(v) for v in choices]
     kind = np.result_type(*kinds)
-    return SymbolArray(where(test, *(node_of(v, kind) for v in choices)))
+    return SymbolArray(chosen(test, *(node_of(v, kind) for v in choices)))
 
 
 @stands_for(np.copyto)
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     made = node_of(src, dst.dtype)
     if where is not True:
-        made = applied(Scalar.WHERE, node_of(where), made, dst.node, type=made.type)
+        made = chosen(node_of(where), made, dst.node)
     dst.assign(made)
 
 
@@ -493,13 +505,13 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> SymbolA
 @stands_for(np.tril)
 def _tril(m: Any, k: int = 0) -> SymbolArray:
     keep = triangle(m.shape, k)
-    return SymbolArray(where(keep, m.node, number(0, m.node.type, m.ndim)))
+    return SymbolArray(chosen(keep, m.node, number(0, m.node.type, m.ndim)))
 
 
 @stands_for(np.triu)
 def _triu(m: Any, k: int = 0) -> SymbolArray:
     keep = triangle(m.shape, k - 1)
-    return SymbolArray(where(keep, number(0, m.node.type, m.ndim), m.node))
+    return SymbolArray(chosen(keep, number(0, m.node.type, m.ndim), m.node))
 
 
 def triangle(shape: Sequence[int], k: int) -> Node:
@@ -532,10 +544,13 @@ def einsum(subscripts: Any, *operands: Any, **_: Any) -> SymbolArray:
     """Products summed over letters, of one or two operands; no letter twice in one."""
     given, _arrow, target = subscripts.replace(" ", "").partition("->")
     terms = given.split(",")
-    if not _arrow or len(terms) > 2 or any(len(set(t)) != len(t) for t in terms):
+    if not _arrow or len(terms) > 2 or any(len(set(t) - {"."}) != len(t.replace(".", ""))
+                                           for t in terms):  # fmt: skip
         refuse(f"np.einsum of {subscripts}")
     if "..." in subscripts:
         terms, target = _spelled(terms, target, [np.ndim(x) for x in operands])
+        if any(len(set(t)) != len(t) for t in terms):
+            refuse(f"np.einsum of {subscripts}")
     sizes = {c: n for t, x in zip(terms, operands, strict=True)
              for c, n in zip(t, x.shape, strict=True)}  # fmt: skip
     nodes = [node_of(x) for x in operands]
@@ -583,6 +598,3 @@ def _pair(nodes: list[Node], terms: list[str], target: str, sizes: dict[str, int
 @stands_for(np.trace)
 def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **_: Any) -> SymbolArray:
     return _reduce(np.add, diagonal(a, offset, axis1, axis2), -1)
-
-
-__all__ = ["moved", "reduced", "stands_for"]

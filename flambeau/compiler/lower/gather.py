@@ -184,8 +184,8 @@ def _index_add(
     if not x.shape:
         x, values = reshaped(x, (1,)), reshaped(values, (-1,))
     axis = dim % len(x.shape)
-    front = by_positions(x.shape, [positions(at, x.shape[axis], False) if i == axis
-                                   else slice(None) for i in range(len(x.shape))], False)  # fmt: skip
+    items = [at if i == axis else slice(None) for i in range(len(x.shape))]
+    front = by_positions(x.shape, items, False)
     share = SymbolArray(front.added(x.shape, values))
     share = share if alpha.__class__ in (int, float) and alpha == 1 else share * alpha
     return (SymbolArray(x) + share).reshape(input.shape).astype(input.dtype)
@@ -234,6 +234,88 @@ def _taken_at(input: SymbolArray, places: SymbolArray, n: int) -> SymbolArray:
     return SymbolArray(_along(flat.node, index.node, flat.ndim - 1)).reshape(places.shape)
 
 
+# ------------------------------------------------------------------------------- the last written
+
+_TABLE = 1 << 22  # entries of the table of which index names which place
+
+
+def _last(index: Node, n: int) -> tuple[Node, Node]:
+    """For each of n places the last position of a vector of indices that names it, and whether
+    there is one."""
+    m = index.shape[0]
+    if not m or n * m > _TABLE:
+        refuse("writes at many positions, of which the last one of a kind stays")
+    hits = applied(Scalar.EQ, iota((n, m), 0), reshaped(positions(index, n), (1, m)))
+    found = where(hits, iota((n, m), 1), number(-1, Type.I64, 2))
+    last = SymbolArray(found).max(1)
+    return np.maximum(last, 0).node, np.greater_equal(last, 0).node
+
+
+def written(x: Node, index: Node, source: Node) -> Node:
+    """x with rows at a vector of indices replaced by those of a source, the last one winning."""
+    last, named = _last(index, x.shape[0])
+    rest = (1,) * (len(x.shape) - 1)
+    return where(reshaped(named, (x.shape[0], *rest)), rows(source, last, 0, False), x)
+
+
+@lowering("index_copy")
+def _index_copy(input: SymbolArray, dim: int, index: SymbolArray, source: SymbolArray) -> Any:
+    x = input if input.ndim else input.reshape(1)
+    source = source if source.ndim else source.reshape(1)
+    axis = dim % x.ndim
+    x, source = (np.moveaxis(v, axis, 0) for v in (x, source))
+    made = SymbolArray(written(x.node, reshaped(index.node, (-1,)), source.node))
+    return np.moveaxis(made, 0, axis).reshape(input.shape)
+
+
+@lowering("put")
+def _put(input: SymbolArray, index: Any, source: Any, accumulate: bool = False) -> SymbolArray:
+    x, at, values = (reshaped(node_of(v), (-1,)) for v in (input, index, source))
+    if accumulate:
+        share = SymbolArray(_added_rows(positions(at, x.shape[0]), values, x.shape))
+        return input + share.reshape(input.shape)
+    return SymbolArray(written(x, at, values)).reshape(input.shape) if at.shape[0] else input
+
+
+@lowering("_max_unpool1d", "_max_unpool2d", "_max_unpool3d")
+def _max_unpool(input: SymbolArray, indices: SymbolArray, spatial: Sequence[int]) -> SymbolArray:
+    lead = input.shape[: input.ndim - len(spatial)]
+    images, n = math.prod(lead), math.prod(spatial)
+    if not input.size:
+        return np.zeros_like(input, shape=(*lead, *spatial))
+    at = indices.reshape((images, -1)).astype(np.int64) + np.arange(images)[:, None] * n
+    zeros = np.zeros_like(input, shape=(images * n,))
+    made = written(zeros.node, at.reshape(-1).node, input.reshape(-1).node)
+    return SymbolArray(made).reshape((*lead, *spatial))
+
+
+# ------------------------------------------------------------------------------- masks
+
+
+def _ranks(mask: SymbolArray) -> SymbolArray:
+    """For each place where a mask holds, how many came before it."""
+    flat = mask.reshape(-1).astype(np.int64)
+    return np.maximum(np.cumsum(flat) - 1, 0)
+
+
+@lowering("_masked_spread")
+def _masked_spread(g: SymbolArray, mask: SymbolArray, shape: Sequence[int]) -> SymbolArray:
+    if not g.size:
+        return np.zeros_like(g, shape=tuple(shape))
+    values = SymbolArray(rows(g.node, _ranks(mask).node, 0, False)).reshape(mask.shape)
+    return np.where(mask, values, g.dtype.type(0))
+
+
+@lowering("_masked_scatter")
+def _masked_scatter(input: SymbolArray, mask: SymbolArray, source: SymbolArray) -> SymbolArray:
+    if not source.size or not input.size:
+        return input
+    last = source.size - 1
+    places = np.minimum(_ranks(mask), last)
+    values = SymbolArray(rows(source.reshape(-1).node, places.node, 0, False))
+    return np.where(mask, values.reshape(mask.shape), input)
+
+
 # ------------------------------------------------------------------------------- indices
 
 
@@ -261,8 +343,7 @@ def _index(input: SymbolArray, where: Any) -> SymbolArray:
 @lowering("index_adjoint")
 def _index_adjoint(g: SymbolArray, shape: Sequence[int], where: Any) -> SymbolArray:
     found = by_positions(shape, _items(where, len(shape)))
-    inside = cast(g.node, computed(g.node.type))
-    return SymbolArray(cast(found.added(shape, inside), g.node.type))
+    return SymbolArray(found.added(shape, g.node))
 
 
 @lowering("_index_put")
@@ -275,4 +356,10 @@ def _index_put(input: SymbolArray, values: SymbolArray, where: Any, accumulate: 
     if len(masks) == len(where) == 1 and values.size == 1:
         mask = masks[0].reshape((*masks[0].shape, *(1,) * (input.ndim - masks[0].ndim)))
         return np.where(mask, values.reshape(()).astype(input.dtype), input)
-    return refuse("a write at positions")
+    found = by_positions(input.shape, _items(where, input.ndim))
+    front = graph.permute(input.node, found.order)
+    rest = front.shape[found.count :]
+    flat = reshaped(front, (math.prod(front.shape[: found.count]), *rest))
+    source = found.first(cast(values.node, flat.type), rest)
+    made = reshaped(written(flat, reshaped(found.index, (-1,)), source), front.shape)
+    return SymbolArray(graph.permute(made, np.argsort(found.order).tolist()))

@@ -11,7 +11,7 @@ import numpy as np
 from ...native.loops import Scalar, Type
 from .. import graph
 from ..graph import Node, Op
-from .nodes import applied, broadcast_shape, cast, number, reshaped, stretched, where
+from .nodes import applied, broadcast_shape, cast, computed, number, reshaped, sliced, stretched, where
 from .registry import refuse
 
 
@@ -98,6 +98,14 @@ def rows(x: Node, index: Node, axis: int = 0, negative: bool = True) -> Node:
     """x at positions along an axis, which the index's axes replace."""
     index = positions(index, x.shape[axis], negative)
     rank = len(x.shape)
+    line = _line(index)
+    if line is not None:
+        return sliced(x, axis, *line)
+    times = _repeats(index, x.shape[axis])
+    if times:
+        wide = reshaped(x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
+        wide = stretched(wide, (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
+        return reshaped(wide, (*x.shape[:axis], -1, *x.shape[axis + 1 :]))
     front = graph.permute(x, (axis, *(i for i in range(rank) if i != axis)))
     shape = (*index.shape, *front.shape[1:])
     made = Node(Op.TAKE, (front, index), shape, x.type)
@@ -106,6 +114,24 @@ def rows(x: Node, index: Node, axis: int = 0, negative: bool = True) -> Node:
     k = len(index.shape)
     order = (*range(k, k + axis), *range(k), *range(k + axis, k + rank - 1))
     return graph.permute(made, order)
+
+
+def _line(index: Node) -> tuple[int, int, int] | None:
+    """(start, length, step) of known positions that are evenly spaced; None for others."""
+    if index.op is not Op.ARRAY or len(index.shape) != 1:
+        return None
+    steps = np.diff(index.value)
+    if not steps.size or not steps[0] or (steps != steps[0]).any():
+        return None
+    return int(index.value[0]), index.value.size, int(steps[0])
+
+
+def _repeats(index: Node, n: int) -> int:
+    """How often known positions name each of n places, one after the other; 0 for others."""
+    if index.op is not Op.ARRAY or len(index.shape) != 1 or not n or index.shape[0] % n:
+        return 0
+    times = index.shape[0] // n
+    return times if np.array_equal(index.value, np.arange(n).repeat(times)) else 0
 
 
 def linear(indices: Sequence[Node], extents: Sequence[int], negative: bool = True) -> Node:
@@ -140,18 +166,24 @@ class Positions(NamedTuple):
         back = (*range(k, k + self.target), *range(k), *range(k + self.target, k + rest))
         return graph.permute(made, back)
 
-    def added(self, shape: Sequence[int], values: Node) -> Node:
-        """Zeros of a shape with values added at the positions."""
-        k = len(self.index.shape)
-        front = [shape[i] for i in self.order]
-        rest = front[self.count :]
-        result = (*rest[: self.target], *self.index.shape, *rest[self.target :])
-        values = stretched(values, result)
+    def first(self, values: Node, rest: Sequence[int]) -> Node:
+        """Values for the places of the result as rows, one for each position."""
+        k, result = len(self.index.shape), list(rest)
+        result[self.target : self.target] = self.index.shape
         order = (*range(self.target, self.target + k), *range(self.target),
                  *range(self.target + k, len(result)))  # fmt: skip
-        values = graph.permute(values, order)
+        values = graph.permute(stretched(values, result), order)
+        return reshaped(values, (math.prod(self.index.shape), *rest))
+
+    def added(self, shape: Sequence[int], values: Node) -> Node:
+        """Zeros of a shape with values added at the positions."""
+        front = [shape[i] for i in self.order]
+        rest = front[self.count :]
         flat = (math.prod(front[: self.count]), *rest)
-        made = Node(Op.ADD_ROWS, (self.index, values), flat, values.type)
+        type, values = values.type, self.first(values, rest)
+        values = cast(values, computed(type))
+        made = Node(Op.ADD_ROWS, (reshaped(self.index, (-1,)), values), flat, values.type)
+        made = cast(made, type)
         inverse = [self.order.index(i) for i in range(len(shape))]
         return graph.permute(reshaped(made, front), inverse)
 

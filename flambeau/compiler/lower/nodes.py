@@ -108,7 +108,9 @@ def stretched(node: Node, shape: Sequence[int]) -> Node:
 
 def where(condition: Node, a: Node, b: Node) -> Node:
     """a where the condition holds, else b."""
-    return applied(Scalar.WHERE, condition, a, b, type=a.type)
+    inside = computed(a.type)
+    made = applied(Scalar.WHERE, condition, cast(a, inside), cast(b, inside), type=inside)
+    return cast(made, a.type)
 
 
 # ------------------------------------------------------------------------------- axes

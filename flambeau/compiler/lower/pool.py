@@ -59,8 +59,8 @@ class Windows:
 
     def whole(self, x: Node) -> Node:
         """`divided` undone: zeros where no window reached."""
-        x = reshaped(x, (*self.lead, *(m * k for m, k in
-                                       zip(self.output, self.window.kernel, strict=True))))  # fmt: skip
+        met = [m * k for m, k in zip(self.output, self.window.kernel, strict=True)]
+        x = reshaped(x, (*self.lead, *met))
         high = [n - m for n, m in zip((*self.lead, *self.spatial), x.shape, strict=True)]
         return graph.pad(x, (0,) * len(high), high)
 

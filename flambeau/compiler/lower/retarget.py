@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.promote import result_dtype
 from .. import graph
-from .functions import _FUNCTIONS  # filled by the import
+from . import functions  # noqa: F401 - what stands for NumPy's functions registers itself
 from .nodes import type_of
 from .registry import EXPLICIT, Untraceable
-from .symbol import SymbolArray, called, is_symbol, node_of
+from .symbol import SymbolArray, called, is_symbol, node_of, seen
 
 _OPERATORS = "flambeau.ops."
 
@@ -93,6 +94,11 @@ def _erf(x: Any) -> Any:
     return called(erf, (x,)) if is_symbol(x) else erf(x)
 
 
+def promoted(operands: Any) -> Any:
+    """PyTorch's promotion of symbols, arrays and numbers."""
+    return result_dtype([seen(x) for x in operands])
+
+
 def _whole(body: Callable, *arrays: Any) -> Any:
     return body(*arrays)
 
@@ -130,6 +136,8 @@ _globals: dict[str, _Globals] = {}
 def _converted(value: Any) -> Any:
     if value is np:
         return NUMPY
+    if value is result_dtype:
+        return promoted
     if not isinstance(value, types.FunctionType) or not value.__module__.startswith(_OPERATORS):
         return value
     operator = getattr(value, "operator", None)
@@ -152,10 +160,8 @@ def retargeted(function: Callable) -> Callable:
         _globals[module] = _Globals(function.__globals__)
     cells = function.__closure__ and tuple(types.CellType(_converted(c.cell_contents))
                                            for c in function.__closure__)  # fmt: skip
-    made = types.FunctionType(code, _globals[module], function.__name__, function.__defaults__, cells)
+    made = types.FunctionType(code, _globals[module], function.__name__, function.__defaults__,
+                              cells)  # fmt: skip
     made.__kwdefaults__ = function.__kwdefaults__
     _made[function] = made
     return made
-
-
-__all__ = ["NUMPY", "_FUNCTIONS", "retargeted"]

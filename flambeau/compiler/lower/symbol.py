@@ -107,7 +107,7 @@ class SymbolArray(metaclass=_Kind):
         return SimpleNamespace(c_contiguous=True, f_contiguous=self.ndim < 2, writeable=True)
 
     @property
-    def T(self) -> SymbolArray:  # noqa: N802
+    def T(self) -> SymbolArray:
         """Axes reversed."""
         return self.transpose()
 
@@ -156,7 +156,7 @@ class SymbolArray(metaclass=_Kind):
         if not any(_is_array(item) for item in items):
             found = basic(self.shape, tuple(items))
             return SymbolArray.window(self, found.read, found.written)
-        shape, plain, found = self._positions(items)
+        _, plain, found = self._positions(items)
         return SymbolArray(found.read(plain(self.node)))
 
     def _positions(self, items: Sequence[Any]) -> tuple[Any, Callable[[Node], Node], Any]:
@@ -285,11 +285,21 @@ def _resolved(ufunc: np.ufunc, kinds: tuple) -> tuple[np.dtype, ...]:
 
 def kind_of(x: Any) -> Any:
     """What NumPy's promotion sees of an operand: a dtype, or a Python number's class."""
-    if x.__class__ is SymbolArray or isinstance(x, (np.ndarray, np.generic)):
+    if x.__class__ is SymbolArray:
+        return x.node.attributes.get("weak") or x.dtype
+    if isinstance(x, (np.ndarray, np.generic)):
         return x.dtype
     if x.__class__ in (int, float):
         return x.__class__
     return np.asarray(x).dtype
+
+
+def seen(x: Any) -> Any:
+    """What promotion sees of an operand: a small array, or a number."""
+    if x.__class__ is not SymbolArray:
+        return x
+    weak = x.node.attributes.get("weak")  # a Python number that is read at each call
+    return weak(0) if weak is not None else np.zeros((1,) * x.ndim, x.dtype)
 
 
 def called(

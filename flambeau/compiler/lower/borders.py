@@ -1,0 +1,105 @@
+"""Borders made from inside, columns of windows, and their adjoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...native.loops import Fold, Scalar
+from ...ops.padding import _pairs, _sources
+from .. import graph
+from ..graph import Node
+from .indexing import by_positions
+from .nodes import applied, cast, computed, folded, literal, reshaped, sliced, stacked
+from .pool import Windows
+from .registry import lowering
+from .symbol import SymbolArray
+
+
+def _placed(part: Node, axis: int, at: int, n: int) -> Node:
+    """Zeros of n places along an axis with a part from `at` on."""
+    low, high = [0] * len(part.shape), [0] * len(part.shape)
+    low[axis], high[axis] = at, n - at - part.shape[axis]
+    return graph.pad(part, low, high)
+
+
+def _added_along(g: Node, axis: int, places: np.ndarray, n: int) -> Node:
+    """Zeros of n places along an axis with g added up at known ones."""
+    shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
+    items = [literal(places.astype(np.int64)) if i == axis else slice(None)
+             for i in range(len(shape))]  # fmt: skip
+    return by_positions(shape, items, False).added(shape, g)
+
+
+def _contracted(g: Node, n: int, axis: int, before: int, after: int, mode: str) -> Node:
+    """What came from a place of an axis of n is added up there."""
+    sources = _sources(n, before, after, mode)
+    if before < 0 or after < 0:
+        return _added_along(g, axis, sources, n)
+    made = sliced(g, axis, before, n)
+    for start, places in ((0, sources[:before]), (before + n, sources[before + n :])):
+        if not places.size:
+            continue
+        part = sliced(g, axis, start, places.size)
+        if mode == "replicate":
+            part = folded(part, Fold.SUM, (axis,), True)
+        elif places[0] > places[-1]:
+            part = sliced(part, axis, places.size - 1, places.size, -1)
+        made = applied(Scalar.ADD, made, _placed(part, axis, int(places.min()), n))
+    return made
+
+
+@lowering("_padded_adjoint")
+def _padded_adjoint(
+    g: SymbolArray, shape: Sequence[int], pad: Sequence[int], mode: str
+) -> SymbolArray:
+    y = cast(g.node, computed(g.node.type))
+    for axis, (before, after) in reversed(list(enumerate(_pairs(pad, g.ndim)))):
+        if before or after:
+            y = _contracted(y, shape[axis], axis, before, after, mode)
+    return SymbolArray(cast(y, g.node.type))
+
+
+# ------------------------------------------------------------------------------- resampling
+
+
+@lowering("_resampled_adjoint")
+def _resampled_adjoint(g: SymbolArray, shape: Sequence[int], taps: Sequence[Any]) -> SymbolArray:
+    """A product with a matrix along each axis, or sums of places that were repeated."""
+    y = SymbolArray(cast(g.node, computed(g.node.type)))
+    for t in reversed(taps):
+        n, out = shape[t.axis], t.places.shape[1]
+        repeated = np.arange(n).repeat(out // n) if out % n == 0 else None
+        if t.weights is None and repeated is not None and np.array_equal(t.places[0], repeated):
+            cut = y.reshape((*y.shape[: t.axis], n, out // n, *y.shape[t.axis + 1 :]))
+            y = np.sum(cut, t.axis + 1)
+            continue
+        matrix = np.zeros((out, n), y.dtype)
+        weights = np.ones(t.places.shape) if t.weights is None else t.weights
+        np.add.at(matrix, (np.arange(out)[None], t.places), weights)
+        y = np.moveaxis(np.matmul(np.moveaxis(y, t.axis, -1), matrix), -1, t.axis)
+    return y.astype(g.dtype)
+
+
+# ------------------------------------------------------------------------------- columns
+
+
+@lowering("_im2col")
+def _im2col(input: SymbolArray, window: Any) -> SymbolArray:
+    windows = Windows(input.node, window)
+    x = windows.bordered(input.node, 0)
+    n, c = input.shape[:2]
+    parts = stacked([windows.met(x, at) for at in windows.positions()], 2)
+    return SymbolArray(reshaped(parts, (n, c * windows.places, -1)))
+
+
+@lowering("_col2im")
+def _col2im(input: SymbolArray, spatial: Sequence[int], window: Any) -> SymbolArray:
+    kh, kw = window.kernel
+    n, c = input.shape[0], input.shape[1] // (kh * kw)
+    like = graph.constant(0, input.node.type, (n, c, *spatial))
+    windows = Windows(like, window)
+    columns = input.reshape((n, c, kh, kw, *windows.output))
+    return SymbolArray(windows.returned(lambda at: columns[:, :, at[0], at[1]].node, like))
