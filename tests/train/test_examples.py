@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 
+import flambeau as torch
+
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 STYLES = ("decorators", "hooks", "callbacks", "generators")
 
 
 @pytest.fixture
 def output(monkeypatch, capsys):
-    """What an example prints."""
+    """What an example prints. One thread: beside other tests, several wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
     monkeypatch.setattr(sys, "argv", ["example"])
 
@@ -23,7 +27,8 @@ def output(monkeypatch, capsys):
         runpy.run_path(str(EXAMPLES / f"train_{name}.py"), run_name="__main__")
         return capsys.readouterr().out
 
-    return run
+    yield run
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.filterwarnings("ignore:Trainer. the step is not compiled")
