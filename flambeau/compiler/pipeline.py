@@ -47,9 +47,10 @@ def planned(graph: Graph) -> tuple[list[Task], Layout, Plan]:
 
 def build(graph: Graph) -> Step:
     """A graph as a native program, ready to run."""
-    from ..native.compiled import compiled
+    from ..native.compiled import compile_all
 
     better = optimised(graph)
     tasks, layout, plan = planned(better)
-    addresses = [0 if t.kernel is None else compiled(t.kernel).address for t in tasks]
+    functions = iter(compile_all([t.kernel for t in tasks if t.kernel is not None], threads=2))
+    addresses = [0 if t.kernel is None else next(functions).address for t in tasks]
     return Step(better, tasks, layout, plan, addresses)

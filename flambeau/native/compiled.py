@@ -66,6 +66,24 @@ def compiled(kernel: Kernel) -> Function:
     return found
 
 
+def compile_all(kernels: Sequence[Kernel], threads: int = 1) -> list[Function]:
+    """`compiled` for many kernels, new ones on several threads at a time."""
+    from .emit.kernel import emit
+    from .target import load_all
+    from .verify import verify
+
+    names = [f"kernel_{digest(kernel)}" for kernel in kernels]
+    missing = {n: k for n, k in zip(names, kernels, strict=True) if n not in _functions}
+    for kernel in missing.values():
+        verify(kernel)
+    texts = [(emit(kernel, name=name), [name]) for name, kernel in missing.items()]
+    loaded = load_all(texts, threads)
+    with _lock:
+        for (name, kernel), found in zip(missing.items(), loaded, strict=True):
+            _functions.setdefault(name, Function(kernel, name, found[name]))
+    return [_functions[name] for name in names]
+
+
 def _made(kernel: Kernel, name: str) -> Function:
     from .emit.kernel import emit
     from .target import load
