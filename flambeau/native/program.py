@@ -93,7 +93,7 @@ class Program:
         self._slots = slots
         at, starts = 0, []
         for record in records:
-            self._cells[at : at + len(record.cells)] = record.cells
+            self._cells[at : at + len(record.cells)] = [*record.cells]
             starts.append(ctypes.addressof(self._cells) + 8 * at)
             at += len(record.cells)
         functions = [record.function for record in records]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
+import time
 
 import pytest
 
 from flambeau.native.loops import Type
-from flambeau.native.target import TARGETS, assembly, host, load, load_all, object_code, optimised
+from flambeau.native.target import (
+    TARGETS, _gate, assembly, host, load, load_all, object_code, optimised,
+)  # fmt: skip
 
 # c[0] points to 16 floats, of which each becomes x * x + 1.
 SQUARES = """
@@ -123,3 +127,23 @@ def test_functions_may_call_others_of_their_text() -> None:
 def test_object_code_is_reproducible() -> None:
     assert object_code(SQUARES) == object_code(SQUARES)
     assert object_code(SQUARES)[:4] == b"\x7fELF" or host().triple.find("linux") < 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_waits_for_llvm() -> None:
+    entered, left = threading.Event(), []
+
+    def work() -> None:
+        with _gate, _gate:
+            entered.set()
+            time.sleep(0.1)
+            left.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    entered.wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if left else 1)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
