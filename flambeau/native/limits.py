@@ -1,0 +1,102 @@
+"""What this machine can do at most: multiply-adds in registers, bytes copied. Measured when asked.
+
+Kernels are judged by their share of these. The multiply-adds are a loop that touches nothing but
+registers; the copy goes over memory that no cache holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from .loops import Type
+from .target import host, load
+
+_ROUNDS = 200_000
+_COPIED = 1 << 26  # bytes
+
+
+@lru_cache(maxsize=2)
+def _chains(type: Type) -> tuple[Callable[..., None], int]:
+    """void(pointer, pointer, rounds): chains of x * y + sum; and flops a round."""
+    lanes = host().lanes(type)
+    chains = range(12 if host().vector_registers == 16 else 24)
+    element = "float" if type is Type.F32 else "double"
+    vector, suffix = f"<{lanes} x {element}>", f"v{lanes}f{type.size * 8}"
+    places = [f"  %q{i} = getelementptr {vector}, ptr %out, i64 {i}" for i in chains]
+    # Chains that start alike would be merged.
+    starts = [f"  %a{i} = load {vector}, ptr %q{i}, align 4" for i in chains]
+    phis = [f"  %s{i} = phi {vector} [%a{i}, %entry], [%t{i}, %round]" for i in chains]
+    steps = [f"  %t{i} = call {vector} @llvm.fma.{suffix}({vector} %x, {vector} %y, "
+             f"{vector} %s{i})" for i in chains]  # fmt: skip
+    stores = [f"  store {vector} %t{i}, ptr %q{i}, align 4" for i in chains]
+    text = "\n".join([
+        f"declare {vector} @llvm.fma.{suffix}({vector}, {vector}, {vector})",
+        "define void @chains(ptr %in, ptr %out, i64 %rounds) {", "entry:",
+        f"  %x = load {vector}, ptr %in, align 4", f"  %y = load {vector}, ptr %in, align 4",
+        *places, *starts, "  br label %round",
+        "round:", "  %n = phi i64 [0, %entry], [%m, %round]", *phis, *steps,
+        "  %m = add i64 %n, 1", "  %more = icmp slt i64 %m, %rounds",
+        "  br i1 %more, label %round, label %done", "done:", *stores, "  ret void", "}",
+    ])  # fmt: skip
+    kinds = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+    address = load(text, ["chains"])["chains"]
+    return ctypes.CFUNCTYPE(None, *kinds)(address), 2 * len(chains) * lanes
+
+
+def _best(threads: int, seconds: float, work: Callable[[int], float]) -> float:
+    """The sum of each thread's best rate, all of them at work together."""
+    best = [0.0] * threads
+    together = threading.Barrier(threads)
+
+    def run(tid: int) -> None:
+        together.wait()
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            began = time.perf_counter()
+            amount = work(tid)
+            best[tid] = max(best[tid], amount / (time.perf_counter() - began))
+
+    workers = [threading.Thread(target=run, args=(tid,)) for tid in range(1, threads)]
+    for worker in workers:
+        worker.start()
+    run(0)
+    for worker in workers:
+        worker.join()
+    return sum(best)
+
+
+def flops(threads: int = 1, type: Type = Type.F32, seconds: float = 0.3) -> float:
+    """Floating-point operations a second that `threads` threads reach together."""
+    function, amount = _chains(type)
+    memory = [ctypes.create_string_buffer(64 * 32) for _ in range(threads)]
+
+    def work(tid: int) -> float:
+        function(memory[tid], memory[tid], _ROUNDS)
+        return amount * _ROUNDS
+
+    return _best(threads, seconds, work)
+
+
+def bandwidth(threads: int = 1, seconds: float = 0.3) -> float:
+    """Bytes read and written a second by `threads` threads that copy great arrays."""
+    arrays = [(np.ones(_COPIED // threads, np.uint8), np.zeros(_COPIED // threads, np.uint8))
+              for _ in range(threads)]  # fmt: skip
+
+    def work(tid: int) -> float:
+        source, target = arrays[tid]
+        np.copyto(target, source)
+        return 2 * source.nbytes
+
+    return _best(threads, seconds, work)
+
+
+@lru_cache(maxsize=8)
+def limits(threads: int) -> tuple[float, float]:
+    """(flops, bytes) a second, measured once a process."""
+    return flops(threads, seconds=0.1), bandwidth(threads, seconds=0.1)
