@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, NamedTuple
 
 from ..tensor.tensor import Tensor
@@ -31,7 +30,7 @@ class Measures:
 
     def copy(self) -> Measures:
         """One with metrics of the same kind, and nothing in it."""
-        twin = Measures(copy.deepcopy(self.group))
+        twin = Measures(self.group.twin())
         twin.reset()
         return twin
 

@@ -131,7 +131,9 @@ class RunningAverage(Metric):
 
     def update(self, output: Any, target: Any = None) -> None:
         """Adds a batch; or, without a source, a value."""
-        value = number(output if self.source is None else self._of(output, target), self.name)
+        self._take(number(output if self.source is None else self._of(output, target), self.name))
+
+    def _take(self, value: float) -> None:
         self.count += 1
         if self.window is not None:
             self.recent = [*self.recent[-self.window + 1 :], value] if self.window > 1 else [value]
@@ -139,6 +141,12 @@ class RunningAverage(Metric):
             self.value = value
         else:
             self.value = self.momentum * self.value + (1 - self.momentum) * value
+
+    def __call__(self, output: Any, target: Any = None) -> Value:
+        """Adds a batch, and returns the value of that batch alone."""
+        value = number(output if self.source is None else self._of(output, target), self.name)
+        self._take(value)
+        return value
 
     def _of(self, output: Any, target: Any) -> Any:
         source = self.source
@@ -232,6 +240,10 @@ class Select(Metric):
     def __call__(self, output: Any, target: Any) -> Value:
         """Adds a batch, and returns the value of that batch alone."""
         return self.metric(*self.choose(output, target))
+
+    def twin(self) -> Select:
+        """Another one of the same kind, with nothing in it."""
+        return Select(self.metric.twin(), self.choose, name=self.name)
 
     def reset(self) -> None:
         """Forgets all batches."""

@@ -6,6 +6,7 @@ once at the end of the epoch, with (y_true, y_pred) as NumPy arrays.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import sys
@@ -18,7 +19,7 @@ from ...tensor.tensor import Tensor
 from .auroc import probabilities
 from .average import EpochMetric, named
 from .labels import class_axis
-from .metric import Metric, array_of
+from .metric import Metric, array_of, saved
 
 # What scikit-learn calls a parameter that takes probabilities, and functions that do not say so.
 _SCORES = ("y_score", "y_scores", "y_proba", "y_prob", "pred_decision")
@@ -40,6 +41,12 @@ class Foreign(Metric):
         self.higher_is_better = getattr(metric, "higher_is_better", None)
         self._paired = _arguments(metric.update) == 1
         self._torch = _real_torch(metric)
+
+    def twin(self) -> Foreign:
+        """Another one of the same kind, with nothing in it."""
+        twin = Foreign(copy.deepcopy(self.metric), name=self.name)
+        twin.reset()
+        return twin
 
     def reset(self) -> None:
         """Forgets all batches."""
@@ -71,11 +78,12 @@ class Foreign(Metric):
         """The object's accumulated state."""
         inner = self.metric
         if hasattr(inner, "metric_state"):  # torchmetrics' state_dict leaves it out by default
-            return {"metric": plain(dict(inner.metric_state)), "updates": inner._update_count}
-        if hasattr(inner, "state_dict"):
-            return {"metric": plain(inner.state_dict())}
-        kept = {k: v for k, v in vars(inner).items() if not callable(v)}
-        return {"metric": plain(kept)}
+            state = {"metric": dict(inner.metric_state), "updates": inner._update_count}
+        elif hasattr(inner, "state_dict"):
+            state = {"metric": inner.state_dict()}
+        else:
+            state = {"metric": {k: v for k, v in vars(inner).items() if not callable(v)}}
+        return saved(plain(state))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from what `state_dict` returned."""

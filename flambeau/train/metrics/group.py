@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from ...autograd.mode import no_grad
 from .adapt import adapt
 from .foreign import plain
-from .metric import MetricProtocol
+from .metric import MetricProtocol, saved
 
 
 class MetricGroup:
@@ -43,14 +44,17 @@ class MetricGroup:
                     update(output, target)
 
     def compute(self, prefix: str = "") -> dict[str, Any]:
-        """Values by prefixed name. A metric that answers with a dict gives several entries."""
+        """Values by prefixed name: floats, and tensors of more numbers (they go into checkpoints).
+
+        A metric that answers with a dict gives several entries.
+        """
         return self._values(self.metrics, prefix)
 
     def _values(self, metrics: dict[str, MetricProtocol], prefix: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
         with no_grad():
             for name, metric in metrics.items():
-                value = plain(metric.compute())
+                value = saved(plain(metric.compute()))
                 if isinstance(value, dict):
                     values.update({f"{prefix}{name}/{key}": item for key, item in value.items()})
                 else:
@@ -65,6 +69,13 @@ class MetricGroup:
         """The single numbers that are cheap to know in the middle of an epoch."""
         cheap = {k: m for k, m in self.metrics.items() if not getattr(m, "costly", False)}
         return {k: float(v) for k, v in self._values(cheap, "").items() if np.ndim(v) == 0}
+
+    def twin(self) -> MetricGroup:
+        """A group of metrics of the same kinds, with nothing in them."""
+        group = MetricGroup()
+        group.metrics = {name: _twin(metric) for name, metric in self.metrics.items()}
+        group._updates = [metric.update for metric in group.metrics.values()]
+        return group
 
     def reset(self) -> None:
         """Forgets all batches."""
@@ -87,3 +98,12 @@ class MetricGroup:
         for name, metric in self.metrics.items():
             metric.merge(other.metrics[name])
         return self
+
+
+def _twin(metric: Any) -> Any:
+    make = getattr(metric, "twin", None)
+    if make is not None:
+        return make()
+    twin = copy.deepcopy(metric)
+    twin.reset()
+    return twin

@@ -6,10 +6,12 @@ of the data add up (numbers and arrays by sum, lists by concatenation), which is
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from ...ops import from_numpy
 from ...tensor.tensor import Tensor
 
 Value: TypeAlias = float | np.ndarray
@@ -93,30 +95,35 @@ class Metric:
 
     def __call__(self, output: Any, target: Any) -> Value:
         """Adds a batch, and returns the value of that batch alone."""
-        before = {name: getattr(self, name) for name in self.states}
-        self.reset()
-        self.update(output, target)
-        value = self.compute()
-        batch = type(self).__new__(type(self))
-        batch.__dict__.update(self.__dict__)
-        for name, state in before.items():
-            setattr(self, name, state)
+        batch = self.twin()
+        batch.update(output, target)
+        value = batch.compute()
         self.merge(batch)
         return value
 
+    def twin(self) -> Self:
+        """Another one of the same kind, with nothing in it. Functions and options are shared."""
+        twin = copy.copy(self)
+        for name in self.states:  # a `reset` that empties a list must not empty this one's
+            state = getattr(self, name)
+            setattr(twin, name, saved(state) if isinstance(state, Tensor) else copy.copy(state))
+        twin.reset()
+        return twin
+
     def state_dict(self) -> dict[str, Any]:
-        """What has been added up so far, as numbers and arrays."""
-        return {name: _copied(getattr(self, name)) for name in self.states}
+        """What has been added up so far: numbers and tensors, which are safe to load."""
+        return {name: saved(getattr(self, name)) for name in self.states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` returned."""
+        """Goes on from what `state_dict` returned. Raises KeyError for that of another metric."""
         if set(state) != set(self.states):
             raise KeyError(
                 f"the state of metric {self.name!r} has {sorted(state)}, "
                 f"but {type(self).__name__} needs {sorted(self.states)}"
             )
         for name in self.states:
-            setattr(self, name, _copied(state[name]))
+            tensor = isinstance(getattr(self, name), Tensor)
+            setattr(self, name, saved(state[name]) if tensor else loaded(state[name]))
 
     def merge(self, other: Self) -> Self:
         """Adds what another one has seen, as of another process; returns itself."""
@@ -132,12 +139,24 @@ class Metric:
         return f"{type(self).__name__}(name={self.name!r})"
 
 
-def _copied(state: Any) -> Any:
+def saved(state: Any) -> Any:
+    """A state with copies of its arrays as tensors, NumPy's numbers as Python's."""
     if isinstance(state, np.ndarray):
-        return state.copy()
+        return from_numpy(state.copy())
     if isinstance(state, Tensor):
-        return state._array.copy()
-    return list(state) if isinstance(state, list) else state
+        return state.detach().clone()
+    if isinstance(state, np.generic):
+        return state.item()
+    if isinstance(state, dict):
+        return {key: saved(item) for key, item in state.items()}
+    return [saved(item) for item in state] if isinstance(state, (list, tuple)) else state
+
+
+def loaded(state: Any) -> Any:
+    """The state again, with copies of the tensors as arrays."""
+    if isinstance(state, (Tensor, np.ndarray)):
+        return array_of(state).copy()
+    return [loaded(item) for item in state] if isinstance(state, list) else state
 
 
 def added(a: Any, b: Any) -> Any:

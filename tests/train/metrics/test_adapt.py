@@ -149,6 +149,23 @@ def test_groups():
     assert list(group) == ["accuracy", "l1"]
 
 
+def test_twins_share_what_functions_belong_to():
+    class Owner:
+        scale = 1.0
+
+        def scaled(self, output, target):
+            return output.mean() * self.scale
+
+    owner = Owner()
+    group = MetricGroup([owner.scaled, ("sum", Foreigner())])
+    group.update(torch.ones(2), torch.zeros(2))
+    twin = group.twin()
+    owner.scale = 3.0
+    twin.update(torch.ones(2), torch.zeros(2))
+    assert twin.compute() == {"scaled": 3.0, "sum": 2.0}
+    assert group.compute() == {"scaled": 1.0, "sum": 2.0}
+
+
 def test_dicts_of_values_are_flattened():
     class Two(Foreigner):
         def compute(self):

@@ -132,6 +132,19 @@ def test_running_averages():
     assert average.merge(other).compute() == pytest.approx((expected * 4 + 8) / 5)
 
 
+@pytest.mark.parametrize("name", [*CLASSES, *NUMBERS])
+def test_states_are_safe_to_load(name, tmp_path):
+    make = {**CLASSES, **NUMBERS}[name]
+    metric = update(make(), *data(3, name))
+    torch.save(metric.state_dict(), tmp_path / "metric.pt")
+    again = make()
+    again.load_state_dict(torch.load(tmp_path / "metric.pt"))
+    assert again.compute() == pytest.approx(metric.compute(), rel=1e-12)
+    before = metric.compute()
+    metric.twin().update(*map(torch.tensor, data(4, name)))
+    assert metric.compute() == pytest.approx(before, rel=1e-12)
+
+
 def test_state_of_another_metric_is_refused():
     with pytest.raises(KeyError, match="needs"):
         Accuracy().load_state_dict(MSE().state_dict())
@@ -155,6 +168,35 @@ def test_a_metric_of_ones_own():
     largest.reset()
     update(largest, np.array([1.0, 4.0]), np.zeros(2))
     assert largest.compute() == 4.0
+
+
+def test_twins_of_a_metric_that_resets_in_place():
+    class Kept(Metric):
+        states = ("values", "total")
+
+        def __init__(self, owner):
+            self.owner, self.values, self.total = owner, [], torch.zeros(())
+
+        def reset(self):
+            self.values.clear()
+            self.total.zero_()
+
+        def update(self, output, target):
+            self.values.append(float(output.sum()))
+            self.total += output.sum()
+
+        def compute(self):
+            return sum(self.values) + float(self.total)
+
+    owner = object()
+    kept = update(Kept(owner), np.ones(3), np.ones(3))
+    assert kept.twin().compute() == 0
+    assert kept.twin().owner is owner
+    assert kept(torch.ones(1), torch.ones(1)) == 2
+    assert kept.compute() == 8
+    again = Kept(owner)
+    again.load_state_dict(kept.state_dict())
+    assert update(again, np.ones(1), np.ones(1)).compute() == 10
 
 
 def test_tuples_say_what_to_do():
