@@ -15,23 +15,23 @@ import numpy as np
 from .. import ops
 from ..autograd import engine, inplace, no_grad
 from ..nn.module import Module
-from ..nn.utils import clip_grad
-from ..optim.elementwise import Elementwise
 from ..tensor import generator as generators
 from ..tensor import integers, rejection, sampling
 from ..tensor import normal as normals
 from ..tensor import tensor as tensors
+from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor
 from .capture import Recorder, module_recorder
 from .leftovers import walk
-from .trace import DRAW, UPDATE, WINDOW, WRITE, GradAccess
+from .library import replacements
+from .trace import DRAW, WINDOW, WRITE, GradAccess
 
 Pairs = Iterator[tuple[Any, Callable]]
 
 # By import_module: as attributes of ops these names are torch's functions.
-conversion, dropout, index, in_place, matmul, norm_parts = (
+conversion, index, in_place, norm_parts = (
     import_module(f"..ops.{name}", __package__)
-    for name in ("conversion", "dropout", "index", "inplace", "matmul", "norm_parts")
+    for name in ("conversion", "index", "inplace", "norm_parts")
 )
 
 
@@ -42,7 +42,8 @@ def bypasses(r: Recorder) -> Pairs:
     yield from _gradients(r)
     yield from _draws(r)
     yield from _host_reads(r)
-    yield from _library(r)
+    for function, replacement in replacements(r):
+        yield function, _when_on(r, replacement)
     yield Module.__call__, module_recorder(r)
 
 
@@ -156,9 +157,8 @@ _RESERVING = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_emp
 _OF_SHAPES = {
     ("flambeau.ops.dropout", "_dropped"), ("flambeau.ops.distance", "pdist"),
     ("flambeau.ops.gather", "_fill_value"), ("flambeau.ops.mask", "_value"),
-    ("flambeau.ops.attention", "_future"), ("flambeau.ops.stft", "stft"),
-    ("flambeau.autograd.function", "_zeros"), ("flambeau.autograd.backward", "_root"),
-    ("flambeau.autograd.backward", "_tensor_backward"), ("flambeau.ops.grid", "affine_grid"),
+    ("flambeau.ops.gather", "_scalar_source"), ("flambeau.ops.stft", "stft"),
+    ("flambeau.autograd.function", "_zeros"), ("flambeau.ops.grid", "affine_grid"),
 }  # fmt: skip
 
 
@@ -201,11 +201,13 @@ def _factories(r: Recorder) -> Pairs:
         if r.trace.storage(made._array) is None:
             import sys
 
-            frame: Any = sys._getframe(4)  # past guarded and the stub
+            frame: Any = sys._getframe(3)  # past guarded and the stub
             place = frame.f_globals.get("__name__"), frame.f_code.co_name
             zero = place[1] == "_" and made._array.size == 1 and not made._array.any()
             if place in _OF_SHAPES or (zero and str(place[0]).startswith("flambeau.ops")):
                 r.constant(made._array, original)
+            else:
+                r.trace.makers[id(owner_of(made._array))] = f"{place[0]}.{place[1]}"
         return made
 
     everything = {**ops.PUBLIC["Tensor"], **ops.PUBLIC["torch"]}
@@ -277,6 +279,8 @@ def _draws(r: Recorder) -> Pairs:
     def draw(original, args, kwargs):
         if not r.here or r.drawing:
             return original(*args, **kwargs)
+        if original.__name__ == "fill_bernoulli" and isinstance(args[1], np.ndarray):
+            return each(*args, **kwargs)
         if r.quiet:
             r.problem(f"{original.__name__} draws random numbers inside an operator")
             return original(*args, **kwargs)
@@ -291,6 +295,17 @@ def _draws(r: Recorder) -> Pairs:
         r.add(DRAW, function=original, args=(r.trace.value(args[0], fresh=True), *args[1:]),
               kwargs=kwargs, array=args[0].copy())  # fmt: skip
         return made
+
+    def each(array, p, generator=None):
+        precision = np.float64 if p.dtype == np.float64 else np.float32
+        order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+        drawn = np.empty(array.transpose(order).shape, precision)
+        sampling.fill_uniform(drawn, generator)
+        target = tensors.wrap(array)
+        r.trace.value(array, fresh=True)
+        below = tensors.wrap(drawn).permute(*map(int, np.argsort(order))) < tensors.wrap(p)
+        in_place.write(target, below._array, "bernoulli")
+        return array
 
     def permutation(original, n, dtype, generator=None):
         with r.silence():
@@ -355,93 +370,3 @@ def _host_reads(r: Recorder) -> Pairs:
 
     yield Tensor.data.fset, _when_on(r, set_data)
     yield Tensor.data.fget, _when_on(r, data)
-
-
-# ------------------------------------------------------------------------------- library
-
-
-def _library(r: Recorder) -> Pairs:
-    def alpha_dropped(original, input, p, train, channels, inplace):
-        if p in (0, 1) or not train or not input._array.size:
-            return original(input, p, train, channels, inplace)
-        a = 1 / ((dropout._ALPHA**2 * p + 1) * (1 - p)) ** 0.5
-        noise = tensors.wrap(
-            dropout._drawn(input, channels, lambda made: sampling.fill_bernoulli(made, 1 - p))
-        )
-        shift = (noise - 1) * (dropout._ALPHA * a) + dropout._ALPHA * a * p
-        if inplace:
-            return input.mul_(noise * a).add_(shift)
-        return input * (noise * a) + shift
-
-    def total_norm(original, given, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-        given = [given] if isinstance(given, Tensor) else list(given)
-        if not given or float(norm_type) != 2.0:
-            return original(given, norm_type, error_if_nonfinite, foreach)
-        with no_grad():
-            total = ops.stack([(t * t).sum() for t in given]).sum().sqrt()
-        if error_if_nonfinite:
-            r.problem("clip_grad_norm_(error_if_nonfinite=True) reads the norm in Python")
-        return total
-
-    def clip_by(original, parameters, max_norm, total, foreach=None):
-        with no_grad():
-            factor = (float(max_norm) / (total + 1e-6)).clamp(max=1.0)
-            for grad in clip_grad._grads(parameters):
-                grad.mul_(factor)
-
-    def clip_value(original, parameters, clip_value, foreach=None):
-        with no_grad():
-            for grad in clip_grad._grads(parameters):
-                grad.clamp_(-float(clip_value), float(clip_value))
-
-    def matmul_operator(original, self, other):
-        return matmul.matmul(self, other) if isinstance(other, Tensor) else NotImplemented
-
-    yield dropout._alpha_dropped, _when_on(r, alpha_dropped)
-    yield clip_grad._get_total_norm, _when_on(r, total_norm)
-    yield clip_grad._clip_grads_with_norm_, _when_on(r, clip_by)
-    yield clip_grad.clip_grad_value_, _when_on(r, clip_value)
-    yield Tensor.__matmul__, _when_on(r, matmul_operator)
-    yield Elementwise._step_group, _when_on(r, _step_group(r))
-
-
-def _step_group(r: Recorder) -> Callable:
-    """An optimiser's step over one group, as one event for each set of flags and scalars."""
-
-    def step_group(original, self, group):
-        if group.get("differentiable") or group.get("capturable"):
-            r.problem(f"{type(self).__name__} with differentiable or capturable")
-            return original(self, group)
-        number = next(i for i, one in enumerate(self.param_groups) if one is group)
-        names = self._states(group)
-        alike: dict[Any, list[Any]] = {}
-        for position, param in enumerate(group["params"]):
-            if param.grad is not None:
-                state = self.state[param] if names else {}
-                with r.silence():
-                    key = self._begin(group, param, state)
-                alike.setdefault(key, []).append((position, param, param.grad, state))
-        for key, rows in alike.items():
-            with r.silence():
-                flags, scalars = self._plan(group, key)
-            _update(r, self, number, flags, scalars, rows, names)
-            with r.silence():
-                for _, param, grad, state in rows:
-                    self._run_formula(flags, scalars, param, grad, [state[n] for n in names])
-
-    return step_group
-
-
-def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, rows: list,
-            names: tuple[str, ...]) -> None:  # fmt: skip
-    if any(isinstance(s, Tensor) for s in scalars):
-        r.problem(f"{type(optimiser).__name__} has options that are tensors")
-        return
-    where = {"optimiser": optimiser, "group": group, "flags": flags, "names": names,
-             "positions": tuple(row[0] for row in rows)}  # fmt: skip
-    refs = tuple(
-        (r.refer(param), r.refer(grad), tuple(r.refer(state[n]) for n in names))
-        for _, param, grad, state in rows
-    )
-    r.add(UPDATE, function=type(optimiser).formula, args=refs, kwargs=where,
-          array=np.array(scalars, np.float64))  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.mode import MODE
 from ..autograd.tape import Node
 from ..nn.module import Module
 from ..ops.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
@@ -73,6 +74,8 @@ class Recorder:
     def refer(self, x: Any, line: str = "") -> Any:
         """Arguments with Values in place of tensors and arrays."""
         if isinstance(x, Tensor):
+            if id(x) in self.trace.existing:
+                self.trace.externals[id(x)] = x
             return self.window(x._array, line)
         if isinstance(x, np.ndarray):
             return self.window(x, line)
@@ -93,11 +96,11 @@ class Recorder:
         """The Value of an array; a problem where nobody knows how its memory came to be."""
         found = self.trace.value(array)
         if found is None:
+            maker = self.trace.makers.get(id(owner_of(array)), "NumPy")
             found = self.trace.value(array, fresh=True)
             self.trace.problem(
-                "it uses a tensor whose values were computed outside of flambeau's operators "
-                "(from a NumPy array, or by a function that cannot be recorded)",
-                line or self.line()[0],
+                "it uses a tensor whose values were not computed by flambeau's operators, but by "
+                f"{maker}", line or self.line()[0],
             )  # fmt: skip
         return found
 
@@ -188,6 +191,9 @@ class Recorder:
         """Records an operator's results, unless they are windows on memory of its arguments."""
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         seen = {id(owner_of(a)) for a in arrays_in(bound)}
+        if operator.name in _SHAPED_BY_VALUES or (operator.name in ("index", "_masked_select") and any(
+            a.dtype == np.bool_ for a in arrays_in(bound[1:]))):  # fmt: skip
+            self.problem(f"the shape of what {operator.name} gives depends on values")
         fresh = [y for y in outputs if isinstance(y, Tensor)
                  and id(owner_of(y._array)) not in seen]  # fmt: skip
         for y in outputs:
@@ -232,6 +238,8 @@ class Recorder:
                 new = self.trace.events[start:]
                 if not any(e.kind not in (CONSTANT, EMPTY) for e in new):
                     wrote = (self.trace.value(first._array),)
+            if name in _SHAPED_BY_VALUES:
+                self.problem(f"the shape of what {name} gives depends on values")
             if unknown or wrote:
                 refs = refs or self.refer((args, kwargs))
                 self.add(CALL, function=original, args=refs[0], kwargs=refs[1],
@@ -243,6 +251,9 @@ class Recorder:
         return record
 
 
+_SHAPED_BY_VALUES = frozenset((
+    "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount",
+))  # fmt: skip
 _ANSWERS = frozenset(("equal", "allclose", "is_nonzero"))
 
 
@@ -447,16 +458,25 @@ def capture(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Trace |
         _capturing.release()
 
 
-def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[np.ndarray]:
-    """Notes which memory is there before the step; the arrays, to keep their ids theirs."""
-    arrays = [o._array for o in gc.get_objects() if issubclass(type(o), Tensor)]
+def autocast_now() -> tuple | None:
+    """This thread's autocast dtype, as a tuple; None where it is off."""
+    return (STATE.dtype,) if AUTOCAST.count and STATE.enabled else None
+
+
+def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
+    """Notes which memory is there before the step; the objects, to keep their ids theirs."""
+    trace.modes = (MODE.grad, MODE.inference, autocast_now())
+    tensors = [o for o in gc.get_objects() if issubclass(type(o), Tensor)]
+    arrays = [o._array for o in tensors]
     owners = [owner_of(a) for a in (*arrays, *arrays_in((args, kwargs)))]
     trace.known.update(map(id, owners))
+    given = {id(t) for t in tensors_in((args, kwargs))}
+    trace.existing = {id(t) for t in tensors} - given
     for i, array in enumerate(arrays_in((args, kwargs))):
         storage = trace.storage(array)
         if storage is not None and not storage.name:
             storage.name = f"argument {i}"
-    return owners
+    return [tensors, owners]
 
 
 def module_recorder(recorder: Recorder) -> Callable:

@@ -120,8 +120,12 @@ class Trace:
         self.notes: list[tuple[str, str]] = []
         self.result: Any = None
         self.known: set[int] = set()  # ids of owners that were there before the call
+        self.existing: set[int] = set()  # ids of tensors that were there, but for arguments
+        self.externals: dict[int, Any] = {}  # those of them that the step used, by id
+        self.modes: tuple = ()  # grad mode, inference mode, autocast
         self.tensors: dict[int, Any] = {}  # weak references to the tensors made, by id
         self.modules: list[Any] = []  # weak references to the modules called
+        self.makers: dict[int, str] = {}  # functions that wrapped memory unrecorded, by its id
         self.walked: dict[int, Any] = {}  # nodes of the tape that backward went through, by id
         self.final: dict[int, np.ndarray] = {}  # written external windows afterwards, by storage
 

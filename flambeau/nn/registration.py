@@ -24,6 +24,18 @@ _HOOKS = _CALL_HOOKS | {
 }  # fmt: skip
 
 
+class _Changes:
+    """How often any module anywhere was changed: compiled steps look at theirs again then."""
+
+    __slots__ = ("count",)
+
+    count: int
+
+
+CHANGES = _Changes()
+CHANGES.count = 0
+
+
 def _typename(x: Any) -> str:
     """A type, or the type of an object, as PyTorch's errors name it."""
     if isinstance(x, Tensor):
@@ -71,6 +83,7 @@ class Registration:
         """
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
+        CHANGES.count += 1
         _check_name("buffer", name)
         if hasattr(self, name) and name not in self._buffers:
             raise KeyError(f"attribute '{name}' already exists")
@@ -89,6 +102,7 @@ class Registration:
         """Adds a parameter; None keeps the name for a parameter that is not there."""
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameter before Module.__init__() call")
+        CHANGES.count += 1
         _check_name("parameter", name)
         if hasattr(self, name) and name not in self._parameters:
             raise KeyError(f"attribute '{name}' already exists")
@@ -114,6 +128,7 @@ class Registration:
         """Adds a submodule; None keeps the name for one that is not there."""
         if not isinstance(module, Registration) and module is not None:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
+        CHANGES.count += 1
         if not isinstance(name, str):
             raise TypeError(f"module name should be a string. Got {_typename(name)}")
         if hasattr(self, name) and name not in self._modules:
@@ -145,12 +160,14 @@ class Registration:
 
     def _hook_dictionary(self, name: str) -> OrderedDict:
         """Makes a hook dictionary when it is first asked for."""
+        CHANGES.count += 1
         if name in _CALL_HOOKS:
             self.__dict__["_is_hooked"] = True
         return self.__dict__.setdefault(name, OrderedDict())
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
+        CHANGES.count += 1
         if not isinstance(value, (Tensor, Registration)) and (
             "_parameters" not in own
             or (
@@ -230,6 +247,7 @@ class Registration:
             )
 
     def __delattr__(self, name: str) -> None:
+        CHANGES.count += 1
         if name in self._parameters:
             del self._parameters[name]
         elif name in self._buffers:

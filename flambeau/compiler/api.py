@@ -1,0 +1,355 @@
+"""flambeau.compile: a step is recorded while it trains, compiled beside it, checked, and taken over.
+
+The first call of a kind is plain; then calls are recorded until two agree. What cannot be compiled
+stays eager, and the user is told once, with the line.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..nn.module import Module
+from ..ops.autocast import AUTOCAST
+from ..tensor.tensor import Tensor
+from .capture import autocast_now, busy, capture
+from .evaluate import evaluate, numpy_type
+from .functional import Unfit, trace_to_graph
+from .graph import Graph
+from .guards import PLAIN, Environment, Modules
+from .program import MISS, Program
+from .selfcheck import check
+from .trace import Trace, difference
+
+RECORDED = 4  # how many calls are recorded before a step counts as not static
+PROGRAMS = 8  # how many kinds of calls (shapes, flags) get a program of their own
+
+
+class Reference:
+    """A step run by evaluate(): slow, and what a native program must agree with."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        kinds = [source.kind for source in graph.sources]
+        self.changing = [k for k, kind in enumerate(kinds) if kind != "state"]
+        self.states = {k: graph.sources[k].array() for k, kind in enumerate(kinds)
+                       if kind == "state"}  # fmt: skip
+
+    def run(self, values: list[Any]) -> list[np.ndarray]:
+        """Runs once: `values` for the slots in `changing`; writes back; gives the outputs."""
+        given = dict(zip(self.changing, values, strict=True))
+        given.update(self.states)
+        sources = [given[k] for k in range(len(self.graph.sources))]
+        outputs, writes = evaluate(self.graph, sources)
+        outputs = [np.array(y, numpy_type(n.type))
+                   for y, n in zip(outputs, self.graph.outputs, strict=True)]  # fmt: skip
+        for slot, value in [(slot, value.copy()) for slot, value in writes]:
+            given[slot][...] = value
+        return outputs
+
+
+class Variant:
+    """Calls of one kind: of the same shapes, dtypes, flags and modes."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.trace: Trace | None = None
+        self.recorded = 0
+        self.difference: tuple[str, str] | None = None
+        self.stopped = False
+        self.program: Program | None = None
+        self.pending: Pending | None = None
+        self.environment: Environment | None = None
+        self.modules: Modules | None = None
+
+
+class Pending:
+    """A program being made, perhaps on another thread."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.step: Any = None
+        self.error: BaseException | None = None
+
+
+class Compiled:
+    """A compiled function. Calls go to its programs, or run as they are while there are none."""
+
+    def __init__(self, function: Callable, options: dict[str, Any]) -> None:
+        self._function, self._options = function, options
+        self._programs: list[Program] = []
+        self._variants: dict[Any, Variant] = {}
+        self._told: set[str] = set()
+        self._lock = threading.RLock()
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function, compiled where it can be."""
+        for program in self._programs:
+            found = program.call(args, kwargs)
+            if found is not MISS:
+                return found
+        return self._slow(args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: one compiled function for each instance."""
+        if instance is None:
+            return self
+        name = f"_compiled_{id(self)}"
+        found = instance.__dict__.get(name)
+        if found is None:
+            bound = self._function.__get__(instance, owner)
+            found = instance.__dict__[name] = Compiled(bound, self._options)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<compiled {getattr(self._function, '__qualname__', self._function)!s}>"
+
+    # ------------------------------------------------------------------------ recording
+
+    def _slow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A call for which no program is there."""
+        if busy() or not self._lock.acquire(blocking=False):
+            return self._function(*args, **kwargs)
+        try:
+            return self._advance(args, kwargs)
+        finally:
+            self._lock.release()
+
+    def _advance(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        variant = self._variant(args, kwargs)
+        if variant is None or variant.stopped:
+            return self._function(*args, **kwargs)
+        pending = variant.pending
+        if pending is not None:
+            if not pending.done.is_set():
+                return self._function(*args, **kwargs)
+            self._adopt(variant, pending, args, kwargs)
+            if variant.program is not None:
+                found = variant.program.call(args, kwargs)
+                if found is not MISS:
+                    return found
+            return self._function(*args, **kwargs)
+        if variant.program is not None:
+            self._forget(variant)
+        variant.calls += 1
+        if variant.calls == 1:
+            return self._function(*args, **kwargs)
+        return self._record(variant, args, kwargs)
+
+    def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
+        key = (_described(args), _described(kwargs), _modes(), self._training())
+        found = self._variants.get(key)
+        if found is None:
+            if len(self._variants) >= PROGRAMS:
+                self._tell(
+                    f"{PROGRAMS} kinds of calls (shapes, dtypes, plain arguments, flags) have "
+                    "programs of their own; others run without. Pad inputs to a few shapes, and "
+                    "pass numbers that change as tensors.", "",
+                )  # fmt: skip
+                return None
+            found = self._variants[key] = Variant()
+        return found
+
+    def _training(self) -> tuple:
+        """The training flags of the modules that recorded calls went through."""
+        found: list[Any] = []
+        for variant in self._variants.values():
+            if variant.modules is not None:
+                found = [m.training for m in variant.modules.found]
+                break
+        return tuple(found)
+
+    def _forget(self, variant: Variant) -> None:
+        """A program's guards no longer hold: what it stands for is recorded again.
+
+        Plain values that changed while the step stays the same are not looked at any more.
+        """
+        assert variant.program is not None
+        if variant.program in self._programs:
+            self._programs.remove(variant.program)
+        variant.program, variant.recorded = None, 0
+
+    def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
+        before = variant.modules.changed() if variant.modules is not None else []
+        result, trace = capture(self._function, args, kwargs)
+        if trace is None:
+            return result
+        variant.recorded += 1
+        last, variant.trace = variant.trace, trace
+        if trace.problems:
+            self._stop(variant, *trace.problems[0])
+            return result
+        try:
+            if last is None or (found := difference(last, trace)) is not None:
+                variant.difference = None if last is None else found
+                self._look(variant, trace)
+                if variant.recorded >= RECORDED and variant.difference is not None:
+                    self._stop(variant, *variant.difference)
+                return result
+            self._relax(variant, before)
+            self._look(variant, trace)
+            self._build(variant, trace, args, kwargs)
+        except Unfit as error:
+            self._stop(variant, error.what, error.line)
+        return result
+
+    def _look(self, variant: Variant, trace: Trace) -> None:
+        """Notes what the step's names stand for, and its modules, after a recorded call."""
+        old = variant.environment
+        variant.environment = Environment(self._function)
+        if old is not None:
+            variant.environment.ignored = old.ignored
+        ignored = variant.modules.ignored if variant.modules is not None else set()
+        variant.modules = Modules(trace, variant.environment)
+        variant.modules.ignored = ignored
+
+    def _relax(self, variant: Variant, before: list) -> None:
+        """Two calls did the same: what changed between them does not matter."""
+        if variant.environment is not None:
+            variant.environment.ignored |= {
+                key for key in variant.environment.changed()
+                if variant.environment.entries[key][3].__class__ in PLAIN
+            }  # fmt: skip
+        if variant.modules is not None:
+            variant.modules.ignored |= {
+                (i, key) for i, key in (*before, *variant.modules.changed())
+                if not key.startswith("_") and key != "training"
+            }  # fmt: skip
+
+    # ------------------------------------------------------------------------- building
+
+    def _build(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict) -> None:
+        leaves = flat((args, kwargs) if kwargs else args)
+        graph, bindings = trace_to_graph(trace, leaves)
+        trace.result = None
+        for storage in trace.storages:
+            storage.initial = None
+        trace.final = {}
+        pending = variant.pending = Pending()
+        pending.modes = trace.modes
+        pending.bindings, pending.given = bindings, (args, kwargs)
+
+        def work() -> None:
+            try:
+                pending.step = self._made(graph)
+            except BaseException as error:
+                pending.error = error
+            finally:
+                pending.done.set()
+
+        if self._options["mode"] == "now" or self._options["backend"] == "evaluate":
+            work()
+            self._adopt(variant, pending, args, kwargs)
+        else:
+            threading.Thread(target=work, name="flambeau compile", daemon=True).start()
+
+    def _made(self, graph: Graph) -> Any:
+        if self._options["backend"] == "evaluate":
+            return Reference(graph)
+        from .pipeline import build
+
+        return build(graph)
+
+    def _adopt(self, variant: Variant, pending: Pending, args: tuple, kwargs: dict) -> None:
+        """Takes a finished program over, when it computes what the recorded call computed."""
+        variant.pending = None
+        if pending.error is not None:
+            error = pending.error
+            stage = getattr(error, "stage", None)
+            self._stop(variant, "compiling failed" + (f" in {stage}" if stage else "")
+                       + f": {type(error).__name__}: {error}", "")  # fmt: skip
+            return
+        wrong = check(pending.step, pending.bindings)
+        if wrong is not None:
+            self._stop(variant, f"the compiled step computes another {wrong} than the eager one; "
+                       "please report this", "")  # fmt: skip
+            return
+        assert variant.modules is not None and variant.environment is not None
+        variant.program = Program(
+            pending.step, pending.bindings, *pending.given, variant.modules,
+            variant.environment, pending.modes,
+        )  # fmt: skip
+        self._programs.insert(0, variant.program)
+        if pending.bindings.calls and self._options["fullgraph"]:
+            raise RuntimeError(f"fullgraph=True, but these run as they are: "
+                               f"{'; '.join(pending.bindings.calls)}")  # fmt: skip
+
+    # -------------------------------------------------------------------------- telling
+
+    def _stop(self, variant: Variant, what: str, line: str) -> None:
+        variant.stopped = True
+        variant.trace = None
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        where = f" ({line})" if line else ""
+        text = f"flambeau.compile: {name} stays eager: {what}{where}"
+        advice = _advice(what)
+        text = f"{text}. {advice}" if advice else text
+        if self._options["fullgraph"]:
+            raise RuntimeError(text)
+        self._tell(text, line)
+
+    def _tell(self, text: str, line: str) -> None:
+        if text in self._told:
+            return
+        self._told.add(text)
+        file, _, number = line.rpartition(":")
+        if file and number.isdigit():
+            warnings.warn_explicit(text, UserWarning, file, int(number))
+        else:
+            warnings.warn(text, UserWarning, stacklevel=5)
+
+
+def _advice(what: str) -> str:
+    if "reads" in what and "Python" in what:
+        return "Return the tensor from the step and read it outside"
+    if "one call runs" in what or "in some calls only" in what or "at one" in what:
+        return ("Which operators run must not depend on values: use torch.where, or decide outside "
+                "of the step")  # fmt: skip
+    if "other arguments" in what:
+        return "Pass numbers that change from call to call as tensors"
+    return ""
+
+
+def flat(x: Any) -> list[Any]:
+    """The leaves of nested tuples, lists and dicts, in order."""
+    if x.__class__ in (tuple, list):
+        return [leaf for one in x for leaf in flat(one)]
+    if x.__class__ is dict:
+        return flat(list(x.values()))
+    return [x]
+
+
+def _described(x: Any) -> Any:
+    """A key for an argument: structure, shapes, dtypes, plain values, identities."""
+    kind = x.__class__
+    if kind in (tuple, list):
+        return (kind, *map(_described, x))
+    if kind is dict:
+        return (kind, *((key, _described(value)) for key, value in x.items()))
+    if isinstance(x, Tensor):
+        a = x._array
+        return kind, a.shape, a.strides, a.dtype, a.__class__, bool(x.requires_grad)
+    if isinstance(x, np.ndarray):
+        return kind, x.shape, x.strides, x.dtype
+    return (kind, x) if kind in PLAIN else (kind, id(x))
+
+
+def _modes() -> tuple:
+    from ..autograd.mode import MODE
+
+    return MODE.grad, MODE.inference, autocast_now() if AUTOCAST.count else None
+
+
+def compiled(function: Any, options: dict[str, Any]) -> Any:
+    """A compiled function or module."""
+    if isinstance(function, Module):
+        from .module import OptimizedModule
+
+        return OptimizedModule(function, options)
+    return Compiled(function, options)

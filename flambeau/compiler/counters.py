@@ -1,0 +1,123 @@
+"""Counters: an optimiser's step counts and numbers for one call of a program.
+
+Eager steps tick one counter a parameter. Here the counters of a group lie in one array, of which
+each `state["step"]` is a window, so that one addition ticks them all and `state_dict` stays right.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor.storage import owner_of
+from .bindings import Update
+
+
+class Ticker:
+    """Advances the counters of the parameters of one update; gives the formula's numbers."""
+
+    def __init__(self, update: Update) -> None:
+        self.optimiser = optimiser = update.optimiser
+        self.flags = update.flags
+        self.groups, self.count = optimiser.param_groups, len(optimiser.param_groups)
+        self.group = group = self.groups[update.group]
+        self.params = group["params"]
+        self.length = len(self.params)
+        self.rows = [(self.params[i], optimiser.state.get(self.params[i], {}))
+                     for i in update.positions]  # fmt: skip
+        self.state = optimiser.state
+        self.first_param, self.first_state = self.rows[0]
+        self.begin, self.plan = optimiser._begin, optimiser._plan
+        self.saved = [self._entries(state) for _, state in self.rows]
+        self.simple = self._only_counts()
+        self.before: list[list[np.ndarray]] = []
+        self.rest: Any = None
+        self.shared: np.ndarray | None = None
+        self.number = update.group
+        if self.simple and len(self.rows) > 1 and self.saved[0]:
+            self.shared = shared_counters(optimiser, update.group)
+            others = update.positions[1:]
+            low, high = min(others), max(others) + 1
+            if high - low == len(others):
+                self.rest = self.shared[low:high]
+            else:
+                self.simple = False
+            self.saved = [self._entries(state) for _, state in self.rows]
+        self.one = None if self.rest is None else self.rest.dtype.type(1)
+
+    def _entries(self, state: dict[str, Any]) -> list[np.ndarray]:
+        """The arrays of a state's counters and other single numbers."""
+        return [t._array for t in state.values() if hasattr(t, "_array") and t._array.ndim == 0]
+
+    def _only_counts(self) -> bool:
+        """Whether beginning a step does nothing but count it."""
+        arrays = self.saved[0]
+        before = [a.copy() for a in arrays]
+        self.begin(self.group, self.first_param, self.first_state)
+        counter = self.first_state.get("step")
+        plain = all(
+            (a == b + 1) if counter is not None and a is counter._array else a == b
+            for a, b in zip(arrays, before, strict=True)
+        )
+        for a, b in zip(arrays, before, strict=True):
+            a[()] = b
+        return plain and len(arrays) <= 1 and (not arrays or counter is not None)
+
+    def check(self) -> bool:
+        """Whether the optimiser still has the groups and state of the program."""
+        optimiser = self.optimiser
+        return (
+            optimiser.state is self.state and optimiser.param_groups is self.groups
+            and len(self.groups) == self.count and self.group["params"] is self.params
+            and len(self.params) == self.length
+            and (self.shared is None or optimiser._counters.get(self.number) is self.shared)
+        )  # fmt: skip
+
+    def advance(self) -> Any:
+        """Ticks; the formula's numbers. None, with nothing ticked, where its flags changed."""
+        if not self.simple:
+            self.before = [[a.copy() for a in arrays] for arrays in self.saved]
+        key = self.begin(self.group, self.first_param, self.first_state)
+        if self.rest is not None:
+            np.add(self.rest, self.one, self.rest)
+        elif not self.simple:
+            for param, state in self.rows[1:]:
+                self.begin(self.group, param, state)
+        flags, scalars = self.plan(self.group, key)
+        if flags != self.flags:
+            self.undo()
+            return None
+        return scalars
+
+    def undo(self) -> None:
+        """Takes the tick back."""
+        if self.rest is not None:
+            np.subtract(self.rest, self.one, self.rest)
+        if self.simple:
+            for array in self.saved[0]:
+                array -= 1
+            return
+        for arrays, before in zip(self.saved, self.before, strict=True):
+            for a, b in zip(arrays, before, strict=True):
+                a[()] = b
+
+
+def shared_counters(optimiser: Any, number: int) -> np.ndarray:
+    """One array for the step counters of a group, by position, with the counters moved there."""
+    params = optimiser.param_groups[number]["params"]
+    tensors = [optimiser.state[p]["step"] if p in optimiser.state else None for p in params]
+    held = optimiser.__dict__.setdefault("_counters", {})
+    known = held.get(number)
+    if known is not None and known.size == len(params) and all(
+        t is None or owner_of(t._array) is known for t in tensors
+    ):
+        return known
+    kind = next(t for t in tensors if t is not None)._array.dtype
+    made = np.zeros(len(params), kind)
+    for i, tensor in enumerate(tensors):
+        if tensor is not None:
+            made[i] = tensor._array
+            tensor._array = made[i : i + 1].reshape(())
+    held[number] = made
+    return made

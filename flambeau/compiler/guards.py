@@ -1,0 +1,191 @@
+"""Guards: what a program takes for granted beside its arguments, and how each call checks it.
+
+Modules are looked at again only after some module, anywhere, was changed. The names that the
+step's code uses (closure, globals, attributes of plain objects) are compared at each call.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..nn.module import Module
+from ..tensor.tensor import Tensor
+from .trace import Trace
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType)
+_MISSING = object()
+
+
+class Modules:
+    """The modules that a step reaches, as they were when it was recorded."""
+
+    def __init__(self, trace: Trace, environment: Environment) -> None:
+        called = [one() for one in trace.modules]
+        roots = [m for m in (*called, *environment.modules()) if m is not None]
+        found: dict[int, Module] = {}
+        for root in roots:
+            for module in root.modules():
+                found[id(module)] = module
+        self.found = list(found.values())
+        self.ignored: set[tuple[int, str]] = set()
+        self.before = [_shown(module) for module in self.found]
+        self.tensors = list(trace.externals.values())
+
+    def changed(self) -> list[tuple[int, str]]:
+        """(position of the module, attribute) for what is not as it was."""
+        found = []
+        for i, (module, before) in enumerate(zip(self.found, self.before, strict=True)):
+            now = _shown(module)
+            if now != before:
+                keys = before.keys() | now.keys()
+                found += [(i, k) for k in keys if now.get(k, _MISSING) != before.get(k, _MISSING)]
+        return [change for change in found if change not in self.ignored]
+
+    def same(self) -> bool:
+        """Whether everything is as it was."""
+        return not self.changed()
+
+
+def _shown(module: Module) -> dict[str, Any]:
+    """What may matter of a module: plain attributes, and the identity of its members."""
+    own = module.__dict__
+    shown: dict[str, Any] = {}
+    for name, value in own.items():
+        if value.__class__ in PLAIN:
+            shown[name] = value
+        elif name in ("_parameters", "_buffers", "_modules"):
+            shown[name] = tuple((key, id(one)) for key, one in value.items())
+        elif name.endswith("_hooks") and value:
+            shown[name] = tuple(value)
+        elif not isinstance(value, dict):
+            shown[name] = id(value)
+    return shown
+
+
+class Environment:
+    """The values that the names in a step's code stand for."""
+
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+        self.ignored: set[str] = set()
+        self.entries: dict[str, tuple[str, Any, Any, Any]] = {}  # how, where, key, value
+        self._seen: set[int] = set()
+        self._codes: set[str] = set()
+        self._visit(function)
+        self._objects()
+
+    def modules(self) -> list[Module]:
+        """The modules among the values."""
+        found = [v for _, _, _, v in self.entries.values() if isinstance(v, Module)]
+        owner = getattr(self.function, "__self__", self.function)
+        return [*found, owner] if isinstance(owner, Module) else found
+
+    def changed(self) -> set[str]:
+        """The entries whose value is another now."""
+        found = set()
+        for key, (how, place, name, value) in self.entries.items():
+            now = _now(how, place, name)
+            same = now is value or (value.__class__ in PLAIN and now.__class__ is value.__class__
+                                    and (now == value or now != now))  # fmt: skip
+            if not same:
+                found.add(key)
+        return found - self.ignored
+
+    def tests(self, name: Callable[[Any], str]) -> Iterator[str]:
+        """Expressions that hold where an entry's value is another; `name` names objects."""
+        for entry, (how, place, key, value) in self.entries.items():
+            if entry in self.ignored:
+                continue
+            if how == "cell":
+                now = f"{name(place)}.cell_contents"
+            else:
+                now = f"{name(place)}.get({key!r}, MISS)"
+            if value.__class__ in PLAIN and value is not None and value == value:
+                yield f"{now} != {name(value)}"
+            else:
+                yield f"{now} is not {name(value)}"
+
+    # -------------------------------------------------------------------------- looking
+
+    def _visit(self, function: Any) -> None:
+        if isinstance(function, functools.partial):
+            self._visit(function.func)
+            return
+        if isinstance(function, Module):
+            for module in function.modules():
+                self._visit(type(module).forward)
+            return
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, Module):
+            self._visit(owner)
+        elif owner is not None and not isinstance(owner, types.ModuleType):
+            self._objects_of(owner, "self")
+        function = getattr(function, "__func__", function)
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            self._visit(wrapped)
+        if not isinstance(function, types.FunctionType) or id(function) in self._seen:
+            return
+        if function.__module__ and function.__module__.split(".")[0] == "flambeau":
+            return
+        self._seen.add(id(function))
+        self._closure(function)
+        self._globals(function)
+
+    def _closure(self, function: types.FunctionType) -> None:
+        names = function.__code__.co_freevars
+        for name, cell in zip(names, function.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue
+            self._add(f"{function.__qualname__}:{name}", "cell", cell, None, value)
+
+    def _globals(self, function: types.FunctionType) -> None:
+        names = set()
+        stack = [function.__code__]
+        while stack:
+            code = stack.pop()
+            self._codes.update(code.co_names)
+            names.update(i.argval for i in dis.get_instructions(code)
+                         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))  # fmt: skip
+            stack += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+        space = function.__globals__
+        for name in sorted(names):
+            if name in space:
+                self._add(f"{space.get('__name__')}:{name}", "dict", space, name, space[name])
+
+    def _add(self, entry: str, how: str, place: Any, key: Any, value: Any) -> None:
+        if isinstance(value, _SKIPPED) or entry in self.entries:
+            return
+        self.entries[entry] = (how, place, key, value)
+        if isinstance(value, (types.FunctionType, types.MethodType, functools.partial, Module)):
+            self._visit(value)
+
+    def _objects(self) -> None:
+        for entry, (_, _, _, value) in list(self.entries.items()):
+            self._objects_of(value, entry)
+
+    def _objects_of(self, x: Any, entry: str) -> None:
+        """Attributes of a plain object that the code names."""
+        if isinstance(x, (Tensor, Module, types.FunctionType, types.MethodType, *PLAIN)):
+            return
+        if type(x).__module__.split(".")[0] == "flambeau" or not hasattr(x, "__dict__"):
+            return
+        for name, value in list(vars(x).items()):
+            if name in self._codes or entry == "self":
+                self._add(f"{entry}.{name}", "dict", vars(x), name, value)
+
+
+def _now(how: str, place: Any, key: Any) -> Any:
+    if how == "cell":
+        try:
+            return place.cell_contents
+        except ValueError:
+            return _MISSING
+    return place.get(key, _MISSING)

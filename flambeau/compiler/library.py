@@ -1,0 +1,164 @@
+"""Library: recorders for functions of flambeau that decide by values, or compute outside operators.
+
+Each does the same by operators alone, without looking at values, so that the trace is right for
+every call. They run only while a step is captured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..autograd import no_grad
+from ..nn.utils import clip_grad
+from ..optim.elementwise import Elementwise
+from ..tensor import sampling
+from ..tensor import tensor as tensors
+from ..tensor.tensor import Tensor
+from .capture import Recorder
+from .trace import UPDATE
+
+# By import_module: as attributes of ops these names are torch's functions.
+attention, distance, dropout, embedding, matmul, multihead = (
+    import_module(f"..ops.{name}", __package__)
+    for name in ("attention", "distance", "dropout", "embedding", "matmul", "multihead")
+)
+
+
+def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
+    """(function, what runs instead) for functions of the library."""
+    return [
+        (dropout._alpha_dropped, _alpha_dropped),
+        (attention._probabilities, _probabilities),
+        (distance._kept_above, _kept_above),
+        (multihead._additive, _additive),
+        (embedding.one_hot, _one_hot),
+        (clip_grad._get_total_norm, lambda original, *a, **k: _total_norm(r, original, *a, **k)),
+        (clip_grad._clip_grads_with_norm_, _clip_by),
+        (clip_grad.clip_grad_value_, _clip_values),
+        (Tensor.__matmul__, _matmul),
+        (Elementwise._step_group, lambda original, *a: _step_group(r, original, *a)),
+    ]
+
+
+def _alpha_dropped(original, input, p, train, channels, inplace):
+    if p in (0, 1) or not train or not input._array.size:
+        return original(input, p, train, channels, inplace)
+    a = 1 / math.sqrt((dropout._ALPHA**2 * p + 1) * (1 - p))
+    noise = tensors.wrap(
+        dropout._drawn(input, channels, lambda made: sampling.fill_bernoulli(made, 1 - p))
+    )
+    shift = (noise - 1) * (dropout._ALPHA * a) + dropout._ALPHA * a * p
+    if inplace:
+        return input.mul_(noise * a).add_(shift)
+    return input * (noise * a) + shift
+
+
+def _probabilities(original, q, k, mask, scale, causal):
+    if mask is None:
+        scores = (q @ k.transpose(-1, -2)) * scale
+        if causal:
+            future = ops.full(scores.shape[-2:], -math.inf).triu(1)
+            scores = scores + future.to(q.dtype)
+        return ops.softmax(scores, -1)
+    scores = (q @ k.transpose(-1, -2)) * scale
+    if mask.dtype is ops.tensor(True).dtype:
+        scores = scores.masked_fill(~mask, -math.inf)
+    else:
+        scores = scores + mask
+    if causal:
+        scores = scores + ops.full(scores.shape[-2:], -math.inf).triu(1).to(q.dtype)
+    empty = (scores.detach() == -math.inf).all(-1, True)  # rows that are masked everywhere
+    return ops.softmax(scores.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
+
+
+def _kept_above(original, x, least):
+    low = x.detach()
+    return x + (low.clamp(min=least) - low)
+
+
+def _additive(original, mask, name, like):
+    if mask is None or mask.is_floating_point() or mask._array.dtype != np.bool_:
+        return original(mask, name, like)
+    return ops.zeros(mask.shape, dtype=like.dtype).masked_fill(mask, -math.inf)
+
+
+def _one_hot(original, tensor, num_classes=-1):
+    if num_classes < 1 or tensor._array.dtype != np.int64 or not tensor._array.size:
+        return original(tensor, num_classes)
+    original(tensor, num_classes)  # refuses classes that are none
+    return (tensor.unsqueeze(-1) == ops.arange(num_classes)).to(tensor.dtype)
+
+
+def _total_norm(r, original, given, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    given = [given] if isinstance(given, Tensor) else list(given)
+    if not given or float(norm_type) != 2.0:
+        return original(given, norm_type, error_if_nonfinite, foreach)
+    if error_if_nonfinite:
+        r.problem("clip_grad_norm_(error_if_nonfinite=True) reads the norm in Python")
+    with no_grad():
+        return ops.stack([(t * t).sum() for t in given]).sum().sqrt()
+
+
+@no_grad()
+def _clip_by(original, parameters, max_norm, total, foreach=None):
+    factor = (float(max_norm) / (total + 1e-6)).clamp(max=1.0)
+    for grad in clip_grad._grads(parameters):
+        grad.mul_(factor)
+
+
+@no_grad()
+def _clip_values(original, parameters, clip_value, foreach=None):
+    for grad in clip_grad._grads(parameters):
+        grad.clamp_(-float(clip_value), float(clip_value))
+
+
+def _matmul(original, self, other):
+    return matmul.matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+
+
+# ---------------------------------------------------------------------------- optimisers
+
+
+def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any]) -> None:
+    """A step over one group, as one event for each set of flags and scalars."""
+    if group.get("differentiable") or group.get("capturable"):
+        r.problem(f"{type(self).__name__} runs with differentiable or capturable")
+        return original(self, group)
+    number = next(i for i, one in enumerate(self.param_groups) if one is group)
+    names = self._states(group)
+    alike: dict[Any, list[Any]] = {}
+    for position, param in enumerate(group["params"]):
+        if param.grad is not None:
+            state = self.state[param] if names else {}
+            with r.silence():
+                key = self._begin(group, param, state)
+            alike.setdefault(key, []).append((position, param, param.grad, state))
+    for key, rows in alike.items():
+        with r.silence():
+            flags, scalars = self._plan(group, key)
+        _update(r, self, number, flags, scalars, rows, names)
+        with r.silence():
+            for _, param, grad, state in rows:
+                self._run_formula(flags, scalars, param, grad, [state[n] for n in names])
+    return None
+
+
+def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, rows: list,
+            names: tuple[str, ...]) -> None:  # fmt: skip
+    if any(isinstance(s, Tensor) for s in scalars):
+        r.problem(f"{type(optimiser).__name__} has options that are tensors")
+        return
+    where = {"optimiser": optimiser, "group": group, "flags": flags, "names": names,
+             "positions": tuple(row[0] for row in rows)}  # fmt: skip
+    refs = tuple(
+        (r.refer(param), r.refer(grad), tuple(r.refer(state[n]) for n in names))
+        for _, param, grad, state in rows
+    )
+    r.add(UPDATE, function=type(optimiser).formula, args=refs, kwargs=where,
+          array=np.array(scalars, np.float64))  # fmt: skip

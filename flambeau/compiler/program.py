@@ -1,0 +1,265 @@
+"""Program: a compiled step as a Python function: guards, then numbers, then the run, then results.
+
+The function is written out as source for each program, so that a call costs a few microseconds.
+Guards that fail give MISS, with nothing changed.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..autograd.tape import Node, raise_freed
+from ..nn.registration import CHANGES
+from ..ops.autocast import AUTOCAST
+from ..tensor.tensor import Tensor, wrap
+from .bindings import Argument, Bindings, Drawn, Leaf, Output, Same, Scalar, Seen, State
+from .capture import autocast_now
+from .counters import Ticker
+from .guards import Environment, Modules
+
+MISS = object()  # what a program gives for a call that it was not made for
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+class CompiledBackward(Node):
+    """The history of a tensor that a compiled step returns: backward has been through it."""
+
+    __slots__ = ()
+
+    def apply(self, g: Any) -> Any:
+        """Says that the graph was freed."""
+        raise_freed(self)
+
+
+def _attached(array: np.ndarray) -> Tensor:
+    made = wrap(array)
+    made._node = _freed()
+    made._requires_grad = made._tracked = True
+    return made
+
+
+def _freed() -> Node:
+    node = object.__new__(CompiledBackward)
+    node.plan, node.edges, node.saved, node.versions = None, (), None, ()
+    node.restore = node.hooks = None
+    node.sequence = 0
+    return node
+
+
+class Program:
+    """One compiled step: `call(args, kwargs)` runs it, or gives MISS."""
+
+    def __init__(
+        self, step: Any, bindings: Bindings, args: tuple, kwargs: dict, modules: Modules,
+        environment: Environment, modes: tuple,
+    ) -> None:  # fmt: skip
+        self.modes = modes
+        self.step, self.bindings = step, bindings
+        self.modules, self.environment = modules, environment
+        self.lock = threading.RLock()
+        self.changes = CHANGES.count
+        self.tickers = [Ticker(update) for update in bindings.updates]
+        self.calls = 0
+        self.source, self.call = _Writer(self, args, kwargs).made()
+
+    def recheck(self) -> bool:
+        """Looks at the modules again, after any module anywhere was changed."""
+        count = CHANGES.count
+        if not self.modules.same():
+            return False
+        self.changes = count
+        return True
+
+    def advance(self) -> list[Any] | None:
+        """Ticks all counters; the numbers of each update, or None with nothing ticked."""
+        found = []
+        for i, ticker in enumerate(self.tickers):
+            scalars = ticker.advance() if ticker.check() else None
+            if scalars is None:
+                for done in self.tickers[:i]:
+                    done.undo()
+                return None
+            found.append(scalars)
+        return found
+
+    def undo(self) -> None:
+        """Takes the ticks of `advance` back, after a run that failed."""
+        for ticker in self.tickers:
+            ticker.undo()
+
+
+class _Writer:
+    """Writes the source of a program's function."""
+
+    def __init__(self, program: Program, args: tuple, kwargs: dict) -> None:
+        self.program, self.bindings = program, program.bindings
+        self.names: dict[str, Any] = {
+            "MISS": MISS, "MODE": MODE, "AUTOCAST": AUTOCAST, "CHANGES": CHANGES,
+            "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
+            "attached": _attached, "ndarray": np.ndarray, "advance": program.advance,
+            "autocast": autocast_now,
+        }  # fmt: skip
+        self.lines = ["def call(args, kwargs):"]
+        self.leaves = 0
+        self.args, self.kwargs = args, kwargs
+
+    def made(self) -> tuple[str, Callable]:
+        """The source, and the function."""
+        self.structure("args", self.args)
+        if self.kwargs:
+            self.structure("kwargs", self.kwargs)
+        else:
+            self.test("kwargs")
+        self.modes()
+        self.states()
+        self.run()
+        source = "\n".join([*self.lines, ""])
+        exec(compile(source, "<flambeau program>", "exec"), self.names)
+        return source, self.names["call"]
+
+    def name(self, value: Any, prefix: str = "v") -> str:
+        """A name for a value that the source refers to."""
+        name = f"{prefix}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def test(self, wrong: str) -> None:
+        """Gives MISS where `wrong` holds."""
+        self.lines += [f"    if {wrong}:", "        return MISS"]
+
+    # --------------------------------------------------------------------------- guards
+
+    def structure(self, place: str, value: Any) -> None:
+        """Guards an argument: its structure, and each leaf."""
+        kind = value.__class__
+        if kind in (tuple, list, dict):
+            self.test(f"{place}.__class__ is not {kind.__name__} or len({place}) != {len(value)}")
+            if kind is dict:
+                self.test(f"list({place}) != {self.name(list(value))}")
+            keys = value if kind is dict else range(len(value))
+            for key in keys:
+                inner = f"a{len(self.lines)}"
+                self.lines.append(f"    {inner} = {place}[{key!r}]")
+                self.structure(inner, value[key])
+            return
+        leaf, self.leaves = self.leaves, self.leaves + 1
+        if isinstance(value, Tensor):
+            self.lines.append(f"    t{leaf} = {place}")
+            self.test(f"t{leaf}.__class__ is not {self.name(kind)}")
+            self.lines.append(f"    b{leaf} = t{leaf}._array")
+            self.array(leaf, value._array)
+            self.test(f"(t{leaf}._tracked and t{leaf}.requires_grad) is not "
+                      f"{bool(value._tracked and value.requires_grad)}")  # fmt: skip
+        elif isinstance(value, np.ndarray):
+            self.lines.append(f"    b{leaf} = {place}")
+            self.array(leaf, value)
+        elif isinstance(value, _PLAIN):
+            same = f"{place} != {self.name(value)}" if value == value else f"{place} == {place}"
+            self.test(f"{place}.__class__ is not {self.name(kind)} or {same}")
+        else:
+            self.test(f"{place} is not {self.name(value)}")
+
+    def array(self, leaf: int, array: np.ndarray) -> None:
+        """Guards the layout of an array."""
+        b, kind = f"b{leaf}", self.name(array.dtype)
+        self.test(
+            f"{b}.__class__ is not ndarray or {b}.shape != {array.shape} or "
+            f"{b}.strides != {array.strides} or ({b}.dtype is not {kind} and {b}.dtype != {kind})"
+        )
+
+    def modes(self) -> None:
+        """Guards modes, modules, and what the function's names stand for."""
+        grad, inference, autocast = self.program.modes
+        self.test(f"MODE.grad is not {grad} or MODE.inference is not {inference}")
+        if autocast is None:
+            self.test("AUTOCAST.count and autocast() is not None")
+        else:
+            self.test(f"autocast() != {self.name(autocast)}")
+        self.test("CHANGES.count != program.changes and not program.recheck()")
+        for wrong in self.program.environment.tests(self.name):
+            self.test(wrong)
+
+    def states(self) -> None:
+        """Guards the memory and flags of parameters, buffers and grads."""
+        tensors = self.program.modules.tensors
+        if tensors:
+            get = operator.attrgetter("_array", "_requires_grad")
+            self.names["get"], self.names["tensors"] = get, tensors
+            self.names["held"] = [get(t) for t in tensors]
+            self.lines += ["    try:", "        if list(map(get, tensors)) != held:",
+                           "            return MISS", "    except ValueError:",
+                           "        return MISS"]  # fmt: skip
+        for leaf, before in self.bindings.entry:
+            grad = "None" if before is None else self.name(before)
+            self.test(f"{self.name(leaf)}._grad is not {grad}")
+
+    # ------------------------------------------------------------------------------ run
+
+    def run(self) -> None:
+        """Numbers, draws, the run itself, grads, results."""
+        lines = self.lines
+        lines.append("    with lock:")
+        if self.bindings.updates:
+            lines += ["        s = advance()", "        if s is None:", "            return MISS"]
+        lines.append("        try:")
+        for slot in self.bindings.slots:
+            if isinstance(slot, Drawn):
+                lines.append(f"            {self.name(slot.fill)}()")
+        values = ", ".join(
+            self.given(slot) for slot in self.bindings.slots if not isinstance(slot, State)
+        )
+        lines.append(f"            o = run([{values}])")
+        lines.append("        except BaseException:")
+        lines.append("            program.undo()")
+        lines.append("            raise")
+        lines.append("        program.calls += 1")
+        for leaf, grad in self.bindings.grads:
+            given = "None" if grad is None else self.name(grad)
+            lines.append(f"        {self.name(leaf)}._grad = {given}")
+        lines.append(f"    return {self.result(self.bindings.result)}")
+
+    def given(self, slot: Any) -> str:
+        """What a source of a changing kind is at this call."""
+        if isinstance(slot, Scalar):
+            return f"s[{slot.update}][{slot.place}]"
+        if isinstance(slot, Drawn):
+            return self.name(slot.view)
+        assert isinstance(slot, Argument)
+        return self.argument(slot)
+
+    def argument(self, slot: Argument) -> str:
+        """The memory of an argument."""
+        plain = slot.order is not None and slot.order == tuple(range(len(slot.order)))
+        if plain and slot.order is not None and len(slot.order) == len(slot.shape):
+            return f"b{slot.leaf}"
+        return f"{self.name(slot)}.array({{{slot.leaf}: b{slot.leaf}}})"
+
+    def result(self, x: Any) -> str:
+        """The expression for what is returned."""
+        if isinstance(x, Output):
+            array = f"o[{x.number}]"
+            if x.order != tuple(range(len(x.order))):
+                array += f".transpose({x.order})"
+            return f"{'attached' if x.requires_grad else 'wrap'}({array})"
+        if isinstance(x, Leaf):
+            return f"t{x.number}"
+        if isinstance(x, Same):
+            return repr(x.value) if x.value is None else self.name(x.value)
+        if isinstance(x, Seen):
+            return f"wrap({self.argument(x.argument)})"
+        inner = ", ".join(map(self.result, x.values() if isinstance(x, dict) else x))
+        if isinstance(x, list):
+            return f"[{inner}]"
+        if isinstance(x, dict):
+            keys = [repr(k) if isinstance(k, _PLAIN) else self.name(k) for k in x]
+            pairs = zip(keys, map(self.result, x.values()), strict=True)
+            return "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
+        if hasattr(x, "_fields"):
+            return f"{self.name(type(x))}({inner})"
+        return f"({inner},)" if x else "()"

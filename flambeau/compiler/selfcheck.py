@@ -1,0 +1,82 @@
+"""Self-check: before a program is trusted, it repeats the recorded call, and must agree with it.
+
+It runs on the real memory, with the values of the recorded call put there; then everything is as
+it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .bindings import Bindings, Scalar, State
+
+_TOLERANCE = {"float64": 1e-7, "float32": 2e-3, "float16": 5e-2, "bfloat16": 2e-1}
+
+
+def check(step: Any, bindings: Bindings) -> str | None:
+    """The first result that differs from the recorded call's; None where all agree."""
+    slots = bindings.slots
+    states = [(i, slot.array) for i, slot in enumerate(slots) if isinstance(slot, State)]
+    kept = [array.copy() for _, array in states]
+    try:
+        for i, array in states:
+            array[...] = bindings.recorded[i]
+        outputs = step.run([_laid(slots[i], bindings.recorded[i]) for i in step.changing])
+        outputs = [np.array(y) for y in outputs]
+        written = {slot: slots[slot] for slot, _ in step.graph.writes}
+        now = {slot: one.array.copy() for slot, one in written.items() if isinstance(one, State)}
+    finally:
+        for (_, array), value in zip(states, kept, strict=True):
+            array[...] = value
+    for number, (found, wanted) in enumerate(zip(outputs, bindings.expected, strict=True)):
+        if not agree(found, wanted):
+            return f"result {number} ({_gap(found, wanted)})"
+    return _writes(step, bindings, now)
+
+
+def _writes(step: Any, bindings: Bindings, now: dict[int, np.ndarray]) -> str | None:
+    """What is written back: updated parameters as a whole, the rest one by one."""
+    pairs = []
+    for (slot, _), wanted in zip(step.graph.writes, bindings.written, strict=True):
+        if slot not in now:
+            continue
+        found, before = now[slot], bindings.recorded[slot]
+        name = step.graph.sources[slot].name
+        if found.dtype.kind == "f" and name != "grad" and bindings.updates:
+            pairs.append((found, wanted, before))
+        elif not agree(found, wanted):
+            return f"value of {name or 'a state'} ({_gap(found, wanted)})"
+    # Optimisers divide gradients by their size, so that noise in a gradient that is zero becomes a
+    # full step: what is compared is all that changed together.
+    gap = sum(float(np.sum((a - b) ** 2, dtype=np.float64)) for a, b, _ in pairs)
+    moved = sum(float(np.sum((b - c) ** 2, dtype=np.float64)) for _, b, c in pairs)
+    if not gap <= 0.1 * moved + 1e-12 and not all(agree(a, b) for a, b, _ in pairs):
+        return f"update of the parameters (by {gap**0.5:.2g} where they move by {moved**0.5:.2g})"
+    return None
+
+
+def _laid(slot: Any, value: Any) -> Any:
+    """A recorded source as `run` takes it: with the strides that it had."""
+    return float(value) if isinstance(slot, Scalar) else value
+
+
+def agree(found: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether two arrays are equal within what rounding explains."""
+    if found.shape != wanted.shape:
+        return False
+    if wanted.dtype.kind in "iub":
+        return bool(np.mean(found != wanted) <= 0.02) if wanted.size else True
+    bound = _TOLERANCE.get(wanted.dtype.name, 1e-2)
+    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0))
+    return bool(np.allclose(a, b, rtol=bound, atol=bound * max(scale, 1e-6), equal_nan=True))
+
+
+def _gap(found: np.ndarray, wanted: np.ndarray) -> str:
+    if found.shape != wanted.shape:
+        return f"shape {list(found.shape)} where it is {list(wanted.shape)}"
+    with np.errstate(all="ignore"):
+        gap = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+    return f"by up to {np.nanmax(gap, initial=0.0):.3g}"
