@@ -224,7 +224,13 @@ def gemm(context: Any, statement: Contract) -> bool:
         return False
     if p.m == 0 or p.n == 0:
         return True
-    _Product(context, statement, p, planned(p, context.target)).emit()
+    plan = planned(p, context.target)
+    b, least = context.builder, minimum(context.builder, p.m, p.n)
+    if known(least):
+        _Product(context, statement, p, plan).emit()
+    else:
+        with b.if_then(b.icmp_signed(">", least, constant(0))):
+            _Product(context, statement, p, plan).emit()
     return True
 
 

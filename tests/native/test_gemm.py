@@ -1,0 +1,216 @@
+"""Matrix products: every transposition and edge, between poisoned margins, against NumPy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import product as combinations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from flambeau.native.compiled import compiled
+from flambeau.native.emit.kernel import emit
+from flambeau.native.loops import (
+    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Fold, Index, Kernel,
+    Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
+)  # fmt: skip
+from flambeau.native.target import TARGETS, assembly
+
+from .conftest import poisoned, unharmed
+
+HALVES = (Type.F16, Type.BF16)
+Epilogue = Callable[[Accumulator, Index, Index], tuple[Expression, list[Buffer]]]
+
+
+def matrix_product(
+    m: int, n: int, k: int, flipped: tuple[bool, bool] = (False, False), type: Type = Type.F32,
+    batch: int = 0, epilogue: Epilogue | None = None, sized: bool = False, pad: int = 0,
+) -> Kernel:  # fmt: skip
+    """c = a @ b; `flipped`: which operands lie transposed. `pad`: elements between rows."""
+    row, column, depth, number = (Index(name) for name in "ijkp")
+    total = Type.F32 if type in HALVES else type
+    a, b, c = Buffer(type, "a"), Buffer(type, "b"), Buffer(total, "c")
+    shapes = [(k, m) if flipped[0] else (m, k), (n, k) if flipped[1] else (k, n), (m, n)]
+    extents, widths, sizes = [m, n, k], [s[1] + pad for s in shapes], []
+    if sized:
+        sizes = [Size(name) for name in ("m", "n", "k", "a_row", "b_row", "c_row")]
+        extents, widths = sizes[:3], sizes[3:]
+    pairs = [(depth, row) if flipped[0] else (row, depth),
+             (column, depth) if flipped[1] else (depth, column), (row, column)]  # fmt: skip
+    places = []
+    for (outer, inner), width, shape in zip(pairs, widths, shapes, strict=True):
+        terms = ((outer, width), (inner, 1))
+        places.append(((number, shape[0] * (shape[1] + pad)), *terms) if batch else terms)
+    sums = Accumulator(Fold.SUM, total)
+    value, extra = epilogue(sums, row, column) if epilogue else (sums, [])
+    one: Statement = Contract(
+        (Axis(row, extents[0]),), Axis(column, extents[1]), (Axis(depth, extents[2]),),
+        Load(a, Affine(0, places[0])), Load(b, Affine(0, places[1])), sums,
+        [Store(c, Affine(0, places[2]), value)],
+    )  # fmt: skip
+    body = [Loop(number, batch, [one], Kind.PARALLEL)] if batch else [one]
+    return Kernel("product", [a, b, c, *extra], body, sizes)
+
+
+def dtype(type: Type) -> np.dtype:
+    return np.dtype(ml_dtypes.bfloat16 if type is Type.BF16 else type.value)
+
+
+def check(
+    m: int, n: int, k: int, flipped: tuple[bool, bool] = (False, False), type: Type = Type.F32,
+    batch: int = 0, epilogue: Epilogue | None = None, sized: bool = False, pad: int = 0,
+    threads: int = 1, finish: Callable[..., np.ndarray] = lambda y: y,
+) -> None:  # fmt: skip
+    """Runs a product on numbers between poisoned margins and compares with float64."""
+    rng = np.random.default_rng(m * 10007 + n * 101 + k)
+    kernel = matrix_product(m, n, k, flipped, type, batch, epilogue, sized, pad)
+    function = compiled(kernel)
+    exact, stored = [], []
+    for shape, turn in zip(((m, k), (k, n)), flipped, strict=True):
+        values = (rng.normal(size=(max(batch, 1), *shape)) * 4).astype(dtype(type))
+        exact.append(values.astype(np.float64))
+        values = values.swapaxes(1, 2) if turn else values
+        wide = np.full((*values.shape[:2], values.shape[2] + pad), -1).astype(dtype(type))
+        wide.view(np.uint8)[...] = 0xFF  # NaN between the rows too
+        wide[..., : values.shape[2]] = values
+        stored.append(wide)
+    extra = [rng.normal(size=n).astype(np.float32) for _ in kernel.buffers[3:]]
+    out = np.full((max(batch, 1), m, n + pad), 7, dtype(kernel.buffers[2].type))
+    memories = [poisoned(x) for x in (*stored, out, *extra)]
+    sizes = [m, n, k, stored[0].shape[2], stored[1].shape[2], n + pad] if sized else []
+    function.run([inside for _, inside in memories], sizes, threads)
+    for memory, inside in memories:
+        assert unharmed(memory, inside.dtype.itemsize)
+    found = memories[2][1].reshape(out.shape)
+    assert (found[..., n:] == 7).all()
+    wanted = finish(exact[0] @ exact[1], *extra)
+    scale = 2e-6 * (16 * np.sqrt(k + 1) + 1)
+    if type is Type.F64:
+        scale *= 1e-8
+    np.testing.assert_allclose(found[..., :n].astype(np.float64), wanted, 1e-5, scale)
+
+
+def bias_relu(sums: Accumulator, row: Index, column: Index) -> tuple[Expression, list[Buffer]]:
+    bias = Buffer(Type.F32, "bias")
+    value = Apply(Scalar.ADD, (sums, Load(bias, Affine(0, ((column, 1),)))), Type.F32)
+    return Apply(Scalar.MAXIMUM, (value, Constant(Type.F32, 0.0)), Type.F32), [bias]
+
+
+def bias_tanh(sums: Accumulator, row: Index, column: Index) -> tuple[Expression, list[Buffer]]:
+    bias = Buffer(Type.F32, "bias")
+    value = Apply(Scalar.ADD, (sums, Load(bias, Affine(0, ((column, 1),)))), Type.F32)
+    return Apply(Scalar.TANH, (value,), Type.F32), [bias]
+
+
+FLIPS = list(combinations((False, True), repeat=2))
+SHAPES = [(1, 1, 1), (0, 3, 2), (3, 0, 2), (3, 2, 0), (1, 50, 7), (50, 1, 7), (8, 48, 16),
+          (9, 49, 17), (7, 47, 15), (13, 10, 100), (33, 65, 31), (17, 129, 64)]  # fmt: skip
+
+
+@pytest.mark.parametrize("flipped", FLIPS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_known_extents(shape: tuple[int, int, int], flipped: tuple[bool, bool]) -> None:
+    check(*shape, flipped)
+    check(*shape, flipped, threads=3)
+
+
+@pytest.mark.parametrize("flipped", FLIPS)
+@pytest.mark.parametrize("shape", [*SHAPES, (100, 100, 2100), (70, 20, 4500)])
+def test_extents_that_only_the_call_knows(
+    shape: tuple[int, int, int], flipped: tuple[bool, bool]
+) -> None:
+    check(*shape, flipped, sized=True)
+    check(*shape, flipped, sized=True, threads=4)
+
+
+@pytest.mark.parametrize("flipped", FLIPS)
+def test_a_long_depth_is_cut(flipped: tuple[bool, bool]) -> None:
+    check(5, 3, 5003, flipped)
+    check(20, 100, 4096, flipped, threads=2)
+
+
+@pytest.mark.parametrize("flipped", FLIPS)
+def test_operands_that_are_packed(flipped: tuple[bool, bool]) -> None:
+    check(300, 200, 520, flipped)
+    check(97, 70, 130, flipped, pad=30)
+    check(41, 70, 37, flipped, pad=3, sized=True)
+
+
+@pytest.mark.parametrize("sized", [False, True])
+@pytest.mark.parametrize("flipped", FLIPS)
+@pytest.mark.parametrize("type", [Type.F64, Type.F16, Type.BF16])
+def test_types(type: Type, flipped: tuple[bool, bool], sized: bool) -> None:
+    check(17, 35, 29, flipped, type, sized=sized)
+
+
+@pytest.mark.parametrize("type", [Type.I8, Type.U8, Type.I32, Type.I64])
+def test_integers_wrap(type: Type) -> None:
+    kernel = matrix_product(5, 21, 40, type=type)
+    rng = np.random.default_rng(0)
+    info = np.iinfo(type.value)
+    a, b = (rng.integers(info.min, info.max, shape, dtype(type), endpoint=True)
+            for shape in ((5, 40), (40, 21)))  # fmt: skip
+    c = np.empty((5, 21), dtype(type))
+    compiled(kernel).run([a, b, c])
+    np.testing.assert_array_equal(c, a @ b)
+
+
+@pytest.mark.parametrize("flipped", FLIPS)
+def test_batches(flipped: tuple[bool, bool]) -> None:
+    check(17, 35, 20, flipped, batch=5)
+    check(32, 64, 32, flipped, batch=3, threads=2)
+    check(64, 130, 300, flipped, batch=2, threads=2)
+
+
+@pytest.mark.parametrize("sized", [False, True])
+@pytest.mark.parametrize("shape", [(8, 48, 16), (17, 53, 29), (3, 5, 0)])
+def test_epilogues(shape: tuple[int, int, int], sized: bool) -> None:
+    check(*shape, epilogue=bias_relu, sized=sized, finish=lambda y, b: np.maximum(y + b, 0))
+    check(*shape, epilogue=bias_tanh, sized=sized, finish=lambda y, b: np.tanh(y + b))
+
+
+def test_an_epilogue_runs_once_for_each_element_where_it_adds() -> None:
+    kernel = matrix_product(19, 37, 11)
+    contract = kernel.body[0]
+    assert isinstance(contract, Contract)
+    store = contract.body[0]
+    assert isinstance(store, Store)
+    store.add = True
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(19, 11)).astype("f"), rng.normal(size=(11, 37)).astype("f")
+    c = np.ones((19, 37), "f")
+    compiled(kernel).run([a, b, c], threads=3)
+    np.testing.assert_allclose(c, 1 + a @ b, 1e-5, 1e-5)
+
+
+def loops(text: str) -> list[list[str]]:
+    """The instructions of each innermost loop: from a label to the branch back to it."""
+    lines = [line.strip() for line in text.splitlines()]
+    labels = {line[:-1]: i for i, line in enumerate(lines) if re.match(r"\.L\w+:$", line)}
+    found = []
+    for i, line in enumerate(lines):
+        jump = re.match(r"(?:j\w+|b\.\w+|cbn?z\s+\w+,|tbn?z\s.*,)\s+(\.L\w+)$", line)
+        if jump and labels.get(jump[1], i) < i:
+            body = lines[labels[jump[1]] + 1 : i + 1]
+            if not any(re.match(r"\.L\w+:$", one) for one in body):
+                found.append(body)
+    return found
+
+
+@pytest.mark.parametrize(("name", "fma", "stack"), [
+    ("avx512", "vfmadd", r"\(%rsp\)"), ("avx2", "vfmadd", r"\(%rsp\)"),
+    ("neon", "fmla", r"\[sp(, #\d+)?\]"),
+])  # fmt: skip
+@pytest.mark.parametrize("flipped", FLIPS)
+def test_inner_loops_keep_their_sums_in_registers(
+    name: str, fma: str, stack: str, flipped: tuple[bool, bool]
+) -> None:
+    target = TARGETS[name]
+    text = assembly(emit(matrix_product(96, 96, 96, flipped), target), target)
+    inner = [loop for loop in loops(text) if any(fma in line for line in loop)]
+    assert inner
+    for loop in inner:
+        assert sum(fma in line for line in loop) >= 8
+        assert not [line for line in loop if re.search(stack, line)]
