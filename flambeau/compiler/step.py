@@ -6,7 +6,7 @@ written into it once; those of arguments and outputs are given at each call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +109,11 @@ class Step:
 
         Arrays have the shapes, dtypes and strides of their sources. Gives the outputs, new arrays.
         """
+        return self._run(values, lambda part, table: part.run(table, self.threads))
+
+    def _run(
+        self, values: Sequence[Any], start: Callable[[Program, list[int]], None]
+    ) -> list[np.ndarray]:
         outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
         given = dict(zip(self.changing, values, strict=True))
         for slot, cell in self._cells.items():
@@ -117,11 +122,29 @@ class Step:
         table += [array.ctypes.data for array in outputs]
         for part in self.parts:
             if isinstance(part, Program):
-                part.run(table, self.threads)
+                start(part, table)
             else:
                 self._call(part.node, given, outputs)
         self._stash.clear()
         return outputs
+
+    def timed(self, values: Sequence[Any], rounds: int = 5) -> list[float]:
+        """Seconds that each task takes, the median of some runs, which change nothing: what they
+        write is put back. The time of eager calls is not counted: 0."""
+        written = [slot for slot, _ in self.graph.writes if slot in self.states]
+        before = {slot: self.states[slot].copy() for slot in written}
+        runs: list[list[float]] = []
+        try:
+            for _ in range(rounds + 1):
+                parts: list[np.ndarray] = []
+                self._run(values, lambda part, table, parts=parts: parts.append(
+                    part.timed(table, self.threads).records))  # fmt: skip
+                runs.append([float(t) for one in parts for t in one])
+        finally:
+            for slot in written:
+                self.states[slot][...] = before[slot]
+        medians = iter(np.median(runs[1:], axis=0).tolist() if runs[0] else [])
+        return [0.0 if task.call is not None else next(medians) for task in self.tasks]
 
     def _call(self, node: Node, given: dict[int, Any], outputs: list[np.ndarray]) -> None:
         """Calls an eager function, once for all nodes that are its results."""
