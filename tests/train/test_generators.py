@@ -161,6 +161,15 @@ def test_what_it_may_yield():
 
     with pytest.raises(TypeError, match=r"yielded 3: a callback yields an event"):
         loop.run([0])
+    loop.detach(wrong)
+
+    @loop.on(run)
+    def stubborn(run):
+        with contextlib.suppress(TypeError):
+            yield 4
+
+    with pytest.raises(TypeError, match="yielded 4"):
+        loop.run([0])
     with pytest.raises(TypeError, match="attach it to a scope"):
         loop.on(step.end)(wrong)
 

@@ -219,6 +219,15 @@ def test_saved_between_the_stages(where):
         assert rows == 3
 
 
+def test_a_step_that_is_not_done_does_not_count():
+    loop, saved = Loop(lambda batch: None), []
+    loop.attach(step.start | step.end, lambda run: saved.append(run.state_dict()))
+    loop.run([0, 0])
+    assert [(state["step"], state["batch_number"]) for state in saved] == [
+        (0, 0), (1, 1), (1, 1), (2, 2),
+    ]  # fmt: skip
+
+
 def test_start_events_of_a_resumed_epoch():
     data = [1, 2, 3]
     loop = Loop(lambda batch: None)
