@@ -274,15 +274,35 @@ def test_argmax(check, fold: Fold, type: Type, kind: Kind, n: int) -> None:
     np.testing.assert_array_equal(found, numpy_fold(values, 1))
 
 
-def test_argmax_of_columns(check) -> None:
+@pytest.mark.parametrize("flat", [False, True])
+def test_argmax_of_columns(check, flat: bool) -> None:
+    """Positions along the column, or in the whole array: those differ from lane to lane."""
     x, y, i, r = Buffer(F32, "x"), Buffer(Type.I64, "y"), Index("i"), Index("r")
     best = Accumulator(Fold.ARGMAX, Type.I64, "best")
-    update = Update(best, Load(x, place((r, 37), (i, 1))), Position(place((r, 1))))
+    position = Position(place((r, 37), (i, 1)) if flat else place((r, 1)))
+    update = Update(best, Load(x, place((r, 37), (i, 1))), position)
     body: list[Statement] = [Begin(best), Loop(r, 20, [update]), Store(y, place((i, 1)), best)]
     values = draw(20, 37)
+    values[:, 5], values[3:, 20] = -np.inf, np.nan
     kernel = Kernel("arg", [x, y], [Loop(i, 37, body, Kind.LANES)])
     _, found = check(kernel, [values, np.zeros(37, np.int64)])
-    np.testing.assert_array_equal(found, values.argmax(0))
+    rows = values.argmax(0)
+    np.testing.assert_array_equal(found, rows * 37 + np.arange(37) if flat else rows)
+
+
+def test_argmax_in_any_order_of_positions(check) -> None:
+    """Rounds from the last position to the first, and two updates in a round."""
+    x, y, i = Buffer(F32, "x"), Buffer(Type.I64, "y"), Index("i")
+    best = Accumulator(Fold.ARGMAX, Type.I64, "best")
+    body: list[Statement] = [Update(best, Load(x, at), Position(at)) for at in (
+        Affine(99, ((i, -1),)), Affine(149, ((i, -1),)))]  # fmt: skip
+    for kind in (Kind.LANES, Kind.SERIAL):
+        loop = Loop(i, 50, body, kind)
+        kernel = Kernel("arg", [x, y], [Begin(best), loop, Store(y, place(), best)])
+        values = np.random.default_rng(0).integers(0, 3, 150).astype(np.float32)
+        values[:50] = 9
+        _, found = check(kernel, [values, np.zeros(1, np.int64)])
+        assert found[0] == 50 + values[50:].argmax()
 
 
 @pytest.mark.parametrize("sized", [False, True])

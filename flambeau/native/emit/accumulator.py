@@ -12,7 +12,8 @@ from typing import Any
 from llvmlite import ir
 
 from ..loops import Accumulator, Fold, Type
-from .builder import I64, REGISTER, Builder, constant, lanes_of, vector
+from .builder import I64, REGISTER, Builder, constant, lanes_in, lanes_of, vector
+from .plan import Plan
 
 ARG = (Fold.ARGMAX, Fold.ARGMIN)
 NOWHERE = (1 << 63) - 1  # the position of an ARGMAX of nothing
@@ -55,7 +56,7 @@ def combine(b: Builder, fold: Fold, type: Type, held: ir.Value, value: ir.Value)
 
 def better(b: Builder, fold: Fold, type: Type, held: Any, value: Any) -> ir.Value:
     """Where (value, position) takes the place of the held pair: greater, or as great and before."""
-    (old, old_at), (new, new_at) = held, value
+    (old, old_at), (new, new_at) = held[:2], value[:2]
     sign = ">" if fold is Fold.ARGMAX else "<"
     before = b.icmp_signed("<", new_at, old_at)
     if not type.floating:
@@ -68,38 +69,53 @@ def better(b: Builder, fold: Fold, type: Type, held: Any, value: Any) -> ir.Valu
     return b.or_(first, b.and_(same, before))
 
 
+def greater(b: Builder, fold: Fold, type: Type, old: ir.Value, new: ir.Value) -> ir.Value:
+    """Where a new value takes the place of the held one, which came before it."""
+    sign = ">" if fold is Fold.ARGMAX else "<"
+    if not type.floating:
+        return (b.icmp_signed if type.signed else b.icmp_unsigned)(sign, new, old)
+    return b.and_(b.fcmp_unordered(sign, new, old), b.fcmp_ordered("ord", old, old))
+
+
 class Held:
     """An accumulator from its Begin on.
 
     `lanes`: how many the statement that began it runs over. `type` is that of the values. `widths`
     are the numbers of lanes of the loops inside that update it. A `long` sum is held in F64, and
-    made of sums in F32 of blocks of rounds, which keeps rounding errors small.
+    made of sums in F32 of blocks of rounds, which keeps rounding errors small. An ARGMAX of
+    `ascending` positions takes what is greater; the position that it saw first is for when nothing
+    is greater than the least value.
     """
 
     def __init__(
-        self, accumulator: Accumulator, type: Type, lanes: int, widths: set[int], long: bool
+        self, accumulator: Accumulator, lanes: int, widths: set[int], made: Plan
     ) -> None:
         self.accumulator, self.fold = accumulator, accumulator.fold
-        self.value_type, self.lanes, self.long = type, lanes, long
-        self.widths = sorted({lanes, *widths})
-        self.type = Type.F64 if long else type  # of what is in the slots now
+        self.value_type = made.types.get(accumulator, accumulator.type)
+        self.lanes, self.widths = lanes, sorted({lanes, *widths})
+        self.ascending = accumulator in made.ascending
+        # Of what is in the slots now.
+        self.type = Type.F64 if accumulator in made.long else self.value_type
         self.parts: dict[int, tuple[Any, ...]] = {}
         self.outer: list[tuple[dict[int, tuple[Any, ...]], Type]] = []
 
-    def _kinds(self) -> tuple[ir.Type, ...]:
-        return (REGISTER[self.type], I64) if self.fold in ARG else (REGISTER[self.type],)
+    def _kinds(self, lanes: int) -> tuple[ir.Type, ...]:
+        """The types of the slots: values; for ARGMAX positions too, and the first one of all."""
+        kind, at = vector(REGISTER[self.type], lanes), vector(I64, lanes)
+        return (kind, at, at if lanes == self.lanes else I64) if self.fold in ARG else (kind,)
 
     def _slots(self, b: Builder) -> dict[int, tuple[Any, ...]]:
         widths = [self.lanes] if self.type is not self.value_type else self.widths
         return {
-            lanes: tuple(b.entry_slot(vector(kind, lanes)) for kind in self._kinds())
+            lanes: tuple(b.entry_slot(kind) for kind in self._kinds(lanes))
             for lanes in widths
         }
 
     def _neutral(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
-        start = constant(self.type, neutral(self.fold, self.type))
-        values = (start, b.integer(NOWHERE)) if self.fold in ARG else (start,)
-        return tuple(b.splat(one, lanes) for one in values)
+        start = b.splat(constant(self.type, neutral(self.fold, self.type)), lanes)
+        if self.fold not in ARG:
+            return (start,)
+        return (start, *(b.splat(b.integer(NOWHERE), lanes_in(k)) for k in self._kinds(lanes)[1:]))
 
     def begin(self, b: Builder, start: ir.Value | None = None) -> None:
         """Everything neutral; `start` is folded in."""
@@ -118,8 +134,8 @@ class Held:
         return b.fpext(value, kind) if target is Type.F64 else b.fptrunc(value, kind)
 
     def _get(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
-        kinds = (vector(kind, lanes) for kind in self._kinds())
-        return tuple(b.load(s, typ=k) for s, k in zip(self.parts[lanes], kinds, strict=True))
+        slots = zip(self.parts[lanes], self._kinds(lanes), strict=True)
+        return tuple(b.load(slot, typ=kind) for slot, kind in slots)
 
     def _set(self, b: Builder, lanes: int, values: tuple[ir.Value, ...]) -> None:
         for slot, value in zip(self.parts[lanes], values, strict=True):
@@ -136,6 +152,14 @@ class Held:
             values = tuple(
                 b.select(mask, v, b.splat(n, lanes)) for v, n in zip(values, others, strict=True)
             )
+        if self.ascending:
+            old, at, first = self._get(b, lanes)
+            take = greater(b, self.fold, self.type, old, values[0])
+            seen = values[1] if lanes == self.lanes else b.part(values[1], 0, 1)
+            first = b.intrinsic("smin", seen.type, (first, seen))
+            chosen = b.select(take, values[0], old), b.select(take, values[1], at), first
+            self._set(b, lanes, chosen)
+            return
         self._fold_in(b, values, lanes, self.value_type)
 
     def _fold_in(
@@ -150,7 +174,9 @@ class Held:
         if self.fold not in ARG:
             return (combine(b, self.fold, self.type, old[0], new[0]),)
         take = better(b, self.fold, self.type, old, new)
-        return tuple(b.select(take, n, o) for n, o in zip(new, old, strict=True))
+        chosen = [b.select(take, n, o) for n, o in zip(new[:2], old[:2], strict=True)]
+        first = old[2:] if len(new) == 2 else (b.intrinsic("smin", I64, (old[2], new[2])),)
+        return (*chosen, *first)
 
     def value(self, b: Builder) -> ir.Value:
         """What it holds: for ARGMAX and ARGMIN the position."""
@@ -159,7 +185,12 @@ class Held:
             if lanes != self.lanes:
                 partial = self._narrowed(b, self._get(b, lanes), self.type)
                 found = self._together(b, found, partial)
-        return self._converted(b, found[-1], self.type, self.value_type)
+        if self.fold in ARG:
+            if not self.ascending:
+                return found[1]
+            nowhere = b.icmp_signed("==", found[1], b.splat(b.integer(NOWHERE), self.lanes))
+            return b.select(nowhere, found[2], found[1])
+        return self._converted(b, found[0], self.type, self.value_type)
 
     def _narrowed(
         self, b: Builder, values: tuple[ir.Value, ...], type: Type
@@ -168,9 +199,9 @@ class Held:
         if self.fold not in ARG:
             return (b.folded(self.fold, type, values[0]),)
         while (lanes := lanes_of(values[0])) > 1:
-            low = tuple(b.part(one, 0, lanes // 2) for one in values)
-            high = tuple(b.part(one, lanes // 2, lanes // 2) for one in values)
-            values = self._together(b, low, high)
+            low = tuple(b.part(one, 0, lanes // 2) for one in values[:2])
+            high = tuple(b.part(one, lanes // 2, lanes // 2) for one in values[:2])
+            values = (*self._together(b, (*low, *values[2:]), high),)
         return values
 
     def open_block(self, b: Builder) -> None:

@@ -66,9 +66,14 @@ def mangled(type: ir.Type) -> str:
     return "p0" if isinstance(type, ir.PointerType) else LETTERS[str(type)]
 
 
+def lanes_in(type: ir.Type) -> int:
+    """How many lanes an LLVM type has: 1 for a scalar."""
+    return type.count if isinstance(type, ir.VectorType) else 1
+
+
 def lanes_of(value: ir.Value) -> int:
     """How many lanes a value has: 1 for a scalar."""
-    return value.type.count if isinstance(value.type, ir.VectorType) else 1
+    return lanes_in(value.type)
 
 
 def constant(type: Type, value: Any) -> ir.Value:
@@ -206,6 +211,8 @@ class Builder(ir.IRBuilder):
     def part(self, value: ir.Value, start: int, lanes: int) -> ir.Value:
         """Some consecutive lanes of a vector; a scalar for one."""
         if lanes == 1:
+            if not isinstance(value.type, ir.VectorType):
+                return value
             return self.extract_element(value, ir.Constant(I64, start))
         chosen = ir.Constant(vector(I32, lanes), list(range(start, start + lanes)))
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)

@@ -29,13 +29,15 @@ ALL_LANES = 128  # the most lanes at once
 class Plan:
     """`widths`: lanes of each loop that runs in lanes. `folding`: those that update an accumulator
     begun outside. `types`: what an accumulator compares or sums. `long`: sums in F32 of so many
-    rounds that errors would show.
+    rounds that errors would show. `ascending`: those of ARGMAX and ARGMIN that see positions in
+    their order, so that values alone decide.
     """
 
     widths: dict[Loop, int] = field(default_factory=dict)
     folding: dict[Accumulator, set[int]] = field(default_factory=dict)
     types: dict[Accumulator, Type] = field(default_factory=dict)
     long: set[Accumulator] = field(default_factory=set)
+    ascending: set[Accumulator] = field(default_factory=set)
 
 
 def plan(kernel: Kernel, target: Target) -> Plan:
@@ -62,6 +64,7 @@ def extend(made: Plan, body: Sequence[Statement], target: Target) -> None:
                     count = rounds(statement, made, one)
                     if count is None or count > LONG:
                         made.long.add(one)
+    made.ascending.update(ascending(body))
 
 
 def lane_loops(body: Sequence[Statement], parallel: bool = False) -> Iterator[Loop]:
@@ -172,16 +175,18 @@ def vectors(
 ) -> int:
     """How many vectors at once: several where additions or loads would be waited for."""
     strided = any(place.indirect or _strided(place.at.stride(loop.index)) for place in places)
-    costly = any(isinstance(one, Apply) and one.operation not in CHEAP for one in every)
-    if strided or costly:
+    if strided:
         return 1
+    costly = sum(isinstance(one, Apply) and one.operation not in CHEAP for one in every)
     sums = len({s.accumulator for s in inside if isinstance(s, Update)})
-    positions = any(isinstance(one, Position) and one.value.stride(loop.index) for one in every)
     streams = len(places)
-    if sums:
-        return 4 if sums <= 2 and streams <= 4 and not positions else 2 if sums <= 4 else 1
-    work = sum(isinstance(one, Apply) for one in every)
-    return 4 if streams <= 4 and work <= 12 else 2 if streams <= 8 and work <= 40 else 1
+    if costly:
+        return 4 if costly <= 2 and streams <= 4 and sums <= 2 else 2 if costly <= 4 else 1
+    if not sums:  # memory is the limit, and one vector at a time the best order for it
+        return 1
+    if any(isinstance(s, Update) and s.position is not None for s in inside):
+        return 2
+    return 4 if sums <= 2 and streams <= 4 else 2 if sums <= 4 else 1
 
 
 def _strided(stride: Extent) -> bool:
@@ -208,6 +213,39 @@ def trips(loop: Loop, made: Plan) -> int:
     """The rounds of a loop of known extent."""
     assert isinstance(loop.extent, int)
     return -(-loop.extent // made.widths.get(loop, 1))
+
+
+def ascending(body: Sequence[Statement]) -> set[Accumulator]:
+    """The accumulators whose one update sees positions that grow from round to round."""
+    depths: dict[Accumulator, int] = {}
+    found: dict[Accumulator, bool] = {}
+
+    def walk(some: Sequence[Statement], around: tuple[Loop, ...]) -> None:
+        for one in some:
+            if isinstance(one, Begin):
+                depths[one.accumulator] = len(around)
+            elif isinstance(one, Loop):
+                walk(one.body, (*around, one))
+            elif isinstance(one, Update) and one.position is not None:
+                once = one.accumulator not in found
+                grows = _grows(one.position, around[depths.get(one.accumulator, 0) :])
+                found[one.accumulator] = once and grows
+
+    walk(body, ())
+    return {one for one, good in found.items() if good}
+
+
+def _grows(position: Expression, loops: Sequence[Loop]) -> bool:
+    """Whether a position grows with each round of loops inside one another."""
+    if not isinstance(position, Position):
+        return False
+    reach: int | None = 0  # of the loops further inside; None: not known
+    for loop in reversed(loops):
+        stride = position.value.stride(loop.index)
+        if not isinstance(stride, int) or reach is None or stride <= reach:
+            return False
+        reach = stride * (loop.extent - 1) + reach if isinstance(loop.extent, int) else None
+    return True
 
 
 def always(body: Sequence[Statement]) -> Iterator[Statement]:

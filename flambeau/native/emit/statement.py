@@ -38,9 +38,8 @@ def emit_body(context: Context, scope: Scope, body: Sequence[Statement]) -> None
 def _begin(context: Context, scope: Scope, one: Begin) -> None:
     accumulator = one.accumulator
     start = None if one.start is None else evaluate(context, scope, one.start)
-    type = context.plan.types.get(accumulator, accumulator.type)
     widths = context.plan.folding.get(accumulator, set()) if scope.lanes == 1 else set()
-    held = Held(accumulator, type, scope.lanes, widths, accumulator in context.plan.long)
+    held = Held(accumulator, scope.lanes, widths, context.plan)
     held.begin(context.builder, start)
     context.held[accumulator] = held
     context.changed([accumulator])
