@@ -105,12 +105,14 @@ def short(value: float) -> str:
 def duration(seconds: float) -> str:
     """A time in few characters.
 
-    >>> [duration(s) for s in (0.0042, 3.21, 75, 7384)]
-    ['4.2 ms', '3.2 s', '1:15', '2:03:04']
+    >>> [duration(s) for s in (5e-6, 0.0042, 3.21, 75, 7384)]
+    ['5.0 us', '4.2 ms', '3.2 s', '1:15', '2:03:04']
     """
-    if seconds < 1:
-        return f"{seconds * 1e3:.2g} ms" if seconds < 0.01 else f"{seconds * 1e3:.0f} ms"
-    if seconds < 60:
+    for unit, size in (("us", 1e-6), ("ms", 1e-3)):
+        if seconds < 999.5 * size:
+            count = seconds / size
+            return f"{count:.1f} {unit}" if 0 < count < 9.95 else f"{count:.0f} {unit}"
+    if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -6,7 +6,9 @@ HTML and SVG are written here and need nothing; PNG and `figure()` need matplotl
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
+import time
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -196,10 +198,12 @@ def _name_lines(panel: Panel, axis: Any) -> None:
 class PlotCurves:
     """Keeps `curves.html`, and with matplotlib `curves.png`, up to date in a folder.
 
-    Drawn after every `every`-th epoch, and when the run ends.
+    Drawn after every `every`-th epoch, unless drawing would take more than a fiftieth of the time
+    since the last picture, and when the run ends, however it does.
     """
 
     band = Band.IO
+    share = 0.02
 
     def __init__(
         self, folder: str | os.PathLike[str], every: int = 1, name: str = "curves"
@@ -209,24 +213,33 @@ class PlotCurves:
         self.folder = Path(folder)
         self.every = every
         self.stem = name
+        self._drawn, self._cost = -math.inf, 0.0
 
     def on_epoch_end(self, run: Any) -> None:
         """Draws, where it is due; the epoch that ends is not in the history yet."""
-        if run.state.epoch % self.every == 0:
+        due = time.perf_counter() - self._drawn >= self._cost / self.share
+        if run.state.epoch % self.every == 0 and due:
             self._save([*run.history, {"epoch": run.state.epoch, **run.state.metrics}])
 
     def on_run_end(self, run: Any) -> None:
         """Draws all."""
         self._save(run.history)
 
+    def on_run_error(self, run: Any) -> None:
+        """Draws what there was when the run failed."""
+        self._save(run.history)
+
     def _save(self, history: list[dict[str, Any]]) -> None:
         rows = {row["epoch"]: row for row in history}  # an epoch may be there in both
         if not rows or not panels_of([*rows.values()]):
             return
+        began = time.perf_counter()
         picture = plot([*rows.values()])
         picture.save(self.folder / f"{self.stem}.html")
         if importlib.util.find_spec("matplotlib") is not None:
             picture.save(self.folder / f"{self.stem}.png")
+        self._drawn = time.perf_counter()
+        self._cost = self._drawn - began
 
 
 _PAGE = """<!doctype html>

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from flambeau.train import Loop, epoch
+from flambeau.train import Loop, epoch, plots
 from flambeau.train.panel import Panel, log_ticks, ticks
 from flambeau.train.plots import Picture, PlotCurves, panels_of, plot
 from flambeau.train.svg import HEIGHT, columns_of
@@ -126,7 +126,8 @@ def test_png(tmp_path):
 
 
 @pytest.mark.parametrize("every", [1, 2])
-def test_the_callback_keeps_a_picture(tmp_path, every):
+def test_the_callback_keeps_a_picture(tmp_path, every, monkeypatch):
+    monkeypatch.setattr(PlotCurves, "share", math.inf)  # however long it takes
     pages = []
     loop = Loop(lambda batch: None, callbacks=[PlotCurves(tmp_path, every)])
     loop.on(epoch.end)(lambda run: run.log(loss=1 / run.state.epoch))
@@ -139,3 +140,34 @@ def test_the_callback_keeps_a_picture(tmp_path, every):
     assert len(re.findall("<circle", page)) == 4  # three epochs, and the ring of the best
     with pytest.raises(ValueError, match="every"):
         PlotCurves(tmp_path, 0)
+
+
+def test_drawing_does_not_hold_up_the_run(tmp_path, monkeypatch):
+    now, drawn = [0.0], []
+    monkeypatch.setattr(plots.time, "perf_counter", lambda: now[0])
+
+    def save(self, path):
+        drawn.append(path.name)
+        now[0] += 1.0
+
+    monkeypatch.setattr(Picture, "save", save)
+    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
+
+    def a_second(run, batch):
+        now[0] += 1.0
+        run.log(loss=1.0)
+
+    loop = Loop(a_second, callbacks=[PlotCurves(tmp_path)])
+    loop.run([1] * 10, epochs=12)  # two minutes
+    assert len(drawn) == 4  # the first epoch, each fifty seconds, the end
+
+
+def test_a_run_that_fails_is_drawn(tmp_path):
+    def fail(run, batch):
+        run.log(loss=1.0)
+        assert run.state.epoch < 3
+
+    loop = Loop(fail, callbacks=[PlotCurves(tmp_path, every=100)])
+    with pytest.raises(AssertionError):
+        loop.run([1], epochs=5)
+    assert (tmp_path / "curves.html").read_text().count("<title>train") == 2
