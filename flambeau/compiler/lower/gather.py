@@ -131,6 +131,26 @@ def _scatter_add(input: Any, dim: int, index: Any, src: Any) -> SymbolArray:
     return input + SymbolArray(share)
 
 
+@lowering("_scatter_reduce")
+def _scatter_reduce(
+    input: SymbolArray, dim: int, index: Any, src: Any, reduce: str, include_self: bool
+) -> SymbolArray:
+    x, at = input.node, node_of(index)
+    if reduce not in ("sum", "mean"):
+        refuse(f"a scatter by {reduce}")
+    if 0 in at.shape:
+        return input
+    axis = dim % max(len(x.shape), 1)
+    ones = graph.constant(1, Type.I64, at.shape)
+    counts = SymbolArray(_add_along(ones, axis, at, x.shape))
+    total = SymbolArray(_add_along(_source(node_of(src), at), axis, at, x.shape))
+    kept = input if include_self else np.where(np.equal(counts, 0), input, input.dtype.type(0))
+    if reduce == "sum":
+        return kept + total
+    counts = np.maximum(counts + (1 if include_self else 0), 1).astype(input.dtype)
+    return (kept + total) // counts if input.dtype.kind in "iu" else (kept + total) / counts
+
+
 @lowering("_scatter")
 def _scatter(input: Any, dim: int, index: Any, src: Any) -> SymbolArray:
     x, at = node_of(input), cast(node_of(index), Type.I64)

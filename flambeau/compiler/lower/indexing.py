@@ -11,7 +11,9 @@ import numpy as np
 from ...native.loops import Scalar, Type
 from .. import graph
 from ..graph import Node, Op
-from .nodes import applied, broadcast_shape, cast, computed, number, reshaped, sliced, stretched, where
+from .nodes import (
+    applied, broadcast_shape, cast, computed, number, reshaped, sliced, stretched, where,
+)  # fmt: skip
 from .registry import refuse
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native.loops import Scalar
-from .indexing import rows
+from .indexing import by_positions, rows
 from .nodes import applied, literal, reshaped, sliced, stacked, stretched
 from .registry import lowering, refuse
 from .symbol import SymbolArray
@@ -58,6 +58,14 @@ def _folded(
     return SymbolArray(sliced(woven(phases, at), at, 0, length))
 
 
+def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
+    """Where the elements of a window lie."""
+    places = np.full((), offset, np.int64)
+    for extent, s in zip(shape, strides, strict=True):
+        places = places[..., None] + np.arange(extent) * s
+    return places
+
+
 @lowering("_as_strided")
 def _as_strided(
     input: SymbolArray, size: Sequence[int], stride: Sequence[int], offset: int, geometry: Any
@@ -70,9 +78,24 @@ def _as_strided(
         n *= extent
     if tuple(strides) != tuple(reversed(dense)):
         refuse("windows on memory that is not the input's own")
-    places = np.full((), offset - start, np.int64)
-    for extent, s in zip(size, stride, strict=True):
-        places = places[..., None] + np.arange(extent) * s
+    places = _places(size, stride, offset - start)
     if places.size and (places.min() < 0 or places.max() >= input.size):
         refuse("a window beyond the input's memory")
     return SymbolArray(rows(input.reshape(-1).node, literal(places), 0, False))
+
+
+@lowering("_strided_adjoint")
+def _strided_adjoint(
+    g: SymbolArray, shape: Sequence[int], strides: Sequence[int], start: int,
+    size: Sequence[int], stride: Sequence[int], offset: int,
+) -> SymbolArray:  # fmt: skip
+    low = min(start, offset)
+    written, read = _places(size, stride, offset - low), _places(shape, strides, start - low)
+    if not g.size or not read.size:
+        return np.zeros_like(g, shape=tuple(shape))
+    n = int(max(written.max(), read.max())) + 1
+    where = by_positions((n,), [literal(written.reshape(-1))], False)
+    memory = where.added((n,), g.reshape(-1).node)
+    made = SymbolArray(rows(memory, literal(read), 0, False))
+    counts = np.bincount(read.reshape(-1), minlength=n)[read]
+    return made if (counts == 1).all() else (made / counts.astype(g.dtype)).astype(g.dtype)

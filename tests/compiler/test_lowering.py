@@ -1,0 +1,417 @@
+"""Every operator of the registry, lowered and evaluated, against what it gives eagerly.
+
+One capture runs all the operators' samples with their first and second derivatives, so that the
+operators of backward are met with the arguments that they get.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau.compiler import capture as capturing
+from flambeau.compiler.evaluate import evaluate, numpy_type, type_of
+from flambeau.compiler.graph import COMPARISONS, Graph, Node, Op, Source, ordered
+from flambeau.compiler.lower import NotLowered, lower, lowered_by_hand, writes
+from flambeau.native.loops import Fold, Scalar, Type
+from flambeau.ops.registry import OPERATORS, Kind
+from flambeau.tensor import Tensor, wrap
+
+# Operators that programs call as they are, by what stands in the way.
+WITHOUT_SCALAR_OPERATION = """
+    airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma erfcx erfinv gcd i0 i0e i1 i1e igamma
+    igammac lcm lgamma log_ndtr modified_bessel_i0 modified_bessel_i1 modified_bessel_k0
+    modified_bessel_k1 ndtri nextafter frexp _polygamma scaled_modified_bessel_k0
+    scaled_modified_bessel_k1 zeta
+"""
+BY_SORTING = "_median_dim _nanmedian_dim _sort kthvalue mode topk histogram"
+BY_DECOMPOSITION = """
+    _householder_product _linalg_eigvalsh _linalg_inv_ex _linalg_lstsq _linalg_pinv _linalg_qr
+    _linalg_solve _linalg_solve_triangular _linalg_svd _linalg_svdvals _lu_factor_ex _matrix_exp
+    _matrix_rank _cholesky_ex _ldl_factor_ex _ldl_solve _linalg_eigh cholesky_inverse
+    cholesky_solve geqrf linalg_det linalg_lu linalg_slogdet
+"""
+BY_DEGREES_IN_DATA = """
+    chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w
+    hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p
+    shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
+    shifted_chebyshev_polynomial_w
+"""
+OTHERS = """
+    _ctc_loss _ctc_loss_backward _masked_select _embedding_bag_rows _pixels_adjoint logcumsumexp
+"""
+NOT_LOWERED = frozenset(" ".join((
+    WITHOUT_SCALAR_OPERATION, BY_SORTING, BY_DECOMPOSITION, BY_DEGREES_IN_DATA, OTHERS,
+)).split())  # fmt: skip
+POSITIONS = ("index", "index_adjoint", "_index_put")  # have arrays of positions as attributes
+TOLERANCE = {8: 1e-9, 4: 3e-5, 2: 2e-2}
+
+
+# ------------------------------------------------------------------------------ meeting operators
+
+
+def kept(x, positions):
+    """A copy of an argument; arrays of positions become tensors, as a capture knows them."""
+    if isinstance(x, Tensor):
+        return wrap(x._array.copy())
+    if isinstance(x, np.ndarray):
+        return wrap(x.copy()) if positions else x.copy()
+    if isinstance(x, tuple | list):
+        found = [kept(v, positions) for v in x]
+        return type(x)(*found) if hasattr(x, "_fields") else tuple(found)
+    return x
+
+
+def signature(x):
+    """What makes one case like another."""
+    if isinstance(x, Tensor):
+        return x._array.shape, x._array.dtype
+    if isinstance(x, tuple | list):
+        return tuple(signature(v) for v in x)
+    return x.tobytes() if isinstance(x, np.ndarray) else x
+
+
+class Spy(capturing.Recorder):
+    """Keeps (operator, arguments, results) instead of a trace."""
+
+    def __init__(self):
+        super().__init__()
+        self.cases, self.seen = [], Counter()
+        Spy.last = self
+
+    def operator(self, operator, swapped=False):
+        def record(original, args, kwargs):
+            if not self.on:
+                return original(*args, **kwargs)
+            given = (args[1], args[0]) if swapped and len(args) == 2 else args
+            options = {k: v for k, v in kwargs.items() if k != "out"}
+            bound = capturing.bind(operator, given, options)
+            key = None if bound is None else (operator.name, repr(signature(bound)))
+            if key is None or self.seen[key] > 0:
+                return original(*args, **kwargs)
+            before = kept(bound, operator.name in POSITIONS)
+            with self.silence():
+                result = original(*args, **kwargs)
+            if result is not NotImplemented:
+                self.seen[key] += 1
+                outputs = list(result) if isinstance(result, tuple | list) else [result]
+                outputs += [bound[i] for i in writes(operator)]
+                self.cases.append((operator, before, [
+                    None if y is None else y._array.copy() for y in outputs]))  # fmt: skip
+            return result
+
+        return record
+
+    def checked(self, name):
+        return lambda original, args, kwargs: original(*args, **kwargs)
+
+
+def tensor_of(x, kind, leaves):
+    """A sample's argument as the operator takes it, in another floating dtype."""
+    if isinstance(x, np.ndarray | np.generic):
+        x = np.array(x)
+        made = wrap(x.astype(kind) if x.dtype.kind == "f" else x)
+        if x.dtype.kind in "fc":
+            leaves.append(made.requires_grad_())
+        return made
+    return type(x)(tensor_of(v, kind, leaves) for v in x)
+
+
+def sample_tensors(operator, args, kwargs, kind):
+    """A sample's arguments, and the tensors to differentiate by."""
+    leaves = []
+    names = operator.names
+
+    def place(i, x):
+        sequence = type(x) in (list, tuple) and any(isinstance(v, np.ndarray) for v in x)
+        at = min(i, len(names) - 1)
+        if at in operator.tensor_positions and (
+            isinstance(x, np.ndarray | np.generic) or sequence
+        ):
+            return tensor_of(x, kind, leaves)
+        return x
+
+    given = [place(i, x) for i, x in enumerate(args)]
+    return given, {n: place(names.index(n), x) for n, x in kwargs.items()}, leaves
+
+
+def random_like(ys, rng):
+    return [wrap(rng.normal(size=y.shape).astype(y._array.dtype)).requires_grad_() for y in ys]
+
+
+def differentiated(operator, args, kwargs, kind, rng):
+    """Runs a sample with its first and second derivatives."""
+    args, kwargs, leaves = sample_tensors(operator, args, kwargs, kind)
+    result = operator.function(*args, **kwargs)
+    ys = [result] if isinstance(result, Tensor) else list(result)
+    ys = [y for y in ys if y is not None and y.requires_grad]
+    if not ys:
+        return
+    weights = random_like(ys, rng)
+    for again in (False, True):
+        gs = flambeau.autograd.grad(ys, leaves, weights, create_graph=again, allow_unused=True,
+                                    retain_graph=True)  # fmt: skip
+        gs = [g for g in gs if g is not None and g.requires_grad]
+        if again and gs:
+            flambeau.autograd.grad(gs, leaves + weights, random_like(gs, rng), allow_unused=True)
+
+
+def all_samples(kinds=(np.float64, np.float32)):
+    rng = np.random.default_rng(0)
+    for operator in list(OPERATORS.values()):
+        if operator.kind is Kind.COMPOSITE or operator.samples is None:
+            continue
+        for kind in kinds:
+            for args, kwargs in operator.samples(rng):
+                try:
+                    differentiated(operator, args, kwargs, kind, rng)
+                except (RuntimeError, NotImplementedError, TypeError, IndexError):
+                    continue  # not differentiable twice, or not in this dtype
+
+
+def by_hand():
+    """Operators that have no samples, or other arguments than those of their samples."""
+    x = flambeau.randn(4, 5, requires_grad=True)
+    y = x * 1
+    y[flambeau.tensor([0, 2, 0])] = flambeau.randn(3, 5)
+    y[:, 1] = flambeau.ones(4, requires_grad=True) * 2
+    mask = x > 0
+    z = y.masked_scatter(mask, flambeau.randn(20, requires_grad=True))
+    strided = x.detach().as_strided((3, 3), (5, 2), 1)
+    overlapping = flambeau.arange(12.0).unfold(0, 4, 2)
+    z.sum().backward()
+    put = flambeau.zeros(6).index_put((flambeau.tensor([1, 1]),), flambeau.ones(2), True)
+    bits = flambeau.ones(4).view(flambeau.int32)
+    integers = flambeau.arange(-4, 5)
+    counts = [integers * 3, integers // 2, integers % 4, integers << 1, integers >> 1, ~integers,
+              integers.sum(), integers.prod(), integers.cumsum(0), (integers > 0).any(),
+              integers.clamp(-2, 2), integers.float(), integers / 2, integers**2, -integers,
+              integers.abs(), integers == 3, integers.bool().all(), integers & 3]  # fmt: skip
+    at = flambeau.tensor([[0, 1, 0], [1, 1, 0]])
+    for how in ("sum", "mean"):
+        for included in (True, False):
+            flambeau.zeros(2, 3).scatter_reduce(0, at, flambeau.randn(2, 3), how,
+                                                include_self=included)  # fmt: skip
+    leaf = flambeau.randn(4, 3, requires_grad=True)
+    leaf.as_strided((3, 2), (3, 1), 1).sum().backward()
+    flambeau.bernoulli(leaf.sigmoid())
+    square = leaf.detach().t() @ leaf.detach() + flambeau.eye(3)
+    flambeau.linalg.cholesky(square), flambeau.linalg.eigh(square)
+    factors = flambeau.linalg.ldl_factor(square)
+    flambeau.linalg.ldl_solve(*factors, square)
+    logs = flambeau.randn(5, 1, 4, requires_grad=True)
+    lengths = flambeau.tensor([5]), flambeau.tensor([2])
+    flambeau.nn.functional.ctc_loss(logs.log_softmax(2), flambeau.tensor([[1, 2]]),
+                                    *lengths).backward()  # fmt: skip
+    images = flambeau.nn.functional.max_pool2d(flambeau.randn(1, 2, 5, 5), 3, 2, 1, 1, True)
+    return strided, overlapping, put, bits, counts, images
+
+
+@pytest.fixture(scope="module")
+def cases():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capturing, "Recorder", Spy)
+        flambeau.manual_seed(0)
+        capturing.capture(lambda: (all_samples(), by_hand()), (), {})
+    found = defaultdict(list)
+    for operator, args, results in Spy.last.cases:
+        found[operator.name].append((operator, args, results))
+    return found
+
+
+# ------------------------------------------------------------------------------ comparing
+
+
+class Inputs:
+    """Nodes in place of tensors, and their values."""
+
+    def __init__(self):
+        self.sources, self.nodes, self.values = [], [], []
+
+    def place(self, x):
+        if isinstance(x, Tensor):
+            array = x._array
+            node = Node(Op.INPUT, (), array.shape, type_of(array.dtype), {"slot": len(self.nodes)})
+            self.sources.append(Source("argument", array.shape, node.type, lambda: None))
+            self.nodes.append(node)
+            self.values.append(array)
+            return node
+        if isinstance(x, tuple | list):
+            found = [self.place(v) for v in x]
+            return type(x)(*found) if hasattr(x, "_fields") else type(x)(found)
+        return x
+
+
+def is_complex(args, results):
+    arrays = [x._array for x in args if isinstance(x, Tensor)]
+    return any(a is not None and a.dtype.kind == "c" for a in (*arrays, *results))
+
+
+def check_types(node):
+    """Operands have the types that the operation of a node asks for."""
+    types = [one.type for one in node.inputs]
+    if node.op is Op.APPLY:
+        operation = node.operation
+        assert {len(one.shape) for one in node.inputs} == {len(node.shape)}, node
+        if operation in (Scalar.CAST, Scalar.BITCAST):
+            return
+        assert types[-1] not in (Type.F16, Type.BF16), f"{node} computes in half precision"
+        if operation is Scalar.WHERE:
+            assert types == [Type.BOOL, node.type, node.type], (node, types)
+        elif operation in COMPARISONS:
+            assert len({*types}) == 1, (node, types)
+            assert node.type is Type.BOOL, node
+        else:
+            assert {*types} == {node.type}, (node, types)
+    elif node.op is Op.REDUCE and node.fold in (Fold.ARGMAX, Fold.ARGMIN):
+        assert (len(node.axes), node.type) == (1, Type.I64)
+    elif node.op in (Op.TAKE, Op.TAKE_ALONG):
+        assert types == [node.type, Type.I64], (node, types)
+    elif node.op is Op.ADD_ROWS:
+        assert types == [Type.I64, node.type], (node, types)
+    elif types:
+        assert {*types} == {node.type}, (node, types)
+
+
+def compare(operator, args, results, tolerance=TOLERANCE):
+    """Lowers, evaluates, and compares with what was given eagerly; the number of nodes."""
+    inputs = Inputs()
+    made = lower(operator, tuple(map(inputs.place, args)), {})
+    made = made if isinstance(made, tuple) else (made,)
+    assert len(made) == len(results)
+    assert [n is None for n in made] == [y is None for y in results]
+    roots = [n for n in made if n is not None]
+    nodes = ordered(roots)
+    for node in nodes:
+        assert node.op is not Op.INPUT or node in inputs.nodes
+        check_types(node)
+    found, _ = evaluate(Graph(inputs.sources, inputs.nodes, roots, []), inputs.values)
+    for node, y, wanted in zip(roots, found, (y for y in results if y is not None), strict=True):
+        assert (node.shape, numpy_type(node.type)) == (wanted.shape, wanted.dtype)
+        if wanted.dtype.kind in "fV":
+            rtol = tolerance[wanted.dtype.itemsize]
+            wide = [np.asarray(v, np.float64) for v in (y, wanted)]
+            np.testing.assert_allclose(*wide, rtol=rtol, atol=rtol)
+        else:
+            np.testing.assert_array_equal(y, wanted)
+    return len(nodes)
+
+
+def operators():
+    return [o for o in OPERATORS.values() if o.kind is not Kind.COMPOSITE]
+
+
+@pytest.mark.parametrize("name", [o.name for o in operators()])
+def test_lowered_as_eager(cases, name):
+    if not cases[name]:
+        pytest.skip("is met by no sample")
+    compared = 0
+    for operator, args, results in cases[name]:
+        if is_complex(args, results):
+            continue
+        if name in NOT_LOWERED:
+            with pytest.raises(NotLowered):
+                lower(operator, tuple(map(Inputs().place, args)), {})
+        else:
+            compare(operator, args, results)
+        compared += 1
+    if not compared:
+        pytest.skip("only complex numbers")
+
+
+def test_coverage(cases, capsys):
+    """How many operators are lowered, by hand or from their bodies; those not met are few."""
+    groups = defaultdict(list)
+    for operator in operators():
+        kind = "not met" if not cases[operator.name] else \
+            "called as they are" if operator.name in NOT_LOWERED else \
+            "only complex" if all(is_complex(a, r) for _, a, r in cases[operator.name]) else \
+            "by hand" if lowered_by_hand(operator) else "from their bodies"  # fmt: skip
+        groups[kind].append(operator.name)
+    with capsys.disabled():
+        print("\noperators lowered:", {kind: len(names) for kind, names in groups.items()})
+    assert len(groups["from their bodies"]) > 180
+    assert len(groups["by hand"]) > 85
+    assert not groups["not met"], groups["not met"]
+
+
+# ------------------------------------------------------------------------------ other dtypes
+
+
+def half_cases(kind):
+    rng = np.random.default_rng(0)
+
+    def work():
+        for name in ("_add", "mul", "exp", "gelu", "sigmoid", "softmax", "log_softmax", "sum",
+                     "mean", "_var", "linear", "matmul", "_cross_entropy", "_where", "cumsum",
+                     "_max_pool2d", "_convolution", "_embedding", "cat", "stack", "tril", "gather",
+                     "_clamp", "relu_only", "_layer_norm", "amax", "index"):  # fmt: skip
+            operator = OPERATORS[name]
+            for args, kwargs in operator.samples(rng):
+                try:
+                    differentiated(operator, args, kwargs, kind, rng)
+                except (RuntimeError, NotImplementedError, TypeError):
+                    continue
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capturing, "Recorder", Spy)
+        capturing.capture(work, (), {})
+    return Spy.last.cases
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_half_precision_is_computed_in_float32(name):
+    found = half_cases(getattr(flambeau, name).numpy)
+    assert len(found) > 100
+    for operator, args, results in found:
+        if operator.name not in NOT_LOWERED:
+            compare(operator, args, results)
+
+
+def node(shape, type=Type.F32, **attributes):
+    return Node(Op.INPUT, (), shape, type, {"slot": 0, **attributes})
+
+
+def test_a_number_of_the_step_does_not_widen():
+    """A Python number that is read at each call promotes as a number, not as a float64 tensor."""
+    rate = node((), Type.F64, weak=float)
+    mul = OPERATORS["mul"]
+    assert lower(mul, (node(()), rate), {}).type is Type.F32
+    assert lower(mul, (node((), Type.I64), rate), {}).type is Type.F32
+    assert lower(mul, (node(()), node((), Type.F64)), {}).type is Type.F64
+
+
+def test_lowering_is_pure_and_says_where_nodes_come_from():
+    x = node((3, 4))
+    before = dict(x.attributes)
+    y = lower(OPERATORS["gelu"], (x, "tanh"), {})
+    assert (x.attributes, x.origin, x.inputs) == (before, "", ())
+    assert {n.origin for n in ordered([y]) if n is not x} == {"gelu"}
+
+
+def test_statistics_are_further_results():
+    batch_norm = OPERATORS["_batch_norm"]
+    x, c = node((2, 3, 4)), node((3,))
+    made = lower(batch_norm, (x, c, c, c, None, c, c, 0.1, 1e-5), {})
+    assert writes(batch_norm) == (3, 4, 5, 6)
+    assert [n if n is None else n.shape for n in made] == [(2, 3, 4), (3,), None, (3,), (3,)]
+
+
+def test_what_draws_random_numbers_is_refused():
+    with pytest.raises(NotLowered, match="random"):
+        lower(OPERATORS["native_dropout"], (node((3,)), 0.5, True), {})
+
+
+def test_graphs_are_lean():
+    """No copies, expansions or layouts beyond what an operator is."""
+    x, w, b = node((8, 16)), node((4, 16)), node((4,))
+    linear = ordered([lower(OPERATORS["linear"], (x, w, b), {})])
+    ops = Counter(n.op for n in linear)
+    assert ops == {Op.INPUT: 3, Op.PERMUTE: 1, Op.MATMUL: 1, Op.RESHAPE: 1, Op.APPLY: 1}
+    relu = ordered([lower(OPERATORS["relu_only"], (x,), {})])
+    assert [n.op for n in relu] == [Op.INPUT, Op.CONSTANT, Op.APPLY]
+    half = ordered([lower(OPERATORS["_add"], (x, 1.5), {})])
+    assert [n.op for n in half] == [Op.INPUT, Op.CONSTANT, Op.APPLY]
