@@ -75,3 +75,8 @@ def compare(
 @pytest.fixture(name="check", scope="session")
 def _check() -> Callable[..., list[np.ndarray]]:
     return check
+
+
+@pytest.fixture(name="compare", scope="session")
+def _compare() -> Callable[..., None]:
+    return compare

@@ -69,31 +69,36 @@ def _terms(position: Affine, extents: dict[Index, int]) -> tuple[tuple[Index, in
 
 def window(contract: Contract, extents: dict[Index, int]) -> list[Line]:
     """The coordinates of `a`, the padded ones first; empty where nothing is masked."""
-    pairs: dict[int, list[tuple[Affine, Scalar, int]]] = {}
+    limits: dict[tuple[tuple[Index, int], ...], list[int]] = {}
     for position, operation, value in _bounds(contract.a.mask):
-        pairs.setdefault(id(position), []).append((position, operation, value))
-    lines: list[Line] = []
-    taken: set[int] = set()
-    for found in pairs.values():
-        limits = {operation: value for _, operation, value in found}
-        if limits.get(Scalar.GE, 0) != 0 or Scalar.LT not in limits:
-            raise Unsupported("a window that does not begin at 0")
-        position = found[0][0]
         terms = _terms(position, extents)
-        strides = {whole(contract.a.at.stride(i)) / c for i, c in terms}
-        if len(strides) > 1 or any(id(i) in taken for i, _ in terms):
-            raise Unsupported("a window across axes")
-        taken.update(id(i) for i, _ in terms)
-        stride = strides.pop() if strides else 0
-        if stride != int(stride):
-            raise Unsupported("a window across axes")
-        lines.append(Line(terms, position.base, limits[Scalar.LT], int(stride)))
+        low = sum(min(0, c * (extents[i] - 1)) for i, c in terms)
+        high = 1 + sum(max(0, c * (extents[i] - 1)) for i, c in terms)
+        held = limits.setdefault(terms, [low, high])
+        if operation is Scalar.GE:
+            held[0] = max(held[0], value - position.base)
+        else:
+            held[1] = min(held[1], value - position.base)
+    lines = [_line(contract.a.at, terms, low, high) for terms, (low, high) in limits.items()]
+    taken = [i for line in lines for i, _ in line.terms]
+    if len(set(taken)) < len(taken):
+        raise Unsupported("a window across axes")
     if not lines:
         return []
     for index, stride in _terms(contract.a.at, extents):
-        if id(index) not in taken:
+        if index not in taken:
             lines.append(Line(((index, 1),), 0, None, stride))
     return lines
+
+
+def _line(at: Affine, terms: tuple[tuple[Index, int], ...], low: int, high: int) -> Line:
+    """A padded coordinate, whose indices move `at` in proportion."""
+    if not terms or high <= low:
+        raise Unsupported("a mask that is all or nothing")
+    strides = {divmod(whole(at.stride(i)), c) for i, c in terms}
+    if len(strides) > 1 or any(rest for _, rest in strides):
+        raise Unsupported("a window across axes")
+    return Line(terms, -low, high - low, strides.pop()[0])
 
 
 # --------------------------------------------------------------------------------- tile shapes

@@ -1,0 +1,168 @@
+"""Convolutions in machine code against NumPy in float64, at awkward sizes, between poison."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from flambeau.native.compiled import compiled
+from flambeau.native.emit.conv_plan import plan
+from flambeau.native.emit.kernel import emit
+from flambeau.native.kernels import conv
+from flambeau.native.loops import Contract, Kernel, Loop, Type
+from flambeau.native.target import TARGETS, assembly, host
+
+# batch, channels, (h, w), outputs, kernel; then stride, padding, dilation, groups
+CASES = {
+    "plain": ((2, 16, (8, 8), 32, (3, 3)), {}),
+    "one of all": ((1, 1, (1, 1), 1, (1, 1)), {"padding": (0, 0)}),
+    "primes": ((3, 5, (7, 11), 13, (3, 3)), {}),
+    "valid": ((2, 3, (9, 10), 17, (3, 2)), {"padding": (0, 0)}),
+    "few channels": ((5, 1, (14, 13), 33, (3, 3)), {}),
+    "tiles across rows": ((7, 19, (4, 4), 50, (3, 3)), {}),
+    "strided": ((2, 3, (11, 13), 64, (3, 3)), {"stride": (2, 2)}),
+    "strides apart": ((2, 6, (9, 15), 20, (2, 3)), {"stride": (1, 3), "padding": (1, 0)}),
+    "pointwise, strided": ((2, 19, (10, 9), 37, (1, 1)), {"stride": (2, 2), "padding": (0, 0)}),
+    "dilated": ((2, 4, (12, 12), 9, (3, 3)), {"padding": (2, 2), "dilation": (2, 2)}),
+    "groups": ((2, 8, (9, 9), 12, (3, 2)), {"groups": 4, "dilation": (2, 1)}),
+    "kernel beyond the stride": ((1, 3, (6, 6), 5, (1, 2)), {"stride": (3, 3), "padding": (0, 0)}),
+    "long depth": ((4, 300, (5, 5), 40, (5, 5)), {"padding": (2, 2)}),
+    "gradient in blocks": ((3, 2, (43, 43), 40, (3, 3)), {}),
+    "wide padding": ((2, 5, (3, 3), 6, (3, 3)), {"padding": (2, 3)}),
+}  # fmt: skip
+LAYOUTS = [(False, False), (True, True)]  # images, weight: channels innermost
+EVERY = [(case, *layout) for case in CASES for layout in LAYOUTS]
+EVERY += [(case, True, False) for case in ("plain", "strided", "gradient in blocks")]
+
+
+def geometry(case: str, last: bool, weight_last: bool, type: Type = Type.F32) -> conv.Geometry:
+    (batch, channels, spatial, outputs, kernel), settings = CASES[case]
+    settings = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1, **settings}
+    output = tuple(
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, s, p, d in zip(spatial, kernel, settings["stride"], settings["padding"],
+                                 settings["dilation"], strict=True)
+    )  # fmt: skip
+    return conv.Geometry(
+        type, batch, channels, spatial, outputs, output, kernel, **settings,
+        x=conv.strides_of((batch, channels, *spatial), last),
+        weight=conv.strides_of((outputs, channels // settings["groups"], *kernel), weight_last),
+        y=conv.strides_of((batch, outputs, *output), last),
+    )  # fmt: skip
+
+
+def shapes(g: conv.Geometry) -> tuple[tuple[int, ...], ...]:
+    """Of x, the weight and y."""
+    return ((g.batch, g.channels, *g.spatial), (g.outputs, g.inputs_each, *g.kernel),
+            (g.batch, g.outputs, *g.output))  # fmt: skip
+
+
+def laid(x: np.ndarray, last: bool) -> np.ndarray:
+    """As it lies in memory."""
+    return (x.transpose(0, 2, 3, 1) if last else x).reshape(-1)
+
+
+def taps(g: conv.Geometry, x: np.ndarray):
+    """(kernel entry, what it meets of the padded x: a view (n, c, oh, ow)) for each entry."""
+    for i, j in np.ndindex(*g.kernel):
+        at = [
+            slice(e * d, e * d + s * (n - 1) + 1, s)
+            for e, d, s, n in zip((i, j), g.dilation, g.stride, g.output, strict=True)
+        ]
+        yield (i, j), x[:, :, at[0], at[1]]
+
+
+def expected(g: conv.Geometry, x: np.ndarray, w: np.ndarray, gy: np.ndarray):
+    """y, and the gradients of x and of the weight, in float64."""
+    (top, left), (h, v) = g.padding, g.spatial
+    room = [s * (o - 1) + d * (k - 1) + 1 for s, o, d, k in
+            zip(g.stride, g.output, g.dilation, g.kernel, strict=True)]  # fmt: skip
+    image = np.zeros((g.batch, g.channels, max(room[0], h + top), max(room[1], v + left)))
+    image[:, :, top : top + h, left : left + v] = x
+    y, gw, gx = np.zeros(gy.shape), np.zeros(w.shape), np.zeros(image.shape)
+    spread = list(taps(g, gx))
+    for ((i, j), part), (_, back) in zip(taps(g, image), spread, strict=True):
+        for n in range(g.groups):
+            c = slice(n * g.inputs_each, (n + 1) * g.inputs_each)
+            k = slice(n * g.outputs_each, (n + 1) * g.outputs_each)
+            y[:, k] += np.einsum("nchw,kc->nkhw", part[:, c], w[k, :, i, j])
+            gw[k, :, i, j] += np.einsum("nchw,nkhw->kc", part[:, c], gy[:, k])
+            back[:, c] += np.einsum("nkhw,kc->nchw", gy[:, k], w[k, :, i, j])
+    return y, gx[:, :, top : top + h, left : left + v], gw
+
+
+@pytest.fixture
+def runs(compare):
+    """Checks that a kernel's last buffer becomes `want`, and that nothing else changes."""
+
+    def check(kernel: Kernel, given: list[np.ndarray], want: np.ndarray, rtol: float) -> None:
+        before = [*given, np.full(want.size, np.nan, given[0].dtype)]
+        near = rtol * max(float(np.abs(want).max(initial=0)), 1e-6)
+        compare(compiled(kernel), kernel, before, (), [*given, want], rtol, near, (1, 2, 5))
+
+    return check
+
+
+@pytest.mark.parametrize(("case", "last", "weight_last"), EVERY)
+def test_convolution_and_gradients(runs, case: str, last: bool, weight_last: bool) -> None:
+    g = geometry(case, last, weight_last)
+    rng = np.random.default_rng(1)
+    x, w, gy = (rng.normal(size=s).astype(np.float32) for s in shapes(g))
+    y, gx, gw = expected(g, x, w, gy)
+    images, weight = [laid(a, last) for a in (x, gy)], laid(w, weight_last)
+    runs(conv.forward(g), [images[0], weight], laid(y, last), 1e-5)
+    runs(conv.backward_data(g), [images[1], weight], laid(gx, last), 1e-5)
+    runs(conv.backward_weight(g), images, laid(gw, weight_last), 1e-5)
+
+
+def test_double_precision_bias_and_relu(runs) -> None:
+    g = geometry("primes", False, False, Type.F64)
+    rng = np.random.default_rng(2)
+    x, w, gy = (rng.normal(size=s) for s in shapes(g))
+    bias = rng.normal(size=g.outputs)
+    y = np.maximum(expected(g, x, w, gy)[0] + bias[:, None, None], 0)
+    runs(conv.forward(g, True, True), [laid(x, False), laid(w, False), bias], laid(y, False), 1e-13)
+
+
+def contracts(kernel: Kernel) -> list[Contract]:
+    inside = [s for one in kernel.body for s in (one.body if isinstance(one, Loop) else [one])]
+    return [s for s in inside if isinstance(s, Contract)]
+
+
+def test_every_case_is_tiled() -> None:
+    for case in CASES:
+        for layout in LAYOUTS:
+            g = geometry(case, *layout)
+            for build in (conv.forward, conv.backward_data, conv.backward_weight):
+                found = contracts(build(g))
+                assert found
+                for one in found:
+                    plan(one, host())
+
+
+def test_tiles_span_short_rows() -> None:
+    """Four positions in a row would leave the units idle."""
+    cut = plan(contracts(conv.forward(geometry("tiles across rows", True, True)))[0], host())
+    assert cut.shape.rows * cut.shape.vectors >= 8
+    assert cut.shape.rows > 4
+
+
+def test_long_depths_are_cut() -> None:
+    """What is packed at a time stays in the caches."""
+    for case, build in (("long depth", conv.forward), ("gradient in blocks", conv.backward_weight)):
+        for layout in LAYOUTS:
+            cut = plan(contracts(build(geometry(case, *layout)))[0], host())
+            assert cut.blocks > 1
+            assert cut.steps * cut.width * 4 <= 1 << 20
+
+
+@pytest.mark.parametrize(("target", "fused"), [("avx2", "vfmadd231ps"), ("neon", "fmla")])
+def test_other_processors(target: str, fused: str) -> None:
+    """Registers hold the sums: nothing of a tile's loop is spilled."""
+    text = emit(conv.forward(geometry("plain", True, True)), TARGETS[target])
+    loops = assembly(text, TARGETS[target]).split("\n.L")
+    most = max(loops, key=lambda part: part.count(fused))
+    assert most.count(fused) >= 8
+    assert not re.search(r"%rsp.*%ymm|%ymm.*%rsp|\bq\d+, .*\[sp", most)
