@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -83,13 +82,13 @@ def put(key: str, code: bytes) -> None:
         return
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(_TEMPORARY, "", folder)
+        name = folder / (os.urandom(16).hex() + _TEMPORARY)
         try:
-            with open(handle, "wb") as file:
+            with open(name, "xb", opener=_private) as file:
                 file.write(_MAGIC + _checksum(key, code) + code)
             os.replace(name, folder / (key + _SUFFIX))
         except BaseException:
-            os.unlink(name)
+            name.unlink(missing_ok=True)
             raise
     except OSError:
         return
@@ -98,6 +97,11 @@ def put(key: str, code: bytes) -> None:
     if before is None or _written[folder] > most // 16:
         _prune(folder, most)
         _written[folder] = 0
+
+
+def _private(path: str, flags: int) -> int:
+    """Opens a file that nobody else may write."""
+    return os.open(path, flags, 0o600)
 
 
 def _checksum(key: str, body: bytes) -> bytes:
