@@ -95,6 +95,18 @@ def test_crc32c():
     assert tfrecord.crc32c(b"123456789") == 0xE3069283  # RFC 3720
     assert tfrecord.crc32c(bytes(32)) == 0x8A9136AA
     assert tfrecord.crc32c(bytes(range(32))) == 0x46DD794E
+    assert tfrecord.masked(b"123456789") == 0xC78AB0E5  # what TensorBoard says
+
+
+def test_events_reach_the_file_in_time(tmp_path):
+    writer = SummaryWriter(tmp_path, max_queue=2)
+    writer.add_scalar("a", 1.0)
+    assert len(values(tmp_path)) == 0
+    writer.add_scalar("a", 2.0)
+    assert len(values(tmp_path)) == 2
+    slow = SummaryWriter(tmp_path / "slow", max_queue=100, flush_secs=0)
+    slow.add_scalar("a", 1.0)
+    assert len(values(tmp_path / "slow")) == 1
 
 
 @pytest.mark.parametrize("length", [8192, 8193, 20000])
