@@ -10,29 +10,29 @@ import hashlib
 import os
 import sys
 import time
-from pathlib import Path
 
 _MAGIC = b"flambeau code 1\n"
 _SUFFIX = ".code"
 _TEMPORARY = ".part"
 _STALE = 3600.0  # seconds after which a temporary file is a dead process's, or a use worth noting
-_written: dict[Path, int] = {}  # bytes written by this process since it last looked at the size
+_written: dict[str, int] = {}  # bytes written by this process since it last looked at the size
 
 
-def directory() -> Path | None:
+def directory() -> str | None:
     """Where entries are kept, or None where there is no such place."""
     chosen = os.environ.get("FLAMBEAU_CACHE_DIR")
     if chosen:
-        return Path(chosen)
-    try:
-        home = Path.home()
-    except RuntimeError:
+        return chosen
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):
         return None
     if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "flambeau"
+        return os.path.join(home, "Library", "Caches", "flambeau")
     if os.name == "nt":
-        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData/Local") / "flambeau/cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "flambeau"
+        local = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
+        return os.path.join(local, "flambeau", "cache")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+    return os.path.join(base, "flambeau")
 
 
 def limit() -> int:
@@ -58,17 +58,20 @@ def get(key: str) -> bytes | None:
     folder = directory()
     if folder is None or limit() <= 0:
         return None
-    path = folder / (key + _SUFFIX)
+    path = os.path.join(folder, key + _SUFFIX)
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not _trusted(status):
                 return None
             data = file.read()
-        if time.time() - status.st_mtime > _STALE:
-            os.utime(path)  # the least recently used goes first
     except OSError:
         return None
+    if time.time() - status.st_mtime > _STALE:
+        try:
+            os.utime(path)  # the least recently used goes first
+        except OSError:
+            pass  # a folder that may only be read
     body = data[len(_MAGIC) + 32 :]
     if data[: len(_MAGIC) + 32] != _MAGIC + _checksum(key, body):
         return None
@@ -81,14 +84,14 @@ def put(key: str, code: bytes) -> None:
     if folder is None or len(code) > most // 4:
         return
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = folder / (os.urandom(16).hex() + _TEMPORARY)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        name = os.path.join(folder, os.urandom(16).hex() + _TEMPORARY)
         try:
             with open(name, "xb", opener=_private) as file:
                 file.write(_MAGIC + _checksum(key, code) + code)
-            os.replace(name, folder / (key + _SUFFIX))
+            os.replace(name, os.path.join(folder, key + _SUFFIX))
         except BaseException:
-            name.unlink(missing_ok=True)
+            _remove(name)
             raise
     except OSError:
         return
@@ -114,7 +117,14 @@ def _trusted(status: os.stat_result) -> bool:
     return not hasattr(os, "geteuid") or status.st_uid in (os.geteuid(), 0)
 
 
-def _prune(folder: Path, most: int) -> None:
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass  # another process was quicker
+
+
+def _prune(folder: str, most: int) -> None:
     """Removes the least recently used entries until the rest is well below the limit."""
     entries = []
     now = time.time()
@@ -125,12 +135,12 @@ def _prune(folder: Path, most: int) -> None:
                 if item.name.endswith(_SUFFIX):
                     entries.append((status.st_mtime, status.st_size, item.path))
                 elif item.name.endswith(_TEMPORARY) and now - status.st_mtime > _STALE:
-                    os.unlink(item.path)
+                    _remove(item.path)
         total = sum(size for _, size, _ in entries)
         if total <= most:
             return
         for _, size, path in sorted(entries):
-            Path(path).unlink(missing_ok=True)
+            _remove(path)
             total -= size
             if total <= most * 3 // 4:
                 return

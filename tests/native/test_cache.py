@@ -162,3 +162,19 @@ def test_several_processes_write_and_read(folder: Path) -> None:
                for _ in range(4)]  # fmt: skip
     assert [(p.communicate()[1], p.returncode) for p in running] == [(b"", 0)] * 4
     assert len(os.listdir(folder)) == 10
+
+
+def test_an_old_entry_that_cannot_be_touched_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.put(KEY, b"code")
+    os.utime(entry(folder), (0, 0))
+
+    def refuse(*given: object) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "utime", refuse)
+        assert cache.get(KEY) == b"code"
+    assert cache.get(KEY) == b"code"
+    assert entry(folder).stat().st_mtime > 1
