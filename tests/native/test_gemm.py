@@ -138,6 +138,14 @@ def test_operands_that_are_packed(flipped: tuple[bool, bool]) -> None:
     check(41, 70, 37, flipped, pad=3, sized=True)
 
 
+@pytest.mark.parametrize("shape", [(1, 10, 784), (2, 17, 33), (3, 8, 16), (5, 3, 5), (6, 1, 64),
+                                   (7, 40, 130), (13, 33, 200), (23, 9, 300)])  # fmt: skip
+def test_few_rows_are_dot_products(shape: tuple[int, int, int]) -> None:
+    check(*shape, (False, True))
+    check(*shape, (False, True), threads=3, pad=5)
+    check(*shape, (False, True), epilogue=bias_tanh, finish=lambda y, b: np.tanh(y + b))
+
+
 @pytest.mark.parametrize("sized", [False, True])
 @pytest.mark.parametrize("flipped", FLIPS)
 @pytest.mark.parametrize("type", [Type.F64, Type.F16, Type.BF16])

@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from ..loops import Apply, Contract, Expression, Load, Scalar, Store, Type, operands
 from ..scratch import GIVE, TAKE, USABLE_BYTES
+from .dot import Dot, suits
 from .pack import Panel, minimum, pack, pack_groups
 from .share import Share, shared
 from .tile import (
@@ -224,14 +225,20 @@ def gemm(context: Any, statement: Contract) -> bool:
         return False
     if p.m == 0 or p.n == 0:
         return True
-    plan = planned(p, context.target)
     b, least = context.builder, minimum(context.builder, p.m, p.n)
     if known(least):
-        _Product(context, statement, p, plan).emit()
+        _emit(context, statement, p)
     else:
         with b.if_then(b.icmp_signed(">", least, constant(0))):
-            _Product(context, statement, p, plan).emit()
+            _emit(context, statement, p)
     return True
+
+
+def _emit(context: Any, statement: Contract, p: Problem) -> None:
+    if suits(p):
+        Dot(context, statement, p).emit()
+    else:
+        _Product(context, statement, p, planned(p, context.target)).emit()
 
 
 @dataclass(frozen=True)

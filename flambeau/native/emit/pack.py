@@ -12,8 +12,8 @@ from llvmlite import ir
 
 from ..loops import Type
 from .tile import (
-    I32, Number, constant, first_lanes, load_vector, loop, memory_type, moved, plus, store_vector,
-    times, widened,
+    I32, I64, POINTER, Number, constant, first_lanes, load_vector, loop, memory_type, moved, plus,
+    store_vector, times, widened,
 )  # fmt: skip
 
 
@@ -174,27 +174,47 @@ def _transpose_columns(
     b: ir.IRBuilder, panel: Panel, into: ir.Value, start: int, count: int, blocks: Number
 ) -> None:
     """Packs whole blocks of `lanes` steps for `count` elements of the width from `start` on."""
-    padded = 1 << (count - 1).bit_length()
-    last = plus(b, panel.valid, -1)
+    last = plus(b, panel.valid, -1 - start)
+    at = moved(b, panel.pointer, times(b, start, panel.width_stride))
+    target = moved(b, into, start * panel.type.size)
+    given = [at, constant(panel.width_stride), constant(last), constant(blocks), target]
+    b.call(_transposer(b.module, panel, count), given)
+
+
+def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
+    """void(source, stride, last, blocks, target): one for all panels of the same form."""
+    name = f"pack_{panel.stored.value}_{panel.type.value}_{panel.lanes}_{panel.width}_{count}"
+    if name in module.globals:
+        return module.globals[name]
+    kind = ir.FunctionType(ir.VoidType(), [POINTER, I64, I64, I64, POINTER])
+    function = ir.Function(module, kind, name)
+    function.linkage = "internal"
+    for word in ("noinline", "nounwind"):
+        function.attributes.add(word)
+    source, stride, last, blocks, target = function.args
+    for pointer in (source, target):
+        pointer.add_attribute("noalias")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
     sources = []
     for r in range(count):
-        near = minimum(b, start + r, last)
-        if not isinstance(near, int):  # a wholly absent vector repeats the first element
-            near = b.select(b.icmp_signed("<", near, constant(0)), constant(0), near)
-        sources.append(moved(b, panel.pointer, times(b, near, panel.width_stride)))
+        near = minimum(b, r, last)
+        # A vector that is absent altogether repeats the last element before it.
+        sources.append(moved(b, source, times(b, near, stride)))
 
     def body(block: ir.Value, _: list) -> list:
         offset = times(b, block, panel.lanes * panel.stored.size)
         vectors = []
-        for source in sources:
-            read = load_vector(b, moved(b, source, offset), panel.stored, panel.lanes)
+        for one in sources:
+            read = load_vector(b, moved(b, one, offset), panel.stored, panel.lanes)
             vectors.append(widened(b, read, panel.stored, panel.type))
-        vectors += [vectors[-1]] * (padded - count)
-        offset = plus(b, times(b, block, panel.lanes * panel.step), start * panel.type.size)
-        _store_steps(b, panel, transposed(b, vectors), count, moved(b, into, offset))
+        vectors += [vectors[-1]] * ((1 << (count - 1).bit_length()) - count)
+        here = moved(b, target, times(b, block, panel.lanes * panel.step))
+        _store_steps(b, panel, transposed(b, vectors), count, here)
         return []
 
     loop(b, blocks, [], body)
+    b.ret_void()
+    return function
 
 
 def transposed(b: ir.IRBuilder, vectors: list[ir.Value]) -> list[ir.Value]:

@@ -1,0 +1,161 @@
+"""Products of few rows whose operands both run along the depth: dot products, without packing.
+
+A tile is rows x columns of vectors of partial sums along the depth, folded at the end. To pack b
+would cost more than few rows gain from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+from ..loops import Contract
+from .pack import minimum
+from .share import shared
+from .tile import (
+    I32, Number, Sums, constant, first_lanes, fused, load_vector, loop, memory_type, moved, plus,
+    times, widened,
+)  # fmt: skip
+
+_ROWS = 6  # of a tile, at most
+# How deep a product must be for so many rows: (rows, depth), as measured against packing.
+_WORTH = ((8, 0), (16, 128), (24, 256))
+
+
+def suits(p: Any) -> bool:
+    """Whether a product (gemm.Problem) is one of few rows along contiguous depths."""
+    if not isinstance(p.m, int) or p.a_depth != p.a_type.size or p.b_depth != p.b_type.size:
+        return False
+    depth = p.k if isinstance(p.k, int) else 256
+    return any(p.m <= rows and depth >= least for rows, least in _WORTH)
+
+
+def folded(b: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
+    """The sum over the lanes of each of N vectors (N a power of two), as a vector of N lanes."""
+    count = len(vectors)
+    while len(vectors) > 1:
+        vectors = [_pairs(b, x, y) for x, y in zip(vectors[::2], vectors[1::2], strict=True)]
+    one = vectors[0]
+    while one.type.count > count:
+        one = _pairs(b, one, None)
+    return one
+
+
+def _pairs(b: ir.IRBuilder, x: ir.Value, y: ir.Value | None) -> ir.Value:
+    """The sums of neighbouring lanes of x, then of y."""
+    count = x.type.count * (1 if y is None else 2)
+    kind = ir.VectorType(I32, count // 2)
+    even, odd = (
+        b.shuffle_vector(x, x if y is None else y, ir.Constant(kind, list(range(i, count, 2))))
+        for i in (0, 1)
+    )
+    return b.add(even, odd) if isinstance(x.type.element, ir.IntType) else b.fadd(even, odd)
+
+
+class Dot:
+    """The emission of a product that `suits`."""
+
+    def __init__(self, context: Any, statement: Contract, p: Any) -> None:
+        self.context, self.statement, self.p = context, statement, p
+        self.builder = context.builder
+        self.lanes = context.target.lanes(p.type)
+        groups = -(-p.m // _ROWS)
+        self.rows = -(-p.m // groups)
+        self.columns = min(self.lanes, 8 if self.rows <= 3 else 4)
+
+    def emit(self) -> None:
+        """The whole product, or this thread's share of it."""
+        b, p = self.builder, self.p
+        groups, whole = -(-p.m // self.rows), p.m // self.rows
+        size = self.columns
+        known = isinstance(p.n, int)
+        panels = -(-p.n // size) if known else b.udiv(plus(b, p.n, size - 1), constant(size))
+        first_group, last_group, first, last = 0, groups, 0, panels
+        if not self.context.parallel:
+            share = shared(b, self.context.tid, self.context.threads, groups, panels)
+            first_group, last_group = share.first_group, share.last_group
+            first, last = share.first_panel, share.last_panel
+
+        def groups_of(start: Number, count: Number) -> None:
+            stop = minimum(b, last_group, whole)
+
+            def full(g: Number) -> None:
+                self._tile(times(b, g, self.rows), self.rows, start, count)
+
+            self._each(first_group, stop, full)
+            if groups > whole:
+                rest = p.m - whole * self.rows
+                beyond = b.icmp_signed(">", constant(last_group), constant(whole))
+                with b.if_then(beyond):
+                    self._tile(whole * self.rows, rest, start, count)
+
+        def panel(i: Number) -> None:
+            start = times(b, i, size)
+            exact = known and p.n % size == 0
+            left = size if exact else minimum(b, size, b.sub(constant(p.n), constant(start)))
+            groups_of(start, left)
+
+        self._each(first, last, panel)
+
+    def _each(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
+        b = self.builder
+        same = isinstance(first, int) and isinstance(last, int)
+        count: Number = last - first if same else b.sub(constant(last), constant(first))
+
+        def one(i: ir.Value, _: Sums) -> Sums:
+            body(plus(b, first, i))
+            return []
+
+        loop(b, count, [], one)
+
+    def _tile(self, row: Number, rows: int, column: Number, count: Number) -> None:
+        """rows x columns dot products; columns beyond `count` repeat the last one, unused."""
+        b, p = self.builder, self.p
+        last = plus(b, count, -1)
+        left = [moved(b, moved(b, p.a, times(b, row, p.a_row)), times(b, i, p.a_row))
+                for i in range(rows)]  # fmt: skip
+        start = moved(b, p.b, times(b, column, p.b_column))
+        right = [moved(b, start, times(b, minimum(b, j, last), p.b_column))
+                 for j in range(self.columns)]  # fmt: skip
+        zero = ir.Constant(ir.VectorType(memory_type(p.type), self.lanes), None)
+        sums = self._along(left, right, [zero] * (rows * self.columns))
+        mask = first_lanes(b, count, self.columns)
+        for i in range(rows):
+            value = folded(b, sums[i * self.columns : (i + 1) * self.columns])
+            at = {self.statement.rows[0].index: constant(plus(b, row, i))}
+            self.context.epilogue(self.statement.body, at,
+                                  (self.statement.column.index, constant(column)), self.columns,
+                                  value, mask)  # fmt: skip
+
+    def _along(self, left: list, right: list, sums: Sums) -> Sums:
+        """The loop over whole vectors of the depth, and what is left of it behind a mask."""
+        b, k, lanes = self.builder, self.p.k, self.lanes
+        if isinstance(k, int):
+            rounds, rest = k // lanes, k % lanes
+        else:
+            rounds, rest = b.udiv(k, constant(lanes)), b.urem(k, constant(lanes))
+        sums = loop(b, rounds, sums, lambda i, held: self._step(left, right, i, held, None))
+        if isinstance(rest, int) and rest == 0:
+            return sums
+        mask = first_lanes(b, rest, lanes)
+        return self._step(left, right, constant(rounds), sums, mask)
+
+    def _step(
+        self, left: list, right: list, i: ir.Value, sums: Sums, mask: ir.Value | None
+    ) -> Sums:
+        """One vector of the depth of every row and column."""
+        b, p, lanes = self.builder, self.p, self.lanes
+
+        def read(pointer: ir.Value, stored: Any) -> ir.Value:
+            at = moved(b, pointer, times(b, i, lanes * stored.size))
+            return widened(b, load_vector(b, at, stored, lanes, mask), stored, p.type)
+
+        columns = [read(pointer, p.b_type) for pointer in right]
+        out = []
+        for r, pointer in enumerate(left):
+            row = read(pointer, p.a_type)
+            for c, column in enumerate(columns):
+                out.append(fused(b, row, column, sums[r * self.columns + c]))
+        return out
