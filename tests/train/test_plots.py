@@ -59,7 +59,7 @@ def test_axes_lines_and_best_point_are_named():
 
 
 def test_names_do_not_overlap():
-    lines = {f"line{i}": [(1.0, 1.0), (2.0, 1.0 + i / 1000)] for i in range(5)}
+    lines = {f"line{i}": [(1.0, 0.0), (2.0, 1.0 + i / 1000)] for i in range(5)}
     names = [text for text in elements(Picture([Panel("m", lines)]), "text")
              if (text.text or "").startswith("line")]  # fmt: skip
     heights = sorted(float(text.get("y")) for text in names)
