@@ -9,8 +9,8 @@ import numpy as np
 
 from ...ops.attention import _LOG_SUMS, _NOTHING, _PROBABILITIES
 from ...ops.promotion import compute_dtype
-from .functions import triangle
 from .registry import lowering
+from .selection import triangle
 from .symbol import SymbolArray
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.promotion import compute_dtype
-from .functions import axes_of
+from .folds import axes_of
 from .registry import lowering, refuse
 from .symbol import SymbolArray
 

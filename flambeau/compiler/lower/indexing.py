@@ -12,7 +12,15 @@ from ...native.loops import Scalar, Type
 from .. import graph
 from ..graph import Node, Op
 from .nodes import (
-    applied, broadcast_shape, cast, computed, number, reshaped, sliced, stretched, where,
+    applied,
+    broadcast_shape,
+    cast,
+    computed,
+    number,
+    reshaped,
+    sliced,
+    stretched,
+    where,
 )  # fmt: skip
 from .registry import refuse
 

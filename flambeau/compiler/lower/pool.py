@@ -17,7 +17,17 @@ from ...native.loops import Fold, Scalar, Type
 from .. import graph
 from ..graph import Node
 from .nodes import (
-    applied, cast, computed, dtype_of, folded, literal, number, reshaped, sliced, stretched, where,
+    applied,
+    cast,
+    computed,
+    dtype_of,
+    folded,
+    literal,
+    number,
+    reshaped,
+    sliced,
+    stretched,
+    where,
 )  # fmt: skip
 from .registry import lowering
 from .symbol import SymbolArray, node_of

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...tensor.promote import result_dtype
 from .. import graph
-from . import functions  # noqa: F401 - what stands for NumPy's functions registers itself
+from . import folds, selection, shapes  # noqa: F401 - they register themselves
 from .nodes import type_of
 from .registry import EXPLICIT, Untraceable
 from .symbol import SymbolArray, called, is_symbol, node_of, seen

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.promotion import compute_dtype
-from .functions import axes_of
+from .folds import axes_of
 from .registry import lowering
 from .symbol import SymbolArray
 

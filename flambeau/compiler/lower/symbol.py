@@ -19,13 +19,21 @@ from .. import graph
 from ..graph import Node
 from .indexing import basic, by_positions, expanded_index
 from .nodes import (
-    bits, cast, computed, dtype_of, literal, reshaped, stretched, type_of, where,
+    bits,
+    cast,
+    computed,
+    dtype_of,
+    literal,
+    reshaped,
+    stretched,
+    type_of,
+    where,
 )  # fmt: skip
 from .registry import Untraceable, refuse
 from .ufuncs import BINARY, UNARY
 
 _NUMBERS = (bool, int, float, np.generic)
-_FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # by NumPy's function, filled by functions.py
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # by NumPy's function
 _METHODS: dict[str, Callable[..., Any]] = {}  # of ufuncs: reduce, accumulate, at
 
 
@@ -252,6 +260,17 @@ class SymbolArray(metaclass=_Kind):
         if function in _FUNCTIONS:
             return lambda *args, **kwargs: _FUNCTIONS[function](self, *args, **kwargs)
         raise Untraceable(f"ndarray.{name}")
+
+
+def stands_for(*functions: Callable) -> Callable[[Callable], Callable]:
+    """Declares what stands for functions of NumPy."""
+
+    def decorate(made: Callable) -> Callable:
+        for function in functions:
+            _FUNCTIONS[function] = made
+        return made
+
+    return decorate
 
 
 def _is_array(item: Any) -> bool:

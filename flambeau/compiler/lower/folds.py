@@ -1,0 +1,192 @@
+"""NumPy's reductions, running folds and places of extremes, on symbols."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...native.loops import Fold, Type
+from ..graph import Node, Op
+from .nodes import cast, computed, folded, reshaped, type_of
+from .registry import refuse
+from .symbol import _METHODS, SymbolArray, called, node_of, stands_for
+from .ufuncs import FOLDS, ON_BOOLS
+
+
+def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
+    """NumPy's axis as a sorted tuple."""
+    if axis is None:
+        return tuple(range(rank))
+    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    return tuple(sorted({int(a) % rank for a in given})) if rank else ()
+
+
+def reduced(fold: Fold, x: Any, axis: Any, keepdims: bool = False, dtype: Any = None,
+            out: Any = None) -> SymbolArray:  # fmt: skip
+    """A fold over axes, half precision in F32."""
+    node = node_of(x)
+    type = node.type if dtype is None else type_of(dtype)
+    node = cast(node, type)
+    inside = computed(type)
+    if type is Type.BOOL:
+        fold = ON_BOOLS.get(fold, fold)
+    axes = axes_of(axis, len(node.shape))
+    empty = any(node.shape[i] == 0 for i in axes)
+    if empty and fold in (Fold.MAXIMUM, Fold.MINIMUM):
+        refuse("an extreme of nothing")
+    made = SymbolArray(cast(folded(cast(node, inside), fold, axes, keepdims), type))
+    if out is None or out is Ellipsis:
+        return made
+    out = out[0] if isinstance(out, tuple) else out
+    out.assign(made.node)
+    return out
+
+
+def _reduce(
+    ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
+    keepdims: bool = False, initial: Any = None, where: Any = True,
+) -> SymbolArray:  # fmt: skip
+    fold = FOLDS.get(ufunc.__name__)
+    if fold is None or where is not True:
+        refuse(f"{ufunc.__name__}.reduce")
+    if initial is not None and initial is not np._NoValue:
+        if 0 in np.shape(array):
+            refuse("a fold of nothing from a start")
+        made = _reduce(ufunc, array, axis, dtype, None, keepdims)
+        return called(ufunc, (made, initial), out=out)
+    if fold in (Fold.ANY, Fold.ALL) and node_of(array).type is not Type.BOOL:
+        if ufunc.__name__.startswith("bitwise"):
+            refuse("folds of bits")
+        array = called(np.not_equal, (array, 0))
+    if fold in (Fold.SUM, Fold.PRODUCT) and dtype is None:
+        dtype = summed(array.dtype)
+    return reduced(fold, array, axis, keepdims, dtype, out)
+
+
+def summed(kind: np.dtype) -> np.dtype:
+    """The dtype of NumPy's sums: int64 for narrower integers."""
+    if kind.kind in "bi":
+        return np.dtype(np.int64)
+    return np.dtype(np.uint64) if kind.kind == "u" else kind
+
+
+_METHODS["reduce"] = _reduce
+
+
+def _fold_function(ufunc: np.ufunc) -> Callable[..., SymbolArray]:
+    def made(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+             keepdims: Any = False, **options: Any) -> SymbolArray:  # fmt: skip
+        if any(v is not np._NoValue and v is not None for v in options.values()):
+            refuse(f"{ufunc.__name__} with {', '.join(options)}")
+        keep = keepdims is not np._NoValue and bool(keepdims)
+        return _reduce(ufunc, a, axis, dtype, out, keep)
+
+    return made
+
+
+for _ufunc, _names in ((np.add, (np.sum,)), (np.multiply, (np.prod,)),
+                       (np.maximum, (np.max, np.amax)), (np.minimum, (np.min, np.amin)),
+                       (np.logical_or, (np.any,)), (np.logical_and, (np.all,))):  # fmt: skip
+    stands_for(*_names)(_fold_function(_ufunc))
+
+
+@stands_for(np.mean)
+def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+         **_: Any) -> SymbolArray:  # fmt: skip
+    """A sum over the count."""
+    kind = np.dtype(dtype) if dtype is not None else a.dtype if a.dtype.kind in "fV" \
+        else np.dtype(np.float64)  # fmt: skip
+    keep = keepdims is not np._NoValue and bool(keepdims)
+    count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
+    return called(np.divide, (reduced(Fold.SUM, a, axis, keep, kind), kind.type(count)), out=out)
+
+
+@stands_for(np.var)
+def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
+        keepdims: Any = False, **_: Any) -> SymbolArray:  # fmt: skip
+    """The mean of squared distances from the mean."""
+    d = a - mean(a, axis, dtype, keepdims=True)
+    count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
+    keep = keepdims is not np._NoValue and bool(keepdims)
+    return reduced(Fold.SUM, d * d, axis, keep) / d.dtype.type(max(count - ddof, 0))
+
+
+@stands_for(np.count_nonzero)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> SymbolArray:
+    """How many elements are not zero."""
+    return reduced(Fold.SUM, called(np.not_equal, (a, 0)), axis, keepdims, np.int64)
+
+
+def _place_of(fold: Fold) -> Callable[..., SymbolArray]:
+    def made(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> SymbolArray:
+        node = node_of(a)
+        keep = keepdims is not np._NoValue and bool(keepdims)
+        if not len(node.shape):
+            node = reshaped(node, (1,))
+        flat = node if axis is not None else reshaped(node, (-1,))
+        at = int(axis or 0) % len(flat.shape)
+        if not flat.shape[at]:
+            refuse("the place of an extreme of nothing")
+        flat = cast(flat, Type.U8 if flat.type is Type.BOOL else computed(flat.type))
+        found = folded(flat, fold, (at,), keep and axis is not None)
+        return SymbolArray(found)
+
+    return made
+
+
+stands_for(np.argmax)(_place_of(Fold.ARGMAX))
+stands_for(np.argmin)(_place_of(Fold.ARGMIN))
+
+
+def scanned(fold: Fold, x: Any, axis: Any, dtype: Any = None, out: Any = None) -> SymbolArray:
+    """Running folds along an axis."""
+    node = node_of(x)
+    node = node if axis is not None else reshaped(node, (-1,))
+    if not node.shape:
+        return SymbolArray(node)
+    type = node.type if dtype is None else type_of(dtype)
+    inside = computed(type)
+    node = cast(cast(node, type), inside)
+    made = Node(Op.SCAN, (node,), node.shape, inside,
+                {"fold": fold, "axis": int(axis or 0) % len(node.shape)})  # fmt: skip
+    made = cast(made, type)
+    if out is None:
+        return SymbolArray(made)
+    out.assign(made)
+    return out
+
+
+def _accumulate(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None,
+                out: Any = None) -> SymbolArray:  # fmt: skip
+    fold = FOLDS.get(ufunc.__name__)
+    if fold not in (Fold.SUM, Fold.PRODUCT, Fold.MAXIMUM, Fold.MINIMUM):
+        refuse(f"{ufunc.__name__}.accumulate")
+    if fold in (Fold.SUM, Fold.PRODUCT) and dtype is None:
+        dtype = summed(array.dtype)
+    return scanned(fold, array, axis, dtype, out)
+
+
+_METHODS["accumulate"] = _accumulate
+
+
+@stands_for(np.cumsum)
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> SymbolArray:
+    """Running sums."""
+    return scanned(Fold.SUM, a, axis, summed(a.dtype) if dtype is None else dtype, out)
+
+
+@stands_for(np.cumprod)
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> SymbolArray:
+    """Running products."""
+    return scanned(Fold.PRODUCT, a, axis, summed(a.dtype) if dtype is None else dtype, out)
+
+
+def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> SymbolArray:
+    left = SymbolArray(node_of(a))
+    return called(ufunc, (left.reshape((*left.shape, *(1,) * np.ndim(b))), b), **options)
+
+
+_METHODS["outer"] = _outer

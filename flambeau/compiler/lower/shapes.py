@@ -1,0 +1,234 @@
+"""NumPy's functions of shapes and of joining arrays, on symbols."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...native.loops import Type
+from .. import graph
+from ..graph import Node
+from .folds import axes_of
+from .nodes import joined, lifted, reshaped, sliced, stacked, stretched, type_of
+from .registry import refuse
+from .symbol import SymbolArray, is_symbol, kind_of, node_of, stands_for
+
+
+@stands_for(np.shape)
+def _shape(a: Any) -> tuple[int, ...]:
+    return a.shape
+
+
+@stands_for(np.ndim)
+def _ndim(a: Any) -> int:
+    return a.ndim
+
+
+@stands_for(np.size)
+def _size(a: Any, axis: Any = None) -> int:
+    return a.size if axis is None else math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
+
+
+@stands_for(np.result_type)
+def _result_type(*given: Any) -> np.dtype:
+    return np.result_type(*(x.dtype if is_symbol(x) else x for x in given))
+
+
+@stands_for(np.reshape)
+def _reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> SymbolArray:
+    return a.reshape(shape)
+
+
+@stands_for(np.ravel)
+def _ravel(a: Any, order: str = "C") -> SymbolArray:
+    return a.reshape(-1)
+
+
+@stands_for(np.transpose, np.permute_dims)
+def _transpose(a: Any, axes: Any = None) -> SymbolArray:
+    return a.transpose(axes)
+
+
+@stands_for(np.swapaxes)
+def _swapaxes(a: Any, axis1: int, axis2: int) -> SymbolArray:
+    return a.swapaxes(axis1, axis2)
+
+
+@stands_for(np.moveaxis)
+def _moveaxis(a: Any, source: Any, destination: Any) -> SymbolArray:
+    sources = [s % a.ndim for s in ([source] if isinstance(source, int) else source)]
+    targets = [t % a.ndim for t in ([destination] if isinstance(destination, int)
+                                    else destination)]  # fmt: skip
+    order = [i for i in range(a.ndim) if i not in sources]
+    for t, s in sorted(zip(targets, sources, strict=True)):
+        order.insert(t, s)
+    return a.transpose(order)
+
+
+@stands_for(np.expand_dims)
+def _expand_dims(a: Any, axis: Any) -> SymbolArray:
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    rank = a.ndim + len(given)
+    new = {g % rank for g in given}
+    rest = iter(a.shape)
+    return a.reshape([1 if i in new else next(rest) for i in range(rank)])
+
+
+@stands_for(np.squeeze)
+def _squeeze(a: Any, axis: Any = None) -> SymbolArray:
+    return a.squeeze(axis)
+
+
+@stands_for(np.broadcast_to)
+def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> SymbolArray:
+    return SymbolArray(stretched(node_of(array), (shape,) if isinstance(shape, int) else shape))
+
+
+@stands_for(np.broadcast_arrays)
+def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[SymbolArray, ...]:
+    shape = np.broadcast_shapes(*(np.shape(a) for a in args))
+    return tuple(SymbolArray(stretched(node_of(a), shape)) for a in args)
+
+
+@stands_for(np.copy)
+def _copy(a: Any, order: str = "K", subok: bool = False) -> SymbolArray:
+    return a.copy()
+
+
+@stands_for(np.real)
+def _real(val: Any) -> SymbolArray:
+    return val
+
+
+@stands_for(np.imag)
+def _imag(val: Any) -> SymbolArray:
+    return val.imag
+
+
+@stands_for(np.isreal)
+def _isreal(x: Any) -> SymbolArray:
+    return SymbolArray(graph.constant(True, Type.BOOL, x.shape))
+
+
+@stands_for(np.iscomplexobj)
+def _iscomplexobj(x: Any) -> bool:
+    return False
+
+
+def _like(value: Any) -> Callable[..., SymbolArray]:
+    def made(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
+             **_: Any) -> SymbolArray:  # fmt: skip
+        kind = a.dtype if dtype is None else np.dtype(dtype)
+        wanted = a.shape if shape is None else shape
+        return SymbolArray(graph.constant(value, type_of(kind), tuple(wanted)))
+
+    return made
+
+
+stands_for(np.zeros_like, np.empty_like)(_like(0))
+stands_for(np.ones_like)(_like(1))
+
+
+@stands_for(np.full_like)
+def _full_like(a: Any, fill_value: Any, dtype: Any = None, **_: Any) -> SymbolArray:
+    kind = a.dtype if dtype is None else np.dtype(dtype)
+    return SymbolArray(stretched(node_of(fill_value, kind), a.shape))
+
+
+# ------------------------------------------------------------------------------- joining
+
+
+def _common(arrays: Sequence[Any]) -> list[Node]:
+    kind = np.result_type(*(kind_of(a) if not isinstance(kind_of(a), type) else a for a in arrays))
+    return [node_of(a, kind) for a in arrays]
+
+
+@stands_for(np.concatenate)
+def _concatenate(arrays: Any, axis: Any = 0, out: Any = None, **_: Any) -> SymbolArray:
+    nodes = _common(arrays)
+    if axis is None:
+        nodes, axis = [reshaped(n, (-1,)) for n in nodes], 0
+    return SymbolArray(joined(nodes, axis % len(nodes[0].shape)))
+
+
+@stands_for(np.stack)
+def _stack(arrays: Any, axis: int = 0, out: Any = None, **_: Any) -> SymbolArray:
+    nodes = _common(arrays)
+    return SymbolArray(stacked(nodes, axis % (len(nodes[0].shape) + 1)))
+
+
+@stands_for(np.split)
+def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[SymbolArray]:
+    n = ary.shape[axis]
+    if isinstance(indices_or_sections, int):
+        step = n // indices_or_sections
+        bounds = list(range(0, n + 1, step)) if step else [0] * (indices_or_sections + 1)
+    else:
+        bounds = [0, *map(int, indices_or_sections), n]
+    head = (slice(None),) * (axis % ary.ndim)
+    return [ary[(*head, slice(a, b))] for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+@stands_for(np.flip)
+def _flip(m: Any, axis: Any = None) -> SymbolArray:
+    axes = axes_of(axis, m.ndim)
+    return m[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(m.ndim))]
+
+
+@stands_for(np.roll)
+def _roll(a: Any, shift: Any, axis: Any = None) -> SymbolArray:
+    if axis is None:
+        return _roll(a.reshape(-1), shift, 0).reshape(a.shape)
+    shifts = shift if isinstance(shift, (tuple, list)) else (shift,)
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    node = node_of(a)
+    for s, at in zip(shifts, axes, strict=True):
+        at %= len(node.shape)
+        n = node.shape[at]
+        k = int(s) % n if n else 0
+        if k:
+            node = joined([sliced(node, at, n - k, k), sliced(node, at, 0, n - k)], at)
+    return SymbolArray(node)
+
+
+@stands_for(np.tile)
+def _tile(A: Any, reps: Any) -> SymbolArray:
+    repeats = list(reps) if hasattr(reps, "__len__") else [reps]
+    node = lifted(node_of(A), len(repeats))
+    repeats = [1] * (len(node.shape) - len(repeats)) + repeats
+    pairs = [(r, n) for r, n in zip(repeats, node.shape, strict=True)]
+    inner = reshaped(node, [v for _, n in pairs for v in (1, n)])
+    return SymbolArray(reshaped(stretched(inner, [v for p in pairs for v in p]),
+                                [r * n for r, n in pairs]))  # fmt: skip
+
+
+@stands_for(np.repeat)
+def _repeat(a: Any, repeats: Any, axis: Any = None) -> SymbolArray:
+    if not isinstance(repeats, (int, np.integer)):
+        refuse("repeats that differ")
+    node = node_of(a) if axis is not None else reshaped(node_of(a), (-1,))
+    at = int(axis or 0) % len(node.shape)
+    shape, r = list(node.shape), int(repeats)
+    inner = reshaped(node, [*shape[: at + 1], 1, *shape[at + 1 :]])
+    wide = stretched(inner, [*shape[: at + 1], r, *shape[at + 1 :]])
+    return SymbolArray(reshaped(wide, [*shape[:at], shape[at] * r, *shape[at + 1 :]]))
+
+
+@stands_for(np.pad)
+def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> SymbolArray:
+    if mode != "constant" or any(np.any(v) for v in options.values()):
+        refuse("np.pad but for zeros")
+    pairs = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
+    low, high = zip(*pairs, strict=True)
+    return SymbolArray(graph.pad(node_of(array), low, high))
+
+
+@stands_for(np.diff)
+def _diff(a: Any, n: int = 1, axis: int = -1, **_: Any) -> SymbolArray:
+    head = (slice(None),) * (axis % a.ndim)
+    for _round in range(n):
+        a = a[(*head, slice(1, None))] - a[(*head, slice(None, -1))]
+    return a
