@@ -85,6 +85,7 @@ class Compiled:
         self._programs: list[Program] = []
         self._variants: dict[Any, Variant] = {}
         self._told: set[str] = set()
+        self._roots: list[Module] | None = None  # modules that the step's names stand for
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
 
@@ -157,13 +158,10 @@ class Compiled:
         return found
 
     def _training(self) -> tuple:
-        """The training flags of the modules that recorded calls went through."""
-        found: list[Any] = []
-        for variant in self._variants.values():
-            if variant.modules is not None:
-                found = [m.training for m in variant.modules.found]
-                break
-        return tuple(found)
+        """The training flags of the modules that the step's names stand for."""
+        if self._roots is None:
+            self._roots = Environment(self._function).modules()
+        return tuple(m.training for root in self._roots for m in root.modules())
 
     def _forget(self, variant: Variant) -> None:
         """A program's guards no longer hold: what it stands for is recorded again.

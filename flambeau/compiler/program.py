@@ -39,7 +39,7 @@ class CompiledBackward(Node):
 
 def _attached(array: np.ndarray) -> Tensor:
     made = wrap(array)
-    made._node = _freed()
+    made._node = _FREED
     made._requires_grad = made._tracked = True
     return made
 
@@ -50,6 +50,9 @@ def _freed() -> Node:
     node.restore = node.hooks = None
     node.sequence = 0
     return node
+
+
+_FREED = _freed()
 
 
 class Program:
@@ -187,7 +190,11 @@ class _Writer:
 
     def states(self) -> None:
         """Guards the memory and flags of parameters, buffers and grads."""
-        tensors = self.program.modules.tensors
+        of_optimisers = {
+            id(state) for ticker in self.program.tickers
+            for _, states in ticker.rows for state in states.values()
+        }  # fmt: skip
+        tensors = [t for t in self.program.modules.tensors if id(t) not in of_optimisers]
         if tensors:
             get = operator.attrgetter("_array", "_requires_grad")
             self.names["get"], self.names["tensors"] = get, tensors
@@ -211,9 +218,7 @@ class _Writer:
         for slot in self.bindings.slots:
             if isinstance(slot, Drawn):
                 lines.append(f"            {self.name(slot.fill)}()")
-        values = ", ".join(
-            self.given(slot) for slot in self.bindings.slots if not isinstance(slot, State)
-        )
+        values = ", ".join(self.values())
         lines.append(f"            o = run([{values}])")
         lines.append("        except BaseException:")
         lines.append("            program.undo()")
@@ -224,10 +229,20 @@ class _Writer:
             lines.append(f"        {self.name(leaf)}._grad = {given}")
         lines.append(f"    return {self.result(self.bindings.result)}")
 
+    def values(self) -> list[str]:
+        """What `run` takes; the numbers of one update, which stand together, at once."""
+        found = []
+        for slot in self.bindings.slots:
+            if isinstance(slot, Scalar) and slot.place:
+                continue
+            if isinstance(slot, Scalar):
+                found.append(f"*s[{slot.update}]")
+            elif not isinstance(slot, State):
+                found.append(self.given(slot))
+        return found
+
     def given(self, slot: Any) -> str:
         """What a source of a changing kind is at this call."""
-        if isinstance(slot, Scalar):
-            return f"s[{slot.update}][{slot.place}]"
         if isinstance(slot, Drawn):
             return self.name(slot.view)
         assert isinstance(slot, Argument)

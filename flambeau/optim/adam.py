@@ -20,6 +20,9 @@ from .optimizer import ParamsT, check_single
 from .refresh import counters_to_tensors, set_missing
 
 
+_tuple = tuple.__new__
+
+
 class Flags(NamedTuple):
     """Which branches of the formula are taken."""
 
@@ -138,17 +141,19 @@ class Adam(Elementwise):
 
     def _plan(self, group: dict[str, Any], step: float) -> tuple[Flags, Scalars]:
         differentiable = group["differentiable"]
-        lr = scalar(group["lr"], differentiable)
-        beta1 = scalar(group["betas"][0], differentiable)
-        beta2 = scalar(group["betas"][1], differentiable)
-        decay = scalar(group["weight_decay"], differentiable)
+        lr, decay = group["lr"], group["weight_decay"]
+        beta1, beta2 = group["betas"]
+        if not lr.__class__ is beta1.__class__ is beta2.__class__ is float:
+            lr, beta1, beta2 = (scalar(x, differentiable) for x in (lr, beta1, beta2))
+        if decay.__class__ is not float:
+            decay = scalar(decay, differentiable)
         kind = ""
         if isinstance(decay, Tensor) or decay != 0:
             kind = "decoupled" if group["decoupled_weight_decay"] else "coupled"
-        flags = Flags(group["maximize"], kind, group["amsgrad"], differentiable)
-        return flags, Scalars(
-            1 - lr * decay, decay, 1 - beta1, beta2, 1 - beta2, (1 - beta2**step) ** 0.5,
-            group["eps"], -(lr / (1 - beta1**step)),
+        # _tuple: half the time of calling the classes, and compiled steps wait for this.
+        return _tuple(Flags, (group["maximize"], kind, group["amsgrad"], differentiable)), _tuple(
+            Scalars, (1 - lr * decay, decay, 1 - beta1, beta2, 1 - beta2,
+                      (1 - beta2**step) ** 0.5, group["eps"], -(lr / (1 - beta1**step))),
         )  # fmt: skip
 
 
