@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flambeau.native.compiled import compiled
+from flambeau.native.compiled import Function, compiled
+from flambeau.native.emit.kernel import emit
 from flambeau.native.interp import dtype, interpret
 from flambeau.native.loops import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Index, Kernel,
     Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
-from flambeau.native.structure import structure
+from flambeau.native.show import show
+from flambeau.native.target import TARGETS, assembly, load
 from flambeau.native.verify import verify
 
 BOOL, I64 = Type.BOOL, Type.I64
@@ -155,6 +158,21 @@ def guarded(array: np.ndarray) -> np.ndarray:
     return memory.view(array.dtype)
 
 
+def run_guarded(maker: Maker, kernel: Kernel, run: Callable[[list[np.ndarray]], None]) -> None:
+    """Runs a kernel between margins; its memories are the interpreter's."""
+    expected = [array.copy() for array in maker.arrays]
+    interpret(kernel, expected, maker.values)
+    memories = [guarded(array) for array in maker.arrays]
+    inside = [memory[MARGIN:-MARGIN] for memory in memories]
+    run(inside)
+    for memory, found, want in zip(memories, inside, expected, strict=True):
+        edges = np.concatenate([memory[:MARGIN], memory[-MARGIN:]]).view(np.uint8)
+        assert (edges == 0xFF).all(), show(kernel)
+        with np.errstate(all="ignore"):
+            scale = 1e-5 * (1 + np.abs(want.astype(np.float64)).max(initial=0))
+        np.testing.assert_allclose(found.astype(np.float64), want.astype(np.float64), 1e-5, scale)
+
+
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_random_kernels(random: Random) -> None:
@@ -162,14 +180,22 @@ def test_random_kernels(random: Random) -> None:
     kernel = maker.kernel()
     counts = {b: a.size for b, a in zip(kernel.buffers, maker.arrays, strict=True)}
     verify(kernel, counts)
-    expected = [array.copy() for array in maker.arrays]
-    interpret(kernel, expected, maker.values)
-    memories = [guarded(array) for array in maker.arrays]
-    inside = [memory[MARGIN:-MARGIN] for memory in memories]
-    compiled(kernel).run(inside, maker.values, threads=2)
-    for memory, found, want in zip(memories, inside, expected, strict=True):
-        edges = np.concatenate([memory[:MARGIN], memory[-MARGIN:]]).view(np.uint8)
-        assert (edges == 0xFF).all(), structure(kernel)
-        with np.errstate(all="ignore"):
-            scale = 1e-5 * (1 + np.abs(want.astype(np.float64)).max(initial=0))
-        np.testing.assert_allclose(found.astype(np.float64), want.astype(np.float64), 1e-5, scale)
+    function = compiled(kernel)
+    run_guarded(maker, kernel, lambda arrays: function.run(arrays, maker.values, threads=2))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_random_kernels_for_narrower_vectors(random: Random) -> None:
+    """As they are made for AVX2, with what is left over one by one; they run here too."""
+    maker = Maker(random)
+    kernel = maker.kernel()
+    text = emit(kernel, TARGETS["avx2"], name="narrow")
+    function = Function(kernel, "narrow", load(text, ["narrow"])["narrow"])
+    run_guarded(maker, kernel, lambda arrays: function.run(arrays, maker.values))
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(st.randoms(use_true_random=False), st.sampled_from(sorted(TARGETS)))
+def test_random_kernels_become_assembly_for_every_target(random: Random, name: str) -> None:
+    assert "made" in assembly(emit(Maker(random).kernel(), TARGETS[name]), TARGETS[name])

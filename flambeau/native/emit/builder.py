@@ -31,7 +31,7 @@ MEMORY: dict[Type, ir.Type] = {**REGISTER, Type.BOOL: I8}
 LETTERS = {"half": "f16", "float": "f32", "double": "f64"}
 
 
-class Literal(ir.Constant):
+class Literal(ir.Constant):  # type: ignore[misc]
     """A constant written as LLVM reads it."""
 
     def __init__(self, type: ir.Type, text: str) -> None:
@@ -119,7 +119,7 @@ def _brain_bits(value: float) -> int:
     return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
 
 
-class Builder(ir.IRBuilder):
+class Builder(ir.IRBuilder):  # type: ignore[misc]
     """An IRBuilder with loops, lanes and masked memory."""
 
     def integer(self, value: int) -> ir.Value:
@@ -163,7 +163,7 @@ class Builder(ir.IRBuilder):
     ) -> Iterator[ir.Value]:
         """for index in range(start, stop, step): the body of the with statement; any count."""
         known = isinstance(start, int) and isinstance(stop, int)
-        runs = known and start < stop  # type: ignore[operator]
+        runs = known and start < stop
         first = self.integer(start) if isinstance(start, int) else start
         last = self.integer(stop) if isinstance(stop, int) else stop
         body, after = self.append_basic_block(name), self.append_basic_block(f"{name}.end")

@@ -129,8 +129,8 @@ def share(context: Context, statement: Statement) -> None:
 
 
 def _chunk(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
-    """This thread's rounds of a loop: whole vectors of them where it runs in lanes."""
-    lanes = context.plan.widths.get(loop, 1)
+    """This thread's rounds of a loop: whole cache lines of them where it runs in lanes."""
+    lanes = min(context.plan.widths.get(loop, 1), 16)
     extent = context.extent(loop.extent)
     if lanes == 1:
         return shares(context, extent)

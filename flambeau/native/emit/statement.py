@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from llvmlite import ir
 
 from ..loops import (
-    Accumulator, Begin, Constant, Contract, Expression, Load, Loop, Scalar, Statement, Store, Type,
-    Update, expressions, operands, statements,
+    Accumulator, Begin, Constant, Contract, Expression, Load, Loop, Position, Scalar, Statement,
+    Store, Type, Update, expressions, operands, statements,
 )  # fmt: skip
 from . import arithmetic, conversion
 from .accumulator import Held
@@ -20,7 +21,7 @@ from .plan import always, changed, folded, indices, rounds, touched
 
 BLOCK = 128  # rounds of a long sum that are added up by themselves
 FEW = 16  # rounds of a loop inside a longer one that are not worth that
-Bound = int | ir.Value
+Bound: TypeAlias = "int | ir.Value"
 
 
 def emit_body(context: Context, scope: Scope, body: Sequence[Statement]) -> None:
@@ -179,7 +180,7 @@ def _rounds(
     """A counted loop; where it is long and makes sums, a loop of blocks of rounds."""
     b, name = context.builder, loop.index.name
     known_count = isinstance(start, int) and isinstance(stop, int)
-    if not sums or (known_count and (stop - start) // step <= BLOCK):  # type: ignore[operator]
+    if not sums or (known_count and (stop - start) // step <= BLOCK):
         with b.counted(start, stop, step, name) as index:
             body(index)
         return
@@ -238,9 +239,9 @@ def _hoist(context: Context, scope: Scope, loop: Loop) -> None:
             _hoist_each(context, scope, [e for e in operands(one) if not varies[e]])
     for statement in inside:
         _hoist_each(context, scope, [e for e in expressions(statement) if not varies[e]])
-    for one in touched(inside):
-        if one.buffer in context.pointers:
-            context.prefix(one.buffer, one.at, scope)
+    for each in touched(inside):
+        if each.buffer in context.pointers:
+            context.prefix(each.buffer, each.at, scope)
 
 
 def _hoist_each(context: Context, scope: Scope, found: Sequence[Expression]) -> None:
@@ -255,8 +256,7 @@ def _moves(one: Expression, inner: set, what: set) -> bool:
         return one in what
     if isinstance(one, Load):
         return one.buffer in what or any(index in inner for index, _ in one.at.terms)
-    value = getattr(one, "value", None)
-    return hasattr(value, "terms") and any(index in inner for index, _ in value.terms)
+    return isinstance(one, Position) and any(index in inner for index, _ in one.value.terms)
 
 
 RULES: dict[type, Callable] = {
