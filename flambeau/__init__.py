@@ -13,7 +13,7 @@ import warnings as _warnings
 from typing import Any
 
 # NumPy warns where PyTorch computes inf and nan in silence; only for arithmetic done in here.
-_OWN = r"flambeau\.(ops|autograd|optim)"
+_OWN = r"flambeau\.(ops|autograd|optim|train\.metrics)"
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=_OWN)
 
 from . import autograd, ops

@@ -169,6 +169,23 @@ def test_tensorboard(tmp_path):
     assert len(list((tmp_path / "train" / "hyperparameters").glob("events*"))) == 1
 
 
+def test_a_resumed_run_hides_what_tensorboard_would_draw_twice(tmp_path):
+    first = trainer(callbacks=[TensorBoardLogger(tmp_path, every=1)])
+    saved = {}
+    first.on(step.end(once=5))(lambda run: saved.update(copy.deepcopy(run.state_dict())))
+    fit(first)
+    resumed = trainer(callbacks=[TensorBoardLogger(tmp_path, every=1)])
+    resumed.load_state_dict(saved)
+    fit(resumed)
+    for stage, step_number in (("train", 2), ("valid", 2), ("steps", 6)):
+        restarts = []
+        for path in sorted((tmp_path / stage).glob("events*")):
+            for record in map(fields, filter(lambda r: len(r) < 120, records(path.read_bytes()))):
+                if 7 in record:  # SessionLog.START: what is at this step or behind it is gone
+                    restarts.append(record[2][0])
+        assert restarts == [step_number], stage
+
+
 def test_loggers_close_when_the_run_fails(tmp_path):
     class Noted(Logger):
         def __init__(self):

@@ -206,3 +206,17 @@ def test_half_precision(dtype, scores, labels):
         full.update(output.float(), target)
         if kind is not AUROC:
             assert half.compute() == pytest.approx(full.compute(), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [MSE, MAE, R2, Perplexity, AUROC])
+@pytest.mark.filterwarnings("ignore:.*no area")
+def test_a_run_that_diverges_is_not_a_warning_of_numpy(kind):
+    """pytest turns RuntimeWarnings into errors."""
+    metric = kind()
+    bad = torch.full((4,), float("inf"))
+    if kind is Perplexity:
+        metric.update(bad[:, None].expand(4, 3), torch.tensor([0, 1, 2, 0]))
+    else:
+        target = torch.tensor([0, 1, 0, 1]) if kind is AUROC else bad
+        metric.update(bad * torch.tensor([1.0, -1.0, float("nan"), 1.0]), target)
+    assert not np.isfinite(metric.compute())
