@@ -55,10 +55,17 @@ def _default() -> int:
 def ticks_per_second() -> float:
     """The pace of the clock that native code reads."""
     ticks = ctypes.CFUNCTYPE(ctypes.c_int64)(launch.functions()["ticks"])
-    begin, first = time.perf_counter_ns(), ticks()
+
+    def reading() -> tuple[int, int]:
+        """Both clocks at one moment: of several tries the one least interrupted."""
+        tries = [(time.perf_counter_ns(), ticks(), time.perf_counter_ns()) for _ in range(8)]
+        before, now, after = min(tries, key=lambda t: t[2] - t[0])
+        return (before + after) // 2, now
+
+    begin, first = reading()
     while time.perf_counter_ns() < begin + 1_000_000:
         pass
-    last, end = ticks(), time.perf_counter_ns()
+    end, last = reading()
     return max(1e9 * (last - first) / (end - begin), 1.0)
 
 
@@ -132,6 +139,7 @@ class Pool:
 
         From inside a job (which called back into Python) it runs on the caller's thread alone.
         """
+        threads = min(threads, launch.MOST_THREADS)
         with self.lock:
             if self.busy:
                 native(0, *arguments, 1)
