@@ -18,6 +18,7 @@ from .signature import step_of
 from .supervised import Supervised
 
 F = TypeVar("F", bound=Callable[..., Any])
+_OF_THE_STEP = ("net", "optimizer", "loss")
 
 
 class Trainer(Loop):
@@ -57,7 +58,7 @@ class Trainer(Loop):
             raise TypeError(f"net is a flambeau.nn.Module, got {type(net).__name__}")
         self.net: Any = net if net is None or device is None else net.to(device)
         self.device = device
-        self.optimizer = optimizer_named(optimizer, net)
+        self.optimizer: Any = optimizer_named(optimizer, net)
         self.loss: Any = loss_named(loss)
         super().__init__()
         self.measures = Measures(metrics)
@@ -75,20 +76,15 @@ class Trainer(Loop):
 
     # ---- parts ----
 
-    @property
-    def optimizer(self) -> Any:
-        """The optimiser, or the dict of them."""
-        return self._optimizer
-
-    @optimizer.setter
-    def optimizer(self, optimizer: Any) -> None:
-        self._optimizer = optimizer
-        self._optimizers = tuple(self.optimizers.values())
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in _OF_THE_STEP and "supervised" in vars(self):
+            self.supervised.renew()
 
     @property
     def optimizers(self) -> Mapping[str, Any]:
         """The optimisers by name; a single one is called "optimizer"."""
-        held = self._optimizer
+        held = self.optimizer
         if held is None:
             return {}
         return held if isinstance(held, dict) else {"optimizer": held}

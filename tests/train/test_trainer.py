@@ -393,11 +393,11 @@ class Fails:
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_falls_back_to_eager_and_says_so_once(at_once, monkeypatch):
-    from flambeau.train import supervised
+    from flambeau.train import fused
 
     fails = Fails(at_once)
-    monkeypatch.setattr(supervised.compiler, "compile", fails)
-    monkeypatch.setattr(supervised, "_told", False)
+    monkeypatch.setattr(fused.compiler, "compile", fails)
+    monkeypatch.setattr(fused, "_told", False)
     trainer, eager = make(compile=True, dropout=0.5), make(dropout=0.5)
     torch.manual_seed(2)
     with pytest.warns(UserWarning, match=r"not compiled.*compile=False") as caught:
@@ -414,7 +414,7 @@ def test_falls_back_to_eager_and_says_so_once(at_once, monkeypatch):
 
 
 def test_uses_what_compile_returns(monkeypatch):
-    from flambeau.train import supervised
+    from flambeau.train import fused
 
     calls = []
 
@@ -425,7 +425,7 @@ def test_uses_what_compile_returns(monkeypatch):
 
         return compiled
 
-    monkeypatch.setattr(supervised.compiler, "compile", compile)
+    monkeypatch.setattr(fused.compiler, "compile", compile)
     trainer = make(compile=True)
     trainer.fit((X, Y), batch_size=8, shuffle=False)
     assert calls == [8, 8, 4]
@@ -517,3 +517,18 @@ def test_names_of_optimisers_and_losses():
         trainer = Trainer(net, optimizer, "smooth_l1", compile=False)
         assert type(trainer.optimizer).__name__.lower() == optimizer.lower()
         trainer.fit((X, Y))
+
+
+def test_other_parts_take_effect():
+    trainer, fresh = make(), make()
+    trainer.fit([(X, Y)])
+    trainer.net = fresh.net
+    trainer.optimizer = fresh.optimizer
+    trainer.loss = lambda y_pred, y: 0 * F.mse_loss(y_pred, y)
+    before = weights(fresh)
+    (row,) = trainer.fit([(X, Y)])
+    assert row["loss"] == 0
+    assert torch.equal(weights(fresh), before)
+    trainer.loss = F.mse_loss
+    trainer.fit([(X, Y)])
+    assert not torch.equal(weights(fresh), before)

@@ -1,0 +1,140 @@
+"""The training step as one function of the batch, compiled where that is possible.
+
+The function's closure holds the net, the loss and the optimisers themselves and nothing else, so
+that a compiler which follows it finds what belongs to the step, and not the trainer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .. import compiler
+from ..nn.utils import clip_grad_norm_, clip_grad_value_
+from ..ops.random import get_rng_state, set_rng_state
+from ..tensor.tensor import Tensor
+from .data import detached
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+Region = Callable[[], contextlib.AbstractContextManager[Any]]
+
+_told = False
+
+
+def call(net: Any, x: Any) -> Any:
+    """The net of one input, of several (a tuple) or of named ones (a dict)."""
+    if type(x) is Tensor:
+        return net(x)
+    if isinstance(x, (tuple, list)):
+        return net(*x)
+    return net(**x) if isinstance(x, dict) else net(x)
+
+
+def check_scalar(loss: Any) -> None:
+    """Raises ValueError for a loss of several numbers."""
+    if loss.ndim:
+        raise ValueError(
+            f"the loss has shape {tuple(loss.shape)}, but training needs a scalar: take its mean, "
+            "or reduction='mean'"
+        )
+
+
+def train_step_of(
+    net: Any, loss: Any, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
+    region: Region | None,
+) -> Step:  # fmt: skip
+    """The function `(x, y)` that makes an update, and returns the loss and the output."""
+
+    def train_step(x: Any, y: Any) -> tuple[Any, Any]:
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        if region is None:
+            y_pred = call(net, x)
+            value = loss(y_pred, y)
+        else:
+            with region():
+                y_pred = call(net, x)
+                value = loss(y_pred, y)
+        check_scalar(value)
+        value.backward()
+        if clip is not None:
+            clip()
+        for optimizer in optimizers:
+            optimizer.step()
+        return value.detach(), detached(y_pred)
+
+    return train_step
+
+
+def clip_of(net: Any, norm: float | None, value: float | None) -> Callable[[], None] | None:
+    """The function that clips the net's gradients; None where nothing is clipped."""
+    if norm is None and value is None:
+        return None
+
+    def clip() -> None:
+        if norm is not None:
+            clip_grad_norm_(net.parameters(), norm)
+        if value is not None:
+            clip_grad_value_(net.parameters(), value)
+
+    return clip
+
+
+def compiled_by_its_first_call(step: Step, adopt: Callable[[Step], None]) -> Step:
+    """A step whose first call tries the compiler; `adopt` gets the step to use from then on.
+
+    Where the compiler raises NotImplementedError, or gives the function back, that is the plain
+    one, and it is said once.
+    """
+
+    def first(x: Any, y: Any) -> tuple[Any, Any]:
+        compiled = _ask_for_compiled(step)
+        random = get_rng_state()
+        try:
+            outcome = compiled(x, y)
+        except NotImplementedError as error:
+            if compiled is step:
+                raise
+            set_rng_state(random)
+            _say(str(error))
+            compiled, outcome = step, step(x, y)
+        adopt(compiled)
+        return outcome
+
+    return first
+
+
+def _ask_for_compiled(step: Step) -> Step:
+    why = "flambeau.compile returned it as it is"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that nothing is compiled is said below
+        try:
+            compiled: Step = compiler.compile(step)
+        except NotImplementedError as error:
+            compiled, why = step, str(error)
+    if compiled is step:
+        _say(why)
+    return compiled
+
+
+def _say(why: str) -> None:
+    global _told
+    if not _told:
+        _told = True
+        warnings.warn(
+            f"Trainer: the step is not compiled, it runs operator by operator ({why}); "
+            "compile=False asks for that",
+            UserWarning,
+            stacklevel=_outside(),
+        )
+
+
+def _outside() -> int:
+    """The stack level of the program that called the trainer."""
+    frame, level, package = sys._getframe(1), 1, __name__.rpartition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
