@@ -11,17 +11,17 @@ from ...ops.attention import _LOG_SUMS, _NOTHING, _PROBABILITIES
 from ...ops.promotion import compute_dtype
 from .registry import lowering
 from .selection import triangle
-from .symbol import SymbolArray
+from .symbol import Symbol, symbol
 
 
 def _scores(
-    q: SymbolArray, k: SymbolArray, mask: Any, scale: float, is_causal: bool
-) -> SymbolArray:
+    q: Symbol, k: Symbol, mask: Any, scale: float, is_causal: bool
+) -> Symbol:
     """What softmax is taken of."""
     s = np.matmul(q, k.swapaxes(-1, -2)) * scale
     low = s.dtype.type(-math.inf)
     if is_causal:
-        s = np.where(SymbolArray(triangle(s.shape, 0)), s, low)
+        s = np.where(symbol(triangle(s.shape, 0)), s, low)
     if mask is None:
         return s
     if mask.dtype.kind == "b":
@@ -31,7 +31,7 @@ def _scores(
 
 @lowering("_attention")
 def _attention(
-    query: SymbolArray, key: SymbolArray, value: SymbolArray, mask: Any, scale: float,
+    query: Symbol, key: Symbol, value: Symbol, mask: Any, scale: float,
     is_causal: bool, keep: int,
 ) -> tuple[Any, Any]:  # fmt: skip
     inside = compute_dtype(query.dtype)
@@ -57,9 +57,9 @@ def _attention(
 
 @lowering("_attention_backward")
 def _attention_backward(
-    g: SymbolArray, query: SymbolArray, key: SymbolArray, value: SymbolArray, mask: Any,
-    y: SymbolArray, kept: SymbolArray, scale: float, is_causal: bool, keep: int,
-) -> tuple[SymbolArray, ...]:  # fmt: skip
+    g: Symbol, query: Symbol, key: Symbol, value: Symbol, mask: Any,
+    y: Symbol, kept: Symbol, scale: float, is_causal: bool, keep: int,
+) -> tuple[Symbol, ...]:  # fmt: skip
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
     p = kept

@@ -15,7 +15,7 @@ from .indexing import by_positions
 from .nodes import applied, cast, computed, folded, literal, reshaped, sliced, stacked
 from .pool import Windows
 from .registry import lowering
-from .symbol import SymbolArray
+from .symbol import Symbol, symbol
 
 
 def _placed(part: Node, axis: int, at: int, n: int) -> Node:
@@ -53,22 +53,22 @@ def _contracted(g: Node, n: int, axis: int, before: int, after: int, mode: str) 
 
 @lowering("_padded_adjoint")
 def _padded_adjoint(
-    g: SymbolArray, shape: Sequence[int], pad: Sequence[int], mode: str
-) -> SymbolArray:
+    g: Symbol, shape: Sequence[int], pad: Sequence[int], mode: str
+) -> Symbol:
     y = cast(g.node, computed(g.node.type))
     for axis, (before, after) in reversed(list(enumerate(_pairs(pad, g.ndim)))):
         if before or after:
             y = _contracted(y, shape[axis], axis, before, after, mode)
-    return SymbolArray(cast(y, g.node.type))
+    return symbol(cast(y, g.node.type))
 
 
 # ------------------------------------------------------------------------------- resampling
 
 
 @lowering("_resampled_adjoint")
-def _resampled_adjoint(g: SymbolArray, shape: Sequence[int], taps: Sequence[Any]) -> SymbolArray:
+def _resampled_adjoint(g: Symbol, shape: Sequence[int], taps: Sequence[Any]) -> Symbol:
     """A product with a matrix along each axis, or sums of places that were repeated."""
-    y = SymbolArray(cast(g.node, computed(g.node.type)))
+    y = symbol(cast(g.node, computed(g.node.type)))
     for t in reversed(taps):
         n, out = shape[t.axis], t.places.shape[1]
         repeated = np.arange(n).repeat(out // n) if out % n == 0 else None
@@ -87,19 +87,19 @@ def _resampled_adjoint(g: SymbolArray, shape: Sequence[int], taps: Sequence[Any]
 
 
 @lowering("_im2col")
-def _im2col(input: SymbolArray, window: Any) -> SymbolArray:
+def _im2col(input: Symbol, window: Any) -> Symbol:
     windows = Windows(input.node, window)
     x = windows.bordered(input.node, 0)
     n, c = input.shape[:2]
     parts = stacked([windows.met(x, at) for at in windows.positions()], 2)
-    return SymbolArray(reshaped(parts, (n, c * windows.places, -1)))
+    return symbol(reshaped(parts, (n, c * windows.places, -1)))
 
 
 @lowering("_col2im")
-def _col2im(input: SymbolArray, spatial: Sequence[int], window: Any) -> SymbolArray:
+def _col2im(input: Symbol, spatial: Sequence[int], window: Any) -> Symbol:
     kh, kw = window.kernel
     n, c = input.shape[0], input.shape[1] // (kh * kw)
     like = graph.constant(0, input.node.type, (n, c, *spatial))
     windows = Windows(like, window)
     columns = input.reshape((n, c, kh, kw, *windows.output))
-    return SymbolArray(windows.returned(lambda at: columns[:, :, at[0], at[1]].node, like))
+    return symbol(windows.returned(lambda at: columns[:, :, at[0], at[1]].node, like))

@@ -16,7 +16,7 @@ from .. import graph
 from ..graph import Node, Op
 from .nodes import cast, computed, dtype_of, reshaped, sliced
 from .registry import lowering, refuse
-from .symbol import SymbolArray, node_of
+from .symbol import Symbol, node_of, symbol
 from .windows import cropped, nothing, woven
 
 
@@ -79,20 +79,20 @@ def _inside(*symbols: Any) -> tuple[Type, list[Node]]:
 def _biased(y: Node, bias: Any) -> Node:
     if bias is None:
         return y
-    return (SymbolArray(y) + bias.astype(dtype_of(y.type), copy=False)).node
+    return (symbol(y) + bias.astype(dtype_of(y.type), copy=False)).node
 
 
 @lowering("_convolution")
-def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -> SymbolArray:
+def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -> Symbol:
     type, (x, w) = _inside(input, weight)
     plane = _Plane(window)
     w = graph.permute(plane.weight(w), (2, 3, 1, 0))
     y = convolved(plane.padded(plane.image(x)), w, plane.stride, plane.dilation, groups)
-    return SymbolArray(cast(plane.channels_first(_biased(y, bias)), type))
+    return symbol(cast(plane.channels_first(_biased(y, bias)), type))
 
 
 @lowering("_convolution_weight")
-def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> SymbolArray:
+def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Symbol:
     type, (x, g) = _inside(input, output)
     plane = _Plane(window)
     x, g = plane.padded(plane.image(x)), plane.image(g)
@@ -105,7 +105,7 @@ def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Sy
     made = graph.permute(made, (3, 2, 0, 1))
     if plane.line:
         made = reshaped(made, (*made.shape[:2], made.shape[3]))
-    return SymbolArray(cast(made, type))
+    return symbol(cast(made, type))
 
 
 # ------------------------------------------------------------------------------- backward
@@ -114,7 +114,7 @@ def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Sy
 @lowering("_transposed_convolution")
 def _transposed_convolution(
     input: Any, weight: Any, bias: Any, spatial: Sequence[int], window: Any, groups: int
-) -> SymbolArray:
+) -> Symbol:
     type, (g, w) = _inside(input, weight)
     plane = _Plane(window)
     lengths = (1, *spatial) if plane.line else tuple(spatial)
@@ -123,7 +123,7 @@ def _transposed_convolution(
     w = reshaped(w, (groups, o // groups, each, kh, kw))
     w = reshaped(graph.permute(w, (3, 4, 1, 0, 2)), (kh, kw, o // groups, groups * each))
     y = _spread(plane.image(g), w, plane, lengths, groups)
-    return SymbolArray(cast(plane.channels_first(_biased(y, bias)), type))
+    return symbol(cast(plane.channels_first(_biased(y, bias)), type))
 
 
 def _taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int]:

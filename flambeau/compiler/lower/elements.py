@@ -10,11 +10,11 @@ import numpy as np
 from ...ops.promotion import compute_dtype
 from .folds import axes_of
 from .registry import lowering, refuse
-from .symbol import SymbolArray
+from .symbol import Symbol
 
 
 @lowering("sign", "sgn")
-def _sign(input: SymbolArray) -> SymbolArray:
+def _sign(input: Symbol) -> Symbol:
     if input.dtype.kind == "b":
         return input
     if input.dtype.kind != "f":
@@ -25,13 +25,13 @@ def _sign(input: SymbolArray) -> SymbolArray:
 
 @lowering("_vector_norm")
 def _vector_norm(
-    input: SymbolArray, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
-) -> SymbolArray:
+    input: Symbol, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Symbol:
     kind = input.dtype if dtype is None else dtype.numpy
     x = input.astype(kind, copy=False)
     x = x.astype(compute_dtype(x.dtype), copy=False)
     axes = axes_of(dim if dim not in ((), []) else None, x.ndim)
-    options = {"axis": axes, "keepdims": keepdim}
+    options: dict[str, Any] = {"axis": axes, "keepdims": keepdim}
     if ord == 2:
         y = np.sqrt(np.sum(x * x, **options))
     elif ord == 0:
@@ -46,7 +46,7 @@ def _vector_norm(
 
 
 @lowering("native_dropout")
-def _native_dropout(input: SymbolArray, p: float, train: bool) -> tuple[SymbolArray, SymbolArray]:
+def _native_dropout(input: Symbol, p: float, train: bool) -> tuple[Symbol, Symbol]:
     if train and p and input.size:
         refuse("draws random numbers")
     return input.copy(), np.ones_like(input, dtype=np.bool_)

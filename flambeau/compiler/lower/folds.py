@@ -12,7 +12,7 @@ from ...native.loops import Fold, Type
 from ..graph import Node, Op
 from .nodes import cast, computed, folded, reshaped, type_of
 from .registry import refuse
-from .symbol import _METHODS, SymbolArray, called, node_of, stands_for
+from .symbol import _METHODS, Symbol, called, node_of, stands_for, symbol
 from .ufuncs import FOLDS, ON_BOOLS
 
 
@@ -25,7 +25,7 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
 
 
 def reduced(fold: Fold, x: Any, axis: Any, keepdims: bool = False, dtype: Any = None,
-            out: Any = None) -> SymbolArray:  # fmt: skip
+            out: Any = None) -> Symbol:  # fmt: skip
     """A fold over axes, half precision in F32."""
     node = node_of(x)
     type = node.type if dtype is None else type_of(dtype)
@@ -37,7 +37,7 @@ def reduced(fold: Fold, x: Any, axis: Any, keepdims: bool = False, dtype: Any = 
     empty = any(node.shape[i] == 0 for i in axes)
     if empty and fold in (Fold.MAXIMUM, Fold.MINIMUM):
         refuse("an extreme of nothing")
-    made = SymbolArray(cast(folded(cast(node, inside), fold, axes, keepdims), type))
+    made = symbol(cast(folded(cast(node, inside), fold, axes, keepdims), type))
     if out is None or out is Ellipsis:
         return made
     out = out[0] if isinstance(out, tuple) else out
@@ -48,10 +48,10 @@ def reduced(fold: Fold, x: Any, axis: Any, keepdims: bool = False, dtype: Any = 
 def _reduce(
     ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
     keepdims: bool = False, initial: Any = None, where: Any = True,
-) -> SymbolArray:  # fmt: skip
+) -> Symbol:  # fmt: skip
     fold = FOLDS.get(ufunc.__name__)
     if fold is None or where is not True:
-        refuse(f"{ufunc.__name__}.reduce")
+        return refuse(f"{ufunc.__name__}.reduce")
     if initial is not None and initial is not np._NoValue:
         if 0 in np.shape(array):
             refuse("a fold of nothing from a start")
@@ -76,9 +76,9 @@ def summed(kind: np.dtype) -> np.dtype:
 _METHODS["reduce"] = _reduce
 
 
-def _fold_function(ufunc: np.ufunc) -> Callable[..., SymbolArray]:
+def _fold_function(ufunc: np.ufunc) -> Callable[..., Symbol]:
     def made(a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-             keepdims: Any = False, **options: Any) -> SymbolArray:  # fmt: skip
+             keepdims: Any = False, **options: Any) -> Symbol:  # fmt: skip
         if any(v is not np._NoValue and v is not None for v in options.values()):
             refuse(f"{ufunc.__name__} with {', '.join(options)}")
         keep = keepdims is not np._NoValue and bool(keepdims)
@@ -95,7 +95,7 @@ for _ufunc, _names in ((np.add, (np.sum,)), (np.multiply, (np.prod,)),
 
 @stands_for(np.mean)
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-         **_: Any) -> SymbolArray:  # fmt: skip
+         **_: Any) -> Symbol:  # fmt: skip
     """A sum over the count."""
     kind = np.dtype(dtype) if dtype is not None else a.dtype if a.dtype.kind in "fV" \
         else np.dtype(np.float64)  # fmt: skip
@@ -106,7 +106,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 
 @stands_for(np.var)
 def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: float = 0,
-        keepdims: Any = False, **_: Any) -> SymbolArray:  # fmt: skip
+        keepdims: Any = False, **_: Any) -> Symbol:  # fmt: skip
     """The mean of squared distances from the mean."""
     d = a - mean(a, axis, dtype, keepdims=True)
     count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
@@ -115,13 +115,13 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
 
 
 @stands_for(np.count_nonzero)
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> SymbolArray:
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Symbol:
     """How many elements are not zero."""
     return reduced(Fold.SUM, called(np.not_equal, (a, 0)), axis, keepdims, np.int64)
 
 
-def _place_of(fold: Fold) -> Callable[..., SymbolArray]:
-    def made(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> SymbolArray:
+def _place_of(fold: Fold) -> Callable[..., Symbol]:
+    def made(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Symbol:
         node = node_of(a)
         keep = keepdims is not np._NoValue and bool(keepdims)
         if not len(node.shape):
@@ -132,7 +132,7 @@ def _place_of(fold: Fold) -> Callable[..., SymbolArray]:
             refuse("the place of an extreme of nothing")
         flat = cast(flat, Type.U8 if flat.type is Type.BOOL else computed(flat.type))
         found = folded(flat, fold, (at,), keep and axis is not None)
-        return SymbolArray(found)
+        return symbol(found)
 
     return made
 
@@ -141,12 +141,12 @@ stands_for(np.argmax)(_place_of(Fold.ARGMAX))
 stands_for(np.argmin)(_place_of(Fold.ARGMIN))
 
 
-def scanned(fold: Fold, x: Any, axis: Any, dtype: Any = None, out: Any = None) -> SymbolArray:
+def scanned(fold: Fold, x: Any, axis: Any, dtype: Any = None, out: Any = None) -> Symbol:
     """Running folds along an axis."""
     node = node_of(x)
     node = node if axis is not None else reshaped(node, (-1,))
     if not node.shape:
-        return SymbolArray(node)
+        return symbol(node)
     type = node.type if dtype is None else type_of(dtype)
     inside = computed(type)
     node = cast(cast(node, type), inside)
@@ -154,16 +154,16 @@ def scanned(fold: Fold, x: Any, axis: Any, dtype: Any = None, out: Any = None) -
                 {"fold": fold, "axis": int(axis or 0) % len(node.shape)})  # fmt: skip
     made = cast(made, type)
     if out is None:
-        return SymbolArray(made)
+        return symbol(made)
     out.assign(made)
     return out
 
 
 def _accumulate(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None,
-                out: Any = None) -> SymbolArray:  # fmt: skip
+                out: Any = None) -> Symbol:  # fmt: skip
     fold = FOLDS.get(ufunc.__name__)
-    if fold not in (Fold.SUM, Fold.PRODUCT, Fold.MAXIMUM, Fold.MINIMUM):
-        refuse(f"{ufunc.__name__}.accumulate")
+    if fold is None or fold in (Fold.ANY, Fold.ALL):
+        return refuse(f"{ufunc.__name__}.accumulate")
     if fold in (Fold.SUM, Fold.PRODUCT) and dtype is None:
         dtype = summed(array.dtype)
     return scanned(fold, array, axis, dtype, out)
@@ -173,19 +173,19 @@ _METHODS["accumulate"] = _accumulate
 
 
 @stands_for(np.cumsum)
-def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> SymbolArray:
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Symbol:
     """Running sums."""
     return scanned(Fold.SUM, a, axis, summed(a.dtype) if dtype is None else dtype, out)
 
 
 @stands_for(np.cumprod)
-def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> SymbolArray:
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Symbol:
     """Running products."""
     return scanned(Fold.PRODUCT, a, axis, summed(a.dtype) if dtype is None else dtype, out)
 
 
-def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> SymbolArray:
-    left = SymbolArray(node_of(a))
+def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Symbol:
+    left = symbol(node_of(a))
     return called(ufunc, (left.reshape((*left.shape, *(1,) * np.ndim(b))), b), **options)
 
 

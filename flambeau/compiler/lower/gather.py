@@ -17,7 +17,7 @@ from ..graph import Node, Op
 from .indexing import by_positions, linear, positions, rows
 from .nodes import applied, cast, computed, iota, number, reshaped, stretched, where
 from .registry import lowering, refuse
-from .symbol import SymbolArray, is_symbol, node_of
+from .symbol import Symbol, is_symbol, node_of, symbol
 
 _CHAIN = 16  # places along an axis up to which a scatter is a chain of choices
 
@@ -33,15 +33,15 @@ def _added_rows(index: Node, values: Node, shape: Sequence[int]) -> Node:
 
 
 @lowering("_embedding")
-def _embedding(weight: Any, indices: Any, *_: Any) -> SymbolArray:
-    return SymbolArray(rows(node_of(weight), node_of(indices), 0, False))
+def _embedding(weight: Any, indices: Any, *_: Any) -> Symbol:
+    return symbol(rows(node_of(weight), node_of(indices), 0, False))
 
 
 @lowering("embedding_dense_backward")
 def _embedding_backward(
-    grad_output: SymbolArray, indices: SymbolArray, num_weights: int, padding_idx: int,
+    grad_output: Symbol, indices: Symbol, num_weights: int, padding_idx: int,
     scale_grad_by_freq: bool,
-) -> SymbolArray:  # fmt: skip
+) -> Symbol:  # fmt: skip
     width = grad_output.shape[-1]
     g = grad_output.node
     flat = reshaped(cast(node_of(indices), Type.I64), (-1,))
@@ -53,7 +53,7 @@ def _embedding_backward(
         ones = graph.constant(1, g.type, flat.shape)
         counts = rows(_added_rows(flat, ones, (num_weights,)), flat, 0, False)
         g = applied(Scalar.DIV, g, reshaped(counts, (*counts.shape, 1)))
-    return SymbolArray(cast(_added_rows(flat, g, (num_weights, width)), grad_output.node.type))
+    return symbol(cast(_added_rows(flat, g, (num_weights, width)), grad_output.node.type))
 
 
 # ------------------------------------------------------------------------------- one axis
@@ -63,21 +63,21 @@ def _along(x: Node, index: Node, axis: int) -> Node:
     """x's elements at an index of its rank, whose other extents may be smaller."""
     for i, n in enumerate(index.shape):
         if i != axis and n < x.shape[i]:
-            x = SymbolArray(x)[(slice(None),) * i + (slice(0, n),)].node
+            x = symbol(x)[(slice(None),) * i + (slice(0, n),)].node
     index = cast(index, Type.I64)
     return Node(Op.TAKE_ALONG, (x, index), index.shape, x.type, {"axis": axis})
 
 
 @lowering("gather")
-def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> SymbolArray:
+def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Symbol:
     x, at = node_of(input), node_of(index)
     if not x.shape:
-        return SymbolArray(stretched(x, at.shape))
+        return symbol(stretched(x, at.shape))
     if not at.shape:
-        return SymbolArray(reshaped(rows(x, at, 0, False), ()))
+        return symbol(reshaped(rows(x, at, 0, False), ()))
     if 0 in at.shape:
-        return SymbolArray(graph.constant(0, x.type, at.shape))
-    return SymbolArray(_along(x, at, dim % len(x.shape)))
+        return symbol(graph.constant(0, x.type, at.shape))
+    return symbol(_along(x, at, dim % len(x.shape)))
 
 
 def _flat_index(index: Node, axis: int, shape: Sequence[int]) -> Node:
@@ -97,7 +97,7 @@ def _scattered_sum(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Nod
 def _add_along(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
     """Zeros of a shape with g added up at the indices: for one place, a choice."""
     if not shape:
-        return reshaped(SymbolArray(g).sum().node, ())
+        return reshaped(symbol(g).sum().node, ())
     if not index.shape:
         index, g = reshaped(index, (1,)), reshaped(g, (1,))
     if 0 in index.shape:
@@ -110,31 +110,31 @@ def _add_along(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
 
 
 @lowering("_scattered")
-def _scattered(g: Any, dim: int, index: Any, shape: Sequence[int]) -> SymbolArray:
+def _scattered(g: Any, dim: int, index: Any, shape: Sequence[int]) -> Symbol:
     axis = dim % len(shape) if shape else 0
-    return SymbolArray(_add_along(node_of(g), axis, node_of(index), tuple(shape)))
+    return symbol(_add_along(node_of(g), axis, node_of(index), tuple(shape)))
 
 
 def _source(src: Node, index: Node) -> Node:
     """The part of a source that an index uses."""
     if len(src.shape) != len(index.shape):
         return stretched(src, index.shape)
-    return SymbolArray(src)[tuple(slice(0, n) for n in index.shape)].node
+    return symbol(src)[tuple(slice(0, n) for n in index.shape)].node
 
 
 @lowering("_scatter_add")
-def _scatter_add(input: Any, dim: int, index: Any, src: Any) -> SymbolArray:
+def _scatter_add(input: Any, dim: int, index: Any, src: Any) -> Symbol:
     x, at = node_of(input), node_of(index)
     if 0 in at.shape:
         return input
     share = _add_along(_source(node_of(src), at), dim % max(len(x.shape), 1), at, x.shape)
-    return input + SymbolArray(share)
+    return input + symbol(share)
 
 
 @lowering("_scatter_reduce")
 def _scatter_reduce(
-    input: SymbolArray, dim: int, index: Any, src: Any, reduce: str, include_self: bool
-) -> SymbolArray:
+    input: Symbol, dim: int, index: Any, src: Any, reduce: str, include_self: bool
+) -> Symbol:
     x, at = input.node, node_of(index)
     if reduce not in ("sum", "mean"):
         refuse(f"a scatter by {reduce}")
@@ -142,8 +142,8 @@ def _scatter_reduce(
         return input
     axis = dim % max(len(x.shape), 1)
     ones = graph.constant(1, Type.I64, at.shape)
-    counts = SymbolArray(_add_along(ones, axis, at, x.shape))
-    total = SymbolArray(_add_along(_source(node_of(src), at), axis, at, x.shape))
+    counts = symbol(_add_along(ones, axis, at, x.shape))
+    total = symbol(_add_along(_source(node_of(src), at), axis, at, x.shape))
     kept = input if include_self else np.where(np.equal(counts, 0), input, input.dtype.type(0))
     if reduce == "sum":
         return kept + total
@@ -152,14 +152,14 @@ def _scatter_reduce(
 
 
 @lowering("_scatter")
-def _scatter(input: Any, dim: int, index: Any, src: Any) -> SymbolArray:
+def _scatter(input: Any, dim: int, index: Any, src: Any) -> Symbol:
     x, at = node_of(input), cast(node_of(index), Type.I64)
     if 0 in at.shape:
-        return SymbolArray(x)
+        return symbol(x)
     if not x.shape or not at.shape:
-        return SymbolArray(_choices(reshaped(x, (-1,)), 0, reshaped(at, (1,)),
+        return symbol(_choices(reshaped(x, (-1,)), 0, reshaped(at, (1,)),
                                     reshaped(node_of(src), (1,)), x.shape))  # fmt: skip
-    return SymbolArray(_choices(x, dim % len(x.shape), at, _source(node_of(src), at), x.shape))
+    return symbol(_choices(x, dim % len(x.shape), at, _source(node_of(src), at), x.shape))
 
 
 def _choices(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) -> Node:
@@ -170,14 +170,14 @@ def _choices(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) 
     part = [n for i, n in enumerate(index.shape) if i != axis]
     inner = x
     if shape != part:
-        inner = SymbolArray(x)[tuple(
+        inner = symbol(x)[tuple(
             slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))].node
     places = iota(inner.shape, axis)
     made = inner
     for k in range(index.shape[axis]):
         pick = (slice(None),) * axis + (slice(k, k + 1),)
-        hits = applied(Scalar.EQ, places, SymbolArray(index)[pick].node)
-        made = where(hits, SymbolArray(src)[pick].node, made)
+        hits = applied(Scalar.EQ, places, symbol(index)[pick].node)
+        made = where(hits, symbol(src)[pick].node, made)
     if inner is not x:
         made = Node(Op.UPDATE, (x, made), x.shape, x.type, {
             "starts": (0,) * len(x.shape), "steps": (1,) * len(x.shape)})  # fmt: skip
@@ -188,17 +188,17 @@ def _choices(x: Node, axis: int, index: Node, src: Node, result: Sequence[int]) 
 
 
 @lowering("index_select")
-def _index_select(input: Any, dim: int, index: Any) -> SymbolArray:
+def _index_select(input: Any, dim: int, index: Any) -> Symbol:
     x, at = node_of(input), node_of(index)
     if not x.shape:
         return input
-    return SymbolArray(rows(x, reshaped(at, (-1,)), dim % len(x.shape), False))
+    return symbol(rows(x, reshaped(at, (-1,)), dim % len(x.shape), False))
 
 
 @lowering("_index_add")
 def _index_add(
     input: Any, dim: int, index: Any, source: Any, alpha: Any = 1
-) -> SymbolArray:
+) -> Symbol:
     x, at, values = node_of(input), reshaped(node_of(index), (-1,)), node_of(source)
     values = cast(values, x.type)
     if not x.shape:
@@ -206,52 +206,48 @@ def _index_add(
     axis = dim % len(x.shape)
     items = [at if i == axis else slice(None) for i in range(len(x.shape))]
     front = by_positions(x.shape, items, False)
-    share = SymbolArray(front.added(x.shape, values))
+    share = symbol(front.added(x.shape, values))
     share = share if alpha.__class__ in (int, float) and alpha == 1 else share * alpha
-    return (SymbolArray(x) + share).reshape(input.shape).astype(input.dtype)
+    return (symbol(x) + share).reshape(input.shape).astype(input.dtype)
 
 
 @lowering("_index_fill")
-def _index_fill(input: Any, dim: int, index: Any, value: Any) -> SymbolArray:
+def _index_fill(input: Any, dim: int, index: Any, value: Any) -> Symbol:
     x, at = node_of(input), reshaped(node_of(index), (-1,))
     own = x.shape
     x = x if own else reshaped(x, (1,))
     axis = dim % len(x.shape)
     places = iota((x.shape[axis], at.shape[0]), 0)
     wanted = reshaped(positions(at, x.shape[axis]), (1, at.shape[0]))
-    hits = SymbolArray(applied(Scalar.EQ, places, wanted)).any(1)
+    hits = symbol(applied(Scalar.EQ, places, wanted)).any(1)
     mask = hits.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
-    return np.where(mask, node_symbol(value, x.type), SymbolArray(x)).reshape(own)
-
-
-def node_symbol(value: Any, type: Type) -> SymbolArray:
-    """A number, array or symbol as a symbol of a type."""
-    return SymbolArray(cast(node_of(value), type))
+    made = where(mask.node, cast(node_of(value), x.type), x)
+    return symbol(reshaped(made, own))
 
 
 @lowering("take")
-def _take(input: Any, index: Any) -> SymbolArray:
-    return SymbolArray(rows(reshaped(node_of(input), (-1,)), node_of(index)))
+def _take(input: Any, index: Any) -> Symbol:
+    return symbol(rows(reshaped(node_of(input), (-1,)), node_of(index)))
 
 
 @lowering("_added_at")
-def _added_at(g: SymbolArray, places: SymbolArray, spatial: Sequence[int]) -> SymbolArray:
+def _added_at(g: Symbol, places: Symbol, spatial: Sequence[int]) -> Symbol:
     n, lead = math.prod(spatial), g.shape[: g.ndim - len(spatial)]
     images = math.prod(lead)
     if not g.size:
         return np.zeros_like(g, shape=(*lead, *spatial))
     index = cast(reshaped(places.node, (images, -1)), Type.I64)
-    return SymbolArray(reshaped(
+    return symbol(reshaped(
         _scattered_sum(reshaped(g.node, index.shape), 1, index, (images, n)), (*lead, *spatial)))
 
 
 @lowering("_taken_at")
-def _taken_at(input: SymbolArray, places: SymbolArray, n: int) -> SymbolArray:
+def _taken_at(input: Symbol, places: Symbol, n: int) -> Symbol:
     if not places.size:
         return np.zeros_like(input, shape=places.shape)
     flat = input.reshape((*input.shape[: input.ndim - n], -1))
     index = places.reshape((*flat.shape[:-1], -1))
-    return SymbolArray(_along(flat.node, index.node, flat.ndim - 1)).reshape(places.shape)
+    return symbol(_along(flat.node, index.node, flat.ndim - 1)).reshape(places.shape)
 
 
 # ------------------------------------------------------------------------------- the last written
@@ -267,8 +263,10 @@ def _last(index: Node, n: int) -> tuple[Node, Node]:
         refuse("writes at many positions, of which the last one of a kind stays")
     hits = applied(Scalar.EQ, iota((n, m), 0), reshaped(positions(index, n), (1, m)))
     found = where(hits, iota((n, m), 1), number(-1, Type.I64, 2))
-    last = SymbolArray(found).max(1)
-    return np.maximum(last, 0).node, np.greater_equal(last, 0).node
+    last = symbol(found).max(1)
+    kept: Symbol = np.maximum(last, 0)
+    named: Symbol = np.greater_equal(last, 0)
+    return kept.node, named.node
 
 
 def written(x: Node, index: Node, source: Node) -> Node:
@@ -279,60 +277,60 @@ def written(x: Node, index: Node, source: Node) -> Node:
 
 
 @lowering("index_copy")
-def _index_copy(input: SymbolArray, dim: int, index: SymbolArray, source: SymbolArray) -> Any:
+def _index_copy(input: Symbol, dim: int, index: Symbol, source: Symbol) -> Any:
     x = input if input.ndim else input.reshape(1)
     source = source if source.ndim else source.reshape(1)
     axis = dim % x.ndim
     x, source = (np.moveaxis(v, axis, 0) for v in (x, source))
-    made = SymbolArray(written(x.node, reshaped(index.node, (-1,)), source.node))
+    made = symbol(written(x.node, reshaped(index.node, (-1,)), source.node))
     return np.moveaxis(made, 0, axis).reshape(input.shape)
 
 
 @lowering("put")
-def _put(input: SymbolArray, index: Any, source: Any, accumulate: bool = False) -> SymbolArray:
+def _put(input: Symbol, index: Any, source: Any, accumulate: bool = False) -> Symbol:
     x, at, values = (reshaped(node_of(v), (-1,)) for v in (input, index, source))
     if accumulate:
-        share = SymbolArray(_added_rows(positions(at, x.shape[0]), values, x.shape))
+        share = symbol(_added_rows(positions(at, x.shape[0]), values, x.shape))
         return input + share.reshape(input.shape)
-    return SymbolArray(written(x, at, values)).reshape(input.shape) if at.shape[0] else input
+    return symbol(written(x, at, values)).reshape(input.shape) if at.shape[0] else input
 
 
 @lowering("_max_unpool1d", "_max_unpool2d", "_max_unpool3d")
-def _max_unpool(input: SymbolArray, indices: SymbolArray, spatial: Sequence[int]) -> SymbolArray:
+def _max_unpool(input: Symbol, indices: Symbol, spatial: Sequence[int]) -> Symbol:
     lead = input.shape[: input.ndim - len(spatial)]
     images, n = math.prod(lead), math.prod(spatial)
     if not input.size:
         return np.zeros_like(input, shape=(*lead, *spatial))
     at = indices.reshape((images, -1)).astype(np.int64) + np.arange(images)[:, None] * n
-    zeros = np.zeros_like(input, shape=(images * n,))
+    zeros: Symbol = np.zeros_like(input, shape=(images * n,))
     made = written(zeros.node, at.reshape(-1).node, input.reshape(-1).node)
-    return SymbolArray(made).reshape((*lead, *spatial))
+    return symbol(made).reshape((*lead, *spatial))
 
 
 # ------------------------------------------------------------------------------- masks
 
 
-def _ranks(mask: SymbolArray) -> SymbolArray:
+def _ranks(mask: Symbol) -> Symbol:
     """For each place where a mask holds, how many came before it."""
     flat = mask.reshape(-1).astype(np.int64)
     return np.maximum(np.cumsum(flat) - 1, 0)
 
 
 @lowering("_masked_spread")
-def _masked_spread(g: SymbolArray, mask: SymbolArray, shape: Sequence[int]) -> SymbolArray:
+def _masked_spread(g: Symbol, mask: Symbol, shape: Sequence[int]) -> Symbol:
     if not g.size:
         return np.zeros_like(g, shape=tuple(shape))
-    values = SymbolArray(rows(g.node, _ranks(mask).node, 0, False)).reshape(mask.shape)
+    values = symbol(rows(g.node, _ranks(mask).node, 0, False)).reshape(mask.shape)
     return np.where(mask, values, g.dtype.type(0))
 
 
 @lowering("_masked_scatter")
-def _masked_scatter(input: SymbolArray, mask: SymbolArray, source: SymbolArray) -> SymbolArray:
+def _masked_scatter(input: Symbol, mask: Symbol, source: Symbol) -> Symbol:
     if not source.size or not input.size:
         return input
     last = source.size - 1
     places = np.minimum(_ranks(mask), last)
-    values = SymbolArray(rows(source.reshape(-1).node, places.node, 0, False))
+    values = symbol(rows(source.reshape(-1).node, places.node, 0, False))
     return np.where(mask, values.reshape(mask.shape), input)
 
 
@@ -355,23 +353,23 @@ def _items(where: Any, rank: int) -> list[Any]:
 
 
 @lowering("index")
-def _index(input: SymbolArray, where: Any) -> SymbolArray:
+def _index(input: Symbol, where: Any) -> Symbol:
     found = by_positions(input.shape, _items(where, input.ndim))
-    return SymbolArray(found.read(input.node))
+    return symbol(found.read(input.node))
 
 
 @lowering("index_adjoint")
-def _index_adjoint(g: SymbolArray, shape: Sequence[int], where: Any) -> SymbolArray:
+def _index_adjoint(g: Symbol, shape: Sequence[int], where: Any) -> Symbol:
     found = by_positions(shape, _items(where, len(shape)))
-    return SymbolArray(found.added(shape, g.node))
+    return symbol(found.added(shape, g.node))
 
 
 @lowering("_index_put")
-def _index_put(input: SymbolArray, values: SymbolArray, where: Any, accumulate: bool) -> Any:
+def _index_put(input: Symbol, values: Symbol, where: Any, accumulate: bool) -> Any:
     if accumulate:
         found = by_positions(input.shape, _items(where, input.ndim))
         share = found.added(input.shape, cast(values.node, input.node.type))
-        return input + SymbolArray(share)
+        return input + symbol(share)
     masks = [w for w in where if is_symbol(w) and w.dtype.kind == "b"]
     if len(masks) == len(where) == 1 and values.size == 1:
         mask = masks[0].reshape((*masks[0].shape, *(1,) * (input.ndim - masks[0].ndim)))
@@ -382,4 +380,4 @@ def _index_put(input: SymbolArray, values: SymbolArray, where: Any, accumulate: 
     flat = reshaped(front, (math.prod(front.shape[: found.count]), *rest))
     source = found.first(cast(values.node, flat.type), rest)
     made = reshaped(written(flat, reshaped(found.index, (-1,)), source), front.shape)
-    return SymbolArray(graph.permute(made, np.argsort(found.order).tolist()))
+    return symbol(graph.permute(made, np.argsort(found.order).tolist()))

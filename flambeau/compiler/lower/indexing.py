@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,7 +159,8 @@ def linear(indices: Sequence[Node], extents: Sequence[int], negative: bool = Tru
     return stretched(total, shape) if total is not None else refuse("an index of no arrays")
 
 
-class Positions(NamedTuple):
+@dataclass(frozen=True)
+class Positions:
     """An index with arrays: the order of axes that puts those indexed first, and where the
     result's axes then go."""
 

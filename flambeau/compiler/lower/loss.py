@@ -11,22 +11,22 @@ from ...ops.promotion import compute_dtype
 from .nodes import iota
 from .registry import lowering
 from .softmax import inside, log_probabilities
-from .symbol import SymbolArray, called
+from .symbol import Symbol, called, symbol
 
 
-def _axis(x: SymbolArray) -> int:
+def _axis(x: Symbol) -> int:
     return 0 if x.ndim == 1 else 1
 
 
-def _hits(target: SymbolArray, shape: tuple[int, ...], axis: int) -> SymbolArray:
+def _hits(target: Symbol, shape: tuple[int, ...], axis: int) -> Symbol:
     """Where each row's class is its target: nowhere for a target that is no class."""
     t = np.expand_dims(target.astype(np.int64, copy=False), axis)
-    return called(np.equal, (SymbolArray(iota(shape, axis)), t))
+    return called(np.equal, (symbol(iota(shape, axis)), t))
 
 
 def _factors(
-    target: SymbolArray, weight: SymbolArray | None, ignore_index: int, kind: np.dtype
-) -> SymbolArray:
+    target: Symbol, weight: Symbol | None, ignore_index: int, kind: np.dtype
+) -> Symbol:
     """What each row counts for."""
     t = target.astype(np.int64, copy=False)
     kept = called(np.not_equal, (t, ignore_index))
@@ -36,9 +36,9 @@ def _factors(
 
 
 def _likelihood(
-    x: SymbolArray, target: SymbolArray, weight: SymbolArray | None, reduction: int,
+    x: Symbol, target: Symbol, weight: Symbol | None, reduction: int,
     ignore_index: int, kind: np.dtype,
-) -> SymbolArray:  # fmt: skip
+) -> Symbol:  # fmt: skip
     axis, type = _axis(x), x.dtype.type
     picked = np.sum(np.where(_hits(target, x.shape, axis), x, type(0)), axis)
     factors = _factors(target, weight, ignore_index, x.dtype)
@@ -52,9 +52,9 @@ def _likelihood(
 
 
 def _coefficients(
-    g: SymbolArray, target: SymbolArray, weight: SymbolArray | None, reduction: int,
+    g: Symbol, target: Symbol, weight: Symbol | None, reduction: int,
     ignore_index: int, kind: np.dtype,
-) -> SymbolArray:  # fmt: skip
+) -> Symbol:  # fmt: skip
     """Each row's cotangent."""
     factors = _factors(target, weight, ignore_index, kind)
     g = g.astype(kind, copy=False)
@@ -66,15 +66,15 @@ def _coefficients(
 
 @lowering("_nll_loss", "_nll_loss2d")
 def _nll_loss(
-    input: SymbolArray, target: SymbolArray, weight: Any, reduction: int, ignore_index: int
-) -> SymbolArray:
+    input: Symbol, target: Symbol, weight: Any, reduction: int, ignore_index: int
+) -> Symbol:
     return _likelihood(inside(input), target, weight, reduction, ignore_index, input.dtype)
 
 
 @lowering("_cross_entropy", "_cross_entropy2d")
 def _cross_entropy(
-    input: SymbolArray, target: SymbolArray, weight: Any, reduction: int, ignore_index: int
-) -> tuple[SymbolArray, SymbolArray]:
+    input: Symbol, target: Symbol, weight: Any, reduction: int, ignore_index: int
+) -> tuple[Symbol, Symbol]:
     y = log_probabilities(inside(input), _axis(input))
     loss = _likelihood(y, target, weight, reduction, ignore_index, input.dtype)
     return loss, y.astype(input.dtype)
@@ -82,9 +82,9 @@ def _cross_entropy(
 
 @lowering("_nll_loss_backward")
 def _nll_loss_backward(
-    g: SymbolArray, target: SymbolArray, weight: Any, shape: tuple[int, ...], reduction: int,
+    g: Symbol, target: Symbol, weight: Any, shape: tuple[int, ...], reduction: int,
     ignore_index: int,
-) -> SymbolArray:  # fmt: skip
+) -> Symbol:  # fmt: skip
     axis = 0 if len(shape) == 1 else 1
     c = _coefficients(g, target, weight, reduction, ignore_index, compute_dtype(g.dtype))
     hits = _hits(target, shape, axis)
@@ -93,9 +93,9 @@ def _nll_loss_backward(
 
 @lowering("_cross_entropy_backward")
 def _cross_entropy_backward(
-    share: SymbolArray, logs: SymbolArray, target: SymbolArray, weight: Any, reduction: int,
+    share: Symbol, logs: Symbol, target: Symbol, weight: Any, reduction: int,
     ignore_index: int,
-) -> SymbolArray:  # fmt: skip
+) -> Symbol:  # fmt: skip
     y, axis = inside(logs), _axis(logs)
     c = _coefficients(share, target, weight, reduction, ignore_index, y.dtype)
     hits = _hits(target, y.shape, axis).astype(y.dtype)
@@ -104,8 +104,8 @@ def _cross_entropy_backward(
 
 @lowering("_binary_cross_entropy")
 def _binary_cross_entropy(
-    input: SymbolArray, target: SymbolArray, weight: Any, reduction: int
-) -> SymbolArray:
+    input: Symbol, target: Symbol, weight: Any, reduction: int
+) -> Symbol:
     x, t = inside(input), inside(target)
     low = x.dtype.type(-100)
     y = (t - 1) * np.maximum(np.log1p(-x), low) - t * np.maximum(np.log(x), low)

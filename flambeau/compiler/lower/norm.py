@@ -9,16 +9,16 @@ import numpy as np
 
 from ...ops.promotion import compute_dtype
 from .registry import lowering
-from .symbol import SymbolArray
+from .symbol import Symbol, symbol
 
-Maybe = SymbolArray | None
+Maybe = Symbol | None
 
 
 def _as(kind: np.dtype, *arrays: Maybe) -> list[Any]:
     return [None if a is None else a.astype(kind, copy=False) for a in arrays]
 
 
-def _moments(x: SymbolArray, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
+def _moments(x: Symbol, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
     """Mean, sum of squared distances, 1 / deviation, and x less the mean."""
     count = x.dtype.type(math.prod(x.shape[i] for i in axes))
     mean = np.sum(x, axes, keepdims=True) / count
@@ -27,7 +27,7 @@ def _moments(x: SymbolArray, axes: tuple[int, ...], eps: float) -> tuple[Any, An
     return mean, squares, 1 / np.sqrt(squares / count + x.dtype.type(eps)), centred
 
 
-def _scaled(y: SymbolArray, weight: Maybe, bias: Maybe) -> SymbolArray:
+def _scaled(y: Symbol, weight: Maybe, bias: Maybe) -> Symbol:
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
@@ -37,9 +37,9 @@ def _scaled(y: SymbolArray, weight: Maybe, bias: Maybe) -> SymbolArray:
 
 @lowering("_layer_norm", writes=(3, 4))
 def _layer_norm(
-    input: SymbolArray, weight: Maybe, bias: Maybe, save_mean: SymbolArray,
-    save_rstd: SymbolArray, n: int, eps: float,
-) -> tuple[SymbolArray, ...]:  # fmt: skip
+    input: Symbol, weight: Maybe, bias: Maybe, save_mean: Symbol,
+    save_rstd: Symbol, n: int, eps: float,
+) -> tuple[Symbol, ...]:  # fmt: skip
     if not input.size:
         return input, save_mean, save_rstd
     x, w, b = _as(save_mean.dtype, input, weight, bias)
@@ -50,8 +50,8 @@ def _layer_norm(
 
 @lowering("_layer_norm_backward")
 def _layer_norm_backward(
-    g: SymbolArray, input: SymbolArray, weight: Maybe, mean: SymbolArray, rstd: SymbolArray, n: int
-) -> tuple[SymbolArray, ...]:
+    g: Symbol, input: Symbol, weight: Maybe, mean: Symbol, rstd: Symbol, n: int
+) -> tuple[Symbol, ...]:
     kind = input.dtype if weight is None else weight.dtype
     lead = input.ndim - n
     if not input.size:
@@ -79,14 +79,14 @@ def _by_channel(v: Maybe, rank: int) -> Any:
     return None if v is None else v.reshape((1, -1, *(1,) * (rank - 2)))
 
 
-def _batch_axes(x: SymbolArray) -> tuple[int, ...]:
+def _batch_axes(x: Symbol) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
 @lowering("_batch_norm", writes=(3, 4, 5, 6))
 def _batch_norm(
-    input: SymbolArray, weight: Maybe, bias: Maybe, running_mean: Maybe, running_var: Maybe,
-    save_mean: SymbolArray, save_rstd: SymbolArray, momentum: float, eps: float,
+    input: Symbol, weight: Maybe, bias: Maybe, running_mean: Maybe, running_var: Maybe,
+    save_mean: Symbol, save_rstd: Symbol, momentum: float, eps: float,
 ) -> tuple[Maybe, ...]:  # fmt: skip
     if not input.size:
         return input, running_mean, running_var, save_mean, save_rstd
@@ -108,8 +108,8 @@ def _batch_norm(
 
 @lowering("_batch_norm_backward")
 def _batch_norm_backward(
-    g: SymbolArray, input: SymbolArray, weight: Maybe, mean: SymbolArray, rstd: SymbolArray
-) -> tuple[SymbolArray, ...]:
+    g: Symbol, input: Symbol, weight: Maybe, mean: Symbol, rstd: Symbol
+) -> tuple[Symbol, ...]:
     kind = input.dtype if weight is None else weight.dtype
     axes = _batch_axes(input)
     if not input.size:
@@ -129,9 +129,9 @@ def _batch_norm_backward(
 
 @lowering("_batch_norm_running")
 def _batch_norm_running(
-    input: SymbolArray, weight: Maybe, bias: Maybe, running_mean: SymbolArray,
-    running_var: SymbolArray, eps: float,
-) -> SymbolArray:  # fmt: skip
+    input: Symbol, weight: Maybe, bias: Maybe, running_mean: Symbol,
+    running_var: Symbol, eps: float,
+) -> Symbol:  # fmt: skip
     kind = compute_dtype(input.dtype)
     x, w, b, mean, var = _as(kind, input, weight, bias, running_mean, running_var)
     rstd = 1 / np.sqrt(var + kind.type(eps))
@@ -144,7 +144,7 @@ def _batch_norm_running(
 # ------------------------------------------------------------------------------- groups
 
 
-def _grouped(x: SymbolArray, groups: int) -> SymbolArray:
+def _grouped(x: Symbol, groups: int) -> Symbol:
     """(n, c, ...) as (n, groups, c / groups, positions)."""
     return x.reshape((x.shape[0], groups, x.shape[1] // groups, math.prod(x.shape[2:])))
 
@@ -155,9 +155,9 @@ def _of_groups(v: Maybe, groups: int) -> Any:
 
 @lowering("_group_norm", writes=(3, 4))
 def _group_norm(
-    input: SymbolArray, weight: Maybe, bias: Maybe, save_mean: SymbolArray,
-    save_rstd: SymbolArray, groups: int, eps: float,
-) -> tuple[SymbolArray, ...]:  # fmt: skip
+    input: Symbol, weight: Maybe, bias: Maybe, save_mean: Symbol,
+    save_rstd: Symbol, groups: int, eps: float,
+) -> tuple[Symbol, ...]:  # fmt: skip
     if not input.size:
         return input, save_mean, save_rstd
     x, w, b = _as(save_mean.dtype, input, weight, bias)
@@ -169,12 +169,12 @@ def _group_norm(
 
 @lowering("_group_norm_backward")
 def _group_norm_backward(
-    g: SymbolArray, input: SymbolArray, weight: Maybe, mean: SymbolArray, rstd: SymbolArray,
+    g: Symbol, input: Symbol, weight: Maybe, mean: Symbol, rstd: Symbol,
     groups: int,
-) -> tuple[SymbolArray, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:  # fmt: skip
     kind, c = input.dtype if weight is None else weight.dtype, input.shape[1]
     if not input.size:
-        zeros = SymbolArray(mean.node)[:0, 0]
+        zeros = symbol(mean.node)[:0, 0]
         zeros = np.zeros_like(zeros, dtype=kind, shape=(c,))
         return np.zeros_like(input), zeros, zeros
     share, x, w = _as(mean.dtype, g, input, weight)

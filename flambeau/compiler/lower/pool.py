@@ -30,7 +30,7 @@ from .nodes import (
     where,
 )  # fmt: skip
 from .registry import lowering
-from .symbol import SymbolArray, node_of
+from .symbol import Symbol, node_of, symbol
 from .windows import bordered, nothing, woven
 
 
@@ -164,10 +164,10 @@ def _maxima(x: Node, windows: Windows) -> Node:
 
 
 @lowering("_max_pool1d", "_max_pool2d", "_max_pool3d")
-def _max_pool(input: Any, window: Any) -> SymbolArray:
+def _max_pool(input: Any, window: Any) -> Symbol:
     x = node_of(input)
     inside = cast(x, computed(x.type))
-    return SymbolArray(cast(_maxima(inside, Windows(x, window)), x.type))
+    return symbol(cast(_maxima(inside, Windows(x, window)), x.type))
 
 
 def _order(windows: Windows) -> Node:
@@ -197,7 +197,7 @@ def _equals(firsts: Node, i: int) -> Node:
 
 
 @lowering("_max_pool_placed")
-def _max_pool_placed(g: Any, input: Any, tops: Any, window: Any) -> SymbolArray:
+def _max_pool_placed(g: Any, input: Any, tops: Any, window: Any) -> Symbol:
     x, y, share = node_of(input), node_of(tops), node_of(g)
     type = share.type
     x, y, share = (cast(n, computed(n.type)) for n in (x, y, share))
@@ -206,18 +206,18 @@ def _max_pool_placed(g: Any, input: Any, tops: Any, window: Any) -> SymbolArray:
     if windows.apart:
         hits = applied(Scalar.EQ, _order(windows), windows.over(firsts))
         made = where(hits, windows.over(share), number(0, share.type, len(hits.shape)))
-        return SymbolArray(cast(windows.whole(made), type))
+        return symbol(cast(windows.whole(made), type))
     numbers = {at: i for i, at in enumerate(windows.positions())}
     zero = number(0, share.type, len(share.shape))
 
     def part(at: tuple[int, ...]) -> Node:
         return where(_equals(firsts, numbers[at]), share, zero)
 
-    return SymbolArray(cast(windows.returned(part, share), type))
+    return symbol(cast(windows.returned(part, share), type))
 
 
 @lowering("_max_pool_picked")
-def _max_pool_picked(u: Any, input: Any, tops: Any, window: Any) -> SymbolArray:
+def _max_pool_picked(u: Any, input: Any, tops: Any, window: Any) -> Symbol:
     x, y, values = node_of(input), node_of(tops), node_of(u)
     windows = Windows(x, window)
     inside = computed(x.type)
@@ -227,16 +227,16 @@ def _max_pool_picked(u: Any, input: Any, tops: Any, window: Any) -> SymbolArray:
     for i, at in enumerate(windows.positions()):
         one = windows.met(values, at)
         made = one if made is None else where(_equals(firsts, i), one, made)
-    return SymbolArray(made) if made is not None else u
+    return symbol(made) if made is not None else u
 
 
 @lowering("_max_pool1d_with_indices", "_max_pool2d_with_indices", "_max_pool3d_with_indices")
-def _max_pool_with_indices(input: Any, window: Any) -> tuple[SymbolArray, SymbolArray]:
+def _max_pool_with_indices(input: Any, window: Any) -> tuple[Symbol, Symbol]:
     x = node_of(input)
     windows = Windows(x, window)
     inside = cast(x, computed(x.type))
     tops = _maxima(inside, windows)
-    rest = SymbolArray(_firsts(inside, tops, windows))
+    rest = symbol(_firsts(inside, tops, windows))
     flat: Any = 0
     factor = math.prod(windows.window.kernel)
     for i, (k, n) in enumerate(zip(window.kernel, windows.spatial, strict=True)):
@@ -246,18 +246,18 @@ def _max_pool_with_indices(input: Any, window: Any) -> tuple[SymbolArray, Symbol
         start = np.arange(windows.output[i]) * window.stride[i] - window.padding[i][0]
         start = start.reshape((-1, *(1,) * (windows.rank - 1 - i)))
         flat = flat * n + (place * window.dilation[i] + start)
-    return SymbolArray(cast(tops, x.type)), flat
+    return symbol(cast(tops, x.type)), flat
 
 
 # ------------------------------------------------------------------------------- averages
 
 
-def _inside(x: SymbolArray) -> Node:
+def _inside(x: Symbol) -> Node:
     return cast(x.node, computed(x.node.type))
 
 
 @lowering("_avg_pool1d", "_avg_pool2d", "_avg_pool3d")
-def _avg_pool(input: SymbolArray, average: Any) -> SymbolArray:
+def _avg_pool(input: Symbol, average: Any) -> Symbol:
     x, window = _inside(input), average.window
     windows = Windows(x, window)
     if windows.apart:
@@ -265,7 +265,7 @@ def _avg_pool(input: SymbolArray, average: Any) -> SymbolArray:
     else:
         y = windows.folded(windows.bordered(x, 0), Scalar.ADD)
     divisors = average.divisors(windows.spatial)
-    total = SymbolArray(y)
+    total = symbol(y)
     if not x.type.floating:
         signs = np.sign(total) * np.sign(divisors)
         return (signs * (np.abs(total) // np.abs(divisors))).astype(input.dtype)
@@ -273,8 +273,8 @@ def _avg_pool(input: SymbolArray, average: Any) -> SymbolArray:
 
 
 @lowering("_avg_pool1d_backward", "_avg_pool2d_backward", "_avg_pool3d_backward")
-def _avg_pool_backward(g: SymbolArray, spatial: Sequence[int], average: Any) -> SymbolArray:
-    share = SymbolArray(_inside(g))
+def _avg_pool_backward(g: Symbol, spatial: Sequence[int], average: Any) -> Symbol:
+    share = symbol(_inside(g))
     share = share / average.divisors(spatial).astype(share.dtype)
     rank = len(spatial)
     like = graph.constant(0, share.node.type, (*g.shape[:-rank], *spatial))
@@ -283,7 +283,7 @@ def _avg_pool_backward(g: SymbolArray, spatial: Sequence[int], average: Any) -> 
         made = windows.whole(stretched(windows.over(share.node), windows.split))
     else:
         made = windows.returned(lambda at: share.node, share.node)
-    return SymbolArray(made).astype(g.dtype)
+    return symbol(made).astype(g.dtype)
 
 
 def _even(spatial: Sequence[int], output: Sequence[int]) -> bool:
@@ -307,7 +307,7 @@ def _averages(n: int, m: int, kind: np.dtype) -> np.ndarray:
     return made
 
 
-def _by_matrices(x: SymbolArray, matrices: Sequence[np.ndarray]) -> SymbolArray:
+def _by_matrices(x: Symbol, matrices: Sequence[np.ndarray]) -> Symbol:
     for i, matrix in enumerate(matrices):
         at = x.ndim - len(matrices) + i
         x = np.moveaxis(np.matmul(np.moveaxis(x, at, -1), matrix), -1, at)
@@ -315,12 +315,12 @@ def _by_matrices(x: SymbolArray, matrices: Sequence[np.ndarray]) -> SymbolArray:
 
 
 @lowering("_adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
-def _adaptive_average(input: SymbolArray, output: Sequence[int]) -> SymbolArray:
-    x = SymbolArray(_inside(input))
+def _adaptive_average(input: Symbol, output: Sequence[int]) -> Symbol:
+    x = symbol(_inside(input))
     spatial = x.shape[-len(output) :]
     if _even(spatial, output):
         windows = Windows(x.node, _Even(spatial, output))
-        y = SymbolArray(folded(windows.divided(x.node), Fold.SUM, windows.inner))
+        y = symbol(folded(windows.divided(x.node), Fold.SUM, windows.inner))
         return (y / x.dtype.type(windows.places)).astype(input.dtype)
     matrices = [_averages(n, m, x.dtype) for n, m in zip(spatial, output, strict=True)]
     return _by_matrices(x, matrices).astype(input.dtype)
@@ -329,23 +329,23 @@ def _adaptive_average(input: SymbolArray, output: Sequence[int]) -> SymbolArray:
 @lowering("_adaptive_avg_pool1d_backward", "_adaptive_avg_pool2d_backward",
           "_adaptive_avg_pool3d_backward")  # fmt: skip
 def _adaptive_average_backward(
-    g: SymbolArray, spatial: Sequence[int], output: Sequence[int]
-) -> SymbolArray:
-    share = SymbolArray(_inside(g))
+    g: Symbol, spatial: Sequence[int], output: Sequence[int]
+) -> Symbol:
+    share = symbol(_inside(g))
     if _even(spatial, output):
         like = graph.constant(0, share.node.type, (*g.shape[: -len(spatial)], *spatial))
         windows = Windows(like, _Even(spatial, output))
         share = share / share.dtype.type(windows.places)
         made = windows.whole(stretched(windows.over(share.node), windows.split))
-        return SymbolArray(made).astype(g.dtype)
+        return symbol(made).astype(g.dtype)
     matrices = [_averages(n, m, share.dtype).T for n, m in zip(spatial, output, strict=True)]
     return _by_matrices(share, matrices).astype(g.dtype)
 
 
 @lowering("_adaptive_max_pool1d", "_adaptive_max_pool2d", "_adaptive_max_pool3d")
 def _adaptive_largest(
-    input: SymbolArray, output: Sequence[int]
-) -> tuple[SymbolArray, SymbolArray]:
+    input: Symbol, output: Sequence[int]
+) -> tuple[Symbol, Symbol]:
     """Cell by cell, since cells differ in size."""
     rank = len(output)
     spatial, lead = input.shape[-rank:], input.shape[:-rank]
@@ -356,7 +356,7 @@ def _adaptive_largest(
                      for i, n, m in zip(at, spatial, output, strict=True))  # fmt: skip
         part = input[(Ellipsis, *cell)].reshape((*lead, -1))
         best = np.argmax(part, -1)
-        found.append(SymbolArray(literal(places[cell].reshape(-1)))[best])
+        found.append(symbol(literal(places[cell].reshape(-1)))[best])
         tops.append(np.take_along_axis(part, best[..., None], -1)[..., 0])
     shape = (*lead, *output)
     return np.stack(tops, -1).reshape(shape), np.stack(found, -1).reshape(shape)

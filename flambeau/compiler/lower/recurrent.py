@@ -15,7 +15,7 @@ import numpy as np
 from ...ops.promotion import compute_dtype
 from ...ops.recurrent import Steps
 from .registry import lowering
-from .symbol import SymbolArray
+from .symbol import Symbol
 
 Sizes = tuple[int, ...]
 
@@ -24,17 +24,17 @@ def _as(kind: np.dtype, *arrays: Any) -> list[Any]:
     return [None if a is None else a.astype(kind, copy=False) for a in arrays]
 
 
-def _in_order(parts: Sequence[SymbolArray], steps: Steps) -> SymbolArray:
+def _in_order(parts: Sequence[Symbol], steps: Steps) -> Symbol:
     """The steps' rows, walked one after the other, in the order of rows."""
     turned = len(steps.windows) > 1 and steps.windows[0][0] != 0
     return np.concatenate(parts[::-1] if turned else parts, 0)
 
 
-def _first(state: SymbolArray, n: int) -> SymbolArray:
+def _first(state: Symbol, n: int) -> Symbol:
     return state if state.shape[0] == n else state[:n]
 
 
-def _replaced(state: SymbolArray, new: SymbolArray) -> SymbolArray:
+def _replaced(state: Symbol, new: Symbol) -> Symbol:
     """The state with its first rows new."""
     n = new.shape[0]
     return new if state.shape[0] == n else np.concatenate([new, state[n:]], 0)
@@ -49,12 +49,12 @@ def _biases(b_ih: Any, b_hh: Any, factor: np.ndarray | None = None) -> Any:
     return total if factor is None else total * factor
 
 
-def _inputs(x: SymbolArray, w: SymbolArray, bias: Any) -> SymbolArray:
+def _inputs(x: Symbol, w: Symbol, bias: Any) -> Symbol:
     y = np.matmul(x, w.T)
     return y if bias is None else y + bias
 
 
-def _previous(parts: Sequence[SymbolArray], first: SymbolArray, steps: Steps) -> SymbolArray:
+def _previous(parts: Sequence[Symbol], first: Symbol, steps: Steps) -> Symbol:
     """For each row the state before its step, from the states after each, as walked."""
     held, found = first, []
     for part in parts:
@@ -63,7 +63,7 @@ def _previous(parts: Sequence[SymbolArray], first: SymbolArray, steps: Steps) ->
     return _in_order(found, steps)
 
 
-def _parts(x: SymbolArray, steps: Steps) -> list[SymbolArray]:
+def _parts(x: Symbol, steps: Steps) -> list[Symbol]:
     """Rows by steps, as they are walked."""
     return [x[start:end] for start, end in steps.windows]
 
@@ -72,7 +72,7 @@ def _rounded(kind: np.dtype, *arrays: Any) -> tuple[Any, ...]:
     return tuple(None if a is None else a.astype(kind) for a in arrays)
 
 
-def _rows_product(a: SymbolArray, b: SymbolArray) -> SymbolArray:
+def _rows_product(a: Symbol, b: Symbol) -> Symbol:
     return np.matmul(a.T, b)
 
 
@@ -86,17 +86,17 @@ def _halves(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     return factor, shift
 
 
-def _quarters(x: SymbolArray, n: int) -> list[SymbolArray]:
+def _quarters(x: Symbol, n: int) -> list[Symbol]:
     width = x.shape[1] // n
     return [x[:, i * width : (i + 1) * width] for i in range(n)]
 
 
 @lowering("_lstm_layer")
 def _lstm_layer(
-    x: SymbolArray, h: SymbolArray, c: SymbolArray, w_ih: SymbolArray, w_hh: SymbolArray,
+    x: Symbol, h: Symbol, c: Symbol, w_ih: Symbol, w_hh: Symbol,
     b_ih: Any = None, b_hh: Any = None, w_hr: Any = None, sizes: Sizes = (),
     reverse: bool = False, keep: bool = True,
-) -> tuple[SymbolArray, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:  # fmt: skip
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _as(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
@@ -104,7 +104,7 @@ def _lstm_layer(
     column = factor[:, None]
     inputs = _inputs(x, w_ih * column, _biases(b_ih, b_hh, factor))
     turned = (w_hh * column).T
-    made: list[list[SymbolArray]] = [[], [], [], [], []]
+    made: list[list[Symbol]] = [[], [], [], [], []]
     for part in _parts(inputs, steps):
         n = part.shape[0]
         gates = np.tanh(part + np.matmul(_first(h, n), turned)) * factor + shift
@@ -125,9 +125,9 @@ def _lstm_layer(
 
 @lowering("_lstm_adjoint")
 def _lstm_adjoint(
-    g_y: Any, g_h: Any, g_c: Any, x: SymbolArray, h: SymbolArray, c: SymbolArray,
-    w_ih: SymbolArray, w_hh: SymbolArray, w_hr: Any, y: SymbolArray, gates: SymbolArray,
-    cells: SymbolArray, tanhs: SymbolArray, whole: Any, sizes: Sizes, reverse: bool,
+    g_y: Any, g_h: Any, g_c: Any, x: Symbol, h: Symbol, c: Symbol,
+    w_ih: Symbol, w_hh: Symbol, w_hr: Any, y: Symbol, gates: Symbol,
+    cells: Symbol, tanhs: Symbol, whole: Any, sizes: Sizes, reverse: bool,
     needs: Sequence[bool],
 ) -> tuple[Any, ...]:  # fmt: skip
     kind, inside = x.dtype, gates.dtype
@@ -171,13 +171,13 @@ def _lstm_adjoint(
 # ------------------------------------------------------------------------------- gru
 
 
-def _new_first(w: SymbolArray) -> SymbolArray:
+def _new_first(w: Symbol) -> Symbol:
     """Rows r z n in the order n r z."""
     width = w.shape[0] // 3
     return np.concatenate([w[2 * width :], w[: 2 * width]], 0)
 
 
-def _new_last(w: SymbolArray) -> SymbolArray:
+def _new_last(w: Symbol) -> Symbol:
     """Rows n r z in the order r z n."""
     width = w.shape[0] // 3
     return np.concatenate([w[width:], w[:width]], 0)
@@ -185,9 +185,9 @@ def _new_last(w: SymbolArray) -> SymbolArray:
 
 @lowering("_gru_layer")
 def _gru_layer(
-    x: SymbolArray, h: SymbolArray, w_ih: SymbolArray, w_hh: SymbolArray, b_ih: Any = None,
+    x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None,
     b_hh: Any = None, sizes: Sizes = (), reverse: bool = False, keep: bool = True,
-) -> tuple[SymbolArray, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:  # fmt: skip
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _as(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, width = Steps(sizes, reverse), h.shape[1]
@@ -219,8 +219,8 @@ def _gru_layer(
 
 @lowering("_gru_adjoint")
 def _gru_adjoint(
-    g_y: Any, g_h: Any, x: SymbolArray, h: SymbolArray, w_ih: SymbolArray, w_hh: SymbolArray,
-    y: SymbolArray, gates: SymbolArray, inner: SymbolArray, sizes: Sizes, reverse: bool,
+    g_y: Any, g_h: Any, x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol,
+    y: Symbol, gates: Symbol, inner: Symbol, sizes: Sizes, reverse: bool,
     needs: Sequence[bool],
 ) -> tuple[Any, ...]:  # fmt: skip
     kind, inside = x.dtype, gates.dtype
@@ -262,9 +262,9 @@ def _gru_adjoint(
 
 @lowering("_rnn_layer")
 def _rnn_layer(
-    x: SymbolArray, h: SymbolArray, w_ih: SymbolArray, w_hh: SymbolArray, b_ih: Any = None,
+    x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None,
     b_hh: Any = None, sizes: Sizes = (), reverse: bool = False, relu: bool = False,
-) -> tuple[SymbolArray, ...]:  # fmt: skip
+) -> tuple[Symbol, ...]:  # fmt: skip
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _as(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, turned = Steps(sizes, reverse), w_hh.T
@@ -279,8 +279,8 @@ def _rnn_layer(
 
 @lowering("_rnn_adjoint")
 def _rnn_adjoint(
-    g_y: Any, g_h: Any, x: SymbolArray, h: SymbolArray, w_ih: SymbolArray, w_hh: SymbolArray,
-    y: SymbolArray, sizes: Sizes, reverse: bool, relu: bool, needs: Sequence[bool],
+    g_y: Any, g_h: Any, x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol,
+    y: Symbol, sizes: Sizes, reverse: bool, relu: bool, needs: Sequence[bool],
 ) -> tuple[Any, ...]:  # fmt: skip
     kind, inside = x.dtype, compute_dtype(x.dtype)
     g_y, g_h, x, h, w_ih, w_hh, y = _as(inside, g_y, g_h, x, h, w_ih, w_hh, y)

@@ -28,11 +28,11 @@ from .nodes import (
     type_of,
 )  # fmt: skip
 from .registry import refuse
-from .symbol import SymbolArray, called, kind_of, node_of, stands_for
+from .symbol import Symbol, called, kind_of, node_of, stands_for, symbol
 
 
 @stands_for(np.where)
-def _where(condition: Any, *choices: Any) -> SymbolArray:
+def _where(condition: Any, *choices: Any) -> Symbol:
     if len(choices) != 2:
         refuse("the places where a condition holds")
     test = node_of(condition)
@@ -40,7 +40,7 @@ def _where(condition: Any, *choices: Any) -> SymbolArray:
         test = applied(Scalar.NE, test, number(0, test.type, len(test.shape)))
     kinds = [v if isinstance(kind_of(v), type) else kind_of(v) for v in choices]
     kind = np.result_type(*kinds)
-    return SymbolArray(nodes.where(test, *(node_of(v, kind) for v in choices)))
+    return symbol(nodes.where(test, *(node_of(v, kind) for v in choices)))
 
 
 @stands_for(np.copyto)
@@ -52,7 +52,7 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -
 
 
 @stands_for(np.clip)
-def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **_: Any) -> SymbolArray:
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **_: Any) -> Symbol:
     y = a if a_min is None else called(np.maximum, (a, a_min))
     y = y if a_max is None else called(np.minimum, (y, a_max))
     return y if out is None else called(np.positive, (y,), out=out)
@@ -63,11 +63,11 @@ def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "
     if mode != "raise":
         refuse("np.take with a mode")
     node = node_of(a) if axis is not None else reshaped(node_of(a), (-1,))
-    return SymbolArray(rows(node, node_of(indices), int(axis or 0) % len(node.shape)))
+    return symbol(rows(node, node_of(indices), int(axis or 0) % len(node.shape)))
 
 
 @stands_for(np.take_along_axis)
-def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> SymbolArray:
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Symbol:
     """Elements at positions along an axis; other axes broadcast."""
     x, index = node_of(arr), node_of(indices)
     at = axis % len(x.shape)
@@ -75,7 +75,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> SymbolArray:
     shape = list(broadcast_shape(reshaped_one(x, at), reshaped_one(index, at)))
     index = stretched(index, [index.shape[at] if i == at else n for i, n in enumerate(shape)])
     x = stretched(x, [x.shape[at] if i == at else n for i, n in enumerate(shape)])
-    return SymbolArray(Node(Op.TAKE_ALONG, (x, index), index.shape, x.type, {"axis": at}))
+    return symbol(Node(Op.TAKE_ALONG, (x, index), index.shape, x.type, {"axis": at}))
 
 
 def reshaped_one(node: Node, axis: int) -> Node:
@@ -85,7 +85,7 @@ def reshaped_one(node: Node, axis: int) -> Node:
 
 
 @stands_for(np.diagonal)
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> SymbolArray:
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Symbol:
     """Elements where two axes have one index, as the last axis: a window."""
     first, second = axis1 % a.ndim, axis2 % a.ndim
     order = [i for i in range(a.ndim) if i not in (first, second)]
@@ -99,15 +99,15 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> SymbolA
 
 
 @stands_for(np.tril)
-def _tril(m: Any, k: int = 0) -> SymbolArray:
+def _tril(m: Any, k: int = 0) -> Symbol:
     keep = triangle(m.shape, k)
-    return SymbolArray(nodes.where(keep, m.node, number(0, m.node.type, m.ndim)))
+    return symbol(nodes.where(keep, m.node, number(0, m.node.type, m.ndim)))
 
 
 @stands_for(np.triu)
-def _triu(m: Any, k: int = 0) -> SymbolArray:
+def _triu(m: Any, k: int = 0) -> Symbol:
     keep = triangle(m.shape, k - 1)
-    return SymbolArray(nodes.where(keep, number(0, m.node.type, m.ndim), m.node))
+    return symbol(nodes.where(keep, number(0, m.node.type, m.ndim), m.node))
 
 
 def triangle(shape: Sequence[int], k: int) -> Node:
@@ -122,7 +122,7 @@ def triangle(shape: Sequence[int], k: int) -> Node:
 
 
 @stands_for(np.dot)
-def _dot(a: Any, b: Any, out: Any = None) -> SymbolArray:
+def _dot(a: Any, b: Any, out: Any = None) -> Symbol:
     if np.ndim(a) == 0 or np.ndim(b) == 0:
         return called(np.multiply, (a, b), out=out)
     if b.ndim > 2:
@@ -131,12 +131,12 @@ def _dot(a: Any, b: Any, out: Any = None) -> SymbolArray:
 
 
 @stands_for(np.outer)
-def _outer_product(a: Any, b: Any, out: Any = None) -> SymbolArray:
+def _outer_product(a: Any, b: Any, out: Any = None) -> Symbol:
     return called(np.multiply, (a.reshape(-1)[:, None], b.reshape(-1)[None, :]))
 
 
 @stands_for(np.einsum)
-def einsum(subscripts: Any, *operands: Any, **_: Any) -> SymbolArray:
+def einsum(subscripts: Any, *operands: Any, **_: Any) -> Symbol:
     """Products summed over letters, of one or two operands; no letter twice in one."""
     given, _arrow, target = subscripts.replace(" ", "").partition("->")
     terms = given.split(",")
@@ -153,8 +153,8 @@ def einsum(subscripts: Any, *operands: Any, **_: Any) -> SymbolArray:
     if len(nodes) == 1:
         kept = [c for c in terms[0] if c in target]
         made = folded(nodes[0], Fold.SUM, [i for i, c in enumerate(terms[0]) if c not in target])
-        return SymbolArray(graph.permute(made, [kept.index(c) for c in target]))
-    return SymbolArray(_pair(nodes, terms, target, sizes))
+        return symbol(graph.permute(made, [kept.index(c) for c in target]))
+    return symbol(_pair(nodes, terms, target, sizes))
 
 
 def _spelled(terms: list[str], target: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -192,5 +192,5 @@ def _pair(nodes: list[Node], terms: list[str], target: str, sizes: dict[str, int
 
 
 @stands_for(np.trace)
-def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **_: Any) -> SymbolArray:
+def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **_: Any) -> Symbol:
     return _reduce(np.add, diagonal(a, offset, axis1, axis2), -1)

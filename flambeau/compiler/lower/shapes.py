@@ -14,7 +14,7 @@ from ..graph import Node
 from .folds import axes_of
 from .nodes import joined, lifted, reshaped, sliced, stacked, stretched, type_of
 from .registry import refuse
-from .symbol import SymbolArray, is_symbol, kind_of, node_of, stands_for
+from .symbol import Symbol, is_symbol, kind_of, node_of, stands_for, symbol
 
 
 @stands_for(np.shape)
@@ -38,27 +38,27 @@ def _result_type(*given: Any) -> np.dtype:
 
 
 @stands_for(np.reshape)
-def _reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> SymbolArray:
+def _reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Symbol:
     return a.reshape(shape)
 
 
 @stands_for(np.ravel)
-def _ravel(a: Any, order: str = "C") -> SymbolArray:
+def _ravel(a: Any, order: str = "C") -> Symbol:
     return a.reshape(-1)
 
 
 @stands_for(np.transpose, np.permute_dims)
-def _transpose(a: Any, axes: Any = None) -> SymbolArray:
+def _transpose(a: Any, axes: Any = None) -> Symbol:
     return a.transpose(axes)
 
 
 @stands_for(np.swapaxes)
-def _swapaxes(a: Any, axis1: int, axis2: int) -> SymbolArray:
+def _swapaxes(a: Any, axis1: int, axis2: int) -> Symbol:
     return a.swapaxes(axis1, axis2)
 
 
 @stands_for(np.moveaxis)
-def _moveaxis(a: Any, source: Any, destination: Any) -> SymbolArray:
+def _moveaxis(a: Any, source: Any, destination: Any) -> Symbol:
     sources = [s % a.ndim for s in ([source] if isinstance(source, int) else source)]
     targets = [t % a.ndim for t in ([destination] if isinstance(destination, int)
                                     else destination)]  # fmt: skip
@@ -69,7 +69,7 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> SymbolArray:
 
 
 @stands_for(np.expand_dims)
-def _expand_dims(a: Any, axis: Any) -> SymbolArray:
+def _expand_dims(a: Any, axis: Any) -> Symbol:
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     rank = a.ndim + len(given)
     new = {g % rank for g in given}
@@ -78,39 +78,39 @@ def _expand_dims(a: Any, axis: Any) -> SymbolArray:
 
 
 @stands_for(np.squeeze)
-def _squeeze(a: Any, axis: Any = None) -> SymbolArray:
+def _squeeze(a: Any, axis: Any = None) -> Symbol:
     return a.squeeze(axis)
 
 
 @stands_for(np.broadcast_to)
-def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> SymbolArray:
-    return SymbolArray(stretched(node_of(array), (shape,) if isinstance(shape, int) else shape))
+def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Symbol:
+    return symbol(stretched(node_of(array), (shape,) if isinstance(shape, int) else shape))
 
 
 @stands_for(np.broadcast_arrays)
-def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[SymbolArray, ...]:
+def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Symbol, ...]:
     shape = np.broadcast_shapes(*(np.shape(a) for a in args))
-    return tuple(SymbolArray(stretched(node_of(a), shape)) for a in args)
+    return tuple(symbol(stretched(node_of(a), shape)) for a in args)
 
 
 @stands_for(np.copy)
-def _copy(a: Any, order: str = "K", subok: bool = False) -> SymbolArray:
+def _copy(a: Any, order: str = "K", subok: bool = False) -> Symbol:
     return a.copy()
 
 
 @stands_for(np.real)
-def _real(val: Any) -> SymbolArray:
+def _real(val: Any) -> Symbol:
     return val
 
 
 @stands_for(np.imag)
-def _imag(val: Any) -> SymbolArray:
+def _imag(val: Any) -> Symbol:
     return val.imag
 
 
 @stands_for(np.isreal)
-def _isreal(x: Any) -> SymbolArray:
-    return SymbolArray(graph.constant(True, Type.BOOL, x.shape))
+def _isreal(x: Any) -> Symbol:
+    return symbol(graph.constant(True, Type.BOOL, x.shape))
 
 
 @stands_for(np.iscomplexobj)
@@ -118,12 +118,12 @@ def _iscomplexobj(x: Any) -> bool:
     return False
 
 
-def _like(value: Any) -> Callable[..., SymbolArray]:
+def _like(value: Any) -> Callable[..., Symbol]:
     def made(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
-             **_: Any) -> SymbolArray:  # fmt: skip
+             **_: Any) -> Symbol:  # fmt: skip
         kind = a.dtype if dtype is None else np.dtype(dtype)
         wanted = a.shape if shape is None else shape
-        return SymbolArray(graph.constant(value, type_of(kind), tuple(wanted)))
+        return symbol(graph.constant(value, type_of(kind), tuple(wanted)))
 
     return made
 
@@ -133,9 +133,9 @@ stands_for(np.ones_like)(_like(1))
 
 
 @stands_for(np.full_like)
-def _full_like(a: Any, fill_value: Any, dtype: Any = None, **_: Any) -> SymbolArray:
+def _full_like(a: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Symbol:
     kind = a.dtype if dtype is None else np.dtype(dtype)
-    return SymbolArray(stretched(node_of(fill_value, kind), a.shape))
+    return symbol(stretched(node_of(fill_value, kind), a.shape))
 
 
 # ------------------------------------------------------------------------------- joining
@@ -147,21 +147,21 @@ def _common(arrays: Sequence[Any]) -> list[Node]:
 
 
 @stands_for(np.concatenate)
-def _concatenate(arrays: Any, axis: Any = 0, out: Any = None, **_: Any) -> SymbolArray:
+def _concatenate(arrays: Any, axis: Any = 0, out: Any = None, **_: Any) -> Symbol:
     nodes = _common(arrays)
     if axis is None:
         nodes, axis = [reshaped(n, (-1,)) for n in nodes], 0
-    return SymbolArray(joined(nodes, axis % len(nodes[0].shape)))
+    return symbol(joined(nodes, axis % len(nodes[0].shape)))
 
 
 @stands_for(np.stack)
-def _stack(arrays: Any, axis: int = 0, out: Any = None, **_: Any) -> SymbolArray:
+def _stack(arrays: Any, axis: int = 0, out: Any = None, **_: Any) -> Symbol:
     nodes = _common(arrays)
-    return SymbolArray(stacked(nodes, axis % (len(nodes[0].shape) + 1)))
+    return symbol(stacked(nodes, axis % (len(nodes[0].shape) + 1)))
 
 
 @stands_for(np.split)
-def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[SymbolArray]:
+def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Symbol]:
     n = ary.shape[axis]
     if isinstance(indices_or_sections, int):
         step = n // indices_or_sections
@@ -173,13 +173,13 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[SymbolArra
 
 
 @stands_for(np.flip)
-def _flip(m: Any, axis: Any = None) -> SymbolArray:
+def _flip(m: Any, axis: Any = None) -> Symbol:
     axes = axes_of(axis, m.ndim)
     return m[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(m.ndim))]
 
 
 @stands_for(np.roll)
-def _roll(a: Any, shift: Any, axis: Any = None) -> SymbolArray:
+def _roll(a: Any, shift: Any, axis: Any = None) -> Symbol:
     if axis is None:
         return _roll(a.reshape(-1), shift, 0).reshape(a.shape)
     shifts = shift if isinstance(shift, (tuple, list)) else (shift,)
@@ -191,22 +191,22 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> SymbolArray:
         k = int(s) % n if n else 0
         if k:
             node = joined([sliced(node, at, n - k, k), sliced(node, at, 0, n - k)], at)
-    return SymbolArray(node)
+    return symbol(node)
 
 
 @stands_for(np.tile)
-def _tile(A: Any, reps: Any) -> SymbolArray:
+def _tile(A: Any, reps: Any) -> Symbol:
     repeats = list(reps) if hasattr(reps, "__len__") else [reps]
     node = lifted(node_of(A), len(repeats))
     repeats = [1] * (len(node.shape) - len(repeats)) + repeats
     pairs = [(r, n) for r, n in zip(repeats, node.shape, strict=True)]
     inner = reshaped(node, [v for _, n in pairs for v in (1, n)])
-    return SymbolArray(reshaped(stretched(inner, [v for p in pairs for v in p]),
+    return symbol(reshaped(stretched(inner, [v for p in pairs for v in p]),
                                 [r * n for r, n in pairs]))  # fmt: skip
 
 
 @stands_for(np.repeat)
-def _repeat(a: Any, repeats: Any, axis: Any = None) -> SymbolArray:
+def _repeat(a: Any, repeats: Any, axis: Any = None) -> Symbol:
     if not isinstance(repeats, (int, np.integer)):
         refuse("repeats that differ")
     node = node_of(a) if axis is not None else reshaped(node_of(a), (-1,))
@@ -214,20 +214,20 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> SymbolArray:
     shape, r = list(node.shape), int(repeats)
     inner = reshaped(node, [*shape[: at + 1], 1, *shape[at + 1 :]])
     wide = stretched(inner, [*shape[: at + 1], r, *shape[at + 1 :]])
-    return SymbolArray(reshaped(wide, [*shape[:at], shape[at] * r, *shape[at + 1 :]]))
+    return symbol(reshaped(wide, [*shape[:at], shape[at] * r, *shape[at + 1 :]]))
 
 
 @stands_for(np.pad)
-def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> SymbolArray:
+def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Symbol:
     if mode != "constant" or any(np.any(v) for v in options.values()):
         refuse("np.pad but for zeros")
     pairs = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
     low, high = zip(*pairs, strict=True)
-    return SymbolArray(graph.pad(node_of(array), low, high))
+    return symbol(graph.pad(node_of(array), low, high))
 
 
 @stands_for(np.diff)
-def _diff(a: Any, n: int = 1, axis: int = -1, **_: Any) -> SymbolArray:
+def _diff(a: Any, n: int = 1, axis: int = -1, **_: Any) -> Symbol:
     head = (slice(None),) * (axis % a.ndim)
     for _round in range(n):
         a = a[(*head, slice(1, None))] - a[(*head, slice(None, -1))]

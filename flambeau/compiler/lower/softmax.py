@@ -9,33 +9,33 @@ import numpy as np
 from ...ops.promotion import compute_dtype
 from .folds import axes_of
 from .registry import lowering
-from .symbol import SymbolArray
+from .symbol import Symbol
 
 
-def inside(x: SymbolArray, dtype: Any = None) -> SymbolArray:
+def inside(x: Symbol, dtype: Any = None) -> Symbol:
     """The array in the dtype of its computation, rounded to `dtype` first."""
     x = x if dtype is None else x.astype(dtype.numpy, copy=False)
     return x.astype(compute_dtype(x.dtype), copy=False)
 
 
-def _at_least_one(x: SymbolArray) -> SymbolArray:
+def _at_least_one(x: Symbol) -> Symbol:
     return x if x.ndim else x.reshape(1)
 
 
-def probabilities(x: SymbolArray, axis: int) -> SymbolArray:
+def probabilities(x: Symbol, axis: int) -> Symbol:
     """exp(x - top) over its sum."""
     e = np.exp(x - np.max(x, axis, keepdims=True))
     return e / np.sum(e, axis, keepdims=True)
 
 
-def log_probabilities(x: SymbolArray, axis: int) -> SymbolArray:
+def log_probabilities(x: Symbol, axis: int) -> Symbol:
     """x - top - log of the sum of exponentials."""
     y = x - np.max(x, axis, keepdims=True)
     return y - np.log(np.sum(np.exp(y), axis, keepdims=True))
 
 
 @lowering("softmax")
-def _softmax(input: SymbolArray, dim: int, dtype: Any = None) -> SymbolArray:
+def _softmax(input: Symbol, dim: int, dtype: Any = None) -> Symbol:
     kind = input.dtype if dtype is None else dtype.numpy
     x = _at_least_one(inside(input, dtype))
     y = probabilities(x, dim) if x.size else x
@@ -43,21 +43,21 @@ def _softmax(input: SymbolArray, dim: int, dtype: Any = None) -> SymbolArray:
 
 
 @lowering("log_softmax")
-def _log_softmax(input: SymbolArray, dim: int, dtype: Any = None) -> SymbolArray:
+def _log_softmax(input: Symbol, dim: int, dtype: Any = None) -> Symbol:
     kind = input.dtype if dtype is None else dtype.numpy
     x = _at_least_one(inside(input, dtype))
     y = log_probabilities(x, dim) if x.size else x
     return y.reshape(input.shape).astype(kind)
 
 
-def _result(y: SymbolArray, output: SymbolArray, input_dtype: Any) -> SymbolArray:
+def _result(y: Symbol, output: Symbol, input_dtype: Any) -> Symbol:
     return y.astype(output.dtype if input_dtype is None else input_dtype.numpy)
 
 
 @lowering("_softmax_backward_data")
 def _softmax_backward(
-    grad_output: SymbolArray, output: SymbolArray, dim: int, input_dtype: Any
-) -> SymbolArray:
+    grad_output: Symbol, output: Symbol, dim: int, input_dtype: Any
+) -> Symbol:
     if not output.ndim:
         return np.zeros_like(output)
     g, y = inside(grad_output), inside(output)
@@ -67,8 +67,8 @@ def _softmax_backward(
 
 @lowering("_log_softmax_backward_data")
 def _log_softmax_backward(
-    grad_output: SymbolArray, output: SymbolArray, dim: int, input_dtype: Any
-) -> SymbolArray:
+    grad_output: Symbol, output: Symbol, dim: int, input_dtype: Any
+) -> Symbol:
     if not output.ndim:
         return np.zeros_like(output)
     g, y = inside(grad_output), inside(output)
@@ -76,7 +76,7 @@ def _log_softmax_backward(
 
 
 @lowering("logsumexp")
-def _logsumexp(input: SymbolArray, dim: Any, keepdim: bool = False) -> SymbolArray:
+def _logsumexp(input: Symbol, dim: Any, keepdim: bool = False) -> Symbol:
     x = inside(input if input.dtype.kind in "fV" else input.astype(np.float32))
     axes = axes_of(dim if dim not in ((), []) else None, x.ndim)
     if not x.size:

@@ -37,6 +37,14 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # by NumPy's function
 _METHODS: dict[str, Callable[..., Any]] = {}  # of ufuncs: reduce, accumulate, at
 
 
+def _same(node: Node) -> Node:
+    return node
+
+
+def _replaced(node: Node, new: Node) -> Node:
+    return new
+
+
 class _Kind(type):
     """Makes isinstance(x, np.ndarray) hold in bodies, whose `np.ndarray` is SymbolArray."""
 
@@ -51,7 +59,11 @@ class SymbolArray(metaclass=_Kind):
     __array_priority__ = 1000
 
     def __init__(self, node: Node) -> None:
-        self._node, self._base, self._seen, self.written = node, None, None, False
+        self._node, self.written = node, False
+        self._base: SymbolArray | None = None
+        self._seen: Node | None = None
+        self._forth: Callable[[Node], Node] = _same
+        self._back: Callable[[Node, Node], Node] = _replaced
 
     @classmethod
     def window(cls, base: SymbolArray, forth: Callable, back: Callable) -> SymbolArray:
@@ -262,6 +274,14 @@ class SymbolArray(metaclass=_Kind):
         raise Untraceable(f"ndarray.{name}")
 
 
+Symbol = Any  # a SymbolArray, for code that calls NumPy's functions on it
+
+
+def symbol(node: Node) -> Symbol:
+    """A symbol that carries a node."""
+    return SymbolArray(node)
+
+
 def stands_for(*functions: Callable) -> Callable[[Callable], Callable]:
     """Declares what stands for functions of NumPy."""
 
@@ -330,10 +350,10 @@ def called(
         refuse(f"{ufunc.__name__} with {', '.join(options)}")
     if ufunc is np.matmul:
         return _stored(product(*map(node_of, inputs)), out, where)
-    table = UNARY if len(inputs) == 1 else BINARY
+    table: dict[str, Callable[..., Node]] = UNARY if len(inputs) == 1 else BINARY
     made = table.get(ufunc.__name__)
     if made is None or len(inputs) > 2 or ufunc.nout != 1:
-        refuse(f"ufunc {ufunc.__name__}")
+        return refuse(f"ufunc {ufunc.__name__}")
     kinds = _resolved(ufunc, tuple(map(kind_of, inputs)))
     if dtype is not None:
         kinds = (np.dtype(dtype),) * (len(inputs) + 1)
@@ -401,4 +421,4 @@ def _install() -> None:
 
 
 _install()
-SymbolArray.__hash__ = object.__hash__  # type: ignore[method-assign]
+SymbolArray.__hash__ = object.__hash__

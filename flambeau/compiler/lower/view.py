@@ -11,19 +11,19 @@ from ...native.loops import Scalar
 from .indexing import by_positions, rows
 from .nodes import applied, literal, reshaped, sliced, stacked, stretched
 from .registry import lowering, refuse
-from .symbol import SymbolArray
+from .symbol import Symbol, symbol
 from .windows import cropped, woven
 
 
 @lowering("expand")
-def _expand(input: SymbolArray, *size: int, implicit: bool = False) -> SymbolArray:
+def _expand(input: Symbol, *size: int, implicit: bool = False) -> Symbol:
     new = len(size) - input.ndim
     shape = [input.shape[i - new] if n == -1 else int(n) for i, n in enumerate(size)]
-    return SymbolArray(stretched(input.node, shape))
+    return symbol(stretched(input.node, shape))
 
 
 @lowering("unfold")
-def _unfold(input: SymbolArray, dimension: int, size: int, step: int) -> SymbolArray:
+def _unfold(input: Symbol, dimension: int, size: int, step: int) -> Symbol:
     if not input.ndim:
         return input.reshape(1)[:size]
     at = dimension % input.ndim
@@ -31,15 +31,15 @@ def _unfold(input: SymbolArray, dimension: int, size: int, step: int) -> SymbolA
     if size <= step:  # windows apart: an axis of the array, cut in two
         node = cropped(input.node, at, 0, n * step - input.shape[at])
         shape = (*node.shape[:at], n, step, *node.shape[at + 1 :])
-        return np.moveaxis(SymbolArray(sliced(reshaped(node, shape), at + 1, 0, size)), at + 1, -1)
+        return np.moveaxis(symbol(sliced(reshaped(node, shape), at + 1, 0, size)), at + 1, -1)
     parts = [sliced(input.node, at, k, n, step) for k in range(size)]
-    return SymbolArray(stacked(parts, input.ndim))
+    return symbol(stacked(parts, input.ndim))
 
 
 @lowering("_folded")
 def _folded(
-    g: SymbolArray, shape: Sequence[int], dimension: int, size: int, step: int
-) -> SymbolArray:
+    g: Symbol, shape: Sequence[int], dimension: int, size: int, step: int
+) -> Symbol:
     if not shape:
         return g.reshape(()) if g.size else refuse("an empty window")
     at = dimension % len(shape)
@@ -53,9 +53,9 @@ def _folded(
             low = k // step
             part = cropped(part, at, low, total - count - low)
             made = part if made is None else applied(Scalar.ADD, made, part)
-        zeros = np.zeros_like(g, shape=(*shape[:at], total, *shape[at + 1 :]))
+        zeros: Symbol = np.zeros_like(g, shape=(*shape[:at], total, *shape[at + 1 :]))
         phases.append(zeros.node if made is None else made)
-    return SymbolArray(sliced(woven(phases, at), at, 0, length))
+    return symbol(sliced(woven(phases, at), at, 0, length))
 
 
 def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
@@ -68,8 +68,8 @@ def _places(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.nda
 
 @lowering("_as_strided")
 def _as_strided(
-    input: SymbolArray, size: Sequence[int], stride: Sequence[int], offset: int, geometry: Any
-) -> SymbolArray:
+    input: Symbol, size: Sequence[int], stride: Sequence[int], offset: int, geometry: Any
+) -> Symbol:
     """Elements of a dense row-major input, by their places in its memory."""
     strides, start = geometry
     dense, n = [], 1
@@ -81,14 +81,14 @@ def _as_strided(
     places = _places(size, stride, offset - start)
     if places.size and (places.min() < 0 or places.max() >= input.size):
         refuse("a window beyond the input's memory")
-    return SymbolArray(rows(input.reshape(-1).node, literal(places), 0, False))
+    return symbol(rows(input.reshape(-1).node, literal(places), 0, False))
 
 
 @lowering("_strided_adjoint")
 def _strided_adjoint(
-    g: SymbolArray, shape: Sequence[int], strides: Sequence[int], start: int,
+    g: Symbol, shape: Sequence[int], strides: Sequence[int], start: int,
     size: Sequence[int], stride: Sequence[int], offset: int,
-) -> SymbolArray:  # fmt: skip
+) -> Symbol:  # fmt: skip
     low = min(start, offset)
     written, read = _places(size, stride, offset - low), _places(shape, strides, start - low)
     if not g.size or not read.size:
@@ -96,6 +96,6 @@ def _strided_adjoint(
     n = int(max(written.max(), read.max())) + 1
     where = by_positions((n,), [literal(written.reshape(-1))], False)
     memory = where.added((n,), g.reshape(-1).node)
-    made = SymbolArray(rows(memory, literal(read), 0, False))
+    made = symbol(rows(memory, literal(read), 0, False))
     counts = np.bincount(read.reshape(-1), minlength=n)[read]
     return made if (counts == 1).all() else (made / counts.astype(g.dtype)).astype(g.dtype)
