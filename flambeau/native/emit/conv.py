@@ -21,7 +21,7 @@ from .builder import POINTER, Builder, vector
 from .conv_plan import Line, Plan, Unsupported, plan
 from .context import Context
 from .halo import Window
-from .panel import Block, pack, transposed
+from .panel import Block, pack, turn
 from .tile import (
     Depth, Source, Sums, Tile, accumulate, constant, load_vector, memory_type, moved, plus,
     store_vector, times,
@@ -73,10 +73,9 @@ class _Emission:
         self.tile_bytes = tile
         window = -(-cut.scratch * self.size // 64) * 64 + 64 if cut.lines else 0
         held = tile * cut.tiles * cut.held * cut.panels if cut.blocks > 1 else 0
-        turning = tile + cut.lanes * cut.lanes * self.size
-        packed = cut.panels * self.panel_bytes
-        self.places = (0, turning, turning + packed, turning + packed + held)
-        if self.places[3] + window > USABLE_BYTES:
+        parts = (cut.lanes * cut.lanes * self.size, tile, cut.panels * self.panel_bytes, held)
+        self.places = [sum(parts[:k]) for k in range(len(parts) + 1)]
+        if self.places[-1] + window > USABLE_BYTES:
             raise Unsupported("too much scratch")
         self.sideways = self._sideways()
         self.flat = self.sideways and self._flat()
@@ -138,9 +137,11 @@ class _Emission:
         groups = -(-cut.count // cut.panels)
         low, high = self._share(groups * cut.units)
         with self._scratch() as scratch:
-            self.turning, self.panels, self.sums, self.window = (
+            self.square, self.turning, self.panels, self.sums, self.window = (
                 moved(b, scratch, place) for place in self.places
             )
+            zeros = [constant(0)] * len(cut.rows)
+            self.shared = self._window(zeros, self._depth_start(None)) if cut.once else None
             units = constant(cut.units)
             first = b.sdiv(low, units)
             end = b.sdiv(b.add(high, constant(cut.units - 1)), units)
@@ -205,10 +206,11 @@ class _Emission:
             with b.counted(0, cut.blocks) as block:
                 at = self._depth_start(block)
                 self._pack_panels(panel, until, at)
-                shared = self._window([constant(0)] * len(cut.rows), at) if cut.lines else None
+                if cut.lines:
+                    self.shared = self._window([constant(0)] * len(cut.rows), at)
 
                 def add(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
-                    a = self._moved_to(shared, rows) if shared else self._placed(rows, at)
+                    a = self._placed(rows, at)
                     packed = self._panel(which, panel)
 
                     def one(tile: _Tile, n: ir.Value) -> None:
@@ -274,7 +276,7 @@ class _Emission:
         column = int(load.at.stride(self.contract.column.index))  # type: ignore[arg-type]
         axes = [(n, int(load.at.stride(a.index)))  # type: ignore[arg-type]
                 for a, n in zip(cut.depth, cut.block, strict=True)]  # fmt: skip
-        block = Block(axes, column, cut.type, cut.lanes, cut.width)
+        block = Block(axes, column, cut.type, cut.lanes, cut.width, self.square)
         bindings = {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}
         start = self._address(load, bindings)
         for which, valid in self._each_panel(panel, until):
@@ -287,6 +289,8 @@ class _Emission:
 
     def _placed(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
         """Where `a` of a unit's first row lies, packed first if it must be."""
+        if self.shared is not None:
+            return self._moved_to(self.shared, rows)
         if self.cut.lines:
             return self._window(rows, at)
         load = self.contract.a
@@ -435,10 +439,10 @@ class _Emission:
         b, cut, contract, lanes = self.b, self.cut, self.contract, self.cut.lanes
         vectors, deltas = tile.shape(valid).vectors, tile.deltas()
         run = len(deltas) if self.flat else tile.extents()[-1]
-        width, kind = vectors * lanes * self.size, vector(memory_type(cut.type), lanes)
+        width = vectors * lanes * self.size
         for k, value in enumerate(sums):
             store_vector(b, value, moved(b, self.turning, k * lanes * self.size), self.size)
-        square = moved(b, self.turning, len(sums) * lanes * self.size)
+        square = self.square
         last = cut.rows[-1].index
         for first in range(0, len(deltas), run):
             bindings = tile.bindings(deltas[first])
@@ -450,11 +454,7 @@ class _Emission:
                 with b.counted(0, vectors) as j:
                     source = moved(b, self.turning, times(b, j, lanes * self.size))
                     source = moved(b, source, begin * width)
-                    rows = [load_vector(b, moved(b, source, i * width), cut.type, lanes)
-                            for i in range(count)]  # fmt: skip
-                    rows += [ir.Constant(kind, None)] * (lanes - count)
-                    for c, value in enumerate(transposed(b, rows)):
-                        store_vector(b, value, moved(b, square, c * lanes * self.size), self.size)
+                    turn(b, cut.type, lanes, source, width, count, lanes, square)
                     done = b.mul(j, constant(lanes))
                     left = b.minimum_of(b.sub(constant(valid), done), constant(lanes))
                     with b.counted(0, left) as c:

@@ -196,6 +196,7 @@ class Plan:
     held: int = 1  # units whose sums are kept while the depth's blocks pass
     local: list[tuple[int, int]] = field(default_factory=list)
     scratch: int = 0  # elements that a packed `a` takes
+    once: bool = False  # `a` is packed for all rows at the beginning
 
     @property
     def row_extents(self) -> list[int]:
@@ -251,7 +252,7 @@ class Plan:
 
     def spans(self) -> dict[Index, int]:
         """The extents of every axis that one packing of `a` covers."""
-        if self.blocks > 1:  # a block of the depth is packed for all the rows
+        if self.blocks > 1 or self.once:  # what is packed is for all the rows
             spans = {a.index: whole(a.extent) for a in self.rows}
         else:
             spans = {a.index: n for a, n in zip(self.rows, self.unit, strict=True)}
@@ -287,6 +288,7 @@ def plan(contract: Contract, target: Target) -> Plan:
     if made.steps * made.width * size > L2 or (lines and made.region() * size > L2):
         _cut_depth(made)
     if lines:
+        _pack_once(made)
         _grow_unit(made)
     limit = L2 if made.blocks == 1 else L2 // 4
     made.panels = max(1, min(made.count, limit // (made.steps * made.width * size)))
@@ -306,9 +308,17 @@ def _cut_rows(made: Plan) -> None:
         made.unit[shape.axis] = shape.extent
 
 
+def _pack_once(made: Plan) -> None:
+    """Where `a` would be packed again for many panels, and all of it fits into scratch."""
+    panel = made.steps * made.width * made.type.size
+    if made.blocks == 1 and made.count > 2 * (L2 // panel):
+        made.once = True
+        made.once = made.region() * made.type.size + max(panel, L2) <= 7 * L2 // 2
+
+
 def _grow_unit(made: Plan) -> None:
     """Takes more rows into a unit while what it packs of `a` stays small."""
-    if made.blocks > 1:
+    if made.blocks > 1 or made.once:
         return
     extents, size = made.row_extents, made.type.size
     while made.region() * size < 2 * L1:

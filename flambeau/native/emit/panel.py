@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from ..loops import Type
 from .builder import I1, I32, I64, POINTER, Builder, iota, vector
-from .tile import constant, load_vector, loop, memory_type, moved, plus, store_vector, times
+from .tile import Number, constant, load_vector, moved, plus, store_vector, times
 
 Made = Callable[..., None]
 
@@ -27,6 +27,7 @@ class Block:
     type: Type
     lanes: int
     width: int
+    square: ir.Value  # scratch for lanes x lanes elements
 
     @property
     def places(self) -> list[int]:
@@ -58,6 +59,39 @@ def transposed(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
 
 def _shuffled(b: Builder, x: ir.Value, y: ir.Value, which: Sequence[int]) -> ir.Value:
     return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(which)), list(which)))
+
+
+def turn(
+    b: Builder, type: Type, lanes: int, source: ir.Value, stride: Number, rows: Number,
+    count: Number, square: ir.Value,
+) -> None:  # fmt: skip
+    """Transposes a square of vectors into `square`: rows are `stride` bytes apart in the source.
+
+    Only the first `rows` rows and the first `count` elements of each are read, others are zeros.
+    A function of its own: its many shuffles are compiled once.
+    """
+    function = b.module.globals.get(f"turn{type.value}") or _turn(b, type, lanes)
+    b.call(function, [source, constant(stride), constant(rows), constant(count), square])
+
+
+def _turn(b: Builder, type: Type, lanes: int) -> ir.Function:
+    kinds = [POINTER, I64, I64, I64, POINTER]
+    function = ir.Function(b.module, ir.FunctionType(ir.VoidType(), kinds), f"turn{type.value}")
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    function.attributes.add("nounwind")
+    inner = Builder(function.append_basic_block("entry"))
+    source, stride, rows, count, square = function.args
+    vectors = []
+    for i in range(lanes):
+        here = inner.icmp_signed(">", rows, constant(i))
+        mask = inner.first_lanes(inner.select(here, count, constant(0)), lanes)
+        place = moved(inner, source, times(inner, stride, i))
+        vectors.append(load_vector(inner, place, type, lanes, mask))
+    for i, value in enumerate(transposed(inner, vectors)):
+        store_vector(inner, value, moved(inner, square, i * lanes * type.size), type.size)
+    inner.ret_void()
+    return function
 
 
 def pack(b: Builder, block: Block, source: ir.Value, target: ir.Value, valid: int) -> None:
@@ -127,27 +161,20 @@ def _turned(b: Builder, block: Block, run: Sequence[int], source: ir.Value, targ
         order = [q + i * block.places[k] for i in range(block.depth[k][0]) for q in order]
     table = None if order == list(range(length)) else _table(b, order, lanes)
 
-    def square(x: ir.Value, y: ir.Value, first: ir.Value | int, count: int) -> None:
+    def square(x: ir.Value, y: ir.Value, first: Number, count: int) -> None:
         x = moved(b, x, times(b, first, size))
-        mask = None if count == lanes else b.first_lanes(count, lanes)
-        kind = vector(memory_type(block.type), lanes)
-        steps = [plus(b, first, q) for q in range(count)]
-        if table is not None:
-            steps = [_entry(b, table, s) for s in steps]
-        def columns(j: ir.Value | int, there: int) -> None:
+        with b.counted(0, -(-valid // lanes)) as j:
             start = moved(b, x, times(b, j, lanes * block.column * size))
-            rows = [load_vector(b, moved(b, start, i * block.column * size), block.type, lanes,
-                                mask)
-                    if i < there else ir.Constant(kind, None) for i in range(lanes)]  # fmt: skip
+            left = b.sub(constant(valid), times(b, j, lanes))
+            turn(b, block.type, lanes, start, block.column * size, left, count, block.square)
             into = moved(b, y, times(b, j, lanes * size))
-            for q, column in enumerate(transposed(b, rows)[:count]):
-                store_vector(b, column, moved(b, into, times(b, steps[q], row)), size)
-
-        if valid >= lanes:
-            with b.counted(0, valid // lanes) as j:
-                columns(j, lanes)
-        if valid % lanes:
-            columns(valid // lanes, valid % lanes)
+            with b.counted(0, count) as q:
+                step = constant(plus(b, first, q))
+                if table is not None:
+                    step = _entry(b, table, step)
+                found = load_vector(b, moved(b, block.square, times(b, q, lanes * size)),
+                                    block.type, lanes)  # fmt: skip
+                store_vector(b, found, moved(b, into, times(b, step, row)), size)
 
     def strip(x: ir.Value, y: ir.Value) -> None:
         full = length // lanes * lanes
@@ -201,5 +228,3 @@ def _gathered(b: Builder, block: Block, source: ir.Value, target: ir.Value, vali
     axes.sort(key=lambda one: -abs(one[1][0]))
     nest(b, axes, (source, target), row)
 
-
-__all__ = ["Block", "loop", "nest", "pack", "transposed"]
