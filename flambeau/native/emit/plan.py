@@ -146,6 +146,9 @@ def width(loop: Loop, target: Target) -> int:
             return 1
         while lanes > one and lanes >= 2 * loop.extent:
             lanes //= 2
+        if loop.extent <= 4 * one and _simple(loop, every, places):
+            while lanes < loop.extent:  # a short row in one go, without a loop
+                lanes *= 2
     return lanes
 
 
@@ -174,10 +177,9 @@ def vectors(
     places: Sequence[Load | Store],
 ) -> int:
     """How many vectors at once: several where additions or loads would be waited for."""
-    strided = any(place.indirect or _strided(place.at.stride(loop.index)) for place in places)
-    if strided:
+    if any(place.indirect or _strided(place.at.stride(loop.index)) for place in places):
         return 1
-    costly = sum(isinstance(one, Apply) and one.operation not in CHEAP for one in every)
+    costly = _costly(every)
     sums = len({s.accumulator for s in inside if isinstance(s, Update)})
     streams = len(places)
     if costly:
@@ -187,6 +189,18 @@ def vectors(
     if any(isinstance(s, Update) and s.position is not None for s in inside):
         return 2
     return 4 if sums <= 2 and streams <= 4 else 2 if sums <= 4 else 1
+
+
+def _costly(every: Sequence[Expression]) -> int:
+    """How many operations take a series of instructions."""
+    return sum(isinstance(one, Apply) and one.operation not in CHEAP for one in every)
+
+
+def _simple(loop: Loop, every: Sequence[Expression], places: Sequence[Load | Store]) -> bool:
+    """Whether four vectors at once of everything fit into registers, and into little code."""
+    if len(places) > 6 or len(every) > 30 or _costly(every) > 2:
+        return False
+    return not any(place.indirect or _strided(place.at.stride(loop.index)) for place in places)
 
 
 def _strided(stride: Extent) -> bool:

@@ -98,8 +98,7 @@ def _loop(context: Context, scope: Scope, one: Loop) -> None:
 
 def run(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -> None:
     """The rounds of a loop from `start` up to `stop`, on this thread."""
-    if isinstance(start, int) and isinstance(stop, int) and start >= stop:
-        return
+    b = context.builder
     what = changed(loop)
     context.changed(what)
     sums = _long_sums(context, loop)
@@ -108,10 +107,18 @@ def run(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -
     with _blocks(context, nested):
         before = context.folding
         context.folding = before | set(sums)
-        if loop in context.plan.widths:
-            _lanes(context, scope, loop, start, stop, sums)
+        each = _lanes if loop in context.plan.widths else _serial
+        if isinstance(start, int) and isinstance(stop, int):
+            if start < stop:
+                _hoist(context, scope, loop)
+                each(context, scope, loop, start, stop, sums)
         else:
-            _serial(context, scope, loop, start, stop, sums)
+            first = b.integer(start) if isinstance(start, int) else start
+            last = b.integer(stop) if isinstance(stop, int) else stop
+            with b.if_then(b.icmp_signed("<", first, last)):
+                inner = scope.inside({})
+                _hoist(context, inner, loop)
+                each(context, inner, loop, first, last, sums)
         context.folding = before
     context.changed(what)
 
@@ -146,7 +153,6 @@ def _lanes(
             _rounds(context, loop, first, stop, 1, [], lambda index: body(index, 1))
 
     if isinstance(start, int) and isinstance(stop, int):
-        _hoist(context, scope, loop)
         whole = (stop - start) // lanes * lanes
         if whole == lanes:
             body(b.integer(start))
@@ -155,17 +161,11 @@ def _lanes(
         if start + whole < stop:
             rest(start + whole, stop - start - whole)
         return
-    first = b.integer(start) if isinstance(start, int) else start
-    last = b.integer(stop) if isinstance(stop, int) else stop
-    with b.if_then(b.icmp_signed("<", first, last)):
-        scope = scope.inside({})
-        _hoist(context, scope, loop)
-        count = b.sub(last, first)
-        whole = b.add(first, b.and_(count, b.integer(-lanes)))
-        _rounds(context, loop, first, whole, lanes, sums, body)
-        if lanes > 1:
-            with b.if_then(b.icmp_signed("<", whole, last)):
-                rest(whole, b.sub(last, whole))
+    end = b.add(start, b.and_(b.sub(stop, start), b.integer(-lanes)))
+    _rounds(context, loop, start, end, lanes, sums, body)
+    if lanes > 1:
+        with b.if_then(b.icmp_signed("<", end, stop)):
+            rest(end, b.sub(stop, end))
 
 
 def _rounds(
@@ -218,9 +218,9 @@ def _blocks(context: Context, sums: Sequence[Held]) -> Iterator[None]:
 
 
 def _hoist(context: Context, scope: Scope, loop: Loop) -> None:
-    """Computes before a loop over lanes what is the same in all its rounds.
+    """Computes before a loop, which runs at least once, what is the same in all its rounds.
 
-    LLVM would move it too, but out of each of the loop's copies by itself.
+    LLVM would not move loads; nor does it see that the copies of a loop share what is moved.
     """
     inner, what = indices(loop), set(changed(loop))
     inside = list(always(loop.body))
