@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -63,7 +64,7 @@ class Variant:
         self.difference: tuple[str, str] | None = None
         self.stopped = False
         self.program: Program | None = None
-        self.pending: Pending | None = None
+        self.pending: Any = None
         self.environment: Environment | None = None
         self.modules: Modules | None = None
 
@@ -88,6 +89,7 @@ class Compiled:
         self._roots: list[Module] | None = None  # modules that the step's names stand for
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
+        _every.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function, compiled where it can be."""
@@ -107,6 +109,13 @@ class Compiled:
             bound = self._function.__get__(instance, owner)
             found = instance.__dict__[name] = Compiled(bound, self._options)
         return found
+
+    def forget(self) -> None:
+        """Starts anew, without programs."""
+        with self._lock:
+            self._programs, self._roots = [], None
+            self._variants.clear()
+            self._told.clear()
 
     def __repr__(self) -> str:
         return f"<compiled {getattr(self._function, '__qualname__', self._function)!s}>"
@@ -301,6 +310,15 @@ class Compiled:
             warnings.warn_explicit(text, UserWarning, file, int(number))
         else:
             warnings.warn(text, UserWarning, stacklevel=5)
+
+
+_every: weakref.WeakSet[Compiled] = weakref.WeakSet()
+
+
+def reset() -> None:
+    """Forgets the programs of all compiled functions."""
+    for one in list(_every):
+        one.forget()
 
 
 def _advice(what: str) -> str:

@@ -191,8 +191,10 @@ class Recorder:
         """Records an operator's results, unless they are windows on memory of its arguments."""
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         seen = {id(owner_of(a)) for a in arrays_in(bound)}
-        if operator.name in _SHAPED_BY_VALUES or (operator.name in ("index", "_masked_select") and any(
-            a.dtype == np.bool_ for a in arrays_in(bound[1:]))):  # fmt: skip
+        by_mask = operator.name in ("index", "_masked_select") and any(
+            a.dtype == np.bool_ for a in arrays_in(bound[1:])
+        )
+        if by_mask or operator.name in _SHAPED_BY_VALUES:
             self.problem(f"the shape of what {operator.name} gives depends on values")
         fresh = [y for y in outputs if isinstance(y, Tensor)
                  and id(owner_of(y._array)) not in seen]  # fmt: skip
@@ -423,6 +425,12 @@ def _restore(swaps: list[Swap]) -> None:
 def busy() -> bool:
     """Whether this thread is inside a capture."""
     return _recorders.current is not None
+
+
+def note(problem: str) -> None:
+    """Adds a reason why the step that is being recorded cannot be compiled."""
+    if _recorders.current is not None:
+        _recorders.current.problem(problem)
 
 
 class _Current(threading.local):

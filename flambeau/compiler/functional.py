@@ -232,7 +232,7 @@ class _Functional:
 
     def _called(self, event: Event, targets: list[Value]) -> tuple[Node, ...]:
         function = event.operator.function if event.operator is not None else event.function
-        given = [v for v in values_in((event.args, event.kwargs))]
+        given = values_in((event.args, event.kwargs))
         results = [v for v in event.results if v is not None]
         call = _Call(function, event, targets)
         group = object()

@@ -46,7 +46,9 @@ def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
     ]
 
 
-def _alpha_dropped(original, input, p, train, channels, inplace):
+def _alpha_dropped(
+    original: Callable, input: Any, p: Any, train: Any, channels: Any, inplace: Any
+) -> Any:
     if p in (0, 1) or not train or not input._array.size:
         return original(input, p, train, channels, inplace)
     a = 1 / math.sqrt((dropout._ALPHA**2 * p + 1) * (1 - p))
@@ -59,7 +61,7 @@ def _alpha_dropped(original, input, p, train, channels, inplace):
     return input * (noise * a) + shift
 
 
-def _probabilities(original, q, k, mask, scale, causal):
+def _probabilities(original: Callable, q: Any, k: Any, mask: Any, scale: Any, causal: Any) -> Any:
     if mask is None:
         scores = (q @ k.transpose(-1, -2)) * scale
         if causal:
@@ -77,25 +79,28 @@ def _probabilities(original, q, k, mask, scale, causal):
     return ops.softmax(scores.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
 
 
-def _kept_above(original, x, least):
+def _kept_above(original: Callable, x: Any, least: Any) -> Any:
     low = x.detach()
     return x + (low.clamp(min=least) - low)
 
 
-def _additive(original, mask, name, like):
+def _additive(original: Callable, mask: Any, name: Any, like: Any) -> Any:
     if mask is None or mask.is_floating_point() or mask._array.dtype != np.bool_:
         return original(mask, name, like)
     return ops.zeros(mask.shape, dtype=like.dtype).masked_fill(mask, -math.inf)
 
 
-def _one_hot(original, tensor, num_classes=-1):
+def _one_hot(original: Callable, tensor: Recorder, num_classes: Any = -1) -> Any:
     if num_classes < 1 or tensor._array.dtype != np.int64 or not tensor._array.size:
         return original(tensor, num_classes)
     original(tensor, num_classes)  # refuses classes that are none
     return (tensor.unsqueeze(-1) == ops.arange(num_classes)).to(tensor.dtype)
 
 
-def _total_norm(r, original, given, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def _total_norm(
+    r: Recorder, original: Callable, given: Any, norm_type: Any = 2.0,
+    error_if_nonfinite: Any = False, foreach: Any = None,
+) -> Any:
     given = [given] if isinstance(given, Tensor) else list(given)
     if not given or float(norm_type) != 2.0:
         return original(given, norm_type, error_if_nonfinite, foreach)
@@ -106,19 +111,21 @@ def _total_norm(r, original, given, norm_type=2.0, error_if_nonfinite=False, for
 
 
 @no_grad()
-def _clip_by(original, parameters, max_norm, total, foreach=None):
+def _clip_by(
+    original: Callable, parameters: Any, max_norm: Any, total: Any, foreach: Any = None
+) -> Any:
     factor = (float(max_norm) / (total + 1e-6)).clamp(max=1.0)
     for grad in clip_grad._grads(parameters):
         grad.mul_(factor)
 
 
 @no_grad()
-def _clip_values(original, parameters, clip_value, foreach=None):
+def _clip_values(original: Callable, parameters: Any, clip_value: Any, foreach: Any = None) -> Any:
     for grad in clip_grad._grads(parameters):
         grad.clamp_(-float(clip_value), float(clip_value))
 
 
-def _matmul(original, self, other):
+def _matmul(original: Callable, self: Any, other: Recorder) -> Any:
     return matmul.matmul(self, other) if isinstance(other, Tensor) else NotImplemented
 
 

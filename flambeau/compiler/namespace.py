@@ -1,8 +1,9 @@
-"""torch.compiler: programs run as they are written, operator by operator; nothing is compiled."""
+"""torch.compiler: `compile`, and what programs ask about compilation. The work is in api.py."""
 
 from __future__ import annotations
 
-import warnings
+import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ __all__ = [
     "is_dynamo_compiling", "is_exporting", "list_backends", "reset",
 ]  # fmt: skip
 
-_warned = False
+_BUSY = "a function under torch.compiler.disable runs inside of the step"
 
 
 def compile(
@@ -19,8 +20,20 @@ def compile(
     dynamic: bool | None = None, backend: str | Callable[..., Any] = "inductor",
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False,
 ) -> Any:  # fmt: skip
-    """The function or module as it is, with a warning, once: it runs, but not faster."""
-    global _warned
+    """A function or module that runs as native code once it has been called a few times.
+
+    `model` may be a whole training step, with zero_grad, forward, loss, backward and
+    optimizer.step. Compilation happens beside the program; mode="now" waits for it. A step that
+    cannot be compiled stays as it is, with one warning that names the line; `fullgraph=True` makes
+    that a RuntimeError. `dynamic` and `options` are accepted; backend="eager" compiles nothing,
+    "evaluate" runs the graph slowly in NumPy. Raises RuntimeError for what is not callable.
+
+    >>> @torch.compile
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(torch.ones(2))
+    tensor([2., 2.])
+    """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified "
                            "at the same time.")  # fmt: skip
@@ -31,40 +44,49 @@ def compile(
         )  # fmt: skip
     if not callable(model):
         raise RuntimeError(f"torch.compile expects a callable, got {type(model).__name__}")
-    if not _warned and not disable:
-        _warned = True
-        warnings.warn(
-            "torch.compile: flambeau does not compile; the model runs as it is",
-            UserWarning,
-            stacklevel=2,
-        )
-    return model
+    if disable or backend == "eager":
+        return model
+    from .api import compiled
+
+    return compiled(model, {"fullgraph": fullgraph, "backend": backend, "mode": mode})
 
 
 def is_compiling() -> bool:
-    """False."""
-    return False
+    """Whether the code that asks is being recorded for compilation."""
+    capture = sys.modules.get("flambeau.compiler.capture")
+    return capture is not None and capture.busy()
 
 
 def is_dynamo_compiling() -> bool:
-    """False."""
-    return False
+    """Whether the code that asks is being recorded for compilation."""
+    return is_compiling()
 
 
 def is_exporting() -> bool:
-    """False."""
+    """False: there is no export."""
     return False
 
 
 def disable(
     fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None
 ) -> Any:
-    """The function as it is: nothing is compiled."""
-    return fn if fn is not None else lambda function: function
+    """A function that is never compiled: a step that calls it stays eager."""
+    if fn is None:
+        return lambda function: disable(function, recursive, reason=reason)
+
+    @functools.wraps(fn)
+    def eager(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            from .capture import note
+
+            note(_BUSY if reason is None else f"{_BUSY} ({reason})")
+        return fn(*args, **kwargs)
+
+    return eager
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """The function as it is."""
+    """The function as it is: everything that is made of operators is recorded."""
     return fn
 
 
@@ -74,9 +96,12 @@ def assume_constant_result(fn: Any) -> Any:
 
 
 def reset() -> None:
-    """Accepted: there is nothing to forget."""
+    """Forgets all programs: compiled functions start anew."""
+    api = sys.modules.get("flambeau.compiler.api")
+    if api is not None:
+        api.reset()
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """None."""
-    return []
+    """The one there is, under the name of PyTorch's."""
+    return ["inductor"]

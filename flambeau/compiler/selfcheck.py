@@ -39,14 +39,19 @@ def check(step: Any, bindings: Bindings) -> str | None:
 def _writes(step: Any, bindings: Bindings, now: dict[int, np.ndarray]) -> str | None:
     """What is written back: updated parameters as a whole, the rest one by one."""
     pairs = []
+    sources = step.graph.sources
+    # A gradient that is zero but for rounding is compared with the greatest there is.
+    largest = max((_scale(wanted) for (slot, _), wanted in
+                   zip(step.graph.writes, bindings.written, strict=True)
+                   if sources[slot].name == "grad"), default=0.0)  # fmt: skip
     for (slot, _), wanted in zip(step.graph.writes, bindings.written, strict=True):
         if slot not in now:
             continue
         found, before = now[slot], bindings.recorded[slot]
-        name = step.graph.sources[slot].name
+        name = sources[slot].name
         if found.dtype.kind == "f" and name != "grad" and bindings.updates:
             pairs.append((found, wanted, before))
-        elif not agree(found, wanted):
+        elif not agree(found, wanted, largest if name == "grad" else 0.0):
             return f"value of {name or 'a state'} ({_gap(found, wanted)})"
     # Optimisers divide gradients by their size, so that noise in a gradient that is zero becomes a
     # full step: what is compared is all that changed together.
@@ -62,15 +67,21 @@ def _laid(slot: Any, value: Any) -> Any:
     return float(value) if isinstance(slot, Scalar) else value
 
 
-def agree(found: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether two arrays are equal within what rounding explains."""
+def _scale(array: np.ndarray) -> float:
+    """The greatest finite magnitude."""
+    wide = array.astype(np.float64)
+    return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
+
+
+def agree(found: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
+    """Whether two arrays are equal within what rounding explains, at magnitudes up to `scale`."""
     if found.shape != wanted.shape:
         return False
     if wanted.dtype.kind in "iub":
         return bool(np.mean(found != wanted) <= 0.02) if wanted.size else True
     bound = _TOLERANCE.get(wanted.dtype.name, 1e-2)
     a, b = found.astype(np.float64), wanted.astype(np.float64)
-    scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0))
+    scale = max(scale, _scale(wanted))
     return bool(np.allclose(a, b, rtol=bound, atol=bound * max(scale, 1e-6), equal_nan=True))
 
 

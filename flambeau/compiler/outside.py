@@ -1,0 +1,141 @@
+"""Outside: recorders for what a step takes from elsewhere: random numbers, and Python's looks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ..tensor import generator as generators
+from ..tensor import integers, rejection, sampling
+from ..tensor import normal as normals
+from ..tensor import tensor as tensors
+from ..tensor.tensor import Tensor
+from .capture import Recorder
+from .trace import DRAW
+
+in_place = import_module("..ops.inplace", __package__)
+Pairs = Iterator[tuple[Any, Callable]]
+
+
+def when_on(r: Recorder, record: Callable) -> Callable:
+    """A recorder that passes everything through while nothing is to be recorded."""
+
+    def guarded(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not r.on:
+            return original(*args, **kwargs)
+        return record(r, original, *args, **kwargs)
+
+    return guarded
+
+
+# --------------------------------------------------------------------------------- draws
+
+
+def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
+    if not r.here or r.drawing:
+        return original(*args, **kwargs)
+    if original.__name__ == "fill_bernoulli" and isinstance(args[1], np.ndarray):
+        return _draw_each(r, *args, **kwargs)
+    if r.quiet:
+        r.problem(f"{original.__name__} draws random numbers inside an operator")
+        return original(*args, **kwargs)
+    r.drawing = True
+    try:
+        made = original(*args, **kwargs)
+    finally:
+        r.drawing = False
+    line = r.line()[0]
+    if any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values())):
+        r.trace.problem("random numbers are drawn with tensors as parameters", line)
+    r.add(DRAW, function=original, args=(r.trace.value(args[0], fresh=True), *args[1:]),
+          kwargs=kwargs, array=args[0].copy())  # fmt: skip
+    return made
+
+
+def _draw_each(r: Recorder, array: Any, p: Any, generator: Any = None) -> Any:
+    precision = np.float64 if p.dtype == np.float64 else np.float32
+    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+    drawn = np.empty(array.transpose(order).shape, precision)
+    sampling.fill_uniform(drawn, generator)
+    target = tensors.wrap(array)
+    r.trace.value(array, fresh=True)
+    below = tensors.wrap(drawn).permute(*map(int, np.argsort(order))) < tensors.wrap(p)
+    in_place.write(target, below._array, "bernoulli")
+    return array
+
+
+def _permutation(r: Recorder, original: Callable, n: Any, dtype: Any, generator: Any = None) -> Any:
+    with r.silence():
+        made = original(n, dtype, generator)
+
+    def randperm(array: np.ndarray, *_: Any) -> None:
+        array[...] = original(n, dtype, generator)
+
+    r.add(DRAW, function=randperm, args=(r.trace.value(made, fresh=True), n, dtype, generator),
+          array=made.copy())  # fmt: skip
+    return made
+
+
+def _seeded(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+    r.problem(f"{original.__name__} changes the state of a random generator")
+    return original(*args, **kwargs)
+
+
+def _unseen(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+    r.problem(f"{original.__name__} draws random numbers that depend on tensors")
+    with r.silence():
+        return original(*args, **kwargs)
+
+
+def draws(r: Recorder) -> Pairs:
+    """(function, recorder) for functions that draw random numbers."""
+    for function in (
+        sampling.fill_uniform, sampling.fill_bernoulli, sampling.fill_dropout,
+        sampling.fill_exponential, sampling.fill_cauchy, sampling.fill_geometric,
+        normals.fill_normal, normals.fill_log_normal, integers.fill_random,
+    ):  # fmt: skip
+        yield function, functools.partial(_draw, r)
+    yield integers.randperm, when_on(r, _permutation)
+    for function in (integers.multinomial, rejection.poisson, rejection.binomial,
+                     rejection.standard_gamma, rejection.dirichlet):  # fmt: skip
+        yield function, when_on(r, _unseen)
+    for name in ("_reseed", "set_state"):
+        yield getattr(generators.Generator, name), when_on(r, _seeded)
+
+
+# ---------------------------------------------------------------------------- host reads
+
+
+def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
+    if r.on:
+        name = original.__name__
+        r.problem(f"{name}() reads a tensor's values in Python")
+        with r.silence():
+            return original(*args, **kwargs)
+    return original(*args, **kwargs)
+
+
+def _set_data(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
+    r.problem("a tensor's .data is replaced")
+    return original(self, value)
+
+
+def _data(r: Recorder, original: Callable, self: Any) -> Any:
+    r.refer(self)
+    return original(self)
+
+
+def host_reads(r: Recorder) -> Pairs:
+    """(function, recorder) for what shows a tensor's values to Python."""
+    for name in ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__",
+                 "__complex__", "__repr__", "__format__", "__array__", "__dlpack__",
+                 "apply_", "map_", "map2_"):  # fmt: skip
+        function = getattr(Tensor, name)
+        if hasattr(function, "__code__"):
+            yield function, functools.partial(_read, r)
+    yield Tensor.data.fset, when_on(r, _set_data)
+    yield Tensor.data.fget, when_on(r, _data)
