@@ -46,7 +46,7 @@ def sweep(
         frame = None
         try:
             if live[name]:
-                frame = handlers.open(one)
+                frame = handlers.open(one, n)
                 handlers.fire(one.start, n)
             state.output = body(batch)
             take(state.output)

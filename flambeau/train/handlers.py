@@ -43,10 +43,10 @@ class Entry:
 class Frame:
     """A scope that is open, and the generator callbacks that live in it."""
 
-    __slots__ = ("scope", "tasks")
+    __slots__ = ("n", "scope", "tasks")
 
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
+    def __init__(self, scope: Scope, n: int) -> None:
+        self.scope, self.n = scope, n
         self.tasks: list[Task] = []
 
 
@@ -121,7 +121,16 @@ class Handlers:
             handle.entries.append(entry)
             self.live[event.scope] += 1
             self._insert(entry)
+            self._join(entry)
         return handle
+
+    def _join(self, entry: Entry) -> None:
+        """A generator callback that comes while its scope is open starts at once."""
+        if is_generator_callback(entry.function):
+            for frame in reversed(self.frames):
+                if frame.scope.name == entry.event.scope:
+                    entry.call(frame.n)
+                    break
 
     def new_handle(self, function: Any) -> Handle:
         handle = Handle(self, function)
@@ -162,7 +171,8 @@ class Handlers:
     def _begin(self, generator: Any, handle: Handle, entry: Entry) -> None:
         task = Task(self, generator, handle, entry)
         handle.tasks.add(task)
-        self.frames[-1].tasks.append(task)
+        frames = [frame for frame in self.frames if frame.scope.name == entry.event.scope]
+        frames[-1].tasks.append(task)
         task.advance(None)
 
     def _insert(self, entry: Entry) -> None:
@@ -203,9 +213,9 @@ class Handlers:
             if entry.attached:
                 entry.call(n)
 
-    def open(self, scope: Scope) -> Frame:
+    def open(self, scope: Scope, n: int) -> Frame:
         """A frame for a scope that is about to start."""
-        frame = Frame(scope)
+        frame = Frame(scope, n)
         self.frames.append(frame)
         return frame
 
@@ -256,7 +266,7 @@ class Entered:
     def __enter__(self) -> None:
         handlers = self.handlers
         if handlers.live[self.scope.name]:
-            self.frame = handlers.open(self.scope)
+            self.frame = handlers.open(self.scope, self.n)
             try:
                 handlers.fire(self.scope.start, self.n)
             except BaseException as error:

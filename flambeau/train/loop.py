@@ -207,12 +207,14 @@ class Loop:
         handles: list[Handle] = []
         state.resumed = self._position is not None
         self._running, self._stopping = True, None
+        self.handlers.live["run"] += 1  # so that generators may join a run that is under way
         try:
             handles.extend(map(self.use, callbacks))
             with self.scope(scopes.run, 1):
                 self._epochs(data, epochs)
         finally:
             self._running = False
+            self.handlers.live["run"] -= 1
             for handle in reversed(handles):
                 handle.detach()
         return self.history
@@ -332,7 +334,7 @@ class Loop:
             frame = None
             try:
                 if live["step"]:
-                    frame = handlers.open(_STEP)
+                    frame = handlers.open(_STEP, n)
                     handlers.fire(_STEP.start, n)
                 state.output = body(batch)
                 self._completed = state.batch_number

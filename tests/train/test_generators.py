@@ -205,6 +205,29 @@ def test_detaches_itself():
     assert seen == [1]
 
 
+@pytest.mark.parametrize("when", [run.start, step.end(once=2)])
+def test_joins_a_run_that_is_under_way(when):
+    loop, seen = Loop(nothing), []
+
+    def late(run):
+        try:
+            yield epoch.end
+            seen.append(run.state.step)
+            yield
+            seen.append("end")
+        finally:
+            seen.append("closed")
+
+    @callback(epoch(every=2))
+    def second(run):
+        seen.append("second epoch")
+        yield
+
+    loop.attach(when, lambda run: (run.use(late), run.use(second)))
+    loop.run([0] * 3, epochs=2)
+    assert seen == [3, "second epoch", "end", "closed"]
+
+
 def test_signatures_and_objects():
     loop, seen = Loop(nothing), []
 
