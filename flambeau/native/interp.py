@@ -15,7 +15,7 @@ import numpy as np
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
-    Index, Kernel, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+    Index, Kernel, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update, operands,
 )  # fmt: skip
 
 NOWHERE = (1 << 63) - 1  # the position of an ARGMAX of nothing
@@ -143,8 +143,16 @@ class _Machine:
 
     def value(self, one: Expression) -> Any:
         """A NumPy scalar. Shared expressions are computed once for each statement."""
-        if one not in self.memo:
-            self.memo[one] = self.compute(one)
+        stack = [one]
+        while stack:
+            last = stack[-1]
+            missing = [each for each in operands(last) if each not in self.memo]
+            if missing and last not in self.memo:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if last not in self.memo:
+                self.memo[last] = self.compute(last)
         return self.memo[one]
 
     def compute(self, one: Expression) -> Any:

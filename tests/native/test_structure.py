@@ -47,13 +47,18 @@ def test_order_of_arguments_counts() -> None:
 
 
 def test_deep_expressions() -> None:
-    """Chains longer than Python's stack."""
+    """Chains longer than Python's stack, from the structure to machine code."""
     x, i = Buffer(F32, "x"), Index("i")
     value: Expression = Load(x, Affine(0, ((i, 1),)))
-    for _ in range(3000):
-        value = Apply(Scalar.ADD, (value, value), F32)
-    kernel = Kernel("deep", [x], [Loop(i, 1, [Store(x, Affine(0, ((i, 1),)), value)])])
-    assert structure(kernel).count("ADD") == 3000
+    one = Constant(F32, 1)
+    for _ in range(1500):
+        value = Apply(Scalar.SUB, (one, value), F32)
+    kernel = Kernel("deep", [x], [Loop(i, 3, [Store(x, Affine(0, ((i, 1),)), value)])])
+    assert structure(kernel).count("SUB") == 1500
+    found, wanted = np.arange(3, dtype=np.float32), np.arange(3, dtype=np.float32)
+    compiled(kernel).run([found])
+    interpret(kernel, [wanted])
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_run_wants_as_many_arguments() -> None:
