@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -146,7 +147,13 @@ class Pool:
                 return
             workers = self.workers
             if workers is None or workers.threads < threads:
-                workers = self._more(threads)
+                try:
+                    workers = self._more(threads)
+                except RuntimeError as error:  # a limit of the system, or the interpreter's end
+                    warnings.warn(f"running on one thread instead of {threads}: {error}",
+                                  RuntimeWarning, stacklevel=3)  # fmt: skip
+                    native(0, *arguments, 1)
+                    return
             self.busy = True
             try:
                 native(workers.state, *arguments, threads)

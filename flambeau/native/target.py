@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -70,12 +71,20 @@ class _Gate:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._close, after_in_parent=self._open,
                                 after_in_child=self._open)  # fmt: skip
+        atexit.register(self._shut)
+
+    def _shut(self) -> None:
+        """At the end: LLVM's tables go, so threads that the end does not wait for must be out."""
+        with self._condition:
+            self._closing = True
+            self._mine.depth = getattr(self._mine, "depth", 0) + 1  # what ends may still compile
+            self._condition.wait_for(lambda: self._inside == 0, timeout=10.0)
 
     def _close(self) -> None:
         self._condition.acquire()
         self._closing = True
         own = 1 if getattr(self._mine, "depth", 0) else 0
-        self._condition.wait_for(lambda: self._inside == own)
+        self._condition.wait_for(lambda: self._inside <= own)
 
     def _open(self) -> None:
         self._closing = False
@@ -353,6 +362,32 @@ def load(text: str, names: Sequence[str], level: int = 1, vectorize: bool = Fals
     return load_all([(text, names)], 1, level, vectorize)[0]
 
 
+def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
+    """work(key) for all keys, on the caller's and daemon threads; the first error is raised."""
+    waiting, errors = [*reversed(keys)], list[BaseException]()
+
+    def take() -> None:
+        try:
+            while waiting and not errors:
+                try:
+                    key = waiting.pop()
+                except IndexError:
+                    return
+                work(key)
+        except BaseException as error:
+            errors.append(error)
+
+    others = [threading.Thread(target=take, name="flambeau-compile", daemon=True)
+              for _ in range(min(threads, len(keys)) - 1)]  # fmt: skip
+    for other in others:
+        other.start()
+    take()
+    for other in others:
+        other.join()
+    if errors:
+        raise errors[0]
+
+
 def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1, level: int = 1,
              vectorize: bool = False) -> list[dict[str, int]]:  # fmt: skip
     """`load` for many texts, compiled on several threads at a time."""
@@ -366,14 +401,7 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1, level
         code[key] = made = object_code(texts[key], options.target, level, vectorize)
         cache.put(key, made)
 
-    if threads > 1 and len(missing) > 1:
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(threads, "flambeau-compile") as executor:
-            list(executor.map(compiled, missing))
-    else:
-        for key in missing:
-            compiled(key)
+    _on_threads(compiled, missing, threads)
     with _gate:
         for key, found in code.items():
             if found is not None:

@@ -234,6 +234,37 @@ print("ran", flush=True)
     assert time.perf_counter() - began < 20
 
 
+def test_the_process_ends_while_a_daemon_thread_compiles() -> None:
+    program = """
+import threading, time
+from flambeau.native.target import load_all
+body = "".join(f"  %x{i + 1} = mul i64 %x{i}, {i + 3}\\n" for i in range(2000))
+body += "  %r = add i64 %x2000, NUMBER\\n  ret i64 %r\\n"
+text = "define i64 @f(i64 %x0) {\\n" + body + "}\\n"
+texts = [(text.replace("NUMBER", str(i)), ["f"]) for i in range(200)]
+threading.Thread(target=load_all, args=(texts, 2), daemon=True).start()
+time.sleep(0.3)
+print("ran", flush=True)
+"""
+    environment = os.environ | {"FLAMBEAU_CACHE_SIZE": "0"}
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True,
+                         timeout=60, check=False, env=environment)  # fmt: skip
+    assert (run.stdout, run.stderr, run.returncode) == ("ran\n", "", 0)
+
+
+def test_without_threads_it_runs_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(threads: int) -> Workers:
+        raise RuntimeError("can't start new thread")
+
+    POOL.set_threads(2)
+    monkeypatch.setattr(pool, "Workers", refuse)
+    monkeypatch.setattr(POOL, "workers", None)
+    counter = Counter()
+    with pytest.warns(RuntimeWarning, match="one thread instead of 2"):
+        counter.run()
+    assert counter.array[:2].tolist() == [1, 0]
+
+
 def test_how_many_threads_there_are_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("FLAMBEAU_THREADS", "3")

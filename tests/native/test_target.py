@@ -88,6 +88,13 @@ def test_many_texts_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [value(found) for found in load_all(items, threads=4)] == list(range(1000, 1020))
 
 
+def test_an_error_on_another_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
+    items = [(returns(3000 + i), ["value"]) for i in range(6)] + [("define x", [])]
+    with pytest.raises(RuntimeError, match="expected type"):
+        load_all(items, threads=3)
+
+
 def test_several_threads_load_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
     found: dict[int, int] = {}
