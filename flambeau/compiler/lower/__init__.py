@@ -11,14 +11,17 @@ from typing import Any
 
 from ...ops.registry import Kind, Operator
 from ..graph import Node
-from . import attention, borders, conv, elements, gather, loss, norm, pool, recurrent, softmax, view
+from . import (
+    attention, borders, conv, elements, gather, loss, matmul, norm, pool, recurrent, softmax, view,
+)  # fmt: skip
 from .body import run, unwrapped
 from .registry import EXPLICIT, WRITES, NotLowered, Untraceable
 
 __all__ = ["NotLowered", "lower", "lowered_by_hand", "writes"]
 
 # The families with lowerings by hand: they register themselves.
-FAMILIES = (attention, borders, conv, elements, gather, loss, norm, pool, recurrent, softmax, view)
+FAMILIES = (attention, borders, conv, elements, gather, loss, matmul, norm, pool, recurrent,
+            softmax, view)  # fmt: skip
 
 
 def lower(operator: Operator, args: tuple, kwargs: dict) -> Node | tuple[Node | None, ...]:

@@ -16,6 +16,20 @@ from .nodes import applied, cast, computed, folded, literal, reshaped, sliced, s
 from .pool import Windows
 from .registry import lowering
 from .symbol import Symbol, symbol
+from .windows import bordered
+
+
+@lowering("constant_pad_nd")
+def _constant_pad(input: Symbol, pad: Sequence[int], value: float = 0) -> Symbol:
+    node = input.node
+    pairs = _pairs(pad, input.ndim)
+    for axis, (before, after) in enumerate(pairs):
+        start, end = max(-before, 0), node.shape[axis] - max(-after, 0)
+        node = sliced(node, axis, start, max(end - start, 0))
+    low, high = ([max(n, 0) for n in side] for side in zip(*pairs, strict=True))
+    fill = np.asarray(value).astype(input.dtype)
+    return symbol(bordered(node, low, high, float(fill) if fill.dtype.kind in "fV" else
+                           fill.item()))  # fmt: skip
 
 
 def _placed(part: Node, axis: int, at: int, n: int) -> Node:

@@ -45,6 +45,9 @@ class Window(NamedTuple):
             return value
         if 0 in self.shape:
             return node
+        if node.op is Op.CONSTANT and not node.value and set(self.steps) <= {1}:
+            spans = zip(node.shape, self.starts, self.shape, strict=True)
+            return graph.pad(value, self.starts, [n - a - m for n, a, m in spans])
         return Node(Op.UPDATE, (node, value), node.shape, node.type,
                     {"starts": self.starts, "steps": self.steps})  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,18 @@ _TYPES = {one.value: one for one in Type}
 _HALF = (Type.F16, Type.BF16)
 
 
+@cache  # the name of a dtype takes NumPy 5 us to find
+def _type(kind: Any) -> Type | None:
+    return _TYPES.get(np.dtype(kind).name)
+
+
 def type_of(kind: Any) -> Type:
     """The graph's type for a NumPy dtype; Untraceable for complex numbers and their like."""
-    found = _TYPES.get(np.dtype(kind).name)
+    found = _type(kind)
     return found if found is not None else refuse(f"no type for {kind}")
 
 
+@cache
 def dtype_of(type: Type) -> np.dtype:
     """The NumPy dtype of a type."""
     if type is Type.BF16:

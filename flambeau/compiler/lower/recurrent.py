@@ -14,8 +14,9 @@ import numpy as np
 
 from ...ops.promotion import compute_dtype
 from ...ops.recurrent import Steps
+from .nodes import literal
 from .registry import lowering
-from .symbol import Symbol
+from .symbol import Symbol, symbol
 
 Sizes = tuple[int, ...]
 
@@ -86,7 +87,8 @@ def _halves(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     return factor, shift
 
 
-def _quarters(x: Symbol, n: int) -> list[Symbol]:
+def _parts_of(x: Symbol, n: int) -> list[Symbol]:
+    """Columns in n equal parts."""
     width = x.shape[1] // n
     return [x[:, i * width : (i + 1) * width] for i in range(n)]
 
@@ -100,15 +102,16 @@ def _lstm_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _as(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
-    factor, shift = _halves(width, inside)
-    column = factor[:, None]
-    inputs = _inputs(x, w_ih * column, _biases(b_ih, b_hh, factor))
+    halves, shifts = _halves(width, inside)
+    column = halves[:, None]
+    inputs = _inputs(x, w_ih * column, _biases(b_ih, b_hh, halves))
     turned = (w_hh * column).T
+    factor, shift = (symbol(literal(v[None])) for v in (halves, shifts))
     made: list[list[Symbol]] = [[], [], [], [], []]
     for part in _parts(inputs, steps):
         n = part.shape[0]
         gates = np.tanh(part + np.matmul(_first(h, n), turned)) * factor + shift
-        i, f, g, o = _quarters(gates, 4)
+        i, f, g, o = _parts_of(gates, 4)
         new = f * _first(c, n) + i * g
         t = np.tanh(new)
         whole = o * t
@@ -136,7 +139,7 @@ def _lstm_adjoint(
     )
     steps = Steps(sizes, reverse)
     before = _previous(_parts(cells, steps), c, steps)
-    i, f, g, o = _quarters(gates, 4)
+    i, f, g, o = _parts_of(gates, 4)
     slopes = [_parts(v, steps) for v in (
         (i - i * i) * g, (f - f * f) * before, (1 - g * g) * i, (o - o * o) * tanhs,
         (1 - tanhs * tanhs) * o, f)]  # fmt: skip
@@ -204,7 +207,7 @@ def _gru_layer(
         state = _first(h, part.shape[0])
         product = np.matmul(state, turned)
         both = np.tanh(part[:, : 2 * width] + product[:, : 2 * width]) * 0.5 + 0.5
-        r, z = _quarters(both, 2)
+        r, z = _parts_of(both, 2)
         inner = product[:, 2 * width :]
         inner = inner if of_new is None else inner + of_new
         new = np.tanh(part[:, 2 * width :] + r * inner)
@@ -227,7 +230,7 @@ def _gru_adjoint(
     g_y, g_h, x, h, w_ih, w_hh, y = _as(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps, w = Steps(sizes, reverse), _new_first(w_hh)
     before = _previous(_parts(y, steps), h, steps)
-    r, z, new = _quarters(gates, 3)
+    r, z, new = _parts_of(gates, 3)
     of_n = (1 - new * new) * (1 - z)
     of_inner = of_n * r
     slopes = [_parts(v, steps) for v in (

@@ -27,7 +27,7 @@ from .nodes import (
     stretched,
     type_of,
 )  # fmt: skip
-from .registry import refuse
+from .registry import lowering, refuse
 from .symbol import Symbol, called, kind_of, node_of, stands_for, symbol
 
 
@@ -108,6 +108,16 @@ def _tril(m: Any, k: int = 0) -> Symbol:
 def _triu(m: Any, k: int = 0) -> Symbol:
     keep = triangle(m.shape, k - 1)
     return symbol(nodes.where(keep, number(0, m.node.type, m.ndim), m.node))
+
+
+@lowering("tril")
+def _lower_triangle(input: Symbol, diagonal: int = 0) -> Symbol:
+    return _tril(input, diagonal)
+
+
+@lowering("triu")
+def _upper_triangle(input: Symbol, diagonal: int = 0) -> Symbol:
+    return _triu(input, diagonal)
 
 
 def triangle(shape: Sequence[int], k: int) -> Node:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from ...native.loops import Scalar
 from .. import graph
-from ..graph import Node, Op
-from .nodes import reshaped, sliced, stacked
+from ..graph import Node
+from .nodes import applied, literal, number, reshaped, sliced, stacked, where
 
 
 def cropped(node: Node, axis: int, low: int, high: int) -> Node:
@@ -25,14 +28,18 @@ def cropped(node: Node, axis: int, low: int, high: int) -> Node:
 
 def bordered(node: Node, low: Sequence[int], high: Sequence[int], value: float) -> Node:
     """The node with a number around it."""
-    if not any(low) and not any(high):
-        return node
-    if value == 0:
-        return graph.pad(node, low, high)
-    shape = tuple(n + a + b for n, a, b in zip(node.shape, low, high, strict=True))
-    around = graph.constant(value, node.type, shape)
-    return Node(Op.UPDATE, (around, node), shape, node.type,
-                {"starts": tuple(low), "steps": (1,) * len(shape)})  # fmt: skip
+    made = graph.pad(node, low, high)
+    if value == 0 or made is node:
+        return made
+    inside: Node | None = None
+    rank = len(node.shape)
+    for axis, (n, a, m) in enumerate(zip(node.shape, low, made.shape, strict=True)):
+        if n == m:
+            continue
+        at = np.arange(m).reshape([-1 if i == axis else 1 for i in range(rank)])
+        one = literal((at >= a) & (at < a + n))
+        inside = one if inside is None else applied(Scalar.AND, inside, one)
+    return made if inside is None else where(inside, made, number(value, node.type, rank))
 
 
 def woven(parts: list[Node], axis: int) -> Node:

@@ -1,0 +1,22 @@
+"""Linear layers: one product over all rows, the bias added to it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .registry import lowering
+from .symbol import Symbol
+
+
+@lowering("linear")
+def _linear(input: Symbol, weight: Symbol, bias: Any = None) -> Symbol:
+    if weight.ndim == 1 or (bias is not None and bias.ndim > 1):
+        y = np.matmul(input, weight.T)
+        return y if bias is None else (y + bias).astype(y.dtype)
+    rows = input.reshape((math.prod(input.shape[:-1]), input.shape[-1]))
+    y = np.matmul(rows, weight.T)
+    y = y if bias is None else (y + bias).astype(y.dtype)
+    return y.reshape((*input.shape[:-1], weight.shape[0]))
