@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from flambeau.native.compiled import compiled
+from flambeau.native.interp import dtype, interpret
 from flambeau.native.loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
     Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
@@ -97,17 +99,16 @@ def test_in_place_and_add(check) -> None:
 
 
 def test_aliased_buffers(check) -> None:
-    """The same memory as two arguments, one round after another."""
+    """The same memory as two arguments, one round after another: nothing is read too early."""
     n, x, y = 50, Buffer(F32, "x", aliased=True), Buffer(F32, "y", aliased=True)
     i = Index("i")
+    first = Load(x, place())
     body: list[Statement] = [
-        Store(y, place(base=0), apply(Scalar.ADD, Load(x, place((i, 1))), Load(y, place()))),
-        Store(y, place(base=1), Load(x, place())),
+        Store(y, place(base=2), apply(Scalar.ADD, first, number(1))),
+        Store(y, place(), apply(Scalar.ADD, Load(x, place((i, 1))), Load(y, place()))),
+        Store(y, place(base=1), first),
     ]
     kernel = Kernel("aliased", [x, y], [Loop(i, n, body)])
-    from flambeau.native.compiled import compiled
-    from flambeau.native.interp import interpret
-
     one, other = draw(n), draw(n)
     interpret(kernel, [one, one])
     compiled(kernel).run([other, other])
@@ -309,8 +310,6 @@ def test_argmax_in_any_order_of_positions(check) -> None:
 @pytest.mark.parametrize("kind", [Kind.LANES, Kind.SERIAL])
 def test_long_sums_are_accurate(kind: Kind, sized: bool) -> None:
     """A million values of 0.1: one float32 accumulator would be off by a thousandth."""
-    from flambeau.native.compiled import compiled
-
     n = 1_000_003
     x, y, i, size = Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Size("n")
     total = Accumulator(Fold.SUM, F32)
@@ -323,8 +322,6 @@ def test_long_sums_are_accurate(kind: Kind, sized: bool) -> None:
 
 
 def test_long_sums_of_short_rows_are_accurate() -> None:
-    from flambeau.native.compiled import compiled
-
     shape = (3, 20_000, 49)
     x, y, c, n, i = Buffer(F32, "x"), Buffer(F32, "y"), Index("c"), Index("n"), Index("i")
     total = Accumulator(Fold.SUM, F32)
@@ -355,8 +352,6 @@ def test_gather_of_rows(check, columns: int) -> None:
 @pytest.mark.parametrize("n", LENGTHS)
 @pytest.mark.parametrize("type", [Type.F32, Type.F64, Type.U8, Type.BF16])
 def test_gather_and_scatter_in_lanes(check, n: int, type: Type) -> None:
-    from flambeau.native.interp import dtype
-
     x, order, y, z = (Buffer(type, "x"), Buffer(Type.I32, "order"), Buffer(type, "y"),
                       Buffer(type, "z"))  # fmt: skip
     i = Index("i")
@@ -446,8 +441,6 @@ def test_many_statements_one_after_another(check) -> None:
 @pytest.mark.parametrize("shape", [(1, 1, 1), (5, 17, 3), (9, 40, 33)])
 @pytest.mark.parametrize("nested", [False, True])
 def test_contract(check, types, shape: tuple[int, int, int], nested: bool) -> None:
-    from flambeau.native.interp import dtype
-
     rows, columns, depth = shape
     a, b, y, bias = (Buffer(t, n) for t, n in zip((*types, types[2]), "abyc", strict=True))
     m, n, k, outer = Index("m"), Index("n"), Index("k"), Index("outer")

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ..loops import (
-    Accumulator, Begin, Constant, Contract, Expression, Load, Loop, Position, Scalar, Statement,
-    Store, Type, Update, expressions, operands, statements,
+    Accumulator, Begin, Buffer, Constant, Contract, Expression, Load, Loop, Position, Scalar,
+    Statement, Store, Type, Update, expressions, operands, statements,
 )  # fmt: skip
 from . import arithmetic, conversion
 from .accumulator import Held
@@ -223,6 +223,8 @@ def _hoist(context: Context, scope: Scope, loop: Loop) -> None:
     LLVM would not move loads; nor does it see that the copies of a loop share what is moved.
     """
     inner, what = indices(loop), set(changed(loop))
+    if any(isinstance(one, Buffer) and one.aliased for one in what):
+        what.update(one for one in context.pointers if one.aliased)
     inside = list(always(loop.body))
     varies: dict[Expression, bool] = {}
     stack = [one for statement in inside for one in expressions(statement)]
