@@ -1,4 +1,4 @@
-"""flambeau.compile: a step is recorded while it trains, compiled beside it, checked, and taken over.
+"""flambeau.compile: a step is recorded while it trains, compiled beside it, checked, taken over.
 
 The first call of a kind is plain; then calls are recorded until two agree. What cannot be compiled
 stays eager, and the user is told once, with the line.
@@ -75,6 +75,10 @@ class Pending:
     def __init__(self) -> None:
         self.done = threading.Event()
         self.step: Any = None
+        self.backward: Any = None
+        self.modes: tuple = ()
+        self.bindings: Any = None
+        self.given: tuple = ()
         self.error: BaseException | None = None
 
 
@@ -237,7 +241,7 @@ class Compiled:
         trace.result = None
         for storage in trace.storages:
             storage.initial = None
-        trace.final = {}
+        trace.final, trace.backward = {}, None
         pending = variant.pending = Pending()
         pending.modes = trace.modes
         pending.bindings, pending.given = bindings, (args, kwargs)
@@ -245,6 +249,8 @@ class Compiled:
         def work() -> None:
             try:
                 pending.step = self._made(graph)
+                if bindings.backward is not None:
+                    pending.backward = self._made(bindings.backward.graph)
             except BaseException as error:
                 pending.error = error
             finally:
@@ -272,7 +278,7 @@ class Compiled:
             self._stop(variant, "compiling failed" + (f" in {stage}" if stage else "")
                        + f": {type(error).__name__}: {error}", "")  # fmt: skip
             return
-        wrong = check(pending.step, pending.bindings)
+        wrong = check(pending.step, pending.bindings, pending.backward)
         if wrong is not None:
             self._stop(variant, f"the compiled step computes another {wrong} than the eager one; "
                        "please report this", "")  # fmt: skip
@@ -280,7 +286,7 @@ class Compiled:
         assert variant.modules is not None and variant.environment is not None
         variant.program = Program(
             pending.step, pending.bindings, *pending.given, variant.modules,
-            variant.environment, pending.modes,
+            variant.environment, pending.modes, pending.backward,
         )  # fmt: skip
         self._programs.insert(0, variant.program)
         if pending.bindings.calls and self._options["fullgraph"]:

@@ -89,6 +89,7 @@ class Output:
     shape: tuple[int, ...]
     order: tuple[int, ...]
     requires_grad: bool = False
+    live: int | None = None  # which of the outputs that backward may come to
 
 
 @dataclass(eq=False)
@@ -113,6 +114,39 @@ class Seen:
 
 
 @dataclass(eq=False)
+class Kept:
+    """A value that the forward program keeps for the backward one: its output `number`."""
+
+    number: int
+
+
+@dataclass(eq=False)
+class Cotangent:
+    """The cotangent of a live output; `order` brings it to the shape of the source."""
+
+    live: int
+    order: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class BackwardBindings:
+    """The second program, of a step whose outputs are part of a graph.
+
+    `slots`: State, Argument, Kept or Cotangent for each of its sources. `inputs`: for each of its
+    outputs, the leaf number of an argument, or a tensor outside. `orders`: their axes.
+    """
+
+    graph: Any
+    slots: list[Any]
+    recorded: list[Any]
+    inputs: list[Any]
+    orders: list[tuple[int, ...]]
+    expected: list[np.ndarray]
+    outputs: int  # how many live outputs there are
+    shapes: list[tuple[tuple[int, ...], np.dtype]]
+
+
+@dataclass(eq=False)
 class Bindings:
     """All that Python has to do around a run of the program."""
 
@@ -124,6 +158,7 @@ class Bindings:
     expected: list[np.ndarray] = field(default_factory=list)  # outputs of the recorded call
     written: list[np.ndarray] = field(default_factory=list)  # writes of the recorded call
     recorded: list[Any] = field(default_factory=list)  # the sources of the recorded call
+    backward: BackwardBindings | None = None
     calls: list[str] = field(default_factory=list)  # operators called as they are, and why
 
 

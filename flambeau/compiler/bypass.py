@@ -1,7 +1,8 @@
 """Bypass: recorders for what writes memory without being an operator.
 
-Accumulation of gradients, copies that the tape makes, writes in place, factories; see outside.py for
-random draws and host reads, library.py for the rest. Each either records what the original does or does it by operators.
+Accumulation of gradients, copies that the tape makes, writes in place, factories; outside.py has
+random draws and host reads, library.py the rest. Each either records what the original does, or
+does it by operators.
 """
 
 from __future__ import annotations

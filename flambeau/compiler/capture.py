@@ -27,10 +27,10 @@ from ..ops.inplace import write_out
 from ..ops.registry import OPERATORS, PUBLIC, Kind, Operator
 from ..tensor.size import Size
 from ..tensor.storage import owner_of
-from ..tensor.tensor import Tensor
-from .leftovers import finish
+from ..tensor.tensor import Tensor, wrap
+from .leftovers import finish, live_outputs
 from .swap import Swap, clone
-from .trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
+from .trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Backward, Event, Trace, Value
 
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
@@ -457,6 +457,7 @@ def capture(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Trace |
         _recorders.current = recorder
         try:
             result = trace.result = function(*args, **kwargs)
+            record_backward(recorder, args, kwargs)
         finally:
             _recorders.current = None
             _restore(swaps)
@@ -464,6 +465,38 @@ def capture(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Trace |
         return result, trace
     finally:
         _capturing.release()
+
+
+def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
+    """Records how cotangents of outputs that are part of a graph reach the tensors outside.
+
+    The graph stays whole, for whoever goes backward through the recorded call itself.
+    """
+    from ..autograd import grad
+
+    trace = recorder.trace
+    outputs = live_outputs(trace)
+    if not outputs or trace.problems:
+        return
+    given = {id(t): t for t in tensors_in((args, kwargs))}
+    inputs = [t for t in {**given, **trace.externals}.values() if t.requires_grad]
+    draw = np.random.RandomState(0)
+    cotangents = []
+    for y in outputs:
+        shape = y._array.shape
+        made = np.asarray(draw.standard_normal(shape)).astype(y._array.dtype)
+        trace.known.add(id(made))
+        cotangents.append(made)
+    backward = trace.backward = Backward(len(trace.events), outputs, cotangents, inputs)
+    for made in cotangents:
+        storage = trace.storage(made)
+        assert storage is not None
+        storage.name = f"argument cotangent {storage.number}"
+    found = grad(outputs, inputs, [wrap(g) for g in cotangents], retain_graph=True,
+                 allow_unused=True)  # fmt: skip
+    for g in found:
+        backward.grads.append(None if g is None else trace.value(g._array))
+        backward.arrays.append(None if g is None else g._array.copy())
 
 
 def autocast_now() -> tuple | None:

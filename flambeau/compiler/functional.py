@@ -67,15 +67,26 @@ class _Functional:
         line = ""
         try:
             self._lay_out()
-            for event in self.trace.events:
+            backward = self.trace.backward
+            mark = len(self.trace.events) if backward is None else backward.mark
+            for event in self.trace.events[:mark]:
                 line = event.line
-                HANDLERS[event.kind](self, event)
+                self.handle(event)
             line = ""
             self.bindings.result = self._returned(self.trace.result)
             written = self._grads() + self._written()
+            graph = Graph(self.sources, self.inputs, self.outputs, written)
+            if backward is not None:
+                from .joint import split
+
+                self.bindings.backward = split(self, graph, backward)
         except Untraceable as error:
             raise Unfit(str(error), line) from None
-        return Graph(self.sources, self.inputs, self.outputs, written), self.bindings
+        return graph, self.bindings
+
+    def handle(self, event: Event) -> None:
+        """Runs through one event."""
+        HANDLERS[event.kind](self, event)
 
     # --------------------------------------------------------------------------- memory
 
@@ -90,7 +101,8 @@ class _Functional:
             owner = self.trace.storages[place].owner
             whole = Value(place, 0, owner.shape, owner.strides, owner.dtype)
             self.regions[place] = partition(found, whole)
-            if self.trace.storages[place].external:
+            storage = self.trace.storages[place]
+            if storage.external and "cotangent" not in storage.name:
                 for region in self.regions[place]:
                     self._external(region)
 
@@ -312,7 +324,11 @@ class _Functional:
         self.bindings.expected.append(x._array.transpose(order).copy())
         self.outputs.append(permute(node, order))
         back = tuple(int(i) for i in np.argsort(order))
-        return bind.Output(len(self.outputs) - 1, x._array.shape, back, x.requires_grad)
+        live = None
+        if self.trace.backward is not None:
+            known = [id(y) for y in self.trace.backward.outputs]
+            live = known.index(id(x)) if id(x) in known else None
+        return bind.Output(len(self.outputs) - 1, x._array.shape, back, x.requires_grad, live)
 
     def _grads(self) -> list[tuple[int, Node]]:
         found = []

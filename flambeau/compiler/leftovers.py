@@ -28,16 +28,24 @@ def finish(trace: Trace) -> None:
         elif storage.initial is not None and now.tobytes() != storage.initial.tobytes():
             trace.problem("memory was changed by something that cannot be recorded", "")
     tensors = list(tensors_of(trace.result))
-    for tensor in tensors:
-        node = tensor._node.node if tensor._node.__class__ is Output else tensor._node
-        if node is not None and id(node) not in trace.walked:
-            trace.problem(
-                "it returns a tensor with a graph that backward has not been through: call "
-                "backward inside the step, or return tensor.detach()", "",
-            )  # fmt: skip
-            break
+    if trace.backward is None and live_outputs(trace):
+        trace.problem(
+            "it returns a tensor with a graph that backward has not been through: call backward "
+            "inside the step, or return tensor.detach()", "",
+        )  # fmt: skip
     trace.walked = dict.fromkeys(trace.walked)
     _find_kept(trace, tensors)
+
+
+def live_outputs(trace: Trace) -> list[Tensor]:
+    """The tensors returned that backward can still go through, each once."""
+    found: dict[int, Tensor] = {}
+    for tensor in tensors_of(trace.result):
+        node = tensor._history()
+        node = node.node if node.__class__ is Output else node
+        if node is not None and id(node) not in trace.walked and id(tensor) in trace.tensors:
+            found[id(tensor)] = tensor
+    return list(found.values())
 
 
 def written_storages(trace: Trace) -> set[int]:
@@ -86,6 +94,8 @@ def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
     allowed: set[int] = set()
     stack: list[Any] = [*returned]
     stack += [access.tensor._grad for access in trace.grads.values()]
+    if trace.backward is not None:
+        stack += _saved(trace.backward.outputs)
     while stack:
         tensor = stack.pop()
         if tensor is not None and id(tensor) not in allowed:
@@ -100,6 +110,21 @@ def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
         trace.problem(
             "it keeps a tensor that it made in a list or an attribute, without returning it", line
         )
+
+
+def _saved(outputs: list[Tensor]) -> list[Tensor]:
+    """The tensors that the graph of outputs holds for its backward pass."""
+    found: list[Tensor] = []
+    stack: list[Any] = [y._node for y in outputs]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        node = node.node if node.__class__ is Output else node
+        if isinstance(node, Node) and id(node) not in seen:
+            seen.add(id(node))
+            found.extend(tensors_of(node.saved))
+            stack.extend(node.edges)
+    return found
 
 
 def _kept(trace: Trace, allowed: set[int]) -> list[Tensor]:

@@ -22,6 +22,7 @@ from .bindings import Argument, Bindings, Drawn, Leaf, Output, Same, Scalar, See
 from .capture import autocast_now
 from .counters import Ticker
 from .guards import Environment, Modules
+from .joint_node import Runner, hung
 
 MISS = object()  # what a program gives for a call that it was not made for
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -60,8 +61,12 @@ class Program:
 
     def __init__(
         self, step: Any, bindings: Bindings, args: tuple, kwargs: dict, modules: Modules,
-        environment: Environment, modes: tuple,
+        environment: Environment, modes: tuple, backward: Any = None,
     ) -> None:  # fmt: skip
+        """`backward`: the second program, of a step whose outputs are part of a graph."""
+        self.backward = None
+        if bindings.backward is not None:
+            self.backward = Runner(backward, bindings.backward)
         self.modes = modes
         self.step, self.bindings = step, bindings
         self.modules, self.environment = modules, environment
@@ -106,10 +111,11 @@ class _Writer:
             "MISS": MISS, "MODE": MODE, "AUTOCAST": AUTOCAST, "CHANGES": CHANGES,
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
             "attached": _attached, "ndarray": np.ndarray, "advance": program.advance,
-            "autocast": autocast_now,
+            "autocast": autocast_now, "hung": hung,
         }  # fmt: skip
         self.lines = ["def call(args, kwargs):"]
         self.leaves = 0
+        self.tensors: list[int] = []  # the leaves that are tensors or arrays
         self.args, self.kwargs = args, kwargs
 
     def made(self) -> tuple[str, Callable]:
@@ -153,6 +159,7 @@ class _Writer:
             return
         leaf, self.leaves = self.leaves, self.leaves + 1
         if isinstance(value, Tensor):
+            self.tensors.append(leaf)
             self.lines.append(f"    t{leaf} = {place}")
             self.test(f"t{leaf}.__class__ is not {self.name(kind)}")
             self.lines.append(f"    b{leaf} = t{leaf}._array")
@@ -160,7 +167,8 @@ class _Writer:
             self.test(f"(t{leaf}._tracked and t{leaf}.requires_grad) is not "
                       f"{bool(value._tracked and value.requires_grad)}")  # fmt: skip
         elif isinstance(value, np.ndarray):
-            self.lines.append(f"    b{leaf} = {place}")
+            self.tensors.append(leaf)
+            self.lines.append(f"    t{leaf} = b{leaf} = {place}")
             self.array(leaf, value)
         elif isinstance(value, _PLAIN):
             same = f"{place} != {self.name(value)}" if value == value else f"{place} == {place}"
@@ -227,6 +235,10 @@ class _Writer:
         for leaf, grad in self.bindings.grads:
             given = "None" if grad is None else self.name(grad)
             lines.append(f"        {self.name(leaf)}._grad = {given}")
+        if self.program.backward is not None:
+            self.names["join"] = self.program.backward.node
+            tensors = ", ".join(f"{i}: t{i}" for i in self.tensors)
+            lines.append(f"    node = join(o, {{{tensors}}})")
         lines.append(f"    return {self.result(self.bindings.result)}")
 
     def values(self) -> list[str]:
@@ -261,6 +273,8 @@ class _Writer:
             array = f"o[{x.number}]"
             if x.order != tuple(range(len(x.order))):
                 array += f".transpose({x.order})"
+            if x.live is not None:
+                return f"hung({array}, node, {x.live})"
             return f"{'attached' if x.requires_grad else 'wrap'}({array})"
         if isinstance(x, Leaf):
             return f"t{x.number}"

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from .bindings import Bindings, Scalar, State
+from .bindings import Bindings, Kept, Scalar, State
 
 _TOLERANCE = {"float64": 1e-7, "float32": 2e-3, "float16": 5e-2, "bfloat16": 2e-1}
 
 
-def check(step: Any, bindings: Bindings) -> str | None:
+def check(step: Any, bindings: Bindings, backward: Any = None) -> str | None:
     """The first result that differs from the recorded call's; None where all agree."""
     slots = bindings.slots
     states = [(i, slot.array) for i, slot in enumerate(slots) if isinstance(slot, State)]
@@ -25,15 +25,32 @@ def check(step: Any, bindings: Bindings) -> str | None:
             array[...] = bindings.recorded[i]
         outputs = step.run([_laid(slots[i], bindings.recorded[i]) for i in step.changing])
         outputs = [np.array(y) for y in outputs]
+        cotangents = _backward(backward, bindings, outputs)
         written = {slot: slots[slot] for slot, _ in step.graph.writes}
         now = {slot: one.array.copy() for slot, one in written.items() if isinstance(one, State)}
     finally:
         for (_, array), value in zip(states, kept, strict=True):
             array[...] = value
-    for number, (found, wanted) in enumerate(zip(outputs, bindings.expected, strict=True)):
+    for number, (found, wanted) in enumerate(zip(outputs, bindings.expected, strict=False)):
         if not agree(found, wanted):
             return f"result {number} ({_gap(found, wanted)})"
+    for found, wanted in cotangents:
+        largest = max(_scale(one) for _, one in cotangents)
+        if not agree(found, wanted, largest):
+            return f"gradient ({_gap(found, wanted)})"
     return _writes(step, bindings, now)
+
+
+def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[tuple]:
+    """(found, wanted) for the cotangents that the second program gives."""
+    second = bindings.backward
+    if second is None:
+        return []
+    values = []
+    for i in step.changing:
+        slot = second.slots[i]
+        values.append(outputs[slot.number] if isinstance(slot, Kept) else second.recorded[i])
+    return list(zip(step.run(values), second.expected, strict=True))
 
 
 def _writes(step: Any, bindings: Bindings, now: dict[int, np.ndarray]) -> str | None:

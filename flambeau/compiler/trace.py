@@ -108,6 +108,22 @@ class GradAccess:
     read: bool  # whether the call looked at it before it set it
 
 
+@dataclass(eq=False)
+class Backward:
+    """A backward pass recorded after the step, from its outputs that are part of a graph.
+
+    `mark`: its first event. `inputs`: the tensors outside that the outputs lead to. `grads`: their
+    cotangents as Values, None where there is none.
+    """
+
+    mark: int
+    outputs: list[Any]
+    cotangents: list[np.ndarray]
+    inputs: list[Any]
+    grads: list[Value | None] = field(default_factory=list)
+    arrays: list[np.ndarray | None] = field(default_factory=list)
+
+
 class Trace:
     """The events of a call, the memory they touched, and what came of it."""
 
@@ -125,6 +141,7 @@ class Trace:
         self.modes: tuple = ()  # grad mode, inference mode, autocast
         self.tensors: dict[int, Any] = {}  # weak references to the tensors made, by id
         self.modules: list[Any] = []  # weak references to the modules called
+        self.backward: Backward | None = None
         self.makers: dict[int, str] = {}  # functions that wrapped memory unrecorded, by its id
         self.walked: dict[int, Any] = {}  # nodes of the tape that backward went through, by id
         self.final: dict[int, np.ndarray] = {}  # written external windows afterwards, by storage
@@ -204,8 +221,6 @@ def _first_use(trace: Trace, number: int) -> str:
 def _event_difference(a: Trace, b: Trace, one: Event, two: Event) -> str | None:
     if one.kind != two.kind or one.operator is not two.operator or one.name != two.name:
         return f"one call runs {one.name} where another runs {two.name}"
-    if one.line != two.line and not one.backward:
-        return f"{one.name} runs at {one.line} in one call and at {two.line} in another"
     if one.kind == EMPTY:
         return None if one.results == two.results else "memory of another shape is made"
     if one.kind == CONSTANT and not same_bits(one.array, two.array):

@@ -1,0 +1,124 @@
+"""Joint: a recorded forward and backward pass, cut into two programs.
+
+What the backward pass reads of the forward one is given out by the first program and kept until
+the second one runs. Parameters are read where they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import bindings as bind
+from .graph import Graph, Node, Op, Source, permute
+from .lower.nodes import dtype_of, type_of
+from .trace import Backward
+
+_FREE = (Op.CONSTANT, Op.ARRAY, Op.IOTA)  # made anew rather than kept
+
+
+def split(functional: Any, graph: Graph, backward: Backward) -> bind.BackwardBindings:
+    """The backward program; what it needs is added to the outputs of the forward `graph`."""
+    made = _Split(functional, graph, backward)
+    return made.result()
+
+
+class _Split:
+    """The cut between the two programs of one trace."""
+
+    def __init__(self, functional: Any, graph: Graph, backward: Backward) -> None:
+        self.functional, self.graph, self.backward = functional, graph, backward
+        regions = [r for found in functional.regions.values() for r in found]
+        self.cut = {id(r.node) for r in regions if r.node is not None}
+        self.sources: list[Source] = []
+        self.inputs: list[Node] = []
+        self.slots: list[Any] = []
+        self.recorded: list[Any] = []
+        self.new: dict[int, Node] = {}
+
+    def result(self) -> bind.BackwardBindings:
+        """Runs through the backward events, then gathers what they need."""
+        functional, backward = self.functional, self.backward
+        shapes = []
+        for k, (y, g) in enumerate(zip(backward.outputs, backward.cotangents, strict=True)):
+            self._cotangent(k, g)
+            shapes.append((y._array.shape, y._array.dtype))
+        for event in functional.trace.events[backward.mark :]:
+            functional.handle(event)
+        outputs, inputs, orders, expected = [], [], [], []
+        leaves = {id(leaf): i for i, leaf in enumerate(functional.leaves)}
+        for x, value, array in zip(
+            backward.inputs, backward.grads, backward.arrays, strict=True
+        ):
+            if value is None or array is None:
+                continue
+            order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
+            outputs.append(self.rebuilt(permute(functional.read(value), order)))
+            inputs.append(leaves[id(x)] if id(x) in leaves else x)
+            orders.append(tuple(int(i) for i in np.argsort(order)))
+            expected.append(array.transpose(order).copy())
+        graph = Graph(self.sources, self.inputs, outputs, [])
+        return bind.BackwardBindings(
+            graph, self.slots, self.recorded, inputs, orders, expected,
+            len(backward.outputs), shapes,
+        )  # fmt: skip
+
+    def _cotangent(self, k: int, g: np.ndarray) -> None:
+        functional = self.functional
+        value = functional.trace.value(g)
+        for region in functional.regions.get(value.storage, ()):
+            recorded = g.reshape(region.shape)
+            region.node = self._source("argument", region.shape, g.dtype,
+                                       bind.Cotangent(k, region.shape), f"cotangent {k}",
+                                       recorded)  # fmt: skip
+            self.new[id(region.node)] = region.node
+
+    def _source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
+                recorded: Any, give: Any = None, strides: Any = None) -> Node:  # fmt: skip
+        at = len(self.sources)
+        self.sources.append(Source(kind, shape, type_of(dtype), give or _given, name, strides))
+        self.slots.append(slot)
+        self.recorded.append(recorded)
+        node = Node(Op.INPUT, (), shape, type_of(dtype), {"slot": at}, origin=name)
+        self.inputs.append(node)
+        return node
+
+    def rebuilt(self, root: Node) -> Node:
+        """A node of the backward pass on the backward program's own inputs."""
+        stack: list[tuple[Node, bool]] = [(root, False)]
+        while stack:
+            node, inputs_done = stack.pop()
+            if id(node) in self.new:
+                continue
+            if node.op in _FREE:
+                self.new[id(node)] = node
+            elif id(node) in self.cut or node.op is Op.INPUT:
+                self.new[id(node)] = self._kept(node)
+            elif not inputs_done:
+                stack.append((node, True))
+                stack.extend((one, False) for one in node.inputs)
+            else:
+                inputs = tuple(self.new[id(one)] for one in node.inputs)
+                self.new[id(node)] = Node(node.op, inputs, node.shape, node.type,
+                                          node.attributes, node.origin)  # fmt: skip
+        return self.new[id(root)]
+
+    def _kept(self, node: Node) -> Node:
+        """A value of the forward pass as an input of the backward one."""
+        functional = self.functional
+        written = {slot for slot, _ in self.graph.writes}
+        if node.op is Op.INPUT and node.slot not in written:
+            slot = functional.bindings.slots[node.slot]
+            source = functional.sources[node.slot]
+            if isinstance(slot, (bind.State, bind.Argument)):
+                return self._source(source.kind, source.shape, dtype_of(source.type), slot,
+                                    source.name, functional.bindings.recorded[node.slot],
+                                    source.array, source.strides)  # fmt: skip
+        self.graph.outputs.append(node)
+        kept = bind.Kept(len(self.graph.outputs) - 1)
+        return self._source("argument", node.shape, dtype_of(node.type), kept, node.origin, None)
+
+
+def _given(*_: Any) -> Any:
+    raise RuntimeError("this source is given at each call")

@@ -1,0 +1,85 @@
+"""JointNode: what a compiled step's outputs hang on, when backward goes through them later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..autograd.tape import Node, Output, _next_sequence, raise_freed
+from ..tensor.tensor import Tensor, wrap
+from .bindings import Argument, BackwardBindings, Cotangent, Kept, State
+
+
+class CompiledFunctionBackward(Node):
+    """The backward program of one call, with what it kept."""
+
+    __slots__ = ("kept", "runner")
+
+    def apply(self, g: Any) -> list[Tensor]:
+        """The cotangents of the inputs."""
+        if self.kept is None:
+            raise_freed(self)
+        return self.runner.run(self.kept, g if g.__class__ is tuple else (g,))
+
+    def release(self) -> None:
+        """Frees what was kept."""
+        self.kept = None
+
+
+class Runner:
+    """A backward program: makes the node of each call, and runs for it."""
+
+    def __init__(self, step: Any, bindings: BackwardBindings) -> None:
+        self.step, self.bindings = step, bindings
+        self.changing = [s for s in bindings.slots if not isinstance(s, State)]
+
+    def node(self, outputs: list[np.ndarray], tensors: dict[int, Tensor]) -> Node:
+        """The node of a call, from the forward program's outputs and the call's arguments."""
+        made = object.__new__(CompiledFunctionBackward)
+        made.plan, made.saved, made.versions, made.restore = None, (), (), None
+        made.hooks, made.sequence = None, _next_sequence()
+        inputs = [tensors[x] if isinstance(x, int) else x for x in self.bindings.inputs]
+        made.edges = tuple([x._history() or x for x in inputs])
+        made.outputs = self.bindings.outputs
+        made.runner, made.kept = self, self.kept(outputs, tensors)
+        return made
+
+    def kept(self, outputs: list[np.ndarray], tensors: dict[int, Any]) -> list[Any]:
+        """The program's values, with the cotangents still to come."""
+        found: list[Any] = []
+        arrays = {i: getattr(t, "_array", t) for i, t in tensors.items()}
+        for slot in self.changing:
+            if isinstance(slot, Kept):
+                found.append(outputs[slot.number])
+            else:
+                found.append(slot.array(arrays) if isinstance(slot, Argument) else None)
+        return found
+
+    def run(self, kept: list[Any], gs: tuple) -> list[Tensor]:
+        """The cotangents of the inputs from those of the outputs."""
+        if MODE.grad and any(g is not None and g.requires_grad for g in gs):
+            raise RuntimeError("torch.compile with aot_autograd does not currently support double "
+                               "backward")  # fmt: skip
+        values = list(kept)
+        for i, slot in enumerate(self.changing):
+            if isinstance(slot, Cotangent):
+                values[i] = self.cotangent(slot, gs[slot.live])
+        found = self.step.run(values)
+        return [wrap(y.transpose(order))
+                for y, order in zip(found, self.bindings.orders, strict=True)]  # fmt: skip
+
+    def cotangent(self, slot: Cotangent, g: Tensor | None) -> np.ndarray:
+        """A cotangent as the program takes it; zeros where none came."""
+        shape, dtype = self.bindings.shapes[slot.live]
+        array = np.zeros(shape, dtype) if g is None else np.ascontiguousarray(g._array)
+        return array.reshape(slot.order)
+
+
+def hung(array: np.ndarray, node: Node, k: int) -> Tensor:
+    """An output of a compiled step, as part of the graph."""
+    made = wrap(array)
+    made._node = node if node.outputs == 1 else Output(node, k)
+    made._requires_grad = made._tracked = True
+    return made
