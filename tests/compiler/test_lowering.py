@@ -109,6 +109,14 @@ class Spy(capturing.Recorder):
         return lambda original, args, kwargs: original(*args, **kwargs)
 
 
+def met(work):
+    """The cases that a piece of work meets."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capturing, "Recorder", Spy)
+        capturing.capture(work, (), {})
+    return Spy.last.cases
+
+
 def tensor_of(x, kind, leaves):
     """A sample's argument as the operator takes it, in another floating dtype."""
     if isinstance(x, np.ndarray | np.generic):
@@ -212,12 +220,9 @@ def by_hand():
 
 @pytest.fixture(scope="module")
 def cases():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(capturing, "Recorder", Spy)
-        flambeau.manual_seed(0)
-        capturing.capture(lambda: (all_samples(), by_hand()), (), {})
+    flambeau.manual_seed(0)
     found = defaultdict(list)
-    for operator, args, results in Spy.last.cases:
+    for operator, args, results in met(lambda: (all_samples(), by_hand())):
         found[operator.name].append((operator, args, results))
     return found
 
@@ -338,6 +343,131 @@ def test_coverage(cases, capsys):
     assert not groups["not met"], groups["not met"]
 
 
+# ------------------------------------------------------------------------------ settings
+
+
+def convolutions(rng):
+    f = flambeau.nn.functional
+    for _ in range(24):
+        n, h, w = (int(v) for v in rng.integers(1, 9, 3))
+        kernel = tuple(int(v) for v in rng.integers(1, 4, 2))
+        stride, dilation = (tuple(int(v) for v in rng.integers(1, 4, 2)) for _ in range(2))
+        padding = tuple(int(v) for v in rng.integers(0, 3, 2))
+        groups, each = (int(v) for v in rng.integers(1, 3, 2))
+        channels, out = groups * each, groups * int(rng.integers(1, 4))
+        x = flambeau.randn(n, channels, h + 4, w + 4, requires_grad=True)
+        weight = flambeau.randn(out, each, *kernel, requires_grad=True)
+        bias = flambeau.randn(out, requires_grad=True)
+        try:
+            f.conv2d(x, weight, bias, stride, padding, dilation, groups).sum().backward()
+            x, weight = (t.detach()[..., 0, :].requires_grad_() for t in (x, weight))
+            f.conv1d(x, weight, bias, stride[1], padding[1], dilation[1], groups).sum().backward()
+            turned = flambeau.randn(channels, each, *kernel, requires_grad=True)
+            x = flambeau.randn(n, channels, h, w, requires_grad=True)
+            extra = tuple(s - 1 for s in stride)
+            y = f.conv_transpose2d(x, turned, None, stride, padding, extra, groups, dilation)
+            y.sum().backward()
+        except RuntimeError:
+            continue  # the kernel does not fit
+
+
+def pools(rng):
+    f = flambeau.nn.functional
+    for _ in range(24):
+        kernel = [int(v) for v in rng.integers(1, 4, 2)]
+        stride = [int(v) for v in rng.integers(1, 4, 2)]
+        padding = [int(rng.integers(0, k // 2 + 1)) for k in kernel]
+        h, w = (int(v) for v in rng.integers(5, 10, 2))
+        ceil = bool(rng.integers(2))
+        x = flambeau.randn(2, 3, h, w).round(decimals=1).requires_grad_()  # with ties
+        f.max_pool2d(x, kernel, stride, padding, int(rng.integers(1, 3)), ceil).sum().backward()
+        f.max_pool2d(x, kernel).sum().backward()
+        f.max_pool2d(x, kernel, stride, padding, 1, ceil, return_indices=True)
+        f.avg_pool2d(x, kernel, stride, padding, ceil, bool(rng.integers(2))).sum().backward()
+        f.avg_pool2d(x, kernel).sum().backward()
+        f.adaptive_avg_pool2d(x, kernel).sum().backward()
+        f.adaptive_max_pool2d(x, kernel).sum().backward()
+
+
+def indices(rng):
+    for _ in range(12):
+        x = flambeau.randn(4, 5, 6, requires_grad=True)
+        rows, columns = (flambeau.tensor(rng.integers(-4, 4, 3)) for _ in range(2))
+        grid = flambeau.tensor(rng.integers(0, 4, (2, 3)))
+        ys = [x[rows], x[:, columns], x[rows, columns], x[:, rows, columns], x[rows, :, columns],
+              x[grid], x[:, :, grid], x[1:, ::2, None, -3:], x[..., -1], x.gather(1, grid[None]),
+              x.index_select(2, grid[0]), x.take_along_dim(grid[:1, None], 2), x.unfold(1, 3, 2),
+              x.flip(0, 2), x.roll((2, -1), (0, 2)), x.diagonal(1, 0, 2), x.tril(-1)]  # fmt: skip
+        sum(y.sum() for y in ys).backward()
+        y = x * 1
+        y[:, 1:3] = y[:, :2] * 2
+        y[rows] = 1.5
+        y[:, grid[0], grid[1]] += 1
+        y.index_add(1, grid[0], x[:, :3], alpha=2).sum().backward()
+        x.detach().index_copy(0, grid[0], x.detach()[:3])
+        x.detach().scatter(1, grid[None], x.detach())
+        x.detach().scatter_add(1, grid[None], x.detach())
+        x.detach().index_fill(2, grid[1], 3)
+        x.detach().put(grid, x.detach()[0, :2, :3])
+
+
+def sequences(rng):
+    for name in ("LSTM", "GRU", "RNN"):
+        for sizes in ({}, {"bidirectional": True, "num_layers": 2}):
+            layer = getattr(flambeau.nn, name)(3, 4, **sizes)
+            x = flambeau.randn(5, 2, 3, requires_grad=True)
+            layer(x)[0].sum().backward()
+            packed = flambeau.nn.utils.rnn.pack_padded_sequence(x.detach(), [5, 3])
+            layer(packed)[0].data.sum().backward()
+
+
+def borders(rng):
+    f = flambeau.nn.functional
+    for mode in ("reflect", "replicate", "circular", "constant"):
+        for pad in ((2, 1, 0, 3), (-1, 2, 1, -1)):
+            x = flambeau.randn(1, 2, 5, 6, requires_grad=True)
+            f.pad(x, pad, mode).sum().backward()
+    for mode in ("nearest", "bilinear", "bicubic", "area"):
+        for size in ((10, 12), (3, 4)):
+            x = flambeau.randn(1, 2, 5, 6, requires_grad=True)
+            f.interpolate(x, size, mode=mode).sum().backward()
+    columns = f.unfold(flambeau.randn(1, 2, 5, 6, requires_grad=True), (2, 3), 2, 1, 2)
+    f.fold(columns, (5, 6), (2, 3), 2, 1, 2).sum().backward()
+
+
+def losses(rng):
+    f = flambeau.nn.functional
+    for shape in ((5,), (4, 5), (2, 5, 3)):
+        x = flambeau.randn(*shape, requires_grad=True)
+        where = (*shape[:-1], ) if len(shape) < 3 else (shape[0], shape[2])
+        target = flambeau.tensor(np.asarray(rng.integers(0, 5, where if len(shape) > 1 else ())))
+        some = flambeau.where(target == target.reshape(-1)[0], -100, target)
+        weight = flambeau.rand(5)
+        for reduction in ("none", "mean", "sum"):
+            for t in (target, some):
+                for w in (None, weight):
+                    y = f.cross_entropy(x, t, w, reduction=reduction)
+                    y = y + f.nll_loss(x, target, w, reduction=reduction, ignore_index=2)
+                    y.nan_to_num().sum().backward()
+    q, k, v = (flambeau.randn(2, 3, 4, 5, requires_grad=True) for _ in range(3))
+    mask = flambeau.rand(4, 4) > 0.5
+    for given in ({}, {"is_causal": True}, {"attn_mask": mask}, {"attn_mask": mask.float()}):
+        f.scaled_dot_product_attention(q, k, v, **given).sum().backward()
+
+
+@pytest.mark.parametrize("work", [convolutions, pools, indices, sequences, borders, losses])
+def test_settings(work):
+    """Families at many settings, forward and backward."""
+    flambeau.manual_seed(0)
+    found = met(lambda: work(np.random.default_rng(0)))
+    compared = Counter()
+    for operator, args, results in found:
+        if operator.name not in NOT_LOWERED:
+            compare(operator, args, results)
+            compared[operator.name] += 1
+    assert len(compared) > 5
+
+
 # ------------------------------------------------------------------------------ other dtypes
 
 
@@ -356,10 +486,7 @@ def half_cases(kind):
                 except (RuntimeError, NotImplementedError, TypeError):
                     continue
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(capturing, "Recorder", Spy)
-        capturing.capture(work, (), {})
-    return Spy.last.cases
+    return met(work)
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...native.loops import Scalar
 from ...ops.promotion import compute_dtype
 from .folds import axes_of
 from .registry import lowering, refuse
-from .symbol import Symbol
+from .symbol import Symbol, element
 
 
 @lowering("sign", "sgn")
@@ -21,6 +22,22 @@ def _sign(input: Symbol) -> Symbol:
         return np.sign(input)
     up, down = np.greater(input, 0), np.less(input, 0)
     return up.astype(input.dtype) - down.astype(input.dtype)
+
+
+@lowering("erf")
+def _erf(input: Symbol) -> Symbol:
+    return element(Scalar.ERF, input)
+
+
+@lowering("erfc")
+def _erfc(input: Symbol) -> Symbol:
+    return element(Scalar.ERFC, input)
+
+
+@lowering("ndtr")
+def _ndtr(input: Symbol) -> Symbol:
+    """Half of erfc(-x / sqrt 2), which keeps its precision where the area is small."""
+    return element(Scalar.ERFC, input * -math.sqrt(0.5)) * 0.5
 
 
 @lowering("_vector_norm")

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from ...native.loops import Scalar
 from ...tensor.promote import result_dtype
 from .. import graph
 from . import folds, selection, shapes  # noqa: F401 - they register themselves
 from .nodes import type_of
 from .registry import EXPLICIT, Untraceable
-from .symbol import SymbolArray, called, is_symbol, node_of, seen
+from .symbol import SymbolArray, element, is_symbol, node_of, seen
 
 _OPERATORS = "flambeau.ops."
 
@@ -89,9 +90,11 @@ NUMPY = _NumPy("numpy")
 
 
 def _erf(x: Any) -> Any:
+    if is_symbol(x):  # without SciPy, which takes long to import
+        return element(Scalar.ERF, x)
     from scipy.special import erf
 
-    return called(erf, (x,)) if is_symbol(x) else erf(x)
+    return erf(x)
 
 
 def promoted(operands: Any) -> Any:

@@ -15,19 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from ...native.loops import Scalar
 from .. import graph
 from ..graph import Node
 from .indexing import basic, by_positions, expanded_index
 from .nodes import (
-    bits,
-    cast,
-    computed,
-    dtype_of,
-    literal,
-    reshaped,
-    stretched,
-    type_of,
-    where,
+    applied, bits, cast, computed, dtype_of, literal, reshaped, stretched, type_of, where,
 )  # fmt: skip
 from .registry import Untraceable, refuse
 from .ufuncs import BINARY, UNARY
@@ -362,6 +355,12 @@ def called(
     if inside is not nodes[0].type:
         nodes = [cast(n, inside) for n in nodes]
     return _stored(cast(made(*nodes), type_of(kinds[-1])), out, where)
+
+
+def element(operation: Scalar, x: Symbol) -> Symbol:
+    """A scalar operation on one symbol, half precision in F32."""
+    node = x.node
+    return symbol(cast(applied(operation, cast(node, computed(node.type))), node.type))
 
 
 def _stored(node: Node, out: Any, mask: Any) -> SymbolArray:

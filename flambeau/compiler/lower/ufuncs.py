@@ -89,12 +89,6 @@ def _logical_not(a: Node) -> Node:
     return _not(a) if a.type is Type.BOOL else applied(Scalar.EQ, a, of(0, a))
 
 
-def _ndtr(a: Node) -> Node:
-    """Half of erfc(-x / sqrt 2), which keeps its precision where the area is small."""
-    turned = applied(Scalar.MUL, a, of(-math.sqrt(0.5), a))
-    return applied(Scalar.MUL, applied(Scalar.ERFC, turned), of(0.5, a))
-
-
 def _simple(operation: Scalar) -> Callable[..., Node]:
     return lambda *nodes: applied(operation, *nodes)
 
@@ -106,8 +100,7 @@ UNARY: dict[str, Callable[[Node], Node]] = {
         "log1p": Scalar.LOG1P, "sin": Scalar.SIN, "cos": Scalar.COS, "tan": Scalar.TAN,
         "arcsin": Scalar.ASIN, "arccos": Scalar.ACOS, "arctan": Scalar.ATAN,
         "sinh": Scalar.SINH, "cosh": Scalar.COSH, "tanh": Scalar.TANH, "arcsinh": Scalar.ASINH,
-        "arccosh": Scalar.ACOSH, "arctanh": Scalar.ATANH, "erf": Scalar.ERF,
-        "erfc": Scalar.ERFC, "invert": Scalar.NOT,
+        "arccosh": Scalar.ACOSH, "arctanh": Scalar.ATANH, "invert": Scalar.NOT,
     }.items()
 }  # fmt: skip
 UNARY |= {
@@ -117,7 +110,7 @@ UNARY |= {
     "isfinite": _isfinite, "signbit": _signbit, "logical_not": _logical_not,
     "square": lambda a: applied(Scalar.MUL, a, a), "positive": lambda a: a,
     "conjugate": lambda a: a, "deg2rad": _times(math.pi / 180), "radians": _times(math.pi / 180),
-    "rad2deg": _times(180 / math.pi), "degrees": _times(180 / math.pi), "ndtr": _ndtr,
+    "rad2deg": _times(180 / math.pi), "degrees": _times(180 / math.pi),
     "reciprocal": lambda a: applied(Scalar.DIV, of(1, a), a),
 }  # fmt: skip
 
