@@ -74,6 +74,28 @@ def test_strides(check, strides: tuple[int, int], kind: Kind) -> None:
     check(kernel, [draw(abs(a) * (n - 1) + 1), draw(abs(b) * (n - 1) + 1)])
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (5, 40), (16, 16), (33, 17), (48, 100), (70, 15)])
+@pytest.mark.parametrize("type", [Type.F32, Type.F64, Type.I32])
+@pytest.mark.parametrize("batch", [1, 20])
+def test_transposed(check, shape: tuple[int, int], type: Type, batch: int) -> None:
+    """Rows of one, columns of another, and a bias: tiles that are turned, and what is left."""
+    rows, columns = shape
+    x, y, w, z = (Buffer(type, name) for name in "xywz")
+    n, r, c = Index("n"), Index("r"), Index("c")
+    size = rows * columns
+    turned = Load(x, place((n, size), (r, 1), (c, rows)))
+    value = apply(Scalar.ADD, turned, Load(w, place((c, 1))))
+    full = place((n, size), (r, columns), (c, 1))
+    body: list[Statement] = [Store(y, full, value), Store(z, full, turned, add=True)]
+    inner = Loop(r, rows, [Loop(c, columns, body, Kind.LANES)], Kind.PARALLEL)
+    kernel = Kernel("turn", [x, y, w, z], [Loop(n, batch, [inner], Kind.PARALLEL)])
+    arrays = [(draw(*s, seed=i) * 9).astype(type.value) for i, s in enumerate(
+        ((batch, columns, rows), (batch, size), (columns,), (batch, size)))]  # fmt: skip
+    _, y0, _, _ = check(kernel, arrays)
+    np.testing.assert_allclose(y0.reshape(batch, rows, columns),
+                               arrays[0].transpose(0, 2, 1) + arrays[2], rtol=1e-6)  # fmt: skip
+
+
 def test_strides_known_when_run(check) -> None:
     n, x, y, i, s = 45, Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Size("s")
     body: list[Statement] = [Store(y, place((i, s), base=1), Load(x, place((i, s))))]

@@ -6,6 +6,8 @@ them out and calls another whose arguments say that buffers do not overlap.
 
 from __future__ import annotations
 
+from math import prod
+
 from llvmlite import ir
 
 from ..loops import (
@@ -16,8 +18,10 @@ from .builder import I64, MEMORY, POINTER, Builder
 from .context import Context, Scope
 from .plan import plan, touched
 from .statement import emit_body, run
+from .turned import side, turned
 
 LOCAL_BYTES = 64 * 1024  # of scratch on the stack
+ENOUGH = 16  # rounds to share out
 
 
 def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) -> str:
@@ -117,6 +121,7 @@ def share(context: Context, statement: Statement) -> None:
         and isinstance(inner := nest[-1].body[0], Loop)
         and inner.kind is Kind.PARALLEL
         and inner not in context.plan.widths
+        and not (turned(inner, context.plan) and many(nest))
     ):
         nest.append(inner)
     context.parallel = True
@@ -128,9 +133,16 @@ def share(context: Context, statement: Statement) -> None:
     context.parallel = False
 
 
+def many(nest: list[Loop]) -> bool:
+    """Whether loops have enough rounds for all threads, as far as is known."""
+    extents = [loop.extent for loop in nest]
+    return all(isinstance(one, int) for one in extents) and prod(extents) >= ENOUGH
+
+
 def _chunk(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
-    """This thread's rounds of a loop: whole cache lines of them where it runs in lanes."""
-    lanes = min(context.plan.widths.get(loop, 1), 16)
+    """This thread's rounds of a loop: whole cache lines of them where it runs in lanes or tiles."""
+    loads = turned(loop, context.plan)
+    lanes = side(context, loads) if loads else min(context.plan.widths.get(loop, 1), 16)
     extent = context.extent(loop.extent)
     if lanes == 1:
         return shares(context, extent)

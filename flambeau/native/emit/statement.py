@@ -18,6 +18,7 @@ from .builder import lanes_of
 from .context import Context, Scope
 from .expression import evaluate, known, place, read, write
 from .plan import always, changed, folded, indices, rounds, touched
+from .turned import tiles, turned
 
 BLOCK = 128  # rounds of a long sum that are added up by themselves
 FEW = 16  # rounds of a loop inside a longer one that are not worth that
@@ -131,8 +132,12 @@ def _serial(
 
     if isinstance(start, int) and isinstance(stop, int) and stop - start == 1:
         body(context.builder.integer(start))
-    else:
-        _rounds(context, loop, start, stop, 1, sums, body)
+        return
+    loads = turned(loop, context.plan)
+    if loads:
+        start = tiles(context, scope, loop, loads, (start, stop), run)
+        context.changed(changed(loop))
+    _rounds(context, loop, start, stop, 1, sums, body)
 
 
 def _lanes(
