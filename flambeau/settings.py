@@ -29,7 +29,7 @@ __all__ = [
 
 
 class _Chosen:
-    deterministic = "default"  # or "warn", "error": accepted, all algorithms are deterministic
+    deterministic = "default"  # or "warn", "error"
     precision = "highest"
     warn_always = False
 
@@ -67,12 +67,20 @@ def set_num_interop_threads(int: int) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted and remembered: flambeau's algorithms are deterministic."""
-    _Chosen.deterministic = "default" if not mode else "warn" if warn_only else "error"
+    """The same program gives the same bits: no operator changes over to a kernel meanwhile."""
+    _choose("default" if not mode else "warn" if warn_only else "error")
+
+
+def _choose(mode: str) -> None:
+    """Kernels that are made in the background are ready sooner in one run, later in another."""
+    from .native.eager import Policy
+
+    _Chosen.deterministic = mode
+    Policy.allowed = mode == "default"
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether they were asked for; flambeau's always are."""
+    """Whether they were asked for."""
     return _Chosen.deterministic != "default"
 
 
@@ -84,9 +92,9 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """Asks for determinism by 'default', 'warn', 'error' or 0, 1, 2."""
     if isinstance(debug_mode, str) and debug_mode in _DEBUG_MODES:
-        _Chosen.deterministic = debug_mode
+        _choose(debug_mode)
     elif isinstance(debug_mode, int) and 0 <= debug_mode <= 2:
-        _Chosen.deterministic = _DEBUG_MODES[debug_mode]
+        _choose(_DEBUG_MODES[debug_mode])
     elif not isinstance(debug_mode, (int, str)):
         raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
     else:

@@ -7,6 +7,7 @@ import numpy as np
 from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ..tensor.promote import legacy_name
 from .matmul import product
+from .matmul_native import WORTH, large_product
 from .registry import Array, composite, opaque
 from .samples import Rng
 
@@ -39,8 +40,13 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
             bias is None or bias.dtype is input.dtype
         ):
             if input.ndim > 2:
-                y = np.dot(input.reshape(-1, input.shape[-1]), weight.T)
+                rows = input.reshape(-1, input.shape[-1])
+                if rows.size > WORTH and (y := large_product(rows, weight.T, bias)) is not None:
+                    return y.reshape(input.shape[:-1] + y.shape[1:])
+                y = np.dot(rows, weight.T)
                 y = y.reshape(input.shape[:-1] + y.shape[1:])
+            elif input.size > WORTH and (y := large_product(input, weight.T, bias)) is not None:
+                return y
             else:
                 y = input.dot(weight.T)
             if bias is not None:
@@ -119,6 +125,8 @@ def rows_product(input: Array, other: Array) -> Array:
         input = input.reshape(-1, input.shape[-1])
         other = other.reshape(-1, other.shape[-1])
     if input.dtype in _BLAS:
+        if input.size > WORTH and (y := large_product(input.T, other)) is not None:
+            return y
         return np.dot(input.T, other)
     return product(input.T, other)
 

@@ -9,6 +9,7 @@ from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY, HALF
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
 from .autocast import AUTOCAST
+from .matmul_native import WORTH, large_product
 from .registry import Array, composite, opaque
 
 _FLOATS = frozenset((FLOAT32, FLOAT64))
@@ -25,6 +26,8 @@ def product(a: Array, b: Array) -> Array:
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
     if a.dtype.kind == "b":
         raise RuntimeError('"addmm_impl_cpu_" not implemented for \'Bool\'')
+    if a.size > WORTH and (y := large_product(a, b)) is not None:
+        return y
     return np.matmul(a, b)
 
 
@@ -171,7 +174,8 @@ def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
         kind = a.dtype
         if AUTOCAST.count or not (a.ndim == 2 == b.ndim and kind is b.dtype and kind in _FLOATS):
             return matmul(self, other)
-        y = a.dot(b)  # half of np.matmul's overhead
+        if a.size <= WORTH or (y := large_product(a, b)) is None:
+            y = a.dot(b)  # half of np.matmul's overhead
     except AttributeError:
         return NotImplemented
     except (ValueError, RuntimeWarning):

@@ -1,0 +1,80 @@
+"""Large products in machine code: the same results in every layout, and when they are used."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.ops import matmul_native
+
+
+@pytest.fixture(autouse=True)
+def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels from few multiplications on, and at once."""
+    monkeypatch.setattr(matmul_native, "_LEAST", 1)
+    monkeypatch.setattr(matmul_native, "_PATIENT", 0)
+    monkeypatch.setattr(matmul_native, "_seen", {})
+
+
+def ready(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+    """The product by a kernel, once there is one."""
+    until = time.monotonic() + 30
+    while (found := matmul_native.large_product(a, b, bias)) is None:
+        assert time.monotonic() < until, "no kernel came"
+        time.sleep(0.005)
+    return found
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("a_flipped", [False, True])
+@pytest.mark.parametrize("b_flipped", [False, True])
+def test_layouts(dtype: type, a_flipped: bool, b_flipped: bool) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(33, 41) if a_flipped else (41, 33)).astype(dtype)
+    b = rng.normal(size=(50, 33) if b_flipped else (33, 50)).astype(dtype)
+    a, b = a.T if a_flipped else a, b.T if b_flipped else b
+    bias = rng.normal(size=50).astype(dtype)
+    np.testing.assert_allclose(ready(a, b), a @ b, 1e-4, 1e-4)
+    np.testing.assert_allclose(ready(a[:, 3:20], b[3:20, 1:49]), a[:, 3:20] @ b[3:20, 1:49],
+                               1e-4, 1e-4)  # fmt: skip
+    np.testing.assert_allclose(ready(a, b, bias), a @ b + bias, 1e-4, 1e-4)
+
+
+def test_stacks() -> None:
+    rng = np.random.default_rng(0)
+    q, k = (rng.normal(size=(3, 20, 4, 16)).astype("f") for _ in range(2))
+    a, b = q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(ready(a, b), a @ b, 1e-4, 1e-4)
+
+
+def test_what_does_not_fit_is_left_to_others() -> None:
+    a, b = np.ones((8, 8), "f"), np.ones((8, 8), "f")
+    for pair in ((a, b.astype("d")), (a[::-1], b), (a[:, ::2], b[:4, ::2]), (a, np.ones(8, "f")),
+                 (a, np.ones((7, 8), "f")), (a.astype("i"), b.astype("i"))):  # fmt: skip
+        for _ in range(5):
+            assert matmul_native.large_product(*pair) is None
+    assert not matmul_native._seen
+
+
+def test_operators_use_them_and_agree() -> None:
+    torch.manual_seed(0)
+    x, w, bias = torch.randn(130, 70), torch.randn(90, 70), torch.randn(90)
+    ready(x.numpy(), w.numpy().T, bias.numpy())
+    ready(x.numpy(), w.numpy().T)
+    wanted = torch.tensor(x.numpy() @ w.numpy().T)
+    assert torch.allclose(torch.nn.functional.linear(x, w, bias), wanted + bias, 1e-4, 1e-4)
+    assert torch.allclose(x @ w.T, wanted, 1e-4, 1e-4)
+
+
+def test_deterministic_algorithms_do_not_change_over() -> None:
+    a = np.ones((64, 64), "f")
+    ready(a, a)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert matmul_native.large_product(a, a) is None
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert matmul_native.large_product(a, a) is not None
