@@ -12,6 +12,9 @@ from ..tensor.storage import _as_bytes
 from .trace import Event, Storage, Value, address
 
 
+ANY = "any grad"  # a grad that was only looked at: whether there was one
+
+
 @dataclass(eq=False)
 class State:
     """Memory that stays where it is: a parameter, a buffer, a state of an optimiser, a grad."""
@@ -158,8 +161,25 @@ class Bindings:
     expected: list[np.ndarray] = field(default_factory=list)  # outputs of the recorded call
     written: list[np.ndarray] = field(default_factory=list)  # writes of the recorded call
     recorded: list[Any] = field(default_factory=list)  # the sources of the recorded call
+    together: list[tuple[int, int, int]] = field(default_factory=list)  # leaves on one memory
+    apart: list[tuple[int, int]] = field(default_factory=list)  # leaves that must not be
+    owners: list[np.ndarray] = field(default_factory=list)  # written memory outside of arguments
     backward: BackwardBindings | None = None
     calls: list[str] = field(default_factory=list)  # operators called as they are, and why
+
+
+def are_together(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
+    """Whether two arrays lie on one memory, so many bytes apart."""
+    return a is b and not gap or (
+        _owner(a) is _owner(b) and address(b) - address(a) == gap
+    )  # fmt: skip
+
+
+def are_apart(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays certainly share no memory."""
+    if a.base is None and b.base is None:
+        return a is not b
+    return not np.may_share_memory(a, b)
 
 
 def window_on(memory: np.ndarray, value: Value) -> np.ndarray:

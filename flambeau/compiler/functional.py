@@ -15,6 +15,7 @@ from . import bindings as bind
 from .capture import unbind
 from .formula import updated
 from .graph import Graph, Node, Op, Source, permute
+from .leftovers import written_storages
 from .lower import NotLowered, lower, writes
 from .lower.nodes import literal, number, stretched, type_of
 from .lower.registry import Untraceable
@@ -52,13 +53,8 @@ class _Functional:
         self.regions: dict[int, list[Region]] = {}
         self.slots: dict[int, int] = {}  # of external regions, by id
         self.arguments: dict[int, int] = {}  # the first leaf on a storage
-        for i, leaf in enumerate(leaves):
-            array = leaf._array if isinstance(leaf, Tensor) else leaf
-            if isinstance(array, np.ndarray):
-                found = trace.numbers.get(id(owner_of(array)))
-                if found is not None:
-                    self.arguments.setdefault(found, i)
         self.outputs: list[Node] = []
+        self._find_arguments()
 
     def build(self) -> tuple[Graph, bind.Bindings]:
         """Runs through the events, then gathers what is returned and written."""
@@ -87,6 +83,33 @@ class _Functional:
     def handle(self, event: Event) -> None:
         """Runs through one event."""
         HANDLERS[event.kind](self, event)
+
+    def _find_arguments(self) -> None:
+        """Which storages are arguments, which arguments share one, and which must not."""
+        changed = written_storages(self.trace)
+        places: dict[int, int] = {}
+        arrays: dict[int, np.ndarray] = {}
+        for i, leaf in enumerate(self.leaves):
+            array = leaf._array if isinstance(leaf, Tensor) else leaf
+            found = None
+            if isinstance(array, np.ndarray):
+                found = self.trace.numbers.get(id(owner_of(array)))
+            if found is None:
+                continue
+            arrays[i], places[i] = array, found
+            first = self.arguments.setdefault(found, i)
+            if first != i:
+                gap = address(array) - address(arrays[first])
+                self.bindings.together.append((first, i, gap))
+        self.bindings.apart = [
+            (i, j) for i in places for j in places
+            if i < j and places[i] != places[j] and {places[i], places[j]} & changed
+        ]  # fmt: skip
+        self.bindings.owners = [
+            storage.owner for storage in self.trace.storages
+            if storage.number in changed and storage.external
+            and storage.number not in self.arguments
+        ]  # fmt: skip
 
     # --------------------------------------------------------------------------- memory
 
@@ -335,7 +358,9 @@ class _Functional:
         for access in self.trace.grads.values():
             leaf, grad = access.tensor, access.tensor._grad
             if access.read:
-                self.bindings.entry.append((leaf, access.before))
+                before = access.before
+                used = before is None or id(owner_of(before._array)) in self.trace.numbers
+                self.bindings.entry.append((leaf, before if used else bind.ANY))
             if grad is access.before:
                 continue
             if grad is None:

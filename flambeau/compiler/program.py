@@ -18,7 +18,10 @@ from ..autograd.tape import Node, raise_freed
 from ..nn.registration import CHANGES
 from ..ops.autocast import AUTOCAST
 from ..tensor.tensor import Tensor, wrap
-from .bindings import Argument, Bindings, Drawn, Leaf, Output, Same, Scalar, Seen, State
+from .bindings import (
+    ANY, Argument, Bindings, Drawn, Leaf, Output, Same, Scalar, Seen, State, are_apart,
+    are_together,
+)  # fmt: skip
 from .capture import autocast_now
 from .counters import Ticker
 from .guards import Environment, Modules
@@ -112,6 +115,7 @@ class _Writer:
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
             "attached": _attached, "ndarray": np.ndarray, "advance": program.advance,
             "autocast": autocast_now, "hung": hung,
+            "together": are_together, "apart": are_apart,
         }  # fmt: skip
         self.lines = ["def call(args, kwargs):"]
         self.leaves = 0
@@ -210,9 +214,26 @@ class _Writer:
             self.lines += ["    try:", "        if list(map(get, tensors)) != held:",
                            "            return MISS", "    except ValueError:",
                            "        return MISS"]  # fmt: skip
+        self.aliases()
         for leaf, before in self.bindings.entry:
+            if before is ANY:
+                self.test(f"{self.name(leaf)}._grad is None")
+                continue
             grad = "None" if before is None else self.name(before)
             self.test(f"{self.name(leaf)}._grad is not {grad}")
+
+    def aliases(self) -> None:
+        """Guards which arguments share memory, where the step writes."""
+        bindings = self.bindings
+        for i, j, gap in bindings.together:
+            self.test(f"not together(b{i}, b{j}, {gap})")
+        for i, j in bindings.apart:
+            self.test(f"not apart(b{i}, b{j})")
+        if bindings.owners:
+            owned = self.name(frozenset(map(id, bindings.owners)))
+            for i in self.tensors:
+                owner = f"id(b{i} if b{i}.base is None else b{i}.base)"
+                self.test(f"{owner} in {owned}")
 
     # ------------------------------------------------------------------------------ run
 

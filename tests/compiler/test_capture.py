@@ -1,0 +1,329 @@
+"""Captured steps compute what they compute eagerly: outputs, states, grads, random numbers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau import nn
+from flambeau.compiler.capture import capture
+from flambeau.compiler.trace import difference
+
+sys.path.insert(0, str(Path(__file__).parent))
+from steps import both, classify, compiled, left_by, runs, same, trainer
+
+
+def _batch(i):
+    return torch.randn(6, 8), torch.randint(0, 4, (6,))
+
+
+def _mlp(optimiser, clip=None, **options):
+    def make():
+        net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 4))
+        made = optimiser(net.parameters(), **options)
+        return trainer(net, made, classify, clip), left_by(net, made)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("SGD", {"lr": 0.1}), ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+        ("Adam", {"lr": 0.01}), ("Adam", {"lr": 0.01, "amsgrad": True, "weight_decay": 0.1}),
+        ("AdamW", {"lr": 0.01}), ("RMSprop", {"lr": 0.01, "centered": True, "momentum": 0.5}),
+        ("Adagrad", {"lr": 0.1}), ("Adadelta", {}), ("Adamax", {}), ("NAdam", {}),
+        ("ASGD", {}), ("Rprop", {}),
+    ],
+)  # fmt: skip
+def test_training_steps(name, options):
+    both(_mlp(getattr(torch.optim, name), **options), _batch)
+
+
+def test_an_optimiser_whose_formula_changes_with_the_step_gets_another_program():
+    both(_mlp(torch.optim.RAdam, lr=0.01), _batch, calls=14, least=4)
+
+
+def test_clipping_and_groups():
+    def make():
+        net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+        made = torch.optim.Adam([
+            {"params": net[0].parameters(), "lr": 0.1}, {"params": net[2].parameters()},
+        ])  # fmt: skip
+        return trainer(net, made, classify, 0.1), left_by(net, made)
+
+    both(make, _batch)
+
+
+def test_a_scheduler_moves_the_learning_rate_of_a_program():
+    schedulers = []
+
+    def make():
+        net = nn.Linear(8, 4)
+        made = torch.optim.AdamW(net.parameters(), lr=0.1)
+        schedulers.append(torch.optim.lr_scheduler.StepLR(made, 2, 0.3))
+        return trainer(net, made, classify), left_by(net, made)
+
+    fast = both(make, _batch, calls=9, between=lambda i: [s.step() for s in schedulers])
+    assert len(fast._programs) == 1
+    assert runs(fast) == 6
+
+
+def test_step_counts_stay_in_the_state_dict():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))
+    optimiser = torch.optim.Adam(net.parameters())
+    step = compiled(trainer(net, optimiser, classify))
+    for i in range(7):
+        step(*_batch(i))
+    assert [s["step"].item() for s in optimiser.state_dict()["state"].values()] == [7.0] * 4
+    trainer(net, optimiser, classify)(*_batch(0))  # eager steps tick on
+    step(*_batch(1))
+    assert [s["step"].item() for s in optimiser.state_dict()["state"].values()] == [9.0] * 4
+
+
+def test_loading_a_state_dict_is_noticed():
+    def make():
+        net = nn.Linear(8, 4)
+        made = torch.optim.Adam(net.parameters(), lr=0.1)
+        inner = trainer(net, made, classify)
+        holders.append((net, made))
+        return inner, left_by(net, made)
+
+    holders: list = []
+
+    def between(i):
+        if i == 4:
+            for _, made in holders:
+                state = made.state_dict()
+                for entry in state["state"].values():
+                    entry["exp_avg"] = torch.zeros_like(entry["exp_avg"])
+                made.load_state_dict(state)
+
+    both(make, _batch, calls=9, between=between)
+
+
+@pytest.mark.parametrize("kind", ["batch_norm", "group_norm", "layer_norm"])
+def test_norms_and_convolutions(kind):
+    norms = {"batch_norm": lambda: nn.BatchNorm2d(4), "group_norm": lambda: nn.GroupNorm(2, 4),
+             "layer_norm": lambda: nn.LayerNorm([4, 8, 8])}  # fmt: skip
+
+    def make():
+        net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, bias=False), norms[kind](), nn.GELU(),
+                            nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 4))  # fmt: skip
+        made = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        return trainer(net, made, classify), left_by(net, made)
+
+    both(make, lambda i: (torch.randn(5, 1, 8, 8), torch.randint(0, 4, (5,))), calls=5)
+
+
+def test_recurrence_and_embedding():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.lstm = nn.Embedding(10, 4), nn.LSTM(4, 6, batch_first=True)
+            self.output = nn.Linear(6, 10)
+
+        def forward(self, x):
+            return self.output(self.lstm(self.embedding(x))[0])
+
+    def make():
+        net = Model()
+        made = torch.optim.SGD(net.parameters(), lr=0.5)
+        loss = lambda net, x: F.cross_entropy(net(x).view(-1, 10), x.view(-1))  # noqa: E731
+        return trainer(net, made, loss), left_by(net, made)
+
+    both(make, lambda i: (torch.randint(0, 10, (3, 5)),), calls=5)
+
+
+def test_attention():
+    def make():
+        net = nn.TransformerEncoderLayer(8, 2, 16, 0.1, batch_first=True)
+        made = torch.optim.SGD(net.parameters(), lr=0.1)
+        return trainer(net, made, lambda net, x: net(x).square().mean()), left_by(net, made)
+
+    both(make, lambda i: (torch.randn(2, 5, 8),), calls=5)
+
+
+def test_views_and_writes_in_place():
+    def make():
+        def step(x, y):
+            z = x.clone()
+            z[:, 1] = 3.0
+            z[0] += y[1]
+            z.mul_(2)
+            w = z.t()[1:3]
+            w.add_(1)
+            z[[0, 2]] = 0.5
+            z[1:, ::2] = x[1:, ::2]
+            z[z > 5] = 5
+            column = z.view(-1)[3::4]
+            column.copy_(y[:5, 0])
+            return z, w, z.reshape(4, 5), z.flip(0), x[None], column.expand(2, 5)
+
+        return step, dict
+
+    both(make, lambda i: (torch.randn(5, 4), torch.randn(5, 4)), calls=5)
+
+
+def test_writes_to_arguments_and_buffers():
+    def make():
+        total = torch.zeros(4)
+
+        def step(x):
+            total.add_(x.sum(0))
+            x[0].zero_()
+            return x, total * 2, x[1]
+
+        return step, lambda: {"total": total}
+
+    torch.manual_seed(0)
+    eager, eager_left = make()
+    step, left = make()
+    fast = compiled(step)
+    for _ in range(6):
+        x = torch.randn(3, 4)
+        a, b = x.clone(), x.clone()
+        wanted, found = eager(a), fast(b)
+        same(found, wanted)
+        same((b, left()), (a, eager_left()))
+        assert found[0] is b
+        assert found[2].data_ptr() == b[1].data_ptr()
+    assert runs(fast) == 3
+
+
+def test_the_same_tensor_twice_and_overlapping_arguments():
+    def step(x, y):
+        x.add_(1)
+        return x * y
+
+    for make in (lambda: (lambda t: (t, t))(torch.ones(3)),
+                 lambda: (lambda t: (t[:3], t[1:]))(torch.arange(4.0))):  # fmt: skip
+        fast = compiled(step)
+        for _ in range(6):
+            given, other = make(), make()
+            same(fast(*given), step(*other))
+            same(given, other)
+    fast = compiled(step)
+    for i in range(8):  # now apart, now one
+        a, b = torch.ones(3), torch.ones(3)
+        one, two = ((a, b), (b, b))[i % 2 if i > 4 else 0], None
+        two = (one[0].clone(),) * 2 if one[0] is one[1] else (one[0].clone(), one[1].clone())
+        same(fast(*one), step(*two))
+
+
+def test_gradients_accumulate_and_go():
+    def make():
+        net = nn.Linear(8, 4)
+
+        def step(x, y):
+            classify(net, x, y).backward()
+
+        def other(x, y):
+            net.zero_grad()
+            step(x, y)
+            step(x, y)
+            return net.weight.norm().detach()
+
+        return other, left_by(net)
+
+    both(make, _batch)
+    net = nn.Linear(8, 4)
+    fast = compiled(lambda x, y: classify(net, x, y).backward())
+    twin = nn.Linear(8, 4)
+    twin.load_state_dict(net.state_dict())
+    for i in range(12):
+        batch = _batch(i)
+        if i % 4 == 0:
+            net.zero_grad()
+            twin.zero_grad()
+        fast(*batch)
+        classify(twin, *batch).backward()
+        same(net.weight.grad, twin.weight.grad)
+    assert runs(fast)
+
+
+def test_random_draws_follow_the_generator():
+    own = torch.Generator()
+
+    def make():
+        def step(x):
+            noise = torch.rand(3) + torch.randn_like(x) + torch.empty(3).uniform_(1, 2)
+            chosen = torch.bernoulli(x.sigmoid())
+            return noise, torch.randperm(5), F.alpha_dropout(x, 0.3), chosen, torch.randint(9, (2,))
+
+        return step, dict
+
+    both(make, lambda i: (torch.randn(3),))
+    assert own is not None
+
+
+def test_autocast_and_half_precision():
+    def make():
+        net = nn.Linear(8, 4)
+        made = torch.optim.SGD(net.parameters(), lr=0.1)
+
+        def loss(net, x, y):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                out = net(x)
+            return F.cross_entropy(out.float(), y)
+
+        return trainer(net, made, loss), left_by(net, made)
+
+    torch.manual_seed(0)
+    eager, _ = make()
+    torch.manual_seed(0)
+    fast = compiled(make()[0])
+    for i in range(5):
+        batch = _batch(i)
+        same(fast(*batch), eager(*batch), 2e-2)
+    assert runs(fast) == 2
+
+
+def test_results_of_every_structure():
+    def step(x):
+        y = x * 2
+        return {"a": (y, [y[0], None]), "b": 3, "c": y.T}
+
+    fast = compiled(step)
+    for _ in range(5):
+        x = torch.randn(3, 4)
+        same(fast(x), step(x))
+    found = fast(x)
+    assert list(found) == ["a", "b", "c"]
+    assert isinstance(found["a"][1], list)
+    assert found["c"].stride() == (1, 4)
+
+
+def test_traces_of_equal_calls_are_equal_and_others_are_not():
+    net = nn.Linear(8, 4)
+    batch = _batch(0)
+    one, two = (capture(classify, (net, *batch), {})[1] for _ in range(2))
+    assert difference(one, two) is None
+    other = capture(lambda *a: classify(*a) * 2, (net, *batch), {})[1]
+    assert difference(one, other) is not None
+
+
+def test_capture_restores_every_function():
+    before = torch.Tensor.add.__code__, torch.relu.__code__, torch.Tensor.item.__code__
+    with pytest.raises(ZeroDivisionError):
+        capture(lambda: torch.ones(2).add(1) / 0 if 1 // 0 else None, (), {})
+    capture(lambda: torch.ones(2).add(1).relu(), (), {})
+    assert torch.Tensor.item.__code__ is before[2]
+    assert torch.ones(2).add(1).tolist() == [2.0, 2.0]
+    assert torch.relu(torch.tensor([-1.0])).item() == 0.0
+
+
+def test_lines_and_modules_are_noted():
+    net = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
+    trace = capture(lambda x: net(x).sum().backward(), (torch.ones(2, 8),), {})[1]
+    linear = next(e for e in trace.events if e.name == "linear")
+    assert linear.module == "Sequential.0"
+    assert Path(linear.line.split(":")[0]).name == "test_capture.py"
+    assert any(e.backward for e in trace.events)
+    assert np.isfinite(linear.results[0].offset)
