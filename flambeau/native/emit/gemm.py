@@ -8,214 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import gcd
 from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Apply, Contract, Expression, Load, Scalar, Store, Type, operands
+from ..loops import Contract
 from ..scratch import GIVE, TAKE, USABLE_BYTES
 from .dot import Dot, suits
+from .gemm_plan import A_BYTES, SUMS_BYTES, Plan, Problem, cheap, known, planned, problem
 from .pack import Panel, minimum, pack, pack_groups
 from .share import Share, shared
 from .tile import (
     BYTE, I64, POINTER, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
-    load_vector, loop, moved, plus, store_vector, sum_type, times,
+    load_vector, loop, moved, plus, store_vector, times,
 )  # fmt: skip
 
-WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
-BLOCK_DEPTH = 1024  # where a known depth is cut, about this much of it at a time
-A_BYTES = 4 << 20  # for packed rows of a: many, since panels of b come from afar for each block
-SUMS_BYTES = 2 << 20  # for partial sums while the depth is cut
-_ON_STACK = 64 << 10
-_CHEAP = 6  # operations in an epilogue that is worth repeating for each vector of a tile
-_COSTLY = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
-    s for s in Scalar if Scalar.EXP.value <= s.value <= Scalar.ERFC.value
-}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A product's extents, its operands' first elements and their strides in bytes."""
-
-    m: Number
-    n: Number
-    k: Number
-    a: ir.Value
-    b: ir.Value
-    a_row: Number
-    a_depth: Number
-    b_depth: Number
-    b_column: Number
-    a_type: Type
-    b_type: Type
-    type: Type
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a product is computed: its tile, what is packed, how the depth is cut."""
-
-    tile: Tile
-    pack_a: bool
-    pack_b: bool
-    depth: int  # of a block, at most
-    cut: bool  # whether there may be more than one block of the depth
-    unroll: int
-
-
-def known(value: Number) -> bool:
-    """Whether a number is known while emitting."""
-    return isinstance(value, int)
-
-
-def problem(context: Any, statement: Contract) -> Problem | None:
-    """What a Contract computes, or None where it is no plain product."""
-    if len(statement.rows) != 1 or len(statement.depth) != 1:
-        return None
-    row, column, depth = statement.rows[0], statement.column, statement.depth[0]
-    a, b = statement.a, statement.b
-    if any(x.mask is not None or x.indirect or x.type is Type.BOOL for x in (a, b)):
-        return None
-    if a.at.stride(column.index) != 0 or b.at.stride(row.index) != 0:
-        return None
-    type = statement.sum.type
-    if any(sum_type(x.type) is not type and x.type.size > type.size for x in (a, b)):
-        return None
-    zero = constant(0)
-    start = {row.index: zero, column.index: zero, depth.index: zero}
-
-    def number(extent: Any) -> Number:
-        return extent if isinstance(extent, int) else context.extent(extent)
-
-    def stride(load: Load, axis: Any) -> Number:
-        return times(context.builder, number(load.at.stride(axis.index)), load.type.size)
-
-    return Problem(
-        number(row.extent), number(column.extent), number(depth.extent),
-        context.address(a.buffer, a.at, start), context.address(b.buffer, b.at, start),
-        stride(a, row), stride(a, depth), stride(b, depth), stride(b, column),
-        a.type, b.type, type,
-    )  # fmt: skip
-
-
-# ---------------------------------------------------------------------------------- planning
-
-
-# What a step costs beside what the ports would need, by the vectors of a tile: measured with
-# operands in the first-level cache.
-_OVERHEAD = {1: 1.15, 2: 1.05, 3: 1.0, 4: 1.06, 5: 1.07, 6: 1.14}
-
-
-def tile_cost(rows: int, vectors: int) -> float:
-    """Cycles of one step of the depth: arithmetic on two ports, loads on two, latency hidden."""
-    if not rows or not vectors:
-        return 0.0
-    return max(rows * vectors, rows + vectors, 4.0) / 2 * _OVERHEAD[vectors]
-
-
-def best_tile(m: Number, n: Number, k: Number, lanes: int, registers: int) -> tuple[int, int]:
-    """Rows and vectors of the tile that suits the extents."""
-    wide = (8, 3) if registers == 32 else (4, 3)
-    if not (known(m) and known(n)):
-        return wide
-    vectors = -(-n // lanes)
-    depth = k if known(k) else 256
-    best, least = wide, float("inf")
-    for v in range(1, min(6, max(vectors, 1)) + 1):
-        for r in range(1, min(30, max(m, 1)) + 1):
-            if r * v + v + 1 > registers:
-                break
-            groups, tail = divmod(m, r)
-            panels, edge = divmod(vectors, v)
-            cost = 0.0
-            for count, rows in ((groups, r), (1 if tail else 0, tail)):
-                for many, wide_ in ((panels, v), (1 if edge else 0, edge)):
-                    far = 0.1 * rows  # to bring rows of a near
-                    step = tile_cost(rows, wide_) + far
-                    cost += count * many * (depth * step + 12 + rows * wide_)
-            cost *= 1 + 0.01 * (bool(tail) + bool(edge))
-            if r * v + v + 1 > registers - 2:
-                cost *= 1.02  # no room to schedule loads ahead
-            if cost < least:
-                best, least = (r, v), cost
-    return best
-
-
-def planned(p: Problem, target: Any) -> Plan:
-    """Chooses tile, packing and blocks from what is known."""
-    lanes, registers = target.lanes(p.type), target.vector_registers
-    rows, vectors = best_tile(p.m, p.n, p.k, lanes, registers)
-    tile = Tile(rows, vectors, lanes, p.type)
-    half = p.a_type in (Type.F16, Type.BF16)
-    pack_a, pack_b = half or _packs_a(p), _packs_b(p, tile)
-    if p.k == 0:  # nothing is read
-        pack_a = pack_b = False
-    cut = not known(p.k) or p.k > WHOLE_DEPTH
-    depth = p.k if known(p.k) else WHOLE_DEPTH
-    if cut and known(p.k):
-        depth = _divided(p.k)
-    room = rows * vectors + vectors + 1 <= registers - 3
-    return Plan(tile, pack_a, pack_b, depth, cut, 2 if room and not half else 1)
-
-
-def _packs_a(p: Problem) -> bool:
-    """Whether rows of a are packed: their distance is not known, or steps lie far apart."""
-    if not (known(p.m) and known(p.a_row)):
-        return True
-    if not known(p.a_depth) or not known(p.k):
-        return p.a_depth != p.a_type.size
-    columns = p.n if known(p.n) else 1 << 10
-    return p.a_depth != p.a_type.size and p.k * p.a_depth * columns > 100_000_000
-
-
-def _packs_b(p: Problem, tile: Tile) -> bool:
-    """Whether panels of b are packed: not contiguous, or they conflict in the nearest cache."""
-    if p.b_column != p.b_type.size or not known(p.n):
-        return True
-    if known(p.m) and p.m < 12 * tile.rows:
-        return False
-    if not (known(p.k) and known(p.b_depth)):
-        return True
-    size = p.k * tile.columns * p.b_type.size
-    if p.k * p.b_depth > 768 << 10:
-        return True
-    # Rows at a stride that divides a page share a few of the cache's 64 sets of 12 lines.
-    places = 4096 // gcd(4096, max(p.b_depth, 1)) * 12
-    return size <= 32 << 10 and p.k > places and (not known(p.m) or p.m >= 512)
-
-
-def _divided(depth: int) -> int:
-    """The length of the blocks of a long depth: all the same where a divisor is near."""
-    least = -(-depth // BLOCK_DEPTH)
-    for blocks in range(least, 2 * least):
-        if depth % blocks == 0:
-            return depth // blocks
-    return -(-depth // least)
-
-
-def cheap(body: list) -> bool:
-    """Whether an epilogue is short enough to be emitted for every vector of a tile."""
-    count, seen = 0, set()
-    stack: list[Expression] = []
-    for one in body:
-        if not isinstance(one, Store) or one.indirect or one.mask is not None:
-            return False
-        stack.append(one.value)
-    while stack:
-        one = stack.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, Apply):
-            count += 1
-            if one.operation in _COSTLY:
-                return False
-        stack += operands(one)
-    return count <= _CHEAP and len(body) <= 2
-
-
-# ---------------------------------------------------------------------------------- emission
+_ON_STACK = 64 << 10  # bytes of working memory that a stack has room for
 
 
 def gemm(context: Any, statement: Contract) -> bool:
