@@ -74,12 +74,12 @@ def test_strides(check, strides: tuple[int, int], kind: Kind) -> None:
     check(kernel, [draw(abs(a) * (n - 1) + 1), draw(abs(b) * (n - 1) + 1)])
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (5, 40), (16, 16), (33, 17), (48, 100), (70, 15)])
-@pytest.mark.parametrize("type", [Type.F32, Type.F64, Type.I32])
-@pytest.mark.parametrize("batch", [1, 20])
-def test_transposed(check, shape: tuple[int, int], type: Type, batch: int) -> None:
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 5, 40), (1, 16, 16), (20, 17, 33), (1, 48, 50),
+                                   (2, 34, 15), (16, 16, 16)])  # fmt: skip
+@pytest.mark.parametrize("type", [Type.F32, Type.F64])
+def test_transposed(check, shape: tuple[int, int, int], type: Type) -> None:
     """Rows of one, columns of another, and a bias: tiles that are turned, and what is left."""
-    rows, columns = shape
+    batch, rows, columns = shape
     x, y, w, z = (Buffer(type, name) for name in "xywz")
     n, r, c = Index("n"), Index("r"), Index("c")
     size = rows * columns

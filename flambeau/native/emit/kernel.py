@@ -135,8 +135,8 @@ def share(context: Context, statement: Statement) -> None:
 
 def many(nest: list[Loop]) -> bool:
     """Whether loops have enough rounds for all threads, as far as is known."""
-    extents = [loop.extent for loop in nest]
-    return all(isinstance(one, int) for one in extents) and prod(extents) >= ENOUGH
+    extents = [loop.extent for loop in nest if isinstance(loop.extent, int)]
+    return len(extents) == len(nest) and prod(extents) >= ENOUGH
 
 
 def _chunk(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
