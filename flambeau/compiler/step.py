@@ -71,11 +71,11 @@ class Step:
                 continue
             flags = (BARRIER if self.plan.barriers[k] else 0) | (SERIAL if task.serial else 0)
             cells = []
-            for memory in task.memories:
-                slot = self._slot(memory)
+            for memory, start in zip(task.memories, task.offsets, strict=True):
+                slot, offset = self._slot(memory), start * memory.type.size
                 if slot is not None:
-                    patches.append(Patch(len(records), len(cells), slot))
-                cells.append(0 if slot is not None else self._address(memory))
+                    patches.append(Patch(len(records), len(cells), slot, offset))
+                cells.append(0 if slot is not None else self._address(memory) + offset)
             records.append(Record(addresses[k], cells, flags))
         self._end(records, patches)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ...native.loops import (
     Accumulator,
-    Affine,
     Axis,
     Begin,
     Contract,
@@ -131,9 +130,12 @@ class ContractionKernel:
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
         a = self.load(x, [along(n), down, right, channel])
         b = self.load(w, [along(i), along(j), along(c), feature])
-        body = self.epilogue(total, [along(n), along(h), along(v), feature])
         if channels == 1 and groups > 1 and groups == features:
+            a = self.load(x, [along(n), down, right, along(g)])
+            b = self.load(w, [along(i), along(j), FIXED, along(g)])
+            body = self.epilogue(total, [along(n), along(h), along(v), along(g)])
             return self._depthwise(a, b, total, body, (n, h, v, g, i, j), (height, width))
+        body = self.epilogue(total, [along(n), along(h), along(v), feature])
         contract = Contract(
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), Axis(k, features // groups),
             (Axis(i, height), Axis(j, width), Axis(c, channels)), a, b, total, body,
@@ -147,13 +149,6 @@ class ContractionKernel:
         """One channel in, one out: vectors of channels, with the kernel's window inside."""
         images, rows, columns, features = self.node.shape
         n, h, v, g, i, j = indices
-        for load in (a, b):  # the channel within a group is always the first
-            kept = tuple(t for t in load.at.terms if t[0] in indices)
-            load.at = Affine(load.at.base, kept)
-        drop = [s for s in body if hasattr(s, "at")]
-        for store in drop:
-            kept = tuple(t for t in store.at.terms if t[0] in indices)
-            store.at = Affine(store.at.base, kept)
         product = Applied(Operation.MUL, (a, b), self.node.type)
         fold: list[Statement] = [Update(total, product)]
         window = Loop(i, kernel[0], [Loop(j, kernel[1], fold)])

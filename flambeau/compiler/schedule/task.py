@@ -6,7 +6,15 @@ import heapq
 from dataclasses import dataclass, field
 from math import prod
 
-from ...native.loops import Kernel
+from ...native.loops import (
+    Affine,
+    Kernel,
+    Load,
+    Store,
+    expressions,
+    operands,
+    statements,
+)
 from ..graph import Graph, Node, Op
 from ..group import Group
 from ..memory import Memory, Place
@@ -23,21 +31,62 @@ SMALL = 1 << 13  # elements (or multiply-adds / 16) below which one thread does 
 class Task:
     """A kernel with the memory of its buffers, or a CALL node.
 
-    `work`: operations, roughly, in elements passed over. `origins`: operators and source lines.
+    `offsets`: where in each memory its buffer begins, in elements. `work`: operations, roughly, in
+    elements passed over. `origins`: operators and source lines.
     """
 
     name: str
     kernel: Kernel | None
     memories: list[Memory]
+    offsets: list[int] = field(init=False)
     call: Node | None = None
     work: int = 0
     flops: int = 0
     origins: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.offsets = [] if self.kernel is None else rebased(self.kernel)
+
     @property
     def serial(self) -> bool:
         """Whether it is too small to be shared out."""
         return self.work < SMALL
+
+
+def rebased(kernel: Kernel) -> list[int]:
+    """Moves each buffer's least position to 0, so that kernels which differ only in where they
+    begin are one; gives where that is."""
+    touched: dict[int, list[Load | Store]] = {id(one): [] for one in kernel.buffers}
+    for one in accesses(kernel):
+        if id(one.buffer) in touched:
+            touched[id(one.buffer)].append(one)
+    offsets = []
+    for buffer in kernel.buffers:
+        found = touched[id(buffer)]
+        base = min((one.at.base for one in found), default=0)
+        offsets.append(base)
+        for one in found if base else ():
+            one.at = Affine(one.at.base - base, one.at.terms)
+    return offsets
+
+
+def accesses(kernel: Kernel) -> list[Load | Store]:
+    """Every load and store of a kernel, once."""
+    found: dict[int, Load | Store] = {}
+    seen: set[int] = set()
+    for statement in statements(kernel.body):
+        if isinstance(statement, Store):
+            found[id(statement)] = statement
+        stack = list(expressions(statement))
+        while stack:
+            one = stack.pop()
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            if isinstance(one, Load):
+                found[id(one)] = one
+            stack.extend(operands(one))
+    return list(found.values())
 
 
 def schedule(graph: Graph) -> tuple[list[Task], Layout]:

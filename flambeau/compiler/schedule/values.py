@@ -117,10 +117,8 @@ class Values:
         return found
 
     def _made(self, node: Node, chain: Chain) -> Expression:
-        if node.op is Op.CONSTANT:
-            return Constant(node.type, node.value)
-        if node.op is Op.IOTA:
-            return self._iota(node, chain)
+        if node.op in (Op.CONSTANT, Op.IOTA):
+            return self.compute(node, chain)
         place = self.places(node)
         if place is not None:
             return self.load(place, chain)
@@ -128,6 +126,10 @@ class Values:
 
     def compute(self, node: Node, chain: Chain = ()) -> Expression:
         """A node's element worked out from its inputs, even where the node is kept in memory."""
+        if node.op is Op.CONSTANT:
+            return Constant(node.type, node.value)
+        if node.op is Op.IOTA:
+            return self._iota(node, chain)
         if node.op in MOVEMENTS:
             inner = self.value(node.inputs[0], (node, *chain))
             return self._padded(node, chain, inner) if node.op is Op.PAD else inner
