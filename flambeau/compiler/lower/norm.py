@@ -119,11 +119,11 @@ def _batch_norm_backward(
     mean, rstd, w = (_by_channel(v, x.ndim) for v in (mean, rstd, w))
     count = x.dtype.type(math.prod(x.shape[i] for i in axes))
     of_g = np.sum(share, axes, keepdims=True)
-    of_product = np.sum(share * (x - mean), axes, keepdims=True)
+    centred = x - mean
+    of_product = np.sum(share * centred, axes, keepdims=True)
     a = rstd if w is None else rstd * w
-    b = -a * rstd * rstd * of_product / count
-    c = -a * of_g / count - b * mean
-    made = (share * a + x * b + c).astype(input.dtype)
+    slope = rstd * rstd * of_product / count
+    made = ((share - of_g / count - centred * slope) * a).astype(input.dtype)
     return made, (of_product * rstd).reshape(-1).astype(kind), of_g.reshape(-1).astype(kind)
 
 
