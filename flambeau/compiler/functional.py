@@ -217,7 +217,7 @@ class _Functional:
         memory = np.empty([window.shape[i] for i in order], window.dtype)
         buffer = memory.transpose(np.argsort(order)) if order else memory
         slot = bind.Drawn(event.function, buffer, memory, tuple(rest), event.kwargs)
-        drawn = event.array.transpose(order)
+        drawn = np.ascontiguousarray(event.array.transpose(order))
         node = self.source("drawn", memory.shape, window.dtype, slot, event.name, drawn)
         self.write(window, permute(node, tuple(int(i) for i in np.argsort(order))))
 
