@@ -1,4 +1,4 @@
-"""The machine's limits: multiply-adds in registers, bytes copied, on one core and on two.
+"""The machine's limit in fused multiply-adds, by which benchmarks divide.
 
     python benchmarks/peak.py [--dtype float64]
 """
@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import argparse
 
-from flambeau.native.limits import bandwidth, flops
+from flambeau.native.limits import flops
 from flambeau.native.loops import Type
 
 
 def peak(threads: int = 1, type: Type = Type.F32, seconds: float = 0.3) -> float:
-    """GFLOP/s that `threads` threads reach together: the best of many short runs."""
+    """GFLOP/s that `threads` threads reach together with operands in registers."""
     return flops(threads, type, seconds) / 1e9
 
 
 def main() -> None:
-    """Prints the limits."""
+    """Prints the peak on one core and on two."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
     type = Type(parser.parse_args().dtype)
     for threads in (1, 2):
-        name = f"{threads} thread{'s' * (threads > 1)}"
-        print(f"{name}: {peak(threads, type):.0f} GFLOP/s, {bandwidth(threads) / 1e9:.0f} GB/s")
+        print(f"{threads} thread{'s' * (threads > 1)}: {peak(threads, type):.0f} GFLOP/s")
 
 
 if __name__ == "__main__":

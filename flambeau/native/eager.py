@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
@@ -66,3 +67,16 @@ def _work() -> None:
             _ready[key] = compiled(builder())
         except (NotImplementedError, RuntimeError, ValueError):
             continue  # the NumPy path goes on to be used
+
+
+def _forked() -> None:
+    """A child has no thread at work: what was being made is asked for again."""
+    global _lock, _working
+    _lock, _working = threading.Lock(), False
+    _waiting.clear()
+    for key in [key for key, found in _ready.items() if found is None]:
+        del _ready[key]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

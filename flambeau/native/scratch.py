@@ -78,14 +78,19 @@ def install() -> None:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found[names[0]])(base)
         for name in (TAKE, GIVE):
             llvm.add_symbol(name, found[name])
+        # Never unmapped: at exit a thread may still be in a kernel.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(area))
         _area = area
 
 
 def _release_all() -> None:
     """In a forked child no other thread lives to give back what it had taken."""
+    global _lock
+    _lock = threading.Lock()
     if _area is not None:
-        for slot in range(_SLOTS):
-            _area[slot * SLOT_BYTES : slot * SLOT_BYTES + 8] = bytes(8)
+        for start in range(0, _SLOTS * SLOT_BYTES, SLOT_BYTES):
+            if any(_area[start : start + 8]):  # others stay untouched: reading costs no memory
+                _area[start : start + 8] = bytes(8)
 
 
 if hasattr(os, "register_at_fork"):

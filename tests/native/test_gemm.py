@@ -222,3 +222,21 @@ def test_inner_loops_keep_their_sums_in_registers(
     for loop in inner:
         assert sum(fma in line for line in loop) >= 8
         assert not [line for line in loop if re.search(stack, line)]
+
+
+def test_a_vector_times_a_matrix() -> None:
+    for flip in (False, True):
+        kernel = matrix_product(1, 37, 50, (False, flip))
+        contract = kernel.body[0]
+        assert isinstance(contract, Contract)
+        contract.rows = ()
+        store = contract.body[0]
+        assert isinstance(store, Store)
+        contract.a.at = Affine(0, contract.a.at.terms[1:])
+        store.at = Affine(0, store.at.terms[1:])
+        rng = np.random.default_rng(0)
+        a = rng.normal(size=50).astype("f")
+        b = rng.normal(size=(37, 50) if flip else (50, 37)).astype("f")
+        c = np.empty(37, "f")
+        compiled(kernel).run([a, b, c], threads=2)
+        np.testing.assert_allclose(c, a @ (b.T if flip else b), 1e-4, 1e-4)

@@ -124,7 +124,7 @@ class Dot:
         mask = first_lanes(b, count, self.columns)
         for i in range(rows):
             value = folded(b, sums[i * self.columns : (i + 1) * self.columns])
-            at = {self.statement.rows[0].index: constant(plus(b, row, i))}
+            at = {p.row: constant(plus(b, row, i))}
             self.context.epilogue(self.statement.body, at,
                                   (self.statement.column.index, constant(column)), self.columns,
                                   value, mask)  # fmt: skip

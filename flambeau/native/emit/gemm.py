@@ -66,7 +66,7 @@ class _Product:
         self.builder = context.builder
         self.tile = plan.tile
         self.cheap = cheap(statement.body)
-        self.row, self.column = statement.rows[0].index, statement.column.index
+        self.row, self.column = p.row, statement.column.index
         self._slot: ir.Value | None = None
         self.size = p.type.size
         self._memory()

@@ -8,7 +8,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Apply, Contract, Expression, Load, Scalar, Store, Type, operands
+from ..loops import (
+    Apply, Axis, Contract, Expression, Index, Load, Scalar, Store, Type, operands,
+)  # fmt: skip
 from .tile import Number, Tile, constant, sum_type, times
 
 WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
@@ -23,8 +25,12 @@ _COSTLY = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
 
 @dataclass(frozen=True)
 class Problem:
-    """A product's extents, its operands' first elements and their strides in bytes."""
+    """A product's extents, its operands' first elements and their strides in bytes.
 
+    `row` is the index of its rows: one that nothing else knows where it is a vector times b.
+    """
+
+    row: Index
     m: Number
     n: Number
     k: Number
@@ -58,9 +64,10 @@ def known(value: Number) -> bool:
 
 def problem(context: Any, statement: Contract) -> Problem | None:
     """What a Contract computes, or None where it is no plain product."""
-    if len(statement.rows) != 1 or len(statement.depth) != 1:
+    if len(statement.rows) > 1 or len(statement.depth) != 1:
         return None
-    row, column, depth = statement.rows[0], statement.column, statement.depth[0]
+    row = statement.rows[0] if statement.rows else Axis(Index("row"), 1)
+    column, depth = statement.column, statement.depth[0]
     a, b = statement.a, statement.b
     if any(x.mask is not None or x.indirect or x.type is Type.BOOL for x in (a, b)):
         return None
@@ -79,7 +86,7 @@ def problem(context: Any, statement: Contract) -> Problem | None:
         return times(context.builder, number(load.at.stride(axis.index)), load.type.size)
 
     return Problem(
-        number(row.extent), number(column.extent), number(depth.extent),
+        row.index, number(row.extent), number(column.extent), number(depth.extent),
         context.address(a.buffer, a.at, start), context.address(b.buffer, b.at, start),
         stride(a, row), stride(a, depth), stride(b, depth), stride(b, column),
         a.type, b.type, type,
