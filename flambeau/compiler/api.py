@@ -193,6 +193,8 @@ class Compiled:
             return result
         variant.recorded += 1
         last, variant.trace = variant.trace, trace
+        if last is not None:
+            last.strip()
         if trace.problems:
             self._stop(variant, *trace.problems[0])
             return result
@@ -238,10 +240,6 @@ class Compiled:
     def _build(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict) -> None:
         leaves = flat((args, kwargs) if kwargs else args)
         graph, bindings = trace_to_graph(trace, leaves)
-        trace.result = None
-        for storage in trace.storages:
-            storage.initial = None
-        trace.final, trace.backward = {}, None
         pending = variant.pending = Pending()
         pending.modes = trace.modes
         pending.bindings, pending.given = bindings, (args, kwargs)
@@ -272,6 +270,8 @@ class Compiled:
     def _adopt(self, variant: Variant, pending: Pending, args: tuple, kwargs: dict) -> None:
         """Takes a finished program over, when it computes what the recorded call computed."""
         variant.pending = None
+        assert variant.trace is not None
+        variant.trace.strip()
         if pending.error is not None:
             error = pending.error
             stage = getattr(error, "stage", None)
@@ -289,6 +289,7 @@ class Compiled:
             variant.environment, pending.modes, pending.backward,
         )  # fmt: skip
         self._programs.insert(0, variant.program)
+        pending.bindings.forget()
         if pending.bindings.calls and self._options["fullgraph"]:
             raise RuntimeError(f"fullgraph=True, but these run as they are: "
                                f"{'; '.join(pending.bindings.calls)}")  # fmt: skip

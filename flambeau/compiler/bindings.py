@@ -167,6 +167,12 @@ class Bindings:
     backward: BackwardBindings | None = None
     calls: list[str] = field(default_factory=list)  # operators called as they are, and why
 
+    def forget(self) -> None:
+        """Lets go of the values of the recorded call, once the program is checked."""
+        self.recorded, self.expected, self.written = [], [], []
+        if self.backward is not None:
+            self.backward.recorded, self.backward.expected = [], []
+
 
 def are_together(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
     """Whether two arrays lie on one memory, so many bytes apart."""

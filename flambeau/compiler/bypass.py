@@ -37,6 +37,8 @@ conversion, index, in_place, norm_parts = (
 
 def bypasses(r: Recorder) -> Pairs:
     """(function, recorder) for each function that goes past the operators."""
+    from .api import Compiled
+
     yield from _writes(r)
     yield from _factories(r)
     yield from _gradients(r)
@@ -46,6 +48,14 @@ def bypasses(r: Recorder) -> Pairs:
         yield function, when_on(r, lambda _, *args, replacement=replacement, **kwargs: replacement(
             *args, **kwargs))  # fmt: skip
     yield Module.__call__, module_recorder(r)
+    yield Compiled.__call__, when_on(r, _compiled_call)
+
+
+def _compiled_call(
+    r: Recorder, original: Callable, self: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """A compiled function inside of a step that is recorded: it becomes part of that."""
+    return self._function(*args, **kwargs)
 
 
 # -------------------------------------------------------------------------------- writes

@@ -6,6 +6,8 @@ goes past the operators is swapped too (bypass.py). Other threads pass through.
 
 from __future__ import annotations
 
+import builtins
+import functools
 import gc
 import os
 import sys
@@ -427,6 +429,13 @@ def busy() -> bool:
     return _recorders.current is not None
 
 
+def _printed(recorder: Recorder, real: Callable, *args: Any, **kwargs: Any) -> None:
+    """print while a step is recorded."""
+    if recorder.on:
+        recorder.problem("print() would be silent in compiled calls")
+    real(*args, **kwargs)
+
+
 def note(problem: str) -> None:
     """Adds a reason why the step that is being recorded cannot be compiled."""
     if _recorders.current is not None:
@@ -455,10 +464,13 @@ def capture(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Trace |
         recorder.held.append(_remember(trace, args, kwargs))
         swaps = _swapped(recorder)
         _recorders.current = recorder
+        real = builtins.print
+        builtins.print = functools.partial(_printed, recorder, real)
         try:
             result = trace.result = function(*args, **kwargs)
             record_backward(recorder, args, kwargs)
         finally:
+            builtins.print = real
             _recorders.current = None
             _restore(swaps)
         finish(trace)

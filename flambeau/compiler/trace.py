@@ -175,9 +175,25 @@ class Trace:
         offset = address(array) - address(storage.owner)
         return Value(storage.number, offset, array.shape, array.strides, array.dtype)
 
+    def strip(self) -> None:
+        """Forgets the memory and tensors of the call; what is left can still be compared."""
+        for storage in self.storages:
+            storage.initial = None
+            if not storage.external or storage.name.startswith("argument"):
+                storage.owner = _NOTHING
+        for event in self.events:
+            if event.kind in (DRAW, UPDATE):
+                event.array = None
+        self.final, self.backward, self.result = {}, None, None
+        self.numbers, self.tensors, self.makers, self.walked = {}, {}, {}, {}
+        self.known, self.existing = set(), set()
+
     def problem(self, what: str, line: str) -> None:
         """Notes a reason why this call cannot be compiled."""
         self.problems.append((what, line))
+
+
+_NOTHING = np.empty(0)
 
 
 def address(array: np.ndarray) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,7 @@ from flambeau import nn
 from flambeau.compiler.capture import capture
 from flambeau.compiler.trace import difference
 
-sys.path.insert(0, str(Path(__file__).parent))
-from steps import both, classify, compiled, left_by, runs, same, trainer
+from .steps import both, classify, compiled, left_by, runs, same, trainer
 
 
 def _batch(i):

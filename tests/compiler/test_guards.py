@@ -1,0 +1,358 @@
+"""When programs are used, when they are not, and what users are told."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau import nn
+
+from .steps import classify, compiled, runs, same, trainer
+
+
+def _batch(n=6):
+    return torch.randn(n, 8), torch.randint(0, 4, (n,))
+
+
+def _net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 4))
+
+
+def _told(function, *calls):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for given in calls:
+            function(*given)
+    return [w for w in seen if "flambeau.compile" in str(w.message) or "kinds" in str(w.message)]
+
+
+def test_another_shape_gets_another_program():
+    net = _net().eval()
+    step = compiled(lambda x, y: classify(net, x, y).detach())
+    for i in range(12):
+        batch = _batch(4 + i % 2)
+        same(step(*batch), classify(net, *batch).detach())
+    assert len(step._programs) == 2
+    assert runs(step) == 6
+
+
+def test_more_shapes_than_programs_run_as_they_are():
+    step = compiled(lambda x: x * 2)
+    told = _told(step, *[(torch.ones(n),) for n in range(1, 12)])
+    assert len(told) == 1
+    assert "8 kinds of calls" in str(told[0].message)
+    same(step(torch.ones(30)), torch.full((30,), 2.0))
+
+
+def test_train_and_eval_are_other_programs():
+    net = _net()
+    step = compiled(lambda x: net(x).detach())
+    x = torch.ones(3, 8)
+    for _ in range(5):
+        step(x)
+    net.eval()
+    for _ in range(5):
+        same(step(x), net(x).detach())
+    assert len(step._programs) == 2
+    net.train()
+    torch.manual_seed(1)
+    one = step(x)
+    torch.manual_seed(1)
+    same(one, net(x).detach())
+    assert runs(step) == 5
+
+
+def test_a_replaced_parameter_is_seen():
+    net = _net().eval()
+    step = compiled(lambda x: net(x).detach())
+    x = torch.ones(3, 8)
+    for _ in range(4):
+        step(x)
+    net[0].weight = nn.Parameter(torch.zeros(8, 8))
+    for _ in range(4):
+        same(step(x), net(x).detach())
+    net[2].weight.data = torch.zeros(4, 8)
+    for _ in range(4):
+        same(step(x), net(x).detach())
+    net[0] = nn.Linear(8, 8)
+    for _ in range(4):
+        same(step(x), net(x).detach())
+
+
+def test_a_frozen_parameter_is_seen():
+    net = _net().eval()
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    step = compiled(trainer(net, optimiser, classify))
+    for _ in range(4):
+        step(*_batch())
+    net[0].weight.requires_grad_(False)
+    before = net[0].weight.clone()
+    for _ in range(4):
+        step(*_batch())
+    same(net[0].weight.detach(), before.detach())
+    assert net[0].weight.grad is None
+
+
+def test_plain_values_that_the_code_names_are_guarded():
+    scale = 2.0
+
+    def step(x):
+        return x * scale
+
+    fast = compiled(step)
+    x = torch.ones(2)
+    for _ in range(4):
+        same(fast(x), x * 2)
+    scale = 3.0
+    for _ in range(4):
+        same(fast(x), x * 3)
+    assert runs(fast)
+
+
+def test_attributes_of_modules_and_plain_objects_are_guarded():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = 2.0
+
+        def forward(self, x):
+            return x * self.scale
+
+    class Trainer:
+        def __init__(self):
+            self.net, self.shift = Scaled(), 1.0
+
+        def step(self, x):
+            return self.net(x) + self.shift
+
+    owner = Trainer()
+    fast = compiled(owner.step)
+    x = torch.ones(2)
+    for scale, shift in ((2.0, 1.0), (4.0, 1.0), (4.0, -1.0)):
+        owner.net.scale, owner.shift = scale, shift
+        for _ in range(4):
+            same(fast(x), x * scale + shift)
+
+
+def test_values_that_do_not_matter_are_forgotten():
+    net = _net().eval()
+    net.epoch = 0
+    fast = compiled(lambda x: net(x).detach())
+    x = torch.ones(3, 8)
+    for epoch in range(12):
+        net.epoch = epoch
+        same(fast(x), net(x).detach())
+    assert runs(fast) >= 8
+
+
+def test_grad_mode_and_requires_grad_are_guarded():
+    fast = compiled(lambda x: (x * 2).sum())
+    x = torch.ones(3)
+    for _ in range(4):
+        assert not fast(x).requires_grad
+    x.requires_grad_()
+    for _ in range(4):
+        assert fast(x).requires_grad
+    with torch.no_grad():
+        for _ in range(4):
+            assert not fast(x).requires_grad
+
+
+def test_a_read_value_leaves_the_step_eager_and_names_the_line():
+    def step(x):
+        y = x * 2
+        return y.sum().item()
+
+    told = _told(compiled(step), *[(torch.ones(2),)] * 5)
+    assert len(told) == 1
+    assert "item() reads" in str(told[0].message)
+    assert "Return the tensor" in str(told[0].message)
+    assert told[0].filename == __file__
+    assert told[0].lineno == step.__code__.co_firstlineno + 2
+
+
+def test_control_flow_that_depends_on_data_is_told():
+    def branches(x):
+        if x.sum() > 0:
+            return x
+        return x * 2
+
+    assert "__bool__() reads" in str(_told(compiled(branches), *[(torch.ones(2),)] * 4)[0].message)
+    count = [0]
+
+    def alternating(x):
+        count[0] += 1
+        return x * 2 if count[0] % 2 else x + 1
+
+    fast = compiled(alternating)
+    told = _told(fast, *[(torch.ones(2),)] * 6)
+    assert "one call runs" in str(told[0].message)
+    count[0] = 0
+    same(fast(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_other_things_that_stay_eager():
+    kept = []
+
+    def keeps(x):
+        kept.append(x * 2)
+        return x + 1
+
+    def prints(x):
+        print("once")
+        return x + 1
+
+    def from_numpy(x):
+        return x + torch.from_numpy(x.numpy() * 2)
+
+    def masked(x):
+        return x[x > 0]
+
+    def changing(x):
+        return x * len(kept)
+
+    for step, words in ((keeps, "keeps a tensor"), (prints, "print()"), (masked, "shape of what"),
+                        (from_numpy, "numpy() reads"), (changing, "")):  # fmt: skip
+        fast = compiled(step)
+        told = _told(fast, *[(torch.ones(2),)] * 6)
+        if words:
+            assert words in str(told[0].message)
+        x = torch.tensor([1.0, -1.0])
+        same(fast(x), step(x))
+
+
+def test_fullgraph_raises():
+    fast = compiled(lambda x: x.sum().item(), fullgraph=True)
+    fast(torch.ones(2))
+    with pytest.raises(RuntimeError, match=r"item\(\) reads"):
+        fast(torch.ones(2))
+
+
+def test_compiled_inside_compiled_and_disable():
+    inner = compiled(lambda x: x * 3)
+    for _ in range(4):
+        inner(torch.ones(2))
+    outer = compiled(lambda x: inner(x) + 1)
+    for _ in range(5):
+        same(outer(torch.ones(2)), torch.full((2,), 4.0))
+    assert runs(outer) == 2
+    apart = torch.compiler.disable(lambda x: x * 3)
+    told = _told(compiled(lambda x: apart(x) + 1), *[(torch.ones(2),)] * 4)
+    assert "disable" in str(told[0].message)
+
+
+def test_is_compiling_only_while_recorded():
+    seen = []
+
+    def step(x):
+        seen.append(torch.compiler.is_compiling())
+        return x + 1
+
+    fast = compiled(step)
+    for _ in range(5):
+        fast(torch.ones(2))
+    assert seen == [False, True, True]
+    assert not torch.compiler.is_compiling()
+
+
+def test_an_exception_leaves_the_step_as_it_was():
+    net = _net().eval()
+    optimiser = torch.optim.Adam(net.parameters())
+    step = compiled(trainer(net, optimiser, classify))
+    for _ in range(4):
+        step(*_batch())
+    program = step._programs[0]
+    before = [p.detach().clone() for p in net.parameters()]
+    counts = [s["step"].item() for s in optimiser.state.values()]
+    run = program.call.__globals__["run"]
+
+    def interrupted(values):
+        raise KeyboardInterrupt
+
+    program.call.__globals__["run"] = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        step(*_batch())
+    program.call.__globals__["run"] = run
+    same([p.detach() for p in net.parameters()], before)
+    assert counts == [s["step"].item() for s in optimiser.state.values()]
+    step(*_batch())
+    assert runs(step) == 2
+
+
+def test_an_error_while_recording_goes_through():
+    fast = compiled(lambda x: x @ torch.ones(3))
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="size mismatch|mat"):
+            fast(torch.ones(2, 2))
+    same(torch.ones(2) + 1, torch.full((2,), 2.0))
+
+
+def test_programs_run_from_several_threads():
+    net = _net().eval()
+    step = compiled(lambda x: net(x).detach())
+    x = torch.randn(3, 8)
+    for _ in range(4):
+        step(x)
+    wanted, wrong = net(x).detach(), []
+
+    def work():
+        for _ in range(20):
+            found = step(x)
+            if not torch.allclose(found, wanted, atol=1e-5):
+                wrong.append(found)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert runs(step) > 60
+
+
+def test_other_threads_pass_through_while_one_records():
+    inside, go_on = threading.Event(), threading.Event()
+
+    def step(x):
+        inside.set()
+        go_on.wait(5)
+        return x + 1
+
+    fast = compiled(step)
+    go_on.set()
+    fast(torch.ones(2))
+    go_on.clear()
+    inside.clear()
+    thread = threading.Thread(target=fast, args=(torch.ones(2),))
+    thread.start()
+    assert inside.wait(5)
+    same(torch.relu(torch.ones(2) * 2), torch.full((2,), 2.0))
+    go_on.set()
+    thread.join()
+
+
+def test_reset_forgets():
+    fast = compiled(lambda x: x + 1)
+    for _ in range(4):
+        fast(torch.ones(2))
+    assert runs(fast)
+    torch.compiler.reset()
+    assert not fast._programs
+    same(fast(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_a_method_and_options():
+    class Owner:
+        @torch.compile(mode="now", backend="evaluate")
+        def step(self, x):
+            return F.relu(x) * 2
+
+    owner = Owner()
+    for _ in range(4):
+        same(owner.step(torch.ones(2)), torch.full((2,), 2.0))
+    assert torch.compile(F.relu, backend="eager") is F.relu
