@@ -75,7 +75,7 @@ def test_strides(check, strides: tuple[int, int], kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 5, 40), (1, 16, 16), (20, 17, 33), (1, 48, 50),
-                                   (2, 34, 15), (16, 16, 16)])  # fmt: skip
+                                   (2, 34, 15), (16, 16, 16), (3, 40, 16)])  # fmt: skip
 @pytest.mark.parametrize("type", [Type.F32, Type.F64])
 def test_transposed(check, shape: tuple[int, int, int], type: Type) -> None:
     """Rows of one, columns of another, and a bias: tiles that are turned, and what is left."""
@@ -444,6 +444,21 @@ def test_nested_parallel_loops(check, outer: int) -> None:
     inner = Loop(c, 7, [Store(y, where, apply(Scalar.NEG, Load(x, where)))], Kind.LANES)
     nest = Loop(a, outer, [Loop(b, 5, [inner], Kind.PARALLEL)], Kind.PARALLEL)
     check(Kernel("nest", [x, y], [nest]), [draw(outer, 35), draw(outer, 35)])
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 5), (2, 1, 3000), (3, 7, 20), (1, 1, 1)])
+@pytest.mark.parametrize("sized", [False, True])
+def test_parallel_loops_that_run_in_lanes(check, shape: tuple[int, ...], sized: bool) -> None:
+    """The innermost of a nest of PARALLEL loops is taken in vectors, in blocks where few are."""
+    x, y, a, b, c = Buffer(F32, "x"), Buffer(F32, "y"), Index("a"), Index("b"), Index("c")
+    sizes = [Size("a"), Size("b"), Size("c")]
+    extents = sizes if sized else list(shape)
+    where = place((a, shape[1] * shape[2]), (b, shape[2]), (c, 1))
+    nest: Statement = Store(y, where, apply(Scalar.NEG, Load(x, where)))
+    for index, extent in zip((c, b, a), reversed(extents), strict=True):
+        nest = Loop(index, extent, [nest], Kind.PARALLEL)
+    kernel = Kernel("nest", [x, y], [nest], sizes if sized else [])
+    check(kernel, [draw(*shape), draw(*shape)], shape if sized else [])
 
 
 def test_many_statements_one_after_another(check) -> None:

@@ -11,7 +11,7 @@ from math import prod
 from llvmlite import ir
 
 from ..loops import (
-    Buffer, Contract, Index, Kernel, Kind, Loop, Statement, Store, Type, statements,
+    Buffer, Contract, Kernel, Kind, Loop, Statement, Store, Type, statements,
 )  # fmt: skip
 from ..target import Target, host
 from .builder import I64, MEMORY, POINTER, Builder
@@ -22,6 +22,7 @@ from .turned import side, turned
 
 LOCAL_BYTES = 64 * 1024  # of scratch on the stack
 ENOUGH = 16  # rounds to share out
+ROW = 1024  # rounds of a loop over lanes that are worth a round of their own
 
 
 def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) -> str:
@@ -116,21 +117,29 @@ def share(context: Context, statement: Statement) -> None:
         return
     nest = [statement]
     while (
-        nest[-1] not in context.plan.widths
+        not _block(context, nest[-1])
         and len(nest[-1].body) == 1
         and isinstance(inner := nest[-1].body[0], Loop)
         and inner.kind is Kind.PARALLEL
-        and inner not in context.plan.widths
-        and not (turned(inner, context.plan) and many(nest))
     ):
         nest.append(inner)
+    if len(nest) > 1 and _block(context, nest[-1]) and many(nest[:-1]):
+        nest.pop()
     context.parallel = True
     if len(nest) == 1:
         start, stop = _chunk(context, statement)
         run(context, Scope(), statement, start, stop)
     else:
-        _share_nest(context, nest)
+        _share_nest(context, nest, _block(context, nest[-1]))
     context.parallel = False
+
+
+def _block(context: Context, loop: Loop) -> int:
+    """How many rounds of a loop in lanes or tiles are shared out as one; 0 for other loops."""
+    loads = turned(loop, context.plan)
+    if loads:
+        return side(context, loads)
+    return ROW if context.plan.widths.get(loop, 1) > 1 else 0
 
 
 def many(nest: list[Loop]) -> bool:
@@ -160,23 +169,37 @@ def shares(context: Context, count: ir.Value) -> tuple[ir.Value, ir.Value]:
     return start, b.udiv(b.mul(following, count), context.threads)
 
 
-def _share_nest(context: Context, nest: list[Loop]) -> None:
-    """PARALLEL loops directly inside one another: all their rounds are shared out as one."""
+def _share_nest(context: Context, nest: list[Loop], block: int) -> None:
+    """PARALLEL loops directly inside one another: all their rounds are shared out as one.
+
+    With `block`, so many rounds of the last one are taken at a time.
+    """
     b = context.builder
     extents = [context.extent(loop.extent) for loop in nest]
+    if block:
+        whole = b.add(extents[-1], b.integer(block - 1))
+        extents[-1] = b.udiv(whole, b.integer(block))
     total = extents[0]
     for extent in extents[1:]:
         total = b.mul(total, extent)
     what = [one for one in _written(nest[0]) if one in context.versions]
     with b.counted(*shares(context, total), name="round") as number:
-        bindings: dict[Index, ir.Value] = {}
-        for loop, extent in zip(reversed(nest[1:]), reversed(extents[1:]), strict=True):
-            bindings[loop.index] = b.urem(number, extent)
+        found: list[ir.Value] = []
+        for extent in reversed(extents[1:]):
+            found.insert(0, b.urem(number, extent))
             number = b.udiv(number, extent)
-        bindings[nest[0].index] = number
-        ordered = {loop.index: bindings[loop.index] for loop in nest}
+        values = [number, *found]
         context.changed(what)
-        emit_body(context, Scope().inside(ordered), nest[-1].body)
+        if block:
+            start = b.mul(values.pop(), b.integer(block))
+            limit = b.add(start, b.integer(block))
+            stop = b.minimum_of(limit, context.extent(nest[-1].extent))
+        known = dict(zip((loop.index for loop in nest), values, strict=False))
+        scope = Scope().inside(known)
+        if block:
+            run(context, scope, nest[-1], start, stop)
+        else:
+            emit_body(context, scope, nest[-1].body)
     context.changed(what)
 
 

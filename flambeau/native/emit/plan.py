@@ -67,16 +67,16 @@ def extend(made: Plan, body: Sequence[Statement], target: Target) -> None:
     made.ascending.update(ascending(body))
 
 
-def lane_loops(body: Sequence[Statement], parallel: bool = False) -> Iterator[Loop]:
+def lane_loops(body: Sequence[Statement]) -> Iterator[Loop]:
     """The loops that run in lanes: LANES, and PARALLEL ones that are best run so."""
     for statement in body:
         if isinstance(statement, Contract) or not isinstance(statement, Loop):
             continue
-        shared = statement.kind is Kind.PARALLEL and not parallel
+        shared = statement.kind is Kind.PARALLEL
         if statement.kind is Kind.LANES or (shared and suits_lanes(statement)):
             yield statement
         else:
-            yield from lane_loops(statement.body, parallel or shared)
+            yield from lane_loops(statement.body)
 
 
 def suits_lanes(loop: Loop) -> bool:
