@@ -25,8 +25,8 @@ _MOST = 512  # shapes that have a kernel
 _seen: dict[tuple, Any] = {}  # by shape: 1 after the first call, then what makes the kernel
 
 
-def _kernel(key: tuple, build: Callable[[], Any]) -> Any:
-    """The function for a shape, or None."""
+def kernel_for(key: tuple, build: Callable[[], Any]) -> Any:
+    """The function of a shape's kernel, or None."""
     found = _seen.get(key)
     if found is None:
         if len(_seen) < _MOST:
@@ -34,10 +34,11 @@ def _kernel(key: tuple, build: Callable[[], Any]) -> Any:
         return None
     from ..native.eager import kernel_when_ready
 
-    return kernel_when_ready(("conv", *key), build)
+    return kernel_when_ready(key, build)
 
 
-def _run(function: Any, arrays: Sequence[Array]) -> None:
+def run_kernel(function: Any, arrays: Sequence[Array]) -> None:
+    """Runs a kernel on the memory of arrays, one for each buffer."""
     from ..native.pool import run
 
     cells = (ctypes.c_int64 * len(arrays))(*[a.ctypes.data for a in arrays])
@@ -53,7 +54,7 @@ def _fits(x: Array, w: Array, window: Window, groups: int, count: int) -> bool:
     )  # fmt: skip
 
 
-def _laid_out(x: Array) -> tuple[Array, bool]:
+def laid_out(x: Array) -> tuple[Array, bool]:
     """An image with rows or channels innermost in memory, and whether it is channels."""
     if x.flags.c_contiguous:
         return x, False
@@ -62,7 +63,8 @@ def _laid_out(x: Array) -> tuple[Array, bool]:
     return np.ascontiguousarray(x), False
 
 
-def _empty(shape: Sequence[int], dtype: np.dtype, last: bool) -> Array:
+def empty(shape: Sequence[int], dtype: np.dtype, last: bool) -> Array:
+    """An image whose channels are innermost in memory where `last`."""
     if not last:
         return np.empty(shape, dtype)
     n, c, h, w = shape
@@ -99,10 +101,10 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     shape = (x.shape[0], w.shape[0], *output)
     if not _fits(x, w, window, groups, prod(shape) * prod(w.shape[1:])):
         return None
-    (x, x_last), (w, w_last) = _laid_out(x), _laid_out(w)
+    (x, x_last), (w, w_last) = laid_out(x), laid_out(w)
     y_last = x_last or w_last
     last = (x_last, w_last, y_last)
-    key = ("forward", x.dtype.char, x.shape, w.shape, window, groups, last, bias is None)
+    key = ("conv forward", x.dtype.char, x.shape, w.shape, window, groups, last, bias is None)
 
     def build() -> Any:
         from ..native.kernels import conv
@@ -110,11 +112,11 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
         made = _geometry(x.shape, w.shape, shape, x.dtype.char, window, groups, last)
         return conv.forward(made, bias is not None)
 
-    function = _kernel(key, build)
+    function = kernel_for(key, build)
     if function is None:
         return None
-    y = _empty(shape, x.dtype, y_last)
-    _run(function, [x, w, *([] if bias is None else [np.ascontiguousarray(bias)]), y])
+    y = empty(shape, x.dtype, y_last)
+    run_kernel(function, [x, w, *([] if bias is None else [np.ascontiguousarray(bias)]), y])
     return y
 
 
@@ -124,10 +126,10 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
     if not _fits(g, w, window, groups, g.size * prod(w.shape[1:])):
         return None
     shape = (g.shape[0], w.shape[1] * groups, *spatial)
-    (g, g_last), (w, w_last) = _laid_out(g), _laid_out(w)
+    (g, g_last), (w, w_last) = laid_out(g), laid_out(w)
     x_last = g_last or w_last
     last = (x_last, w_last, g_last)
-    key = ("data", g.dtype.char, g.shape, w.shape, shape, window, groups, last)
+    key = ("conv data", g.dtype.char, g.shape, w.shape, shape, window, groups, last)
 
     def build() -> Any:
         from ..native.kernels import conv
@@ -136,11 +138,11 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
             _geometry(shape, w.shape, g.shape, g.dtype.char, window, groups, last)
         )
 
-    function = _kernel(key, build)
+    function = kernel_for(key, build)
     if function is None:
         return None
-    made = _empty(shape, g.dtype, x_last)
-    _run(function, [g, w, made])
+    made = empty(shape, g.dtype, x_last)
+    run_kernel(function, [g, w, made])
     return made
 
 
@@ -151,9 +153,9 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
         x, np.broadcast_to(x.dtype.type(0), shape), window, groups, g.size * prod(shape[1:])
     ):
         return None
-    (x, x_last), (g, g_last) = _laid_out(x), _laid_out(g)
+    (x, x_last), (g, g_last) = laid_out(x), laid_out(g)
     last = (x_last, x_last, g_last)
-    key = ("weight", x.dtype.char, x.shape, g.shape, window, groups, last)
+    key = ("conv weight", x.dtype.char, x.shape, g.shape, window, groups, last)
 
     def build() -> Any:
         from ..native.kernels import conv
@@ -162,9 +164,9 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
             _geometry(x.shape, shape, g.shape, x.dtype.char, window, groups, last)
         )
 
-    function = _kernel(key, build)
+    function = kernel_for(key, build)
     if function is None:
         return None
-    made = _empty(shape, x.dtype, x_last and len(shape) == 4)
-    _run(function, [x, g, made])
+    made = empty(shape, x.dtype, x_last and len(shape) == 4)
+    run_kernel(function, [x, g, made])
     return made

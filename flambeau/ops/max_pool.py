@@ -11,6 +11,7 @@ from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor
+from . import pool_native
 from .conv_kernels import Window
 from .pool_window import key_of, pooling_window
 from .registry import Array, opaque, publish
@@ -125,6 +126,9 @@ def _blocks(count: int, each: int) -> Iterator[slice]:
 
 
 def _maxima(input: Array, window: Window) -> Array:
+    native = pool_native.maxima(input, window)
+    if native is not None:
+        return native
     n = len(window.kernel)
     spatial = input.shape[-n:]
     output = window.output(spatial)
@@ -216,6 +220,9 @@ def _known(input: Array, n: int) -> None:
 @opaque(name="_max_pool_placed", expose=(), ref=None, samples=None)
 def _placed(g: Array, input: Array, tops: Array, window: Window) -> Array:
     """Windows' cotangents at the places of their maxima."""
+    native = pool_native.maxima_backward(g, input, tops, window)
+    if native is not None:
+        return native
     n = len(window.kernel)
     spatial, output = input.shape[-n:], tops.shape[-n:]
     x = input.reshape(-1, *spatial)
