@@ -21,6 +21,7 @@ def output(monkeypatch, capsys):
     """What an example prints. One thread: beside other tests, several wait for each other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
     monkeypatch.setattr(sys, "argv", ["example"])
     # A compiled step takes over when it is ready, and may differ in a last bit: compare eager ones.
@@ -31,6 +32,7 @@ def output(monkeypatch, capsys):
         return capsys.readouterr().out
 
     yield run
+    torch.use_deterministic_algorithms(False)
     torch.set_num_threads(threads)
 
 
