@@ -1,4 +1,4 @@
-"""Max pooling of large arrays in machine code; None until it is there, and where it does not fit."""
+"""Max pooling of large arrays in machine code; None until it is there, and where it is not for."""
 
 from __future__ import annotations
 
