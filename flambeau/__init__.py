@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import importlib
 import math as _math
+import os as _os
 import sys as _sys
 import warnings as _warnings
 from typing import Any
+
+# OpenBLAS's threads spin for 26 ms after a product, in the way of ours; 2**17 cycles are enough.
+# It reads this when NumPy is first imported.
+_os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "17")
 
 # NumPy warns where PyTorch computes inf and nan in silence; only for arithmetic done in here.
 _OWN = r"flambeau\.(ops|autograd|optim|train\.metrics)"

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import warnings
+from pathlib import Path
 
 import pytest
+
+# Machine code made by tests is kept apart from the user's.
+os.environ.setdefault("FLAMBEAU_CACHE_DIR", str(Path(tempfile.gettempdir()) / "flambeau-tests"))
 
 
 @pytest.fixture(autouse=True)

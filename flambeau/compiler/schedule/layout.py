@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph import Graph, Node, Op
-from ..group import CONTRACTIONS, Group, leaves, reshaping, window_through
+from ..group import Group, leaves, reshaping, window_through
 from ..memory import Home, Memory, Place, in_arena
 from ..passes.fuse import Fusion
 from ..window import Window, row_major, whole
@@ -164,8 +164,8 @@ class Layout:
             return False
         for reader in self.fusion.readers.get(id(part), ()):
             for node in reader.nodes:
-                if node.op in CONTRACTIONS or node.op is Op.CALL:
-                    return False
+                if node.op in (Op.CONV, Op.CONV_WEIGHT, Op.CALL):
+                    return False  # these want whole arrays
                 for leaf, chain in leaves(node, self._kept):
                     if leaf is part and window_through(window, chain) is None:
                         return False
