@@ -1,4 +1,4 @@
-"""Linear layers: one product over all rows, the bias added to it."""
+"""Products: those of large batches, and linear layers, as one product over all rows."""
 
 from __future__ import annotations
 
@@ -20,3 +20,14 @@ def _linear(input: Symbol, weight: Symbol, bias: Any = None) -> Symbol:
     y = np.matmul(rows, weight.T)
     y = y if bias is None else (y + bias).astype(y.dtype)
     return y.reshape((*input.shape[:-1], weight.shape[0]))
+
+
+@lowering("matmul")
+def _matmul(input: Symbol, other: Symbol) -> Symbol:
+    return np.matmul(input, other)
+
+
+@lowering("_rows_product")
+def _rows_product(input: Symbol, other: Symbol) -> Symbol:
+    a, b = (x.reshape((math.prod(x.shape[:-1]), x.shape[-1])) for x in (input, other))
+    return np.matmul(a.T, b)

@@ -117,7 +117,15 @@ _STAND_INS: dict[tuple[str, str], Callable] = {
     ("error_function", "erf_of"): _erf, ("error_function", "erf_block"): _erf,
 }  # fmt: skip
 
+# Files of machine code that serves large arrays: it answers None where it does not serve.
+_NATIVE = "_native"
+
 _made: dict[Any, Callable] = {}
+
+
+def _not_served(*_: Any, **__: Any) -> None:
+    return None
+
 
 
 class _Globals(dict):
@@ -145,7 +153,7 @@ def _converted(value: Any) -> Any:
         return value
     operator = getattr(value, "operator", None)
     if operator is None:
-        return retargeted(value)
+        return _not_served if value.__module__.endswith(_NATIVE) else retargeted(value)
     body = EXPLICIT.get(operator.name) or retargeted(operator.body)
     return types.SimpleNamespace(operator=types.SimpleNamespace(body=body, name=operator.name))
 
