@@ -331,20 +331,31 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         if lanes_of(lanes) == 1:
             return lanes
         element, name = lanes.type.element, REDUCTIONS[fold]
+        if type.floating and name in ("max", "min"):
+            return self._extreme(name, lanes)
         arguments: tuple[ir.Value, ...] = (lanes,)
         flags: tuple[str, ...] = ()
         if type.floating:
-            name = f"f{name}imum" if name in ("max", "min") else f"f{name}"
-            if fold in (Fold.SUM, Fold.PRODUCT):
-                start = -0.0 if fold is Fold.SUM else 1.0
-                arguments, flags = (floating(element, start), lanes), ("reassoc",)
-            else:
-                flags = ("nsz",)
+            start = -0.0 if fold is Fold.SUM else 1.0
+            arguments, flags = (floating(element, start), lanes), ("reassoc",)
+            name = f"f{name}"
         elif name in ("max", "min"):
             name = f"{'s' if type.signed else 'u'}{name}"
-        return self.intrinsic(
-            f"vector.reduce.{name}", element, arguments, flags, overloads=(lanes.type,)
-        )
+        return self.reduced(name, arguments, flags)
+
+    def reduced(
+        self, name: str, arguments: Sequence[ir.Value], flags: Sequence[str] = ()
+    ) -> ir.Value:
+        """llvm.vector.reduce.`name` of a vector, which is the last argument."""
+        kind = arguments[-1].type
+        return self.intrinsic(f"vector.reduce.{name}", kind.element, arguments, flags, (kind,))
+
+    def _extreme(self, name: str, lanes: ir.Value) -> ir.Value:
+        """The greatest or least lane; NaN where there is one, looked for once and not each step."""
+        element = lanes.type.element
+        nan = self.reduced("or", (self.fcmp_unordered("uno", lanes, lanes),))
+        plain = self.reduced(f"f{name}", (lanes,), ("nnan", "nsz"))
+        return self.select(nan, floating(element, math.nan), plain)
 
 
 REDUCTIONS = {

@@ -132,7 +132,7 @@ def _read_one(b: Builder, buffer: Buffer, pointer: ir.Value, mask: ir.Value | No
     if mask is None or lanes_of(mask) == 1:
         return b.read(pointer, buffer.type, 1, mask)
     lanes = lanes_of(mask)
-    any_lane = b.intrinsic("vector.reduce.or", mask.type.element, (mask,), overloads=(mask.type,))
+    any_lane = b.reduced("or", (mask,))
     value = b.splat(b.read(pointer, buffer.type, 1, any_lane), lanes)
     return b.select(mask, value, ir.Constant(value.type, None))
 
