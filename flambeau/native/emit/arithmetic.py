@@ -49,31 +49,11 @@ def _compare(b: Builder, sign: str, values: Values, type: Type) -> ir.Value:
     return (b.icmp_signed if type.signed else b.icmp_unsigned)(sign, *values)
 
 
-def _function(
-    b: Builder, operation: Scalar, values: Values, type: Type, lanes: int
-) -> ir.Value:
-    """A function that takes a series: from native/math, else the C library's, lane by lane."""
-    try:
-        from ..math import function
-    except ImportError:
-        return _by_lane(b, operation, values, type, lanes)
+def _function(b: Builder, operation: Scalar, values: Values, type: Type, lanes: int) -> ir.Value:
+    """A function that takes a series of instructions."""
+    from ..math import function
+
     return function.emit(b, operation, values, type, lanes)
-
-
-def _by_lane(
-    b: Builder, operation: Scalar, values: Values, type: Type, lanes: int
-) -> ir.Value:
-    name = "fmod" if operation is Scalar.REM else operation.name.lower()
-    name += "f" if type is Type.F32 else ""
-    kind = REGISTER[type]
-    if lanes == 1:
-        return b.external(name, kind, values)
-    found = ir.Constant(vector(kind, lanes), None)
-    for lane in range(lanes):
-        at = ir.Constant(ir.IntType(64), lane)
-        one = b.external(name, kind, [b.extract_element(v, at) for v in values])
-        found = b.insert_element(found, one, at)
-    return found
 
 
 FLOATING: dict[Scalar, Callable[..., ir.Value]] = {
