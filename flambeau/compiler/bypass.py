@@ -168,7 +168,7 @@ _RESERVING = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_emp
 # Library functions that wrap an array made of nothing but shapes and settings.
 _OF_SHAPES = {
     ("flambeau.ops.dropout", "_dropped"), ("flambeau.ops.distance", "pdist"),
-    ("flambeau.ops.gather", "_fill_value"), ("flambeau.ops.mask", "_value"),
+    ("flambeau.ops.gather", "_fill_value"), ("flambeau.ops.mask", "_fill_value"),
     ("flambeau.ops.gather", "_scalar_source"), ("flambeau.ops.stft", "stft"),
     ("flambeau.autograd.function", "_zeros"), ("flambeau.ops.grid", "affine_grid"),
 }  # fmt: skip

@@ -14,7 +14,8 @@ from .steps import compiled, left_by, runs, same
 def _net():
     torch.manual_seed(1)
     return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(),
-                         nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2), nn.Linear(64, 5))  # fmt: skip
+                         nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2),
+                         nn.Linear(64, 5))  # fmt: skip
 
 
 def test_a_module_trains_as_it_does_eagerly():
