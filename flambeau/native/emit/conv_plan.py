@@ -91,6 +91,29 @@ def window(contract: Contract, extents: dict[Index, int]) -> list[Line]:
     return lines
 
 
+def _paired(made: Plan, extents: dict[Index, int]) -> list[Line]:
+    """Coordinates of an `a` without padding: a row axis and a depth axis whose strides are near
+    multiples of one another move along one of them. Any pairing is right, a good one is small."""
+    terms = dict(_terms(made.contract.a.at, extents))
+    if any(stride <= 0 for stride in terms.values()):
+        return []
+    left = sorted((i for a in made.rows if (i := a.index) in terms), key=lambda i: -terms[i])
+    lines: list[Line] = []
+    for axis in sorted(made.depth, key=lambda a: -terms.get(a.index, 0)):
+        stride = terms.get(axis.index)
+        if stride is None:
+            continue
+        one: tuple[tuple[Index, int], ...] = ((axis.index, 1),)
+        for other in left:
+            step = min(stride, terms[other])
+            if max(stride, terms[other]) in (step, 2 * step, 3 * step, 4 * step):
+                one, stride = ((axis.index, stride // step), (other, terms[other] // step)), step
+                left.remove(other)
+                break
+        lines.append(Line(one, 0, None, stride))
+    return [*lines, *(Line(((i, 1),), 0, None, terms[i]) for i in left)]
+
+
 def _line(at: Affine, terms: tuple[tuple[Index, int], ...], low: int, high: int) -> Line:
     """A padded coordinate, whose indices move `at` in proportion."""
     if not terms or high <= low:
@@ -285,7 +308,11 @@ def plan(contract: Contract, target: Target) -> Plan:
     _cut_rows(made)
     made.block = made.depth_extents
     size = type.size
-    if made.steps * made.width * size > L2 or (lines and made.region() * size > L2):
+    apart = whole(contract.a.at.stride(depth[-1].index)) * size
+    crowded = not lines and made.steps > 512 and apart >= 1024 and apart % 512 == 0
+    if crowded or made.steps * made.width * size > L2 or (lines and made.region() * size > L2):
+        if not lines:  # steps of the depth may be far apart, and share sets of the caches
+            lines = made.lines = sorted(_paired(made, extents), key=lambda line: -line.stride)
         _cut_depth(made)
     if lines:
         _pack_once(made)
@@ -321,7 +348,7 @@ def _grow_unit(made: Plan) -> None:
     if made.blocks > 1 or made.once:
         return
     extents, size = made.row_extents, made.type.size
-    while made.region() * size < 2 * L1:
+    while made.region() * size < 5 * L1:
         k = made.first
         step = made.shape.extent if k == made.shape.axis else 1
         kept = k, list(made.unit)
@@ -331,7 +358,7 @@ def _grow_unit(made: Plan) -> None:
             made.first, made.unit[k - 1] = k - 1, min(2, extents[k - 1])
         else:
             return
-        if made.region() * size > 4 * L1 or made.units < 8:
+        if made.region() * size > 8 * L1 or made.units < 8:
             made.first, made.unit = kept
             return
 

@@ -55,7 +55,12 @@ class Window:
     ) -> None:
         """Loops over the coordinates from k on; `ok`: whether those before are not padding."""
         b, last = self.b, len(self.lines) - 1
-        if k < last:
+        if k == last - 1 and self._joined():
+            body: Callable[..., None] = self._line
+            width = self.reach[k][0] * self.strides[k]
+        else:
+            body, width = self._row, self.reach[last][0]
+        if k < last and body == self._row:
             with b.counted(0, self.counts[k] or self.reach[k][0]) as i:
                 self._outer(
                     k + 1, b.both(ok, self._inside(k, i)),
@@ -64,13 +69,52 @@ class Window:
                 )  # fmt: skip
             return
         if ok is None:
-            self._row(source, target)
+            body(source, target)
             return
         with b.if_else(ok) as (there, padding):
             with there:
-                self._row(source, target)
+                body(source, target)
             with padding:
-                self._zeros(target, self.reach[last][0])
+                self._zeros(target, width)
+
+    def _joined(self) -> bool:
+        """Whether the two innermost coordinates are one run of memory, there and here."""
+        k, last = len(self.lines) - 2, len(self.lines) - 1
+        if k < 0 or self.lines[last].extent is not None or self.counts[k] is not None:
+            return False
+        if self.reach[k][1] != 1:
+            return False
+        extent = self.reach[last][0]
+        return self._apart(last) == 1 and self._apart(k) == extent == self.strides[k]
+
+    def _line(self, source: ir.Value, target: ir.Value) -> None:
+        """The two innermost coordinates at once: zeros, what there is, zeros."""
+        b, k = self.b, len(self.lines) - 2
+        line, extent, each = self.lines[k], self.reach[k][0], self.strides[k] * self.size
+        low, high = constant(0), constant(extent)
+        if line.extent is not None:
+            low = b.intrinsic("smax", I64, (b.neg(self.lows[k]), constant(0)))
+            high = b.minimum_of(b.sub(constant(line.extent), self.lows[k]), constant(extent))
+            low, high = b.minimum_of(low, constant(extent)), b.intrinsic("smax", I64, (low, high))
+            with b.counted(0, low) as i:
+                self._zeros(moved(b, target, b.mul(i, constant(each))), self.strides[k])
+            with b.counted(high, extent) as i:
+                self._zeros(moved(b, target, b.mul(i, constant(each))), self.strides[k])
+        start = b.mul(low, constant(each))
+        count = b.mul(b.sub(high, low), constant(self.strides[k]))
+        self._copied(moved(b, source, start), moved(b, target, start), count)
+
+    def _copied(self, source: ir.Value, target: ir.Value, count: ir.Value) -> None:
+        """Contiguous elements, `count` of them."""
+        b, lanes, size = self.b, self.lanes, self.size
+        full = b.and_(count, constant(-lanes))
+        with b.counted(constant(0), full, lanes) as i:
+            at = times(b, i, size)
+            store_vector(b, load_vector(b, moved(b, source, at), self.type, lanes),
+                         moved(b, target, at), size)  # fmt: skip
+        at, mask = times(b, full, size), b.first_lanes(b.sub(count, full), lanes)
+        rest = load_vector(b, moved(b, source, at), self.type, lanes, mask)
+        store_vector(b, rest, moved(b, target, at), size, mask)
 
     def _zeros(self, target: ir.Value, count: int) -> None:
         """Clears contiguous elements."""
