@@ -1,7 +1,8 @@
 """Matrix products: a Contract with one row axis and one depth axis, in any transposition.
 
-for blocks of rows: for panels of columns: for tiles of rows. What a tile would read badly is packed
-first; a long depth is cut, with sums kept in memory meanwhile. Known extents get exact edge tiles.
+for blocks of rows: for a few panels of columns: for groups of rows: for each panel: a tile. What a
+tile would read badly is packed first; a long depth is cut, with sums kept in memory meanwhile.
+Known extents get exact edge tiles.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from llvmlite import ir
 from ..loops import Contract
 from ..scratch import GIVE, TAKE, USABLE_BYTES
 from .dot import Dot, suits
-from .gemm_plan import A_BYTES, SUMS_BYTES, Plan, Problem, cheap, known, planned, problem
+from .gemm_plan import (
+    A_BYTES, B_BYTES, FIRST_CACHE, NEAR_BYTES, SUMS_BYTES, Plan, Problem, cheap, known, planned,
+    problem,
+)  # fmt: skip
 from .pack import Panel, minimum, pack, pack_groups
 from .share import Share, shared
 from .tile import (
@@ -91,11 +95,17 @@ class _Product:
                 short = b.icmp_signed("<=", p.k, constant(plan.depth))
                 most = b.select(short, constant(panels), constant(most))
             self.block_panels = minimum(b, panels, most)
+        self.panel_bytes = times(b, depth, tile.columns * self.size)
+        self.near_panels: Number = 1
+        a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= NEAR_BYTES
+        if not known(self.panel_bytes) or (self.panel_bytes > FIRST_CACHE and not a_near):
+            self.near_panels = minimum(b, panels, self._quotient(B_BYTES, self.panel_bytes))
         packed = times(b, self.block_groups, self.group_bytes)
         a = (packed if known(packed) else A_BYTES) if plan.pack_a else 0
-        panel = plan.depth * tile.columns * self.size if plan.pack_b else 0
+        near = times(b, self.near_panels, self.panel_bytes)
+        panels_bytes = (near if known(near) else B_BYTES) if plan.pack_b else 0
         self.b_at = _aligned(a)
-        self.sums_at = self.b_at + _aligned(panel)
+        self.sums_at = self.b_at + _aligned(panels_bytes)
         self.bytes = self.sums_at + (SUMS_BYTES if plan.cut else 0)
         assert self.bytes <= USABLE_BYTES, self.bytes
 
@@ -232,28 +242,56 @@ class _Product:
         if self.plan.pack_a:
             self._pack_a(g0, g1, start, depth)
 
-        def panel(index: Number, columns: _Columns) -> None:
-            work = _Work(start, depth, ends, g0, difference(self.builder, index, p0), columns)
-            self._panel(g0, g1, work)
+        def panels(q0: Number, q1: Number) -> None:
+            if self.plan.pack_b:
+                self._over_panels(q0, q1, lambda i, columns: self._pack_b(
+                    columns, difference(self.builder, i, q0), start, depth))  # fmt: skip
+            work = _Work(start, depth, ends, g0, p0, q0)
 
-        n, width, vectors = self.p.n, self.tile.columns, self.tile.vectors
+            def group(g: Number, rows: int, valid: Number) -> None:
+                self._over_panels(
+                    q0, q1, lambda i, columns: self._tile(g, rows, valid, i, columns, work)
+                )
+
+            self._over_groups(g0, g1, group)
+
+        self._each(p0, p1, self.near_panels, panels)
+
+    def _over_panels(
+        self, first: Number, last: Number, body: Callable[[Number, _Columns], None]
+    ) -> None:
+        """body(panel, its columns); the edge panel has a body of its own where it is known."""
+        b, n, width = self.builder, self.p.n, self.tile.columns
+
+        def panel(i: Number) -> None:
+            start = times(b, i, width)
+            count = width if known(n) else minimum(b, width, b.sub(n, constant(start)))
+            body(i, _Columns(start, count, self.tile.vectors))
+
         if not known(n):
-            def any_panel(i: Number) -> None:
-                first = times(self.builder, i, width)
-                count = minimum(self.builder, width, self.builder.sub(n, constant(first)))
-                panel(i, _Columns(first, count, vectors))
-
-            self._between(p0, p1, any_panel)
+            self._between(first, last, panel)
             return
         full, tail = divmod(n, width)
-        def full_panel(i: Number) -> None:
-            panel(i, _Columns(times(self.builder, i, width), width, vectors))
-
         if full:
-            self._between(p0, minimum(self.builder, p1, full), full_panel)
+            self._between(first, minimum(b, last, full), panel)
         if tail:
             edge = _Columns(full * width, tail, -(-tail // self.tile.lanes))
-            self._if_beyond(p1, full, lambda: panel(full, edge))
+            self._if_beyond(last, full, lambda: body(full, edge))
+
+    def _over_groups(
+        self, first: Number, last: Number, body: Callable[[Number, int, Number], None]
+    ) -> None:
+        """body(group, rows of the tile, rows that exist)."""
+        b, m, rows = self.builder, self.p.m, self.tile.rows
+        if not known(m):
+            self._between(first, last, lambda g: body(
+                g, rows, minimum(b, rows, b.sub(m, constant(times(b, g, rows))))))  # fmt: skip
+            return
+        full, tail = divmod(m, rows)
+        if full:
+            self._between(first, minimum(b, last, full), lambda g: body(g, rows, rows))
+        if tail:
+            self._if_beyond(last, full, lambda: body(full, tail, tail))
 
     def _if_beyond(self, end: Number, start: int, body: Callable[[], None]) -> None:
         """The edge part, for the thread whose share reaches over it."""
@@ -274,40 +312,28 @@ class _Product:
                       self.tile.lanes)  # fmt: skip
         pack_groups(b, panel, self.memory, difference(b, g1, g0), self.group_bytes)
 
-    def _panel(self, g0: Number, g1: Number, work: _Work) -> None:
-        """All groups of rows times one panel of columns."""
+    def _pack_b(self, columns: _Columns, local: Number, start: Number, depth: Number) -> None:
+        """Packs a panel of columns, the `local`-th of those that are kept near."""
         b, p, tile = self.builder, self.p, self.tile
-        columns = work.columns
         at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
-                   times(b, work.start, p.b_depth))  # fmt: skip
-        if self.plan.pack_b:
-            into = moved(b, self.memory, self.b_at)
-            panel = Panel(at, p.b_column, p.b_depth, p.b_type, p.type, columns.vectors * tile.lanes,
-                          columns.count, work.depth, tile.lanes)  # fmt: skip
-            pack(b, panel, into)
-            work = replace(work, b=into)
-        else:
-            work = replace(work, b=at)
-        if not known(p.m):
-            def any_group(g: Number) -> None:
-                left = b.sub(p.m, constant(times(b, g, tile.rows)))
-                self._tile(g, tile.rows, minimum(b, tile.rows, left), work)
+                   times(b, start, p.b_depth))  # fmt: skip
+        panel = Panel(at, p.b_column, p.b_depth, p.b_type, p.type, columns.vectors * tile.lanes,
+                      columns.count, depth, tile.lanes)  # fmt: skip
+        pack(b, panel, self._packed(local))
 
-            self._between(g0, g1, any_group)
-            return
-        full, tail = divmod(p.m, tile.rows)
-        if full:
-            self._between(g0, minimum(b, g1, full),
-                          lambda g: self._tile(g, tile.rows, tile.rows, work))  # fmt: skip
-        if tail:
-            self._if_beyond(g1, full, lambda: self._tile(full, tail, tail, work))
+    def _packed(self, local: Number) -> ir.Value:
+        """Where a packed panel of b lies."""
+        b = self.builder
+        return moved(b, moved(b, self.memory, self.b_at), times(b, local, self.panel_bytes))
 
     # ----------------------------------------------------------------------- tiles
 
-    def _tile(self, group: Number, rows: int, valid: Number, work: _Work) -> None:
+    def _tile(
+        self, group: Number, rows: int, valid: Number, panel: Number, columns: _Columns,
+        work: _Work,
+    ) -> None:  # fmt: skip
         """One tile: its sums over this stretch of the depth, and what becomes of them."""
         b, p, plan = self.builder, self.p, self.plan
-        columns = work.columns
         tile = Tile(rows, columns.vectors, self.tile.lanes, p.type)
         local = difference(b, group, work.g0)
         first = times(b, group, self.tile.rows)
@@ -321,18 +347,21 @@ class _Product:
             a_step, a_type = p.a_depth, p.a_type
         mask = None
         if plan.pack_b:
+            at = self._packed(difference(b, panel, work.near))
             b_step, b_type = tile.columns * self.size, p.type
         else:
+            at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
+                       times(b, work.start, p.b_depth))  # fmt: skip
             b_step, b_type = p.b_depth, p.b_type
             left = plus(b, columns.count, (1 - tile.vectors) * tile.lanes)
             mask = first_lanes(b, left, tile.lanes)
-        source = Source(a, offsets, work.b, a_type, b_type, mask)
+        source = Source(a, offsets, at, a_type, b_type, mask)
         depth = [Depth(work.depth, a_step, b_step)]
         if work.ends is None:
             sums = accumulate(b, tile, source, depth, None, plan.unroll)
             self._finish(tile, sums, first, valid, columns)
             return
-        index = plus(b, times(b, local, self.block_panels), work.panel)
+        index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
         kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
         sums = self._resumed(tile, kept, work.ends[0])
         sums = accumulate(b, tile, source, depth, sums, plan.unroll)
@@ -432,15 +461,14 @@ class _Product:
 
 @dataclass(frozen=True)
 class _Work:
-    """A panel over a stretch of the depth: where the tiles of a block read and keep their sums."""
+    """A block over a stretch of the depth: from where its groups and panels are counted."""
 
     start: Number
     depth: Number
     ends: tuple[ir.Value, ir.Value] | None
     g0: Number
-    panel: Number  # counted from the first of its block
-    columns: _Columns
-    b: ir.Value | None = None
+    p0: Number
+    near: Number  # the first of the panels that are kept near
 
 
 def difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:

@@ -280,7 +280,7 @@ def accumulate(
 ) -> Sums:
     """The sums of a * b over the depth, outermost loop first, added to `sums` (or to zero).
 
-    `unroll`: steps in a round of the innermost loop, where its extent is a known multiple of it.
+    `unroll`: steps in a round of the innermost loop.
     """
     sums = zeros(tile) if sums is None else sums
     if not depth:
@@ -309,7 +309,7 @@ def _innermost(
     sets = min(4, -(-_IN_FLIGHT // n))
     if isinstance(axis.extent, int):
         sets = max(1, min(sets, axis.extent))
-    if sets > 1 or not isinstance(axis.extent, int) or axis.extent % unroll:
+    if sets > 1:
         unroll = sets
     held = [source.a, source.b, *sums, *(zeros(tile) * (sets - 1))]
 
