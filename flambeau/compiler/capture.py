@@ -84,15 +84,19 @@ class Recorder:
         if isinstance(x, _PLAIN):
             return x
         if isinstance(x, tuple):
-            found = [self.refer(one, line) for one in x]
             if isinstance(x, Size) or not hasattr(x, "_fields"):
-                return tuple(found)
-            return type(x)(*found)
+                return tuple(self.refer(one, line) for one in x)
+            return type(x)(*(self.setting(one, line) for one in x))
         if isinstance(x, list):
             return [self.refer(one, line) for one in x]
         if isinstance(x, dict):
             return {key: self.refer(one, line) for key, one in x.items()}
         return x
+
+    def setting(self, x: Any, line: str) -> Any:
+        """A part of an operator's settings: arrays in them are its own, and do not change."""
+        own = isinstance(x, np.ndarray) and self.trace.value(x) is None
+        return x if own else self.refer(x, line)
 
     def window(self, array: np.ndarray, line: str = "") -> Value | None:
         """The Value of an array; a problem where nobody knows how its memory came to be."""
