@@ -64,7 +64,9 @@ class Fusion:
         self._keep_shared()
         for node in self.nodes:
             for one in _needed_in_memory(node):
-                self._keep_source(one)
+                # a convolution packs the borders of its image as it goes
+                bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and one is node.inputs[0]
+                self._keep_source(one, bordered)
         for node in self.nodes:
             if id(node) in self.kept:
                 self._make_reachable(node)
@@ -101,15 +103,19 @@ class Fusion:
             own += CHEAP  # better done once, as the contraction's epilogue
         return own + sum(cost[id(one)] for one in node.inputs) + (len(full) > 1)
 
-    def _keep_source(self, node: Node) -> None:
-        """Keeps the value under a chain of movements, or the end of the chain."""
+    def _keep_source(self, node: Node, bordered: bool = False) -> None:
+        """Keeps the value under a chain of movements, or the end of the chain.
+
+        `bordered`: the reader takes a window with zeros around it.
+        """
         chain: list[Node] = []
         one = node
         while one.op in MOVEMENTS and id(one) not in self.kept:
             chain.insert(0, one)
             one = one.inputs[0]
         window = window_through(whole(one.shape), tuple(chain))
-        usable = window is not None and window.whole and one.op is not Op.CONSTANT
+        usable = window is not None and one.op is not Op.CONSTANT
+        usable = usable and (bordered or window.whole)
         last = one if usable else node
         self.kept[id(last)] = last
 

@@ -13,6 +13,7 @@ from ..graph import Graph, Node, Op, rebuilt, reduce, reshape, same
 
 LONG = 1 << 15  # elements; below, one thread is as fast
 _SPLIT = (Fold.SUM, Fold.PRODUCT, Fold.MAXIMUM, Fold.MINIMUM, Fold.ANY, Fold.ALL)
+LARGE = 1 << 20  # and from here on, even columns that threads could share are better cut
 PARTS = 16
 
 
@@ -37,7 +38,9 @@ def _split(node: Node) -> Node:
         return reduce(inner, node.fold, [first])
     extent = a.shape[first]
     parts = next((p for p in (PARTS, 32, 8, 24, 12, 10, 6, 4, 2) if extent % p == 0), None)
-    if parts is None or extent // parts < 32 or (prod(node.shape) >= 256):
+    if parts is None or extent // parts < 32:
+        return node
+    if prod(node.shape) >= 256 and prod(a.shape) < LARGE:
         return node
     shape = (*a.shape[:first], parts, extent // parts, *a.shape[first + 1 :])
     inner = reduce(reshape(a, shape), node.fold, [i + (i >= first) for i in wide if i != first]

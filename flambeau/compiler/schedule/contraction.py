@@ -61,13 +61,14 @@ class ContractionKernel:
         assert place is not None
         window = window_through(place.window, tuple(chain))
         assert window is not None, self.node
-        assert window.whole, self.node
         return place.memory, window
 
     def load(self, operand: tuple[Memory, Window], at: Sequence[At]) -> Load:
         """An operand's element."""
         memory, window = operand
-        return Load(self.values.buffer(memory), self.values.affine(window, at))
+        self.values.enter(at)
+        mask = self.values.mask(window)  # the borders of a convolution's image
+        return Load(self.values.buffer(memory), self.values.affine(window, at), mask=mask)
 
     def epilogue(self, total: Accumulator, at: Sequence[At]) -> list[Statement]:
         """What is stored for one element of the product."""

@@ -138,9 +138,13 @@ class Layout:
         """A value that is only ever read permuted is written so in the first place."""
         (inner,) = node.inputs
         readers = self.fusion.readers.get(id(inner), ())
-        alone = len(readers) == 1 and readers[0] is self.fusion.group_of[id(node)]
+        group = self.fusion.group_of[id(node)]
+        alone = len(readers) == 1 and readers[0] is group and group.contraction is None
         targets = self.targets(node)
-        if not alone or len(readers[0].nodes) != 1 or len(targets) != 1:
+        if not alone or group.axes or len(targets) != 1 or self._read_elsewise(inner, node, group):
+            return
+        memory = targets[0].memory
+        if memory.home is Home.SOURCE and self._readers(memory.index):
             return
         window = targets[0].window
         if node.op is Op.PERMUTE:
@@ -149,8 +153,13 @@ class Layout:
         else:
             moved = window.reshaped(inner.shape)
         if moved is not None and self._may_be_part(inner, moved):
-            self._aim(inner, Place(targets[0].memory, moved))
+            self._aim(inner, Place(memory, moved))
             self.elsewhere.add(id(node))
+
+    def _read_elsewise(self, inner: Node, node: Node, group: Group) -> bool:
+        """Whether others of a group read a value that one of its nodes is made of."""
+        return any(leaf is inner for one in group.nodes if one is not node
+                   for leaf, _ in leaves(one, self._kept))  # fmt: skip
 
     @property
     def _kept(self) -> dict[int, Node]:

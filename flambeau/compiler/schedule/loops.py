@@ -45,7 +45,8 @@ class LoopKernel:
 
     def __init__(self, group: Group, fusion: Fusion, layout: Layout) -> None:
         self.group, self.kept, self.layout = group, fusion.kept, layout
-        self.own = {id(node) for node in group.nodes}
+        self.nodes = [node for node in group.nodes if id(node) not in layout.elsewhere]
+        self.own = {id(node) for node in self.nodes}
         self.values = Values(self._place)
         self.stage: dict[int, int] = {}  # of a full value: in which it is computed
         self.ready: dict[int, int] = {}  # of a number a row: from which stage on it is known
@@ -80,7 +81,7 @@ class LoopKernel:
 
     def _assign_stages(self) -> None:
         rows, shape = self.group.rows, self.group.shape
-        for node in self.group.nodes:
+        for node in self.nodes:
             stage = 0
             for leaf, _ in leaves(node, self.kept):
                 if id(leaf) in self.own:
@@ -99,7 +100,7 @@ class LoopKernel:
     def _windows(self) -> list[Window]:
         """How the loops' domain lies on all that is read and written."""
         shape, found = self.group.shape, []
-        for node in self.group.nodes:
+        for node in self.nodes:
             for leaf, chain in leaves(node, self.kept):
                 if id(leaf) in self.own:
                     continue
@@ -120,7 +121,7 @@ class LoopKernel:
         """Whether positions themselves are values, so that axes must stay as they are."""
         fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
         return any(one.op in fixed or (one.op is Op.REDUCE and one.fold in _POSITIONS)
-                   for node in self.group.nodes for one in interior(node, self.kept))  # fmt: skip
+                   for node in self.nodes for one in interior(node, self.kept))  # fmt: skip
 
     def _pointwise(self, bundles: list[list[int]]) -> list[Statement]:
         shape = self.group.shape
@@ -199,7 +200,7 @@ class LoopKernel:
         for stage in range(self.stages):
             inside = list(at)
             indices = [self._take(inside, axes) for axes in folded]
-            members = [n for n in self.group.nodes if self.stage.get(id(n)) == stage]
+            members = [n for n in self.nodes if self.stage.get(id(n)) == stage]
             sums = self._begin([n for n in members if n.op is Op.REDUCE], body)
             loop = self._stage(members, sums, inside, folded, indices)
             for k in range(len(folded) - 1, -1, -1):
@@ -273,7 +274,7 @@ class LoopKernel:
         now = self.stage[id(node)]
         return costly and any(
             leaf is node
-            for other in self.group.nodes if self.stage.get(id(other), 0) > now
+            for other in self.nodes if self.stage.get(id(other), 0) > now
             for leaf, _ in leaves(other, self.kept)
         )  # fmt: skip
 
@@ -284,7 +285,7 @@ class LoopKernel:
         values = self.values
         late: list[Statement] = []
         values.enter(at)
-        for node in self.group.nodes:
+        for node in self.nodes:
             if self.ready.get(id(node)) != stage:
                 continue
             number: Expression = sums[id(node)] if node.op is Op.REDUCE else values.compute(node)
