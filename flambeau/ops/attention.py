@@ -17,7 +17,8 @@ from ..autograd.tape import requires
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import Tensor
+from .creation import full
 from .dropout import dropout
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque
@@ -201,18 +202,15 @@ def _probabilities(
     """softmax(q @ k.T * scale + mask), rows that are masked everywhere being 0."""
     scores = (q @ k.transpose(-1, -2)) * scale
     if causal:
-        future = np.triu(np.full(scores.shape[-2:], -np.inf, np.float32), 1)
-        scores = scores + wrap(future).to(q.dtype)
+        scores = scores + full(scores.shape[-2:], -math.inf, dtype=q.dtype).triu(1)
     if mask is None:
         return softmax(scores, -1)
     if mask._array.dtype == np.bool_:
         scores = scores.masked_fill(~mask, -math.inf)
     else:
         scores = scores + mask
-    empty = np.all(scores._array == -np.inf, -1, keepdims=True)
-    if not empty.any():
-        return softmax(scores, -1)
-    return softmax(scores.masked_fill(wrap(empty), 0), -1).masked_fill(wrap(empty), 0)
+    empty = (scores.detach() == -math.inf).all(-1, True)  # in operators: a compiled step asks too
+    return softmax(scores.masked_fill(empty, 0), -1).masked_fill(empty, 0)
 
 
 @composite(expose=("nn.functional",))

@@ -355,10 +355,10 @@ def _smoothed(input, target, weight, reduction, ignore_index, smoothing):
     ignored = target == ignore_index
     smooth = smooth.masked_fill(ignored, 0)
     if reduction == MEAN:
-        t, kept = _located(target._array, n, ignore_index)
-        factors = _factors(t, kept, None if weight is None else weight._array)
-        total = float(_total(t, factors))
-        smooth = smooth.sum() / (total if total else float("nan"))
+        counts = ignored.logical_not().to(y.dtype)
+        if weight is not None:
+            counts = counts * weight.take(target.long().masked_fill(ignored, 0))
+        smooth = smooth.sum() / counts.sum()
     elif reduction != NONE:
         smooth = smooth.sum()
     return hard * (1 - smoothing) + smooth * (smoothing / n)
