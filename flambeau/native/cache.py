@@ -11,6 +11,8 @@ import os
 import sys
 import time
 
+from .flags import CACHE_DIR, CACHE_SIZE
+
 _MAGIC = b"flambeau code 1\n"
 _SUFFIX = ".code"
 _TEMPORARY = ".part"
@@ -20,7 +22,7 @@ _written: dict[str, int] = {}  # bytes written by this process since it last loo
 
 def directory() -> str | None:
     """Where entries are kept, or None where there is no such place."""
-    chosen = os.environ.get("FLAMBEAU_CACHE_DIR")
+    chosen = CACHE_DIR.value()
     if chosen:
         return chosen
     home = os.path.expanduser("~")
@@ -37,10 +39,7 @@ def directory() -> str | None:
 
 def limit() -> int:
     """The most bytes that all entries may take."""
-    try:
-        return int(float(os.environ.get("FLAMBEAU_CACHE_SIZE", "512")) * 2**20)
-    except (ValueError, OverflowError):
-        return 512 * 2**20
+    return int(min(CACHE_SIZE.value(), 2.0**40) * 2**20)
 
 
 def key(*parts: str) -> str:

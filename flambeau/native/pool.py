@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from . import launch
+from .flags import THREADS
 
 PATIENCE = 100e-6  # a sleeping worker takes 20 to 50 us to wake, and more after a long sleep
 _STACK = 16 << 20  # kernels keep scratch on the stack, which is small by default on some systems
@@ -45,10 +46,12 @@ def usable_processors() -> int:
 
 def _default() -> int:
     """FLAMBEAU_THREADS or OMP_NUM_THREADS, as PyTorch reads it; else every usable processor."""
-    for name in ("FLAMBEAU_THREADS", "OMP_NUM_THREADS"):
-        given = os.environ.get(name, "").split(",")[0].strip()
-        if given.isdecimal() and int(given) > 0:
-            return int(given)
+    count = THREADS.value()
+    if count:
+        return count
+    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
     return usable_processors()
 
 

@@ -1,0 +1,77 @@
+"""Environment flags: all that flambeau reads from the environment, with types and defaults.
+
+docs/flags.md is made from this table: python -m flambeau.native.flags > docs/flags.md
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T", int, float, str)
+
+
+@dataclass(frozen=True)
+class Flag(Generic[T]):
+    """One flag. `default` is its value where it is not set, and gives its type."""
+
+    name: str
+    default: T
+    least: T
+    shown: str  # the default, for people
+    text: str
+
+    def value(self) -> T:
+        """What it is now; its default, with a warning, where that cannot be read."""
+        given = os.environ.get(self.name, "").strip()
+        if not given:
+            return self.default
+        try:
+            found = type(self.default)(given)
+            if found >= self.least:
+                return found
+        except ValueError:
+            pass
+        kind = "a whole number" if isinstance(self.default, int) else "a number"
+        warnings.warn(f"{self.name}={given!r} is not {kind} from {self.least} up, and is not "
+                      "heeded", stacklevel=2)  # fmt: skip
+        return self.default
+
+
+DEBUG = Flag(
+    "FLAMBEAU_DEBUG", 0, 0, "0",
+    "Prints each program that `compile` makes to stderr, once: 1 its kernels with their times, "
+    "2 also the graph, 3 the groups of nodes that one kernel computes, 4 the loops, 5 LLVM IR, "
+    "6 assembly. `compiled.explain(level)` gives the same text.",
+)  # fmt: skip
+CACHE_DIR = Flag(
+    "FLAMBEAU_CACHE_DIR", "", "", "the system's place for caches, `flambeau` in it",
+    "The folder where machine code is kept between runs.",
+)
+CACHE_SIZE = Flag(
+    "FLAMBEAU_CACHE_SIZE", 512.0, 0.0, "512",
+    "How many megabytes that folder may hold; what was not used for longest goes first. 0 keeps "
+    "nothing.",
+)  # fmt: skip
+THREADS = Flag(
+    "FLAMBEAU_THREADS", 0, 1, "`OMP_NUM_THREADS`, else every processor that the process may use",
+    "How many threads kernels, programs and matrix products run on, as `set_num_threads`.",
+)
+FLAGS = (DEBUG, CACHE_DIR, CACHE_SIZE, THREADS)
+
+
+def page() -> str:
+    """The text of docs/flags.md."""
+    rows = [f"| `{flag.name}` | {flag.shown} | {flag.text} |" for flag in FLAGS]
+    return "\n".join([
+        "# Environment flags", "",
+        "All that flambeau reads from the environment. Written by "
+        "`python -m flambeau.native.flags > docs/flags.md`.", "",
+        "| Flag | Default | |", "|---|---|---|", *rows, "",
+    ])  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(page(), end="")
