@@ -148,9 +148,7 @@ def test_entries_of_other_users_are_not_run(folder: Path, monkeypatch: pytest.Mo
 def test_several_processes_write_and_read(folder: Path) -> None:
     """Each writes each of ten entries many times, and reads only whole ones."""
     program = (
-        "import importlib.util as u\n"  # the file alone: to import NumPy is slow
-        "spec = u.spec_from_file_location('cache', 'flambeau/native/cache.py')\n"
-        "cache = u.module_from_spec(spec); spec.loader.exec_module(cache)\n"
+        "from flambeau.native import cache\n"
         "for i in range(30):\n"
         "    for k in range(10):\n"
         "        key = cache.key(str(k)); body = str(k).encode() * 5000\n"
