@@ -164,6 +164,7 @@ class Bindings:
     together: list[tuple[int, int, int]] = field(default_factory=list)  # leaves on one memory
     apart: list[tuple[int, int]] = field(default_factory=list)  # leaves that must not be
     owners: list[np.ndarray] = field(default_factory=list)  # written memory outside of arguments
+    checks: list[Any] = field(default_factory=list)  # bounds of indices, see bounds.py
     backward: BackwardBindings | None = None
     calls: list[str] = field(default_factory=list)  # operators called as they are, and why
 

@@ -12,6 +12,7 @@ from ..ops.registry import Operator
 from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor, wrap
 from . import bindings as bind
+from .bounds import Bound, checked, label_bound
 from .capture import unbind
 from .formula import updated
 from .graph import Graph, Node, Op, Source, permute
@@ -54,6 +55,7 @@ class _Functional:
         self.slots: dict[int, int] = {}  # of external regions, by id
         self.arguments: dict[int, int] = {}  # the first leaf on a storage
         self.outputs: list[Node] = []
+        self.labels: list[Bound] = []
         self._find_arguments()
 
     def build(self) -> tuple[Graph, bind.Bindings]:
@@ -76,9 +78,18 @@ class _Functional:
                 from .joint import split
 
                 self.bindings.backward = split(self, graph, backward)
+            graph = self._within_bounds(graph)
         except Untraceable as error:
             raise Unfit(str(error), line) from None
         return graph, self.bindings
+
+    def _within_bounds(self, graph: Graph) -> Graph:
+        graph, self.bindings.checks = checked(graph, self.labels, self.bindings.slots)
+        second = self.bindings.backward
+        if second is not None:
+            second.graph, more = checked(second.graph, [], second.slots)
+            self.bindings.checks += more
+        return graph
 
     def handle(self, event: Event) -> None:
         """Runs through one event."""
@@ -248,6 +259,9 @@ class _Functional:
     def operator(self, event: Event) -> None:
         """An operator, by its lowering; called as it is where it has none."""
         operator = event.operator
+        bound = label_bound(event, self.read)
+        if bound is not None:
+            self.labels.append(bound)
         changed = writes(operator)
         targets = [event.args[i] for i in changed]
         args = mapped(event.args, self.read)

@@ -215,6 +215,7 @@ class _Writer:
                            "            return MISS", "    except ValueError:",
                            "        return MISS"]  # fmt: skip
         self.aliases()
+        self.checks()
         for leaf, before in self.bindings.entry:
             if before is ANY:
                 self.test(f"{self.name(leaf)}._grad is None")
@@ -234,6 +235,17 @@ class _Writer:
             for i in self.tensors:
                 owner = f"id(b{i} if b{i}.base is None else b{i}.base)"
                 self.test(f"{owner} in {owned}")
+
+    def checks(self) -> None:
+        """Looks at indices; a call with one out of bounds runs eagerly, which says so."""
+        self.names["eager"] = self.program.environment.function
+        for check in self.bindings.checks:
+            if check.leaf is not None:
+                holds = f"{self.name(check.bound.holds)}(b{check.leaf})"
+            else:
+                arrays = ", ".join(f"{i}: b{i}" for i in self.tensors)
+                holds = f"{self.name(check.test)}({{{arrays}}})"
+            self.lines += [f"    if not {holds}:", "        return eager(*args, **kwargs)"]
 
     # ------------------------------------------------------------------------------ run
 

@@ -1,0 +1,147 @@
+"""Bounds: indices and labels are checked before a program runs, which takes them as they are.
+
+Those that come from arguments are looked at in each call; one out of bounds makes the call eager,
+which says what is wrong. Indices that the step computes are clamped, so that memory is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..native.loops import Scalar
+from .bindings import Argument, State
+from .evaluate import evaluate
+from .graph import Graph, Node, Op, apply, ordered, rebuilt
+from .lower.nodes import number
+
+_LARGEST = 40  # nodes of a computation that is repeated in Python to look at an index
+_MOVES = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)
+# Operators on labels, which are their `target`: classes are along the input's second axis, its first
+# where there is one.
+LABELS = frozenset(("_cross_entropy", "_cross_entropy2d", "_nll_loss", "_nll_loss2d"))
+
+
+@dataclass(eq=False)
+class Bound:
+    """What an index must be: in [0, size), or `ignored`."""
+
+    node: Node
+    size: int
+    ignored: int | None = None
+
+    def holds(self, values: np.ndarray) -> bool:
+        """Whether all values are within."""
+        kind = values.dtype
+        if kind.kind == "i" and values.size:
+            if int(values.view(f"u{kind.itemsize}").max()) < self.size:
+                return True  # negative numbers are large ones here
+        elif kind.kind != "u":
+            return True
+        inside = (values >= 0) & (values < self.size)
+        if self.ignored is not None:
+            inside |= values == self.ignored
+        return bool(inside.all())
+
+
+@dataclass(eq=False)
+class Check:
+    """A bound with where its values come from at each call."""
+
+    bound: Bound
+    leaf: int | None = None  # the argument that it looks at
+    graph: Graph | None = None
+    slots: tuple = ()
+
+    def test(self, arrays: dict[int, np.ndarray]) -> bool:
+        """Whether the bound holds, given the arguments' arrays."""
+        if self.leaf is not None:
+            return self.bound.holds(arrays[self.leaf])
+        assert self.graph is not None
+        given = [s.array if isinstance(s, State) else s.array(arrays) for s in self.slots]
+        return self.bound.holds(evaluate(self.graph, given)[0][0])
+
+
+def label_bound(event: Any, read: Callable) -> Bound | None:
+    """The bound of an operator's labels."""
+    if event.operator.name not in LABELS:
+        return None
+    names = event.operator.names
+    labels, shape = event.args[names.index("target")], event.args[0].shape
+    if labels.dtype.kind not in "iu":
+        return None
+    ignored = event.args[names.index("ignore_index")] if "ignore_index" in names else None
+    return Bound(read(labels), shape[1] if len(shape) > 1 else shape[0], ignored)
+
+
+def checked(graph: Graph, labels: list[Bound], slots: list[Any]) -> tuple[Graph, list[Check]]:
+    """The graph, safe for any index, and what must be checked at each call."""
+    bounds: dict[tuple[int, int], Bound] = {}
+    for node in graph.nodes():
+        found = _index_of(node)
+        if found is not None:
+            bounds.setdefault((id(found[0]), found[1]), Bound(*found))
+    checks: list[Check] = []
+    loose: set[int] = set()
+    for bound in [*bounds.values(), *labels]:
+        check = _check(bound, graph, slots)
+        if check is None:
+            loose.add(id(bound.node))
+        elif check is not True:
+            checks.append(check)
+    return (_clamped(graph, loose) if loose else graph), checks
+
+
+def _index_of(node: Node) -> tuple[Node, int] | None:
+    """(the index, its bound) of a node that reads or writes at an index."""
+    if node.op is Op.TAKE:
+        return node.inputs[1], node.inputs[0].shape[0]
+    if node.op is Op.TAKE_ALONG:
+        return node.inputs[1], node.inputs[0].shape[node.axis]
+    return (node.inputs[0], node.shape[0]) if node.op is Op.ADD_ROWS else None
+
+
+def _check(bound: Bound, graph: Graph, slots: list[Any]) -> Check | bool | None:
+    """How a bound is checked; True where it holds for good, None where it cannot be."""
+    node = bound.node
+    while node.op in _MOVES:
+        node = node.inputs[0]
+    if node.op is Op.INPUT and isinstance(slots[node.slot], Argument):
+        slot = slots[node.slot]
+        if slot.order is not None:
+            return Check(bound, leaf=slot.leaf)
+    nodes = ordered([bound.node])
+    inputs = [n for n in nodes if n.op is Op.INPUT]
+    known = all(isinstance(slots[n.slot], (Argument, State)) for n in inputs)
+    if not known or len(nodes) > _LARGEST or any(n.op is Op.CALL for n in nodes):
+        return None
+    own = {id(n): Node(Op.INPUT, (), n.shape, n.type, {"slot": k}) for k, n in enumerate(inputs)}
+    small = Graph([graph.sources[n.slot] for n in inputs], inputs, [bound.node], [])
+    small = rebuilt(small, lambda n, given: own.get(id(n)) or Node(
+        n.op, given, n.shape, n.type, n.attributes))  # fmt: skip
+    check = Check(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
+    if any(isinstance(slots[n.slot], Argument) for n in inputs):
+        return check
+    return True if check.test({}) else None
+
+
+def _clamped(graph: Graph, loose: set[int]) -> Graph:
+    """The graph with indices that nobody can check kept within bounds."""
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
+        found = _index_of(node)
+        if found is not None and id(found[0]) in loose:
+            at = 0 if node.op is Op.ADD_ROWS else 1
+            index = inputs[at]
+            rank = len(index.shape)
+            low = apply(Scalar.MAXIMUM, index, number(0, index.type, rank))
+            within = apply(Scalar.MINIMUM, low, number(max(found[1] - 1, 0), index.type, rank))
+            inputs = (*inputs[:at], within, *inputs[at + 1 :])
+        if all(a is b for a, b in zip(node.inputs, inputs, strict=True)):
+            return node
+        return Node(node.op, inputs, node.shape, node.type, node.attributes, node.origin)
+
+    return rebuilt(graph, rule)
