@@ -30,6 +30,7 @@ CASES = {
     "kernel beyond the stride": ((1, 3, (6, 6), 5, (1, 2)), {"stride": (3, 3), "padding": (0, 0)}),
     "long depth": ((4, 300, (5, 5), 40, (5, 5)), {"padding": (2, 2)}),
     "gradient in blocks": ((3, 2, (43, 43), 40, (3, 3)), {}),
+    "long lines": ((2, 40, (1, 5003), 20, (1, 5)), {"padding": (0, 2)}),
     "wide padding": ((2, 5, (3, 3), 6, (3, 3)), {"padding": (2, 3)}),
 }  # fmt: skip
 LAYOUTS = [(False, False), (True, True)]  # images, weight: channels innermost

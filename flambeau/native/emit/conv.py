@@ -141,7 +141,7 @@ class _Emission:
                 moved(b, scratch, place) for place in self.places
             )
             zeros = [constant(0)] * len(cut.rows)
-            self.shared = self._window(zeros, self._depth_start(None)) if cut.once else None
+            self.shared = self._window(zeros, [0] * len(cut.depth)) if cut.once else None
             units = constant(cut.units)
             first = b.sdiv(low, units)
             end = b.sdiv(b.add(high, constant(cut.units - 1)), units)
@@ -170,7 +170,7 @@ class _Emission:
 
     def _whole(self, start: ir.Value, stop: ir.Value, panel: ir.Value, until: ir.Value) -> None:
         """All of the depth at once: sums never leave the registers."""
-        b, at = self.b, self._depth_start(None)
+        b, at = self.b, [0] * len(self.cut.depth)
         self._pack_panels(panel, until, at)
         with b.counted(start, stop) as unit:
             rows = self._unit_rows(unit)
@@ -203,23 +203,11 @@ class _Emission:
                     store_vector(b, zero, moved(b, sums, b.mul(i, constant(size))), self.size)
 
             each(clear)
-            with b.counted(0, cut.blocks) as block:
-                at = self._depth_start(block)
+            for at in self._each_block():
                 self._pack_panels(panel, until, at)
                 if cut.lines:
                     self.shared = self._window([constant(0)] * len(cut.rows), at)
-
-                def add(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
-                    a = self._placed(rows, at)
-                    packed = self._panel(which, panel)
-
-                    def one(tile: _Tile, n: ir.Value) -> None:
-                        found = self._summed(tile, a, packed, valid, (sums, n))
-                        self._kept(tile, sums, n, found, valid)
-
-                    self._tiles(rows, one)
-
-                each(add)
+                each(self._adder(at, panel))
 
             def finish(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
                 self._tiles(rows, lambda tile, n: self._finished(
@@ -242,21 +230,37 @@ class _Emission:
 
     # ------------------------------------------------------------------- positions and packing
 
-    def _depth_start(self, block: ir.Value | None) -> list[ir.Value | int]:
-        """Where a block of the depth begins, along each axis."""
-        if block is None:
-            return [0] * len(self.cut.depth)
-        out: list[ir.Value | int] = []
-        for extent, each in zip(
-            reversed(self.cut.depth_extents), reversed(self.cut.block), strict=True
-        ):
-            count = extent // each
-            if count == 1:
-                out.insert(0, 0)
-                continue
-            out.insert(0, times(self.b, self.b.srem(block, constant(count)), each))
-            block = self.b.sdiv(block, constant(count))
-        return out
+    def _each_block(self) -> Iterator[list[ir.Value | int]]:
+        """Where each block of the depth begins: code for full ones, and for a smaller last one."""
+        b, cut = self.b, self.cut
+        extents, block = cut.depth_extents, cut.block
+        k = max(k for k, (n, m) in enumerate(zip(extents, block, strict=True)) if n > m)
+        inner = [0] * (len(block) - k - 1)
+        with b.counted(0, prod(extents[:k])) as number:
+            outer: list[ir.Value | int] = []
+            for extent in reversed(extents[:k]):
+                outer.insert(0, b.srem(number, constant(extent)))
+                number = b.sdiv(number, constant(extent))
+            full, rest = divmod(extents[k], block[k])
+            with b.counted(0, full) as i:
+                yield [*outer, times(b, i, block[k]), *inner]
+            if rest:
+                cut.block = [*block[:k], rest, *block[k + 1 :]]
+                yield [*outer, full * block[k], *inner]
+                cut.block = block
+
+    def _adder(self, at: Sequence[ir.Value | int], panel: ir.Value) -> Callable[..., None]:
+        """Code that adds a block's products to the sums of a unit and a panel."""
+
+        def add(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
+            a, packed = self._placed(rows, at), self._panel(which, panel)
+
+            def one(tile: _Tile, n: ir.Value) -> None:
+                self._kept(tile, sums, n, self._summed(tile, a, packed, valid, (sums, n)), valid)
+
+            self._tiles(rows, one)
+
+        return add
 
     def _unit_rows(self, unit: ir.Value) -> list[ir.Value]:
         """The first row of a unit, along each axis."""

@@ -79,6 +79,8 @@ def window(contract: Contract, extents: dict[Index, int]) -> list[Line]:
             held[0] = max(held[0], value - position.base)
         else:
             held[1] = min(held[1], value - position.base)
+    if limits.get((), [0, 1]) == [0, 1]:
+        limits.pop((), None)  # one position, which is inside
     lines = [_line(contract.a.at, terms, low, high) for terms, (low, high) in limits.items()]
     taken = [i for line in lines for i, _ in line.terms]
     if len(set(taken)) < len(taken):
@@ -251,8 +253,9 @@ class Plan:
 
     @property
     def blocks(self) -> int:
-        """Blocks of the depth."""
-        return prod(self.depth_extents) // self.steps
+        """Blocks of the depth; along the axis that is cut the last may be a smaller one."""
+        each = zip(self.depth_extents, self.block, strict=True)
+        return prod(-(-extent // n) for extent, n in each)
 
     @property
     def units(self) -> int:
@@ -308,6 +311,8 @@ def plan(contract: Contract, target: Target) -> Plan:
     _cut_rows(made)
     made.block = made.depth_extents
     size = type.size
+    if lines:
+        _shorten_unit(made)
     apart = whole(contract.a.at.stride(depth[-1].index)) * size
     crowded = not lines and made.steps > 512 and apart >= 1024 and apart % 512 == 0
     if crowded or made.steps * made.width * size > L2 or (lines and made.region() * size > L2):
@@ -333,6 +338,13 @@ def _cut_rows(made: Plan) -> None:
     made.unit = [1] * shape.axis + extents[shape.axis :]
     if shape.axis < len(extents) - 1:
         made.unit[shape.axis] = shape.extent
+
+
+def _shorten_unit(made: Plan) -> None:
+    """Cuts long lines of tiles, until what one reads of `a` fits into the caches."""
+    k, step = made.first, made.shape.extent
+    while made.region() * made.type.size > 8 * L1 and made.unit[k] > step:
+        made.unit[k] = -(-made.unit[k] // (2 * step)) * step
 
 
 def _pack_once(made: Plan) -> None:
@@ -363,26 +375,19 @@ def _grow_unit(made: Plan) -> None:
             return
 
 
-def _divisors(n: int) -> list[int]:
-    return [d for d in range(n, 0, -1) if n % d == 0]
-
-
 def _cut_depth(made: Plan) -> None:
     """Blocks of the depth of a few hundred steps, of which what is read stays in the caches."""
     size, extents = made.type.size, made.depth_extents
-    best: list[int] | None = None
-    for axis in range(len(extents)):
-        for each in _divisors(extents[axis]):
-            block = [1] * axis + [each] + extents[axis + 1 :]
-            made.block = block
-            if made.blocks == 1:
+    for axis, extent in enumerate(extents):
+        for parts in range(1, extent + 1):
+            each = -(-extent // parts)
+            if parts > 1 and each == -(-extent // (parts - 1)):
                 continue
-            fits = made.steps <= 512 and (not made.lines or made.region() * size <= L2 // 4)
-            if fits:
+            even = [d for d in range(each, each // 2, -1) if extent % d == 0]
+            made.block = [1] * axis + [even[0] if even else each] + extents[axis + 1 :]
+            small = not made.lines or made.region() * size <= L2 // 4
+            if made.blocks > 1 and made.steps <= 512 and small:
                 return
-            if best is None or made.steps >= 64:
-                best = block
-    made.block = best or extents
 
 
 def _place_local(made: Plan) -> None:
