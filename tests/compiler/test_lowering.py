@@ -369,6 +369,12 @@ def convolutions(rng):
             y.sum().backward()
         except RuntimeError:
             continue  # the kernel does not fit
+    for stride, padding, dilation in ((1, 0, 1), (2, 1, 1), ((2, 1, 3), (1, 0, 2), (1, 2, 1))):
+        x = flambeau.randn(2, 4, 5, 6, 7, requires_grad=True)
+        weight = flambeau.randn(6, 2, 2, 3, 2, requires_grad=True)
+        bias = flambeau.randn(6, requires_grad=True)
+        y = f.conv3d(x, weight, bias, stride, padding, dilation, 2)
+        f.conv_transpose3d(y, weight, None, stride, padding, 0, 2, dilation).sum().backward()
 
 
 def pools(rng):
@@ -455,6 +461,24 @@ def losses(rng):
         f.scaled_dot_product_attention(q, k, v, **given).sum().backward()
 
 
+def empties(rng):
+    f = flambeau.nn.functional
+    for shape in ((0, 5), (3, 0)):
+        x = flambeau.randn(*shape, requires_grad=True)
+        y = (x * 2 + 1).exp().sum() + x.sum(0).sum() + x.mean(1).nan_to_num().sum()
+        y = y + (x @ flambeau.randn(shape[1], 2)).sum() + flambeau.cat([x, x], 1).sum()
+        y = y + x.t().reshape(-1).sum() + x[:, :1].sum() + x.cumsum(0).sum()
+        y = y + f.linear(x, flambeau.randn(4, shape[1]), flambeau.randn(4)).sum()
+        y = y + x.softmax(0).sum() + f.log_softmax(x, 1).sum() + f.mse_loss(x, x).nan_to_num()
+        y.backward()
+    x = flambeau.randn(0, 2, 6, 6, requires_grad=True)
+    w = flambeau.randn(4, 2, 3, 3, requires_grad=True)
+    y = f.conv2d(x, w, stride=2, padding=1)
+    (y.sum() + f.avg_pool2d(y, 2).sum() + f.relu(y).sum()).backward()
+    table = flambeau.randn(5, 3, requires_grad=True)
+    f.embedding(flambeau.zeros(0, dtype=flambeau.int64), table).sum().backward()
+
+
 def norms(rng):
     nn = flambeau.nn
     for shape in ((4, 6), (4, 6, 5), (2, 6, 3, 3)):
@@ -498,7 +522,9 @@ def test_networks_need_no_calls():
         compare(operator, args, results)
 
 
-@pytest.mark.parametrize("work", [convolutions, pools, indices, sequences, borders, losses, norms])
+@pytest.mark.parametrize("work", [
+    convolutions, pools, indices, sequences, borders, losses, norms, empties,
+])  # fmt: skip
 def test_settings(work):
     """Families at many settings, forward and backward."""
     flambeau.manual_seed(0)

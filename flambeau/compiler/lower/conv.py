@@ -1,4 +1,4 @@
-"""Convolutions in one and two dimensions, and the gradients of their input and weight.
+"""Convolutions, and the gradients of their input and weight; in one dimension a height of 1.
 
 Operators see (n, c, h, w); CONV is channels last: PERMUTE, PAD, CONV, PERMUTE, which passes take
 apart. The gradient of the input is itself made of convolutions: of one with stride 1, or of one for
@@ -14,8 +14,9 @@ from typing import Any
 from ...native.loops import Type
 from .. import graph
 from ..graph import Node, Op
+from . import volumes
 from .nodes import cast, computed, dtype_of, reshaped, sliced
-from .registry import lowering, refuse
+from .registry import lowering
 from .symbol import Symbol, node_of, symbol
 from .windows import cropped, nothing, woven
 
@@ -24,10 +25,7 @@ class _Plane:
     """A window in two dimensions; one dimension is a height of 1."""
 
     def __init__(self, window: Any) -> None:
-        rank = len(window.kernel)
-        if rank > 2:
-            refuse("a convolution in three dimensions")
-        line = rank == 1
+        line = len(window.kernel) == 1
         self.line = line
         self.kernel = (1, *window.kernel) if line else tuple(window.kernel)
         self.stride = (1, *window.stride) if line else tuple(window.stride)
@@ -84,6 +82,9 @@ def _biased(y: Node, bias: Any) -> Node:
 
 @lowering("_convolution")
 def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -> Symbol:
+    if len(window.kernel) == 3:
+        y = volumes.convolution(_convolution, input, weight, window, groups)
+        return volumes.biased(y, bias)
     type, (x, w) = _inside(input, weight)
     plane = _Plane(window)
     w = graph.permute(plane.weight(w), (2, 3, 1, 0))
@@ -93,6 +94,8 @@ def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -
 
 @lowering("_convolution_weight")
 def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Symbol:
+    if len(window.kernel) == 3:
+        return volumes.weight(_convolution_weight, input, output, window, groups)
     type, (x, g) = _inside(input, output)
     plane = _Plane(window)
     x, g = plane.padded(plane.image(x)), plane.image(g)
@@ -115,6 +118,9 @@ def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Sy
 def _transposed_convolution(
     input: Any, weight: Any, bias: Any, spatial: Sequence[int], window: Any, groups: int
 ) -> Symbol:
+    if len(window.kernel) == 3:
+        y = volumes.transposed(_transposed_convolution, input, weight, spatial, window, groups)
+        return volumes.biased(y, bias)
     type, (g, w) = _inside(input, weight)
     plane = _Plane(window)
     lengths = (1, *spatial) if plane.line else tuple(spatial)

@@ -1,0 +1,93 @@
+"""Convolutions in three dimensions: sums over the kernel's depth of those of planes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.conv_kernels import Window
+from .. import graph
+from .pool import Windows
+from .symbol import Symbol, symbol
+
+Plane = Callable[..., Symbol]  # the convolution of planes, or one of its gradients
+
+
+def _planes(window: Window) -> Window:
+    """What a window is within planes."""
+    kernel, stride, padding, dilation = window
+    return Window(kernel[1:], stride[1:], padding[1:], dilation[1:])
+
+
+def _depth(window: Window) -> Window:
+    """What a window is across planes."""
+    kernel, stride, padding, dilation = window
+    return Window(kernel[:1], stride[:1], padding[:1], dilation[:1])
+
+
+def _flat(x: Symbol) -> Symbol:
+    """(n, c, d, h, w) as planes (n * d, c, h, w)."""
+    n, c, d, h, w = x.shape
+    return x.transpose((0, 2, 1, 3, 4)).reshape((n * d, c, h, w))
+
+
+def _deep(x: Symbol, n: int) -> Symbol:
+    """Planes (n * d, c, h, w) as (n, c, d, h, w)."""
+    count, c, h, w = x.shape
+    return x.reshape((n, count // n, c, h, w)).transpose((0, 2, 1, 3, 4))
+
+
+def _met(x: Symbol, window: Window, tap: int) -> Symbol:
+    """The planes that one place of the kernel's depth meets."""
+    (low, high), step = window.padding[0], window.stride[0]
+    lows, highs = ((0, 0, v, 0, 0) for v in (low, high))
+    count = _depth(window).output(x.shape[2:3])[0]
+    start = tap * window.dilation[0]
+    deep = symbol(graph.pad(x.node, lows, highs))
+    return deep[:, :, start : start + step * (count - 1) + 1 : step]
+
+
+def _total(parts: Sequence[Symbol]) -> Symbol:
+    made = parts[0]
+    for part in parts[1:]:
+        made = made + part
+    return made
+
+
+def convolution(plane: Plane, x: Symbol, w: Symbol, window: Window, groups: int) -> Symbol:
+    """The convolution of x (n, c, d, h, w)."""
+    parts = [
+        plane(_flat(_met(x, window, t)), w[:, :, t], None, _planes(window), groups)
+        for t in range(window.kernel[0])
+    ]
+    return _deep(_total(parts), x.shape[0])
+
+
+def transposed(
+    plane: Plane, g: Symbol, w: Symbol, spatial: Sequence[int], window: Window, groups: int
+) -> Symbol:
+    """The cotangent of the input, whose spatial axes had the lengths `spatial`."""
+    parts = [
+        _deep(plane(_flat(g), w[:, :, t], None, spatial[1:], _planes(window), groups), g.shape[0])
+        for t in range(window.kernel[0])
+    ]
+    parts = [np.moveaxis(p, 2, -1) for p in parts]
+    like = graph.constant(0, g.node.type, (*parts[0].shape[:-1], spatial[0]))
+    made = Windows(like, _depth(window)).returned(lambda at: parts[at[0]].node, like)
+    return np.moveaxis(symbol(made), -1, 2)
+
+
+def weight(plane: Plane, x: Symbol, g: Symbol, window: Window, groups: int) -> Symbol:
+    """The cotangent of the weight."""
+    parts = [
+        plane(_flat(_met(x, window, t)), _flat(g), _planes(window), groups)
+        for t in range(window.kernel[0])
+    ]
+    return np.stack(parts, 2)
+
+
+def biased(y: Symbol, bias: Any) -> Symbol:
+    """With a bias for each channel."""
+    return y if bias is None else y + bias.astype(y.dtype).reshape((-1, 1, 1, 1))
