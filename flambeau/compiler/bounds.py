@@ -20,8 +20,8 @@ from .lower.nodes import number
 
 _LARGEST = 40  # nodes of a computation that is repeated in Python to look at an index
 _MOVES = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)
-# Operators on labels, which are their `target`: classes are along the input's second axis, its first
-# where there is one.
+# Operators on labels, which are their `target`: classes are along the input's second axis, or its
+# only one.
 LABELS = frozenset(("_cross_entropy", "_cross_entropy2d", "_nll_loss", "_nll_loss2d"))
 
 

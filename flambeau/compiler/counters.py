@@ -37,14 +37,16 @@ class Ticker:
         self.number = update.group
         if self.simple and len(self.rows) > 1 and self.saved[0]:
             self.shared = shared_counters(optimiser, update.group)
-            others = update.positions[1:]
-            low, high = min(others), max(others) + 1
-            if high - low == len(others):
-                self.rest = self.shared[low:high]
+            low, high = update.positions[0], update.positions[-1] + 1
+            if high - low == len(update.positions):
+                self.rest = self.shared[low:high] if self.counts else self.shared[low + 1 : high]
             else:
                 self.simple = False
             self.saved = [self._entries(state) for _, state in self.rows]
         self.one = None if self.rest is None else self.rest.dtype.type(1)
+        self.item = None  # reads the first count, where counting is all that beginning does
+        if self.rest is not None and self.counts:
+            self.item = self.rest[:1].reshape(()).item
 
     def _entries(self, state: dict[str, Any]) -> list[np.ndarray]:
         """The arrays of a state's counters and other single numbers."""
@@ -54,8 +56,9 @@ class Ticker:
         """Whether beginning a step does nothing but count it."""
         arrays = self.saved[0]
         before = [a.copy() for a in arrays]
-        self.begin(self.group, self.first_param, self.first_state)
+        key = self.begin(self.group, self.first_param, self.first_state)
         counter = self.first_state.get("step")
+        self.counts = counter is not None and key.__class__ is float and key == counter._array
         plain = all(
             (a == b + 1) if counter is not None and a is counter._array else a == b
             for a, b in zip(arrays, before, strict=True)
@@ -75,7 +78,22 @@ class Ticker:
         )  # fmt: skip
 
     def advance(self) -> Any:
-        """Ticks; the formula's numbers. None, with nothing ticked, where its flags changed."""
+        """Ticks; the formula's numbers. None, with nothing ticked, where flags or state changed."""
+        if not self.check():
+            return None
+        if self.item is not None:
+            np.add(self.rest, self.one, self.rest)
+            key: Any = self.item()
+        else:
+            key = self._begin_all()
+        flags, scalars = self.plan(self.group, key)
+        if flags != self.flags:
+            self.undo()
+            return None
+        return scalars
+
+    def _begin_all(self) -> Any:
+        """Begins the step of each parameter; the first one's key."""
         if not self.simple:
             self.before = [[a.copy() for a in arrays] for arrays in self.saved]
         key = self.begin(self.group, self.first_param, self.first_state)
@@ -84,16 +102,14 @@ class Ticker:
         elif not self.simple:
             for param, state in self.rows[1:]:
                 self.begin(self.group, param, state)
-        flags, scalars = self.plan(self.group, key)
-        if flags != self.flags:
-            self.undo()
-            return None
-        return scalars
+        return key
 
     def undo(self) -> None:
         """Takes the tick back."""
         if self.rest is not None:
             np.subtract(self.rest, self.one, self.rest)
+        if self.item is not None:
+            return
         if self.simple:
             for array in self.saved[0]:
                 array -= 1

@@ -91,7 +91,7 @@ class Program:
         """Ticks all counters; the numbers of each update, or None with nothing ticked."""
         found = []
         for i, ticker in enumerate(self.tickers):
-            scalars = ticker.advance() if ticker.check() else None
+            scalars = ticker.advance()
             if scalars is None:
                 for done in self.tickers[:i]:
                     done.undo()
@@ -255,6 +255,8 @@ class _Writer:
         lines.append("    with lock:")
         if self.bindings.updates:
             lines += ["        s = advance()", "        if s is None:", "            return MISS"]
+            if len(self.program.tickers) == 1:
+                self.names["advance"] = self.program.tickers[0].advance
         lines.append("        try:")
         for slot in self.bindings.slots:
             if isinstance(slot, Drawn):
@@ -281,7 +283,8 @@ class _Writer:
             if isinstance(slot, Scalar) and slot.place:
                 continue
             if isinstance(slot, Scalar):
-                found.append(f"*s[{slot.update}]")
+                one = len(self.bindings.updates) == 1
+                found.append("*s" if one else f"*s[{slot.update}]")
             elif not isinstance(slot, State):
                 found.append(self.given(slot))
         return found
