@@ -571,6 +571,38 @@ def node(shape, type=Type.F32, **attributes):
     return Node(Op.INPUT, (), shape, type, {"slot": 0, **attributes})
 
 
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38, -2.5, 0.5, 1.0, -1.0, 7.0])
+
+
+def special(rng):
+    """Every pointwise operator on unusual numbers, and on each with each."""
+    grid = np.meshgrid(SPECIAL, SPECIAL)
+    for operator in operators():
+        if operator.kind is not Kind.POINTWISE or operator.samples is None:
+            continue
+        args, kwargs = next(iter(operator.samples(rng)))
+        tensors = [i for i in operator.tensor_positions
+                   if i < len(args) and isinstance(args[i], np.ndarray | np.generic)]  # fmt: skip
+        if len(tensors) > 2 or any(np.asarray(args[i]).dtype.kind != "f" for i in tensors):
+            continue
+        values = [SPECIAL] if len(tensors) == 1 else grid
+        given = dict(zip(tensors, values, strict=True))
+        try:
+            operator.function(*(wrap(given[i].astype(np.float32)) if i in given else v
+                                for i, v in enumerate(args)), **kwargs)  # fmt: skip
+        except (RuntimeError, NotImplementedError, ValueError):
+            continue
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_unusual_numbers():
+    found = met(lambda: special(np.random.default_rng(0)))
+    assert len(found) > 100
+    for operator, args, results in found:
+        if operator.name not in NOT_LOWERED:
+            compare(operator, args, results)
+
+
 def large(operator, args):
     """Nodes of many elements in place of a sample's arrays."""
     kinds = {"b": Type.BOOL, "i": Type.I64, "f": Type.F32}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from inspect import Parameter
 from typing import Any
@@ -77,8 +76,7 @@ def run(operator: Operator, args: Sequence[Any], kwargs: dict) -> tuple[Any, lis
     given = [*_symbols(positional), *_symbols(list(named.values()))]
     explicit = EXPLICIT.get(operator.name)
     body = explicit or retargeted(operator.body)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
+    with np.errstate(all="ignore"):
         if operator.kind is not Kind.POINTWISE or operator.promotion is Promotion.NONE:
             return body(*positional, **named), given
         return _pointwise(operator, body, positional, named), given
