@@ -326,7 +326,7 @@ def plan(contract: Contract, target: Target) -> Plan:
     made.panels = max(1, min(made.count, limit // (made.steps * made.width * size)))
     if made.blocks > 1:
         each = made.tiles * made.shape.rows * made.width * size * made.panels
-        made.held = max(1, min(made.units, L2 // 2 // each))
+        made.held = max(1, min(made.units, L2 // each))
     _place_local(made)
     return made
 
@@ -341,8 +341,14 @@ def _cut_rows(made: Plan) -> None:
 
 
 def _shorten_unit(made: Plan) -> None:
-    """Cuts long lines of tiles, until what one reads of `a` fits into the caches."""
+    """Cuts long lines of tiles, until what one reads of `a` fits into the caches.
+
+    Only where windows slide along the line: in other lines the depth is what is long.
+    """
     k, step = made.first, made.shape.extent
+    index = made.rows[k].index
+    if not any(len(n.terms) > 1 and any(i is index for i, _ in n.terms) for n in made.lines):
+        return
     while made.region() * made.type.size > 8 * L1 and made.unit[k] > step:
         made.unit[k] = -(-made.unit[k] // (2 * step)) * step
 
