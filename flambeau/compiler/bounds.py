@@ -33,14 +33,21 @@ class Bound:
     size: int
     ignored: int | None = None
 
+    def quick(self, dtype: np.dtype, empty: bool) -> Callable[[np.ndarray], bool]:
+        """`holds` for arrays of a dtype, without looking twice where all is well."""
+        if dtype.kind not in "iu" or empty:
+            return lambda values: True
+        unsigned = np.dtype(f"u{dtype.itemsize}")
+        largest, size, holds = np.maximum.reduce, self.size, self.holds
+
+        def test(values: np.ndarray) -> bool:
+            # Negative numbers are large ones as unsigned ones.
+            return largest(values.view(unsigned), None) < size or holds(values)
+
+        return test
+
     def holds(self, values: np.ndarray) -> bool:
         """Whether all values are within."""
-        kind = values.dtype
-        if kind.kind == "i" and values.size:
-            if int(values.view(f"u{kind.itemsize}").max()) < self.size:
-                return True  # negative numbers are large ones here
-        elif kind.kind != "u":
-            return True
         inside = (values >= 0) & (values < self.size)
         if self.ignored is not None:
             inside |= values == self.ignored

@@ -24,6 +24,7 @@ from .bindings import (
 )  # fmt: skip
 from .capture import autocast_now
 from .counters import Ticker
+from .evaluate import numpy_type
 from .guards import Environment, Modules
 from .joint_node import Runner, hung
 
@@ -241,7 +242,9 @@ class _Writer:
         self.names["eager"] = self.program.environment.function
         for check in self.bindings.checks:
             if check.leaf is not None:
-                holds = f"{self.name(check.bound.holds)}(b{check.leaf})"
+                node = check.bound.node
+                quick = check.bound.quick(numpy_type(node.type), 0 in node.shape)
+                holds = f"{self.name(quick)}(b{check.leaf})"
             else:
                 arrays = ", ".join(f"{i}: b{i}" for i in self.tensors)
                 holds = f"{self.name(check.test)}({{{arrays}}})"
