@@ -142,12 +142,19 @@ class Program:
 
 
 def _flags(records: Sequence[Record]) -> list[int]:
-    """The flags, without barriers that nobody needs: at the end, and among serial records."""
+    """The flags, without barriers that nobody needs: at the end, and between serial records with
+    nothing before them, since the last barrier, that other threads may still be at."""
     flags = [record.flags for record in records]
+    alone = True  # whether thread 0 did all there was since the last barrier
     for i, flag in enumerate(flags[:-1]):
-        if flag & BARRIER and flag & flags[i + 1] & SERIAL:
+        alone = alone and bool(flag & SERIAL)
+        if not flags[i] & BARRIER:
+            continue
+        if alone and flags[i + 1] & SERIAL:
             flags[i] &= ~BARRIER
             flags[i + 1] |= BARRIER
+        else:
+            alone = True
     if flags:
         flags[-1] &= ~BARRIER
     return flags
