@@ -7,6 +7,7 @@ stays eager, and the user is told once, with the line.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import warnings
 import weakref
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..native.flags import DEBUG
 from ..nn.module import Module
 from ..ops.autocast import AUTOCAST
 from ..tensor.tensor import Tensor
@@ -88,6 +90,7 @@ class Compiled:
     def __init__(self, function: Callable, options: dict[str, Any]) -> None:
         self._function, self._options = function, options
         self._programs: list[Program] = []
+        self._last: Program | None = None  # which served the last call
         self._variants: dict[Any, Variant] = {}
         self._told: set[str] = set()
         self._roots: list[Module] | None = None  # modules that the step's names stand for
@@ -100,6 +103,7 @@ class Compiled:
         for program in self._programs:
             found = program.call(args, kwargs)
             if found is not MISS:
+                self._last = program
                 return found
         return self._slow(args, kwargs)
 
@@ -114,10 +118,48 @@ class Compiled:
             found = instance.__dict__[name] = Compiled(bound, self._options)
         return found
 
+    def explain(self, level: int = 1, html: Any = None) -> str:
+        """Where the program of the last call spends its time, and what it was made into.
+
+        Level 1: its kernels with time, bytes, flops and share of the machine's limit; 2 also the
+        graph; 3 the groups of nodes that one kernel computes; 4 the loops; 5 LLVM IR; 6 assembly.
+        `html` names a file for a page that shows the step as a picture. It runs the program some
+        times and changes nothing. Where there is no program the text says why; ValueError for
+        another level, RuntimeError for a page of nothing.
+
+        >>> double = torch.compile(lambda x: 2 * x, mode="now")
+        >>> for _ in range(4):
+        ...     y = double(torch.ones(64))
+        >>> print(double.explain())
+        <lambda>: 1 kernel, ...
+        """
+        program = self._last
+        if program is None or program not in self._programs:
+            program = next(iter(self._programs), None)
+        owner = getattr(self._function, "__self__", None)
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        name = type(owner).__name__ if isinstance(owner, Module) else name
+        if program is not None:
+            from .account import account
+
+            return account(program, name, level, html)
+        text = f"{name} has no program: {self._why()}"
+        if html is not None:
+            raise RuntimeError(text)
+        return text
+
+    def _why(self) -> str:
+        """Why there is no program."""
+        if self._told:
+            return "; ".join(self._told)
+        if any(variant.pending is not None for variant in self._variants.values()):
+            return "it is being made"
+        return "it is made once a few calls have shown that they do the same"
+
     def forget(self) -> None:
         """Starts anew, without programs."""
         with self._lock:
-            self._programs, self._roots = [], None
+            self._programs, self._roots, self._last = [], None, None
             self._variants.clear()
             self._told.clear()
 
@@ -289,7 +331,11 @@ class Compiled:
             variant.environment, pending.modes, pending.backward,
         )  # fmt: skip
         self._programs.insert(0, variant.program)
+        self._last = variant.program
         pending.bindings.forget()
+        level = min(DEBUG.value(), 6)
+        if level:
+            print(self.explain(level), file=sys.stderr)
         if pending.bindings.calls and self._options["fullgraph"]:
             raise RuntimeError(f"fullgraph=True, but these run as they are: "
                                f"{'; '.join(pending.bindings.calls)}")  # fmt: skip

@@ -6,85 +6,58 @@ fusion groups; 4 the loops; 5 LLVM IR; 6 assembly. Each level shows what those b
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from ..native.limits import limits
+from .figures import Figures, figures
 from .graph import Graph, Node
-from .memory import Memory
-from .schedule.task import Task
 from .step import Step
 
 TIMES, GRAPH, GROUPS, LOOPS, LLVM, ASSEMBLY = range(1, 7)
 
 
-@dataclass(frozen=True)
-class Line:
-    """A kernel's figures. `share`: of the time that its flops or bytes would take at the least."""
-
-    name: str
-    seconds: float
-    bytes: int
-    flops: int
-    share: float
-    bound: str
-    origins: tuple[str, ...]
-
-
-def figures(step: Step, values: Sequence[Any]) -> list[Line]:
-    """Each task's time beside what the machine could do at best."""
-    threads = step.threads or _threads()
-    most_flops, most_bytes = limits(threads)
-    found = []
-    for task, seconds in zip(step.tasks, step.timed(values), strict=True):
-        moved = _moved(task)
-        least_flops, least_bytes = task.flops / most_flops, moved / most_bytes
-        bound = "flops" if least_flops > least_bytes else "bytes"
-        share = max(least_flops, least_bytes) / seconds if seconds else 0.0
-        found.append(Line(task.name, seconds, moved, task.flops, share, bound,
-                          tuple(task.origins)))  # fmt: skip
-    return found
-
-
-def _threads() -> int:
-    from ..native.pool import POOL
-
-    return POOL.threads()
-
-
-def _moved(task: Task) -> int:
-    """Bytes of all that a task reads or writes, each once."""
-    unique: dict[int, Memory] = {id(memory): memory for memory in task.memories}
-    return sum(memory.bytes for memory in unique.values())
-
-
 def explain(step: Step, values: Sequence[Any], level: int = TIMES) -> str:
-    """A text about a step, up to a level."""
-    lines = list(_times(figures(step, values), step))
+    """A text about a step, up to a level. The step runs with these values, and changes nothing."""
+    return "\n".join(explained(step, figures(step, values), level))
+
+
+def explained(step: Step, found: Figures, level: int) -> Iterator[str]:
+    """The lines about a step that was measured."""
+    yield from _times(found)
     if level >= GRAPH:
-        lines += ["", "graph", *graph_lines(step.graph)]
+        yield from ("", "graph", *graph_lines(step.graph))
     if level >= GROUPS:
-        lines += ["", "groups", *_group_lines(step)]
+        yield from ("", "groups", *_group_lines(step))
     if level >= LOOPS:
-        lines += ["", "loops", *_loop_lines(step)]
+        yield from ("", "loops", *_loop_lines(step))
     if level >= LLVM:
-        lines += ["", *_machine_lines(step, level)]
-    return "\n".join(lines)
+        yield from ("", *_machine_lines(step, level))
 
 
-def _times(found: Sequence[Line], step: Step) -> Iterator[str]:
-    total = sum(line.seconds for line in found) or 1.0
-    flops, moved = sum(line.flops for line in found), sum(line.bytes for line in found)
-    yield (f"{len(found)} kernels, {total * 1e6:.0f} us on {step.threads or _threads()} threads, "
-           f"{flops / total / 1e9:.0f} GFLOP/s, {moved / total / 1e9:.1f} GB/s, "
-           f"arena {step.plan.size / 1e6:.1f} MB")  # fmt: skip
-    yield f"{'us':>9} {'share':>6} {'MB':>8} {'Mflop':>9} {'of limit':>9}  kernel"
-    for line in found:
-        origin = f"  {line.origins[0]}" if line.origins else ""
-        limit = "cached" if line.share > 1 else f"{line.share:4.0%} {line.bound}"
+def _times(found: Figures) -> Iterator[str]:
+    lines, total = found.lines, found.total or 1.0
+    flops, moved = sum(line.flops for line in lines), sum(line.bytes for line in lines)
+    yield (f"{_count(len(lines), 'kernel')}, {total * 1e6:.0f} us on "
+           f"{_count(found.threads, 'thread')}, {flops / total / 1e9:.0f} GFLOP/s, "
+           f"{moved / total / 1e9:.1f} GB/s, {found.least / total:.0%} of what the machine can "
+           f"do, arena {found.arena / 1e6:.1f} MB")  # fmt: skip
+    yield f"{'us':>9} {'share':>6} {'MB':>8} {'Mflop':>9} {'of limit':>11}  kernel"
+    for line in lines:
+        others = len(line.origins) - (line.main in line.origins)
+        origin = f"  {nearby(line.main)}" + (f" and {others} more" if others else "")
         yield (f"{line.seconds * 1e6:9.1f} {line.seconds / total:6.1%} {line.bytes / 1e6:8.2f} "
-               f"{line.flops / 1e6:9.2f} {limit:>9}  {line.name}{origin}")  # fmt: skip
+               f"{line.flops / 1e6:9.2f} {line.limit:>11}  {line.name}{origin}")  # fmt: skip
+
+
+def nearby(origin: str) -> str:
+    """An origin with its file relative to the working directory, where it lies in there."""
+    here = os.path.join(os.getcwd(), "")
+    return origin.replace(f" at {here}", " at ")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def graph_lines(graph: Graph) -> Iterator[str]:
@@ -136,4 +109,6 @@ def _machine_lines(step: Step, level: int) -> Iterator[str]:
         text = emit(task.kernel)
         if text not in seen:
             seen.add(text)
-            yield text if level == LLVM else assembly(text)
+            yield text
+            if level >= ASSEMBLY:
+                yield assembly(text)

@@ -454,7 +454,15 @@ def _as_arrays(x: Any) -> Any:
 
 
 def _named(node: Node, event: Event) -> Node:
+    """Tells a node where it comes from, and those that its operator made on the way."""
     node.origin = event.origin
+    name = getattr(event.operator, "name", None)
+    stack = [node]
+    while stack:
+        for one in stack.pop().inputs:
+            if one.origin == name:
+                one.origin = event.origin
+                stack.append(one)
     return node
 
 

@@ -31,6 +31,8 @@ class OptimizedModule(Module):
         modules = self.__dict__.get("_modules", {})
         if "_orig_mod" not in modules or name == "_orig_mod":
             return super().__getattr__(name)
+        if name == "explain" and not hasattr(modules["_orig_mod"], name):
+            return self.__dict__["_compiled"].explain
         return getattr(modules["_orig_mod"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -27,6 +27,7 @@ from .counters import Ticker
 from .evaluate import numpy_type
 from .guards import Environment, Modules
 from .joint_node import Runner, hung
+from .sample import Sample
 
 MISS = object()  # what a program gives for a call that it was not made for
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -78,6 +79,7 @@ class Program:
         self.changes = CHANGES.count
         self.tickers = [Ticker(update) for update in bindings.updates]
         self.calls = 0
+        self.sample = Sample(bindings)  # with which explain() runs the step
         self.source, self.call = _Writer(self, args, kwargs).made()
 
     def recheck(self) -> bool:

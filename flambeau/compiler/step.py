@@ -6,8 +6,10 @@ written into it once; those of arguments and outputs are given at each call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,18 @@ class Call:
     task: Task
 
 
+@dataclass(frozen=True)
+class Times:
+    """Seconds that a step takes, and each of its tasks; the threads' mean share of these at work.
+
+    A task takes as long as its slowest thread. `total` has barriers and starts in it too.
+    """
+
+    total: float
+    seconds: list[float]
+    busy: list[float]
+
+
 class Step:
     """A compiled graph. `changing`: the slots whose values `run` takes, in order."""
 
@@ -53,6 +67,7 @@ class Step:
         self._kinds = [(n.shape, numpy_type(n.type)) for n in graph.outputs]
         self._constants: dict[int, np.ndarray] = {}
         self.parts: list[Program | Call] = []
+        self.addresses = list(addresses)
         self._build(addresses)
         work = sum(task.work for task in self.tasks)
         self.threads = 1 if work < LITTLE else 0
@@ -112,8 +127,9 @@ class Step:
         return self._run(values, lambda part, table: part.run(table, self.threads))
 
     def _run(
-        self, values: Sequence[Any], start: Callable[[Program, list[int]], None]
-    ) -> list[np.ndarray]:
+        self, values: Sequence[Any], start: Callable[[Program, list[int]], None],
+        call: Callable[..., None] | None = None,
+    ) -> list[np.ndarray]:  # fmt: skip
         outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
         given = dict(zip(self.changing, values, strict=True))
         for slot, cell in self._cells.items():
@@ -124,27 +140,49 @@ class Step:
             if isinstance(part, Program):
                 start(part, table)
             else:
-                self._call(part.node, given, outputs)
+                (call or self._call)(part.node, given, outputs)
         self._stash.clear()
         return outputs
 
-    def timed(self, values: Sequence[Any], rounds: int = 5) -> list[float]:
-        """Seconds that each task takes, the median of some runs, which change nothing: what they
-        write is put back. The time of eager calls is not counted: 0."""
-        written = [slot for slot, _ in self.graph.writes if slot in self.states]
-        before = {slot: self.states[slot].copy() for slot in written}
-        runs: list[list[float]] = []
+    @contextmanager
+    def untouched(self, values: Sequence[Any]) -> Iterator[None]:
+        """What the step writes meanwhile, states and arguments, is put back at the end."""
+        given = dict(zip(self.changing, values, strict=True))
+        arrays = [self.states.get(slot, given.get(slot)) for slot, _ in self.graph.writes]
+        before = [(array, array.copy()) for array in arrays if array is not None]
         try:
-            for _ in range(rounds + 1):
-                parts: list[np.ndarray] = []
-                self._run(values, lambda part, table, parts=parts: parts.append(
-                    part.timed(table, self.threads).records))  # fmt: skip
-                runs.append([float(t) for one in parts for t in one])
+            yield
         finally:
-            for slot in written:
-                self.states[slot][...] = before[slot]
-        medians = iter(np.median(runs[1:], axis=0).tolist() if runs[0] else [])
-        return [0.0 if task.call is not None else next(medians) for task in self.tasks]
+            for array, value in before:
+                array[...] = value
+
+    def timed(self, values: Sequence[Any], rounds: int = 5) -> Times:
+        """How long the step and each task take: medians of some runs, which change nothing."""
+        with self.untouched(values):
+            runs = [self._timed(values) for _ in range(rounds + 1)][1:]
+        medians = np.median([times for _, times in runs], axis=0).tolist()
+        total = float(np.median([total for total, _ in runs]))
+        return Times(total, [t for t, _ in medians], [busy for _, busy in medians])
+
+    def _timed(self, values: Sequence[Any]) -> tuple[float, list[tuple[float, float]]]:
+        """Of one run: seconds in all; seconds and the threads' share for each task."""
+        totals: list[float] = []
+        times: list[tuple[float, float]] = []
+
+        def part(one: Program, table: list[int]) -> None:
+            timing = one.timed(table, self.threads)
+            totals.append(float(timing.finish.max() - timing.begin[0, 0]))
+            for t, mean in zip(timing.records, timing.busy.mean(axis=0), strict=True):
+                times.append((float(t), float(mean / t) if t else 1.0))
+
+        def call(*what: Any) -> None:
+            began = perf_counter()
+            self._call(*what)
+            totals.append(perf_counter() - began)
+            times.append((totals[-1], 1.0))
+
+        self._run(values, part, call)
+        return sum(totals), times
 
     def _call(self, node: Node, given: dict[int, Any], outputs: list[np.ndarray]) -> None:
         """Calls an eager function, once for all nodes that are its results."""

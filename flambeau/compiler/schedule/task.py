@@ -43,6 +43,7 @@ class Task:
     work: int = 0
     flops: int = 0
     origins: list[str] = field(default_factory=list)
+    group: Group | None = None
 
     def __post_init__(self) -> None:
         self.offsets = [] if self.kernel is None else rebased(self.kernel)
@@ -133,9 +134,11 @@ def _tasks(group: Group, fusion: Fusion, layout: Layout) -> list[Task]:
     if group.special is not None:
         node = group.special
         if node.op is Op.CALL:
-            return [Task(f"call_{node.function.__name__}", None, [], node, origins=origins)]
+            return [Task(f"call_{node.function.__name__}", None, [], node, origins=origins,
+                         group=group)]  # fmt: skip
         return [
-            Task(kernel.name, kernel, memories, work=prod(node.shape), origins=origins)
+            Task(kernel.name, kernel, memories, work=prod(node.shape), origins=origins,
+                 group=group)
             for kernel, memories in special_kernels(node, fusion, layout)
         ]
     if all(id(node) in layout.elsewhere for node in group.nodes):
@@ -147,7 +150,8 @@ def _tasks(group: Group, fusion: Fusion, layout: Layout) -> list[Task]:
     work, flops = _work(group)
     if not any(layout.targets(node) for node in group.nodes):
         return []
-    return [Task(kernel.name, kernel, memories, work=work, flops=flops, origins=origins)]
+    return [Task(kernel.name, kernel, memories, work=work, flops=flops, origins=origins,
+                 group=group)]  # fmt: skip
 
 
 def _work(group: Group) -> tuple[int, int]:

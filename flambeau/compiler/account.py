@@ -1,0 +1,70 @@
+"""Account: what `compiled.explain()` gives, text or page, about the program of the last call.
+
+A program is measured with the arguments of the call that it was made from; parameters, states,
+counters and the random generator are afterwards as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import bindings as bind
+from .evaluate import numpy_type
+from .explain import GRAPH, explained, graph_lines
+from .figures import Figures, figures
+from .program import Program
+from .step import Step
+
+HIGHEST = 6
+
+
+def account(program: Program, name: str, level: int, html: Any) -> str:
+    """The text; the page too, where `html` names a file for it."""
+    if not 1 <= level <= HIGHEST:
+        raise ValueError(f"explain expects a level from 1 to {HIGHEST}, got {level}")
+    if not isinstance(program.step, Step):
+        lines = ["the graph is run in NumPy: there are no kernels"]
+        lines += graph_lines(program.step.graph) if level >= GRAPH else []
+        if html is not None:
+            raise RuntimeError(f"no page of {name}: {lines[0]}")
+        return "\n".join(lines)
+    with program.lock:
+        found = list(_measured(program, name))
+    if html is not None:
+        from .page import page
+
+        Path(html).write_text(page([one for _, one in found], name, program.bindings.calls),
+                              encoding="utf-8")  # fmt: skip
+    lines = []
+    for step, one in found:
+        lines += [f"{one.title}: " + line if i == 0 else line
+                  for i, line in enumerate(explained(step, one, level))]  # fmt: skip
+    lines += [f"runs as it is: {what}" for what in program.bindings.calls]
+    return "\n".join(lines)
+
+
+def _measured(program: Program, name: str) -> Iterator[tuple[Step, Figures]]:
+    """The step and its figures; where backward is a program of its own, that one too."""
+    bindings, step = program.bindings, program.step
+    values = [program.sample.value(slot) for slot in bindings.slots]
+    given = [values[k] for k in step.changing]
+    yield step, figures(step, given, name)
+    if program.backward is None:
+        return
+    with step.untouched(given):
+        outputs = [array.copy() for array in step.run(given)]
+    second = program.backward.step
+    kept = []
+    for k in second.changing:
+        slot, source = program.backward.bindings.slots[k], second.graph.sources[k]
+        if isinstance(slot, bind.Kept):
+            kept.append(outputs[slot.number])
+        elif isinstance(slot, bind.Cotangent):
+            kept.append(np.ones(source.shape, numpy_type(source.type)))
+        else:
+            kept.append(program.sample.value(slot))
+    yield second, figures(second, kept, f"{name}, backward")

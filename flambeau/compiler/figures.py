@@ -1,0 +1,157 @@
+"""Figures: what each kernel of a step costs, what bounds it, and what of the program it computes.
+
+A kernel is bound by "flops", by "memory", by neither since its data are "cached" (they come faster
+than memory gives them), by "waiting" for one of the threads, or "eager": a call of a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..native.limits import limits
+from .graph import Graph, Op
+from .group import interior
+from .memory import Memory
+from .schedule.task import Task
+from .step import Step
+
+PHASES = ("forward", "backward", "update")
+BOUNDS = ("flops", "memory", "cached", "waiting", "eager")
+WAITING = 0.6  # the threads' share at work below which a kernel counts as waiting
+
+
+@dataclass(frozen=True)
+class Line:
+    """A kernel's figures.
+
+    `share`: of its time what its flops, or its bytes unless they come from caches, take at least.
+    `busy`: the threads' mean share of the time at work. `main`: the one of `origins` that says
+    most. `code`: the same for kernels that are the same function; -1 for eager calls.
+    """
+
+    name: str
+    seconds: float
+    bytes: int
+    flops: int
+    share: float
+    bound: str
+    busy: float
+    phase: str
+    origins: tuple[str, ...]
+    main: str
+    code: int
+
+    @property
+    def limit(self) -> str:
+        """The share of the limit, for people."""
+        return "eager" if self.bound == "eager" else f"{self.share:.0%} {self.bound}"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A step's figures: seconds in all, barriers too; a line a task; arena bytes; threads."""
+
+    total: float
+    lines: list[Line]
+    arena: int
+    threads: int
+    limits: tuple[float, float]  # flops and bytes a second
+    title: str = ""
+    tasks: list[Task] = field(default_factory=list)
+
+    @property
+    def least(self) -> float:
+        """Seconds that the kernels take at the machine's limits."""
+        return sum(one.seconds * one.share for one in self.lines)
+
+
+def figures(step: Step, values: Sequence[Any], title: str = "") -> Figures:
+    """Each task's time beside what the machine could do at best. The step runs, and changes
+    nothing."""
+    threads = step.threads or _threads()
+    most = limits(threads)
+    times = step.timed(values)
+    phases, places = phases_of(step.graph), {id(n): i for i, n in enumerate(step.graph.nodes())}
+    lines = []
+    codes: dict[int, int] = {}
+    for k, task in enumerate(step.tasks):
+        seconds, busy = times.seconds[k], times.busy[k] if threads > 1 else 1.0
+        moved = _moved(task)
+        share, bound = _bound(task, moved / most[1], task.flops / most[0], seconds, busy)
+        code = codes.setdefault(step.addresses[k], len(codes)) if step.addresses[k] else -1
+        before = lines[-1].phase if lines else PHASES[0]
+        lines.append(Line(task.name, seconds, moved, task.flops, share, bound, busy,
+                          _phase(task, phases) or before, origins(task, step, places),
+                          _main(task), code))  # fmt: skip
+    return Figures(times.total, lines, step.plan.size, threads, most, title, step.tasks)
+
+
+def _threads() -> int:
+    from ..native.pool import POOL
+
+    return POOL.threads()
+
+
+def _bound(
+    task: Task, memory: float, flops: float, seconds: float, busy: float
+) -> tuple[float, str]:
+    """What bounds a task and the share of it, from the least seconds for its bytes and flops."""
+    if task.kernel is None or not seconds:
+        return 0.0, "eager" if task.kernel is None else "cached"
+    cached = memory > seconds
+    share = min(1.0, (flops if cached else max(flops, memory)) / seconds)
+    if busy < WAITING and share < WAITING:
+        return share, "waiting"
+    if cached and share < WAITING:
+        return share, "cached"
+    return share, "flops" if cached or flops > memory else "memory"
+
+
+def _moved(task: Task) -> int:
+    """Bytes of all that a task reads or writes, each once."""
+    unique: dict[int, Memory] = {id(memory): memory for memory in task.memories}
+    return sum(memory.bytes for memory in unique.values())
+
+
+# ------------------------------------------------------------------------------- where from
+
+
+def origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
+    """Operators and source lines of all that a task computes, in the order of the graph."""
+    if task.group is None:
+        return tuple(task.origins)
+    kept = step.layout.fusion.kept
+    nodes = {id(one): one for node in task.group.nodes for one in interior(node, kept)}
+    inside = sorted(nodes.values(), key=lambda node: places.get(id(node), 0))
+    found = dict.fromkeys(node.origin for node in inside if node.op is not Op.INPUT)
+    return tuple(one for one in found if " at " in one) or tuple(filter(None, found))
+
+
+def _main(task: Task) -> str:
+    """The origin of a task's product, else of its last value."""
+    if task.group is None:
+        return ""
+    main = task.group.contraction or task.group.special
+    nodes = [main] if main is not None else task.group.nodes[::-1]
+    return next((node.origin for node in nodes if node.origin), "")
+
+
+def phases_of(graph: Graph) -> dict[int, int]:
+    """By id of a node, its place in PHASES: what reads of the backward pass is part of it."""
+    found: dict[int, int] = {}
+    for node in graph.nodes():
+        own = 2 if node.origin.startswith("update") else int("(backward)" in node.origin)
+        found[id(node)] = max([own, *(found[id(one)] for one in node.inputs)])
+    return found
+
+
+def _phase(task: Task, phases: dict[int, int]) -> str | None:
+    """A product's phase, else that of most of a kernel's values."""
+    if task.group is None:
+        return None
+    main = task.group.contraction or task.group.special
+    nodes = [main] if main is not None else task.group.nodes
+    found = [phases[id(node)] for node in nodes if id(node) in phases]
+    return PHASES[max(set(found), key=found.count)] if found else None

@@ -1,0 +1,36 @@
+"""Sample: the arguments of the call that a program was made from, with which it can be measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .bindings import Argument, Bindings, Drawn, Scalar
+
+
+class Sample:
+    """Copies of a recorded call's arguments, and the numbers that its updates had."""
+
+    def __init__(self, bindings: Bindings) -> None:
+        self.values: dict[int, Any] = {}  # by id of the slot
+        for slot, value in zip(bindings.slots, bindings.recorded, strict=True):
+            if isinstance(slot, Scalar):
+                self.values[id(slot)] = float(value)
+            elif isinstance(slot, Argument):
+                self.values[id(slot)] = _copied(value)
+
+    def value(self, slot: Any) -> Any:
+        """What a step's run takes for a slot; random numbers are those drawn last."""
+        return slot.view if isinstance(slot, Drawn) else self.values.get(id(slot))
+
+
+def _copied(array: np.ndarray) -> np.ndarray:
+    """A copy with the same strides, which the program was made for."""
+    if array.flags.c_contiguous or array.size == 0:
+        return array.copy()
+    span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
+    memory = np.zeros(span + array.itemsize, np.uint8)
+    made = np.ndarray(array.shape, array.dtype, memory, 0, array.strides)
+    made[...] = array
+    return made
