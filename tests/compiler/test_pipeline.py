@@ -13,6 +13,7 @@ from flambeau.compiler.graph import (
     Graph, Node, Op, apply, constant, matmul, permute, reduce, reshape, window,
 )  # fmt: skip
 from flambeau.compiler.step import Step
+from flambeau.compiler.verify import GraphError, verify_graph, verify_plan
 from flambeau.native.loops import Fold, Scalar, Type
 
 from .random_graphs import graph_of, random_graph, source, values
@@ -39,6 +40,7 @@ def run(graph: Graph, sources: Sequence[np.ndarray], threads: int = 1) -> tuple[
     """The same from machine code."""
     arrays = bound(graph, sources)
     step = pipeline.build(graph)
+    verify_plan(step.tasks, step.layout, step.plan)
     step.threads = threads
     outputs = step.run([])
     return step, [*outputs, *arrays]
@@ -57,6 +59,7 @@ def test_passes_keep_what_a_graph_computes(seed: int) -> None:
     expected = outcome(graph, sources)
     for apply_pass in pipeline.PASSES:
         graph = apply_pass(graph)
+        verify_graph(graph)
         assert_same(outcome(graph, sources), expected)
 
 
@@ -151,3 +154,16 @@ def test_an_eager_call_splits_the_program() -> None:
                   {"function": lambda a: np.sort(a, 1), "output": 0, "group": "sort"})  # fmt: skip
     step = check(graph_of([x], [apply(Scalar.NEG, called)]))
     assert len(step.parts) == 3
+
+
+def test_illegal_graphs_are_refused() -> None:
+    x = source(0, (3, 4))
+    for wrong in (
+        Node(Op.RESHAPE, (x,), (5,), NUMBER),
+        Node(Op.PERMUTE, (x,), (3, 4), NUMBER, {"axes": (1, 0)}),
+        Node(Op.SLICE, (x,), (3, 4), NUMBER, {"starts": (1, 0), "steps": (1, 1)}),
+        Node(Op.APPLY, (x, x), (3, 4), Type.F64, {"operation": Scalar.ADD}),
+        Node(Op.REDUCE, (x,), (3,), NUMBER, {"fold": Fold.SUM, "axes": (1,)}),
+    ):
+        with pytest.raises(GraphError, match=wrong.op.name):
+            verify_graph(graph_of([x], [wrong]))
