@@ -24,9 +24,10 @@ from .capture import Recorder
 from .trace import UPDATE
 
 # By import_module: as attributes of ops these names are torch's functions.
-attention, distance, dropout, embedding, matmul, multihead = (
+attention, distance, dropout, embedding, join, matmul, multihead = (
     import_module(f"..ops.{name}", __package__)
-    for name in ("attention", "distance", "dropout", "embedding", "matmul", "multihead")
+    for name in (
+        "attention", "distance", "dropout", "embedding", "join", "matmul", "multihead")
 )
 
 
@@ -38,6 +39,7 @@ def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
         (distance._kept_above, _kept_above),
         (multihead._additive, _additive),
         (embedding.one_hot, _one_hot),
+        (join.repeat_interleave, _repeat_interleave),
         (clip_grad._get_total_norm, lambda original, *a, **k: _total_norm(r, original, *a, **k)),
         (clip_grad._clip_grads_with_norm_, _clip_by),
         (clip_grad.clip_grad_value_, _clip_values),
@@ -95,6 +97,18 @@ def _one_hot(original: Callable, tensor: Recorder, num_classes: Any = -1) -> Any
         return original(tensor, num_classes)
     original(tensor, num_classes)  # refuses classes that are none
     return (tensor.unsqueeze(-1) == ops.arange(num_classes)).to(tensor.dtype)
+
+
+def _repeat_interleave(
+    original: Callable, input: Any, repeats: Any = None, dim: Any = None, *,
+    output_size: Any = None,
+) -> Any:
+    if not isinstance(repeats, int):
+        return original(input, repeats, dim, output_size=output_size)
+    if dim is None:
+        input, dim = input.reshape(-1), 0
+    places = ops.arange(input.shape[dim] * repeats) // repeats
+    return input.index_select(dim, places)
 
 
 def _total_norm(

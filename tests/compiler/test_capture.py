@@ -325,3 +325,20 @@ def test_lines_and_modules_are_noted():
     assert Path(linear.line.split(":")[0]).name == "test_capture.py"
     assert any(e.backward for e in trace.events)
     assert np.isfinite(linear.results[0].offset)
+
+
+def test_library_functions_that_look_at_values_or_make_arrays():
+    def make():
+        def step(x):
+            image = x[None, None]
+            mask = x.sum(1) > 100
+            weights = F.scaled_dot_product_attention(x[None], x[None], x[None], mask[None, None])
+            return (
+                F.interpolate(image, scale_factor=2, mode="bilinear"), weights,
+                F.adaptive_avg_pool2d(image, 3), x.repeat_interleave(2, 1),
+                F.one_hot(x.argmax(1), 6), F.cosine_similarity(x, x * 0, 1),
+            )  # fmt: skip
+
+        return step, dict
+
+    both(make, lambda i: (torch.randn(5, 6),))
