@@ -9,25 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
 from math import prod
 
 from llvmlite import ir
 
-from ..loops import Affine, Contract, Expression, Extent, Index, Load, Store, expressions, operands
-from ..loops import statements as all_statements
+from ..loops import Affine, Contract, Index, Load
 from ..scratch import GIVE, TAKE, USABLE_BYTES
 from .builder import POINTER, Builder, vector
-from .conv_plan import Line, Plan, Unsupported, plan
 from .context import Context
+from .conv_plan import Line, Plan, Unsupported, plan
+from .conv_tile import Bindings, Epilogue, Placed
 from .halo import Window
-from .panel import Block, pack, turn
+from .panel import Block, pack
 from .tile import (
-    Depth, Source, Sums, Tile, accumulate, constant, load_vector, memory_type, moved, plus,
+    Depth, Source, Sums, accumulate, constant, load_vector, memory_type, moved, plus,
     store_vector, times,
 )  # fmt: skip
-
-Bindings = dict[Index, ir.Value]
 
 
 def conv(context: Context, contract: Contract) -> None:
@@ -36,29 +33,6 @@ def conv(context: Context, contract: Contract) -> None:
     Raises Unsupported, before anything is emitted, where it is not of a kind known here.
     """
     _Emission(context, contract, plan(contract, context.target)).emit()
-
-
-def _reads(contract: Contract) -> Iterator[Affine]:
-    """Every position that the epilogue's body reads or writes."""
-    seen: set[int] = set()
-    stack: list[Expression] = []
-    for statement in all_statements(contract.body):
-        if isinstance(statement, Store):
-            yield statement.at
-        stack.extend(expressions(statement))
-    while stack:
-        one = stack.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, Load):
-            yield one.at
-        stack.extend(operands(one))
-
-
-def _nearer(x: Extent, y: Extent) -> bool:
-    """Whether stride x is a step in memory, and a shorter one than y."""
-    return isinstance(x, int) and isinstance(y, int) and 0 < abs(x) < abs(y)
 
 
 class _Emission:
@@ -77,34 +51,11 @@ class _Emission:
         self.places = [sum(parts[:k]) for k in range(len(parts) + 1)]
         if self.places[-1] + window > USABLE_BYTES:
             raise Unsupported("too much scratch")
-        self.sideways = self._sideways()
-        self.flat = self.sideways and self._flat()
+        self.epilogue = Epilogue(context, contract, cut)
 
     # ------------------------------------------------------------------------ what is where
 
-    def _sideways(self) -> bool:
-        """Whether the epilogue's lanes run along the rows: its stores are contiguous there."""
-        last, column = self.cut.rows[-1].index, self.contract.column.index
-        places = [s.at for s in self.contract.body if isinstance(s, Store)]
-        return bool(places) and all(
-            _nearer(p.stride(last), p.stride(column)) for p in places
-        )
-
-    def _flat(self) -> bool:
-        """Whether a whole tile's rows are one run of memory for the epilogue."""
-        axes = self.cut.rows[self.cut.shape.axis :]
-        for place in _reads(self.contract):
-            strides = [place.stride(a.index) for a in axes]
-            if not any(strides):
-                continue
-            step = 1
-            for axis, stride in zip(reversed(axes), reversed(strides), strict=True):
-                if stride != step:
-                    return False
-                step *= int(axis.extent)  # type: ignore[arg-type]
-        return True
-
-    def _a_stride(self, index: Index) -> int:
+    def a_stride(self, index: Index) -> int:
         """Bytes that an index moves in `a`, or in what is packed of it."""
         if not self.cut.lines:
             return int(self.contract.a.at.stride(index)) * self.size  # type: ignore[arg-type]
@@ -121,7 +72,7 @@ class _Emission:
         for axis, extent in zip(reversed(self.cut.depth), reversed(self.cut.block), strict=True):
             if extent == 1 and out:
                 continue
-            stride = self._a_stride(axis.index)
+            stride = self.a_stride(axis.index)
             step = prod(int(d.extent) for d in out)  # type: ignore[arg-type]
             if out and stride == out[0].extent * out[0].a:  # type: ignore[operator]
                 out[0] = Depth(out[0].extent * extent, out[0].a, out[0].b)  # type: ignore[operator]
@@ -255,7 +206,7 @@ class _Emission:
         def add(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
             a, packed = self._placed(rows, at), self._panel(which, panel)
 
-            def one(tile: _Tile, n: ir.Value) -> None:
+            def one(tile: Placed, n: ir.Value) -> None:
                 self._kept(tile, sums, n, self._summed(tile, a, packed, valid, (sums, n)), valid)
 
             self._tiles(rows, one)
@@ -311,7 +262,7 @@ class _Emission:
     def _moved_to(self, a: ir.Value, rows: list[ir.Value]) -> ir.Value:
         """A packed window's address for the rows of one unit."""
         for axis, row in zip(self.cut.rows, rows, strict=True):
-            a = moved(self.b, a, times(self.b, row, self._a_stride(axis.index)))
+            a = moved(self.b, a, times(self.b, row, self.a_stride(axis.index)))
         return a
 
     def _window(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
@@ -371,7 +322,8 @@ class _Emission:
             moved_rows = list(rows)
             moved_rows[k] = constant(plus(b, start[k], times(b, i, step)))
             if k == shape.axis:
-                body(_Tile(self, start, moved_rows, size), constant(plus(b, number, i)))
+                placed = Placed(cut, self.contract, b, start, moved_rows, size)
+                body(placed, constant(plus(b, number, i)))
                 return
             count = -(-cut.unit[k + 1] // (shape.extent if k + 1 == shape.axis else 1))
             inner = constant(times(b, b.add(number, constant(i)), count))
@@ -392,117 +344,34 @@ class _Emission:
         with b.if_then(here):
             at(b.sdiv(left, constant(step)), extent % step)
 
-    def _summed(self, tile: _Tile, a: ir.Value, packed: ir.Value, valid: int,
+    def _summed(self, tile: Placed, a: ir.Value, packed: ir.Value, valid: int,
                 kept: tuple[ir.Value, ir.Value] | None) -> Sums:  # fmt: skip
         """A tile's sums over a block of the depth."""
         b, cut = self.b, self.cut
         for axis, row, start in zip(cut.rows, tile.rows, tile.start, strict=True):
             if row is not start:
                 delta = b.sub(row, start)
-                a = moved(b, a, b.mul(delta, constant(self._a_stride(axis.index))))
-        source = Source(a, tile.offsets(), packed, cut.type, cut.type)
+                a = moved(b, a, b.mul(delta, constant(self.a_stride(axis.index))))
+        source = Source(a, tile.offsets(self.a_stride), packed, cut.type, cut.type)
         sums = None if kept is None else self._waiting(tile, *kept, valid)
         return accumulate(b, tile.shape(valid), source, self._depth(), sums)
 
-    def _sum_places(self, tile: _Tile, sums: ir.Value, n: ir.Value, valid: int) -> list[ir.Value]:
+    def _sum_places(self, tile: Placed, sums: ir.Value, n: ir.Value, valid: int) -> list[ir.Value]:
         b = self.b
         shape, step = tile.shape(valid), self.cut.lanes * self.size
         base = moved(b, sums, b.mul(n, constant(self.tile_bytes)))
         return [moved(b, base, i * step) for i in range(shape.rows * shape.vectors)]
 
-    def _waiting(self, tile: _Tile, sums: ir.Value, n: ir.Value, valid: int) -> Sums:
+    def _waiting(self, tile: Placed, sums: ir.Value, n: ir.Value, valid: int) -> Sums:
         return [load_vector(self.b, place, self.cut.type, self.cut.lanes)
                 for place in self._sum_places(tile, sums, n, valid)]  # fmt: skip
 
-    def _kept(self, tile: _Tile, sums: ir.Value, n: ir.Value, found: Sums, valid: int) -> None:
+    def _kept(self, tile: Placed, sums: ir.Value, n: ir.Value, found: Sums, valid: int) -> None:
         places = self._sum_places(tile, sums, n, valid)
         for value, place in zip(found, places, strict=True):
             store_vector(self.b, value, place, self.size)
 
-    # ----------------------------------------------------------------------------- the epilogue
-
-    def _finished(self, tile: _Tile, sums: Sums, which: ir.Value, valid: int) -> None:
+    def _finished(self, tile: Placed, sums: Sums, which: ir.Value, valid: int) -> None:
         """The contraction's body, for every row and vector of a tile."""
-        b, cut, contract = self.b, self.cut, self.contract
-        column = b.mul(which, constant(cut.width))
-        vectors = tile.shape(valid).vectors
-        if self.sideways:
-            self._finished_sideways(tile, sums, column, valid)
-            return
-        for i, deltas in enumerate(tile.deltas()):
-            bindings = tile.bindings(deltas)
-            for j in range(vectors):
-                left = valid - j * cut.lanes
-                mask = None if left >= cut.lanes else b.first_lanes(left, cut.lanes)
-                start = b.add(column, constant(j * cut.lanes))
-                self.context.epilogue(contract.body, bindings, (contract.column.index, start),
-                                      cut.lanes, sums[i * vectors + j], mask)  # fmt: skip
-
-    def _finished_sideways(self, tile: _Tile, sums: Sums, column: ir.Value, valid: int) -> None:
-        """The same with lanes along the rows: squares of rows by columns are transposed."""
-        b, cut, contract, lanes = self.b, self.cut, self.contract, self.cut.lanes
-        vectors, deltas = tile.shape(valid).vectors, tile.deltas()
-        run = len(deltas) if self.flat else tile.extents()[-1]
-        width = vectors * lanes * self.size
-        for k, value in enumerate(sums):
-            store_vector(b, value, moved(b, self.turning, k * lanes * self.size), self.size)
-        square = self.square
-        last = cut.rows[-1].index
-        for first in range(0, len(deltas), run):
-            bindings = tile.bindings(deltas[first])
-            start = bindings.pop(last)
-            for begin in range(first, first + run, lanes):
-                count = min(lanes, first + run - begin)
-                mask = None if count == lanes else b.first_lanes(count, lanes)
-                row = b.add(start, constant(begin - first))
-                with b.counted(0, vectors) as j:
-                    source = moved(b, self.turning, times(b, j, lanes * self.size))
-                    source = moved(b, source, begin * width)
-                    turn(b, cut.type, lanes, source, width, count, lanes, square)
-                    done = b.mul(j, constant(lanes))
-                    left = b.minimum_of(b.sub(constant(valid), done), constant(lanes))
-                    with b.counted(0, left) as c:
-                        place = moved(b, square, b.mul(c, constant(lanes * self.size)))
-                        found = load_vector(b, place, cut.type, lanes)
-                        at = {contract.column.index: b.add(column, b.add(done, c))}
-                        self.context.epilogue(contract.body, {**bindings, **at}, (last, row),
-                                              lanes, found, mask)  # fmt: skip
-
-
-class _Tile:
-    """One register tile where it stands: its first row, and its extent along the cut axis."""
-
-    def __init__(self, emission: _Emission, start: list[ir.Value], rows: list[ir.Value],
-                 extent: int) -> None:  # fmt: skip
-        self.emission, self.start, self.rows, self.extent = emission, start, rows, extent
-
-    def extents(self) -> list[int]:
-        """Its extents along the row axes from the cut one on."""
-        cut = self.emission.cut
-        return [self.extent, *cut.row_extents[cut.shape.axis + 1 :]]
-
-    def deltas(self) -> list[tuple[int, ...]]:
-        """Each row's distance from the first, along those axes."""
-        return list(product(*(range(n) for n in self.extents())))
-
-    def offsets(self) -> list[int]:
-        """Each row's distance from the first in `a`, in bytes."""
-        cut = self.emission.cut
-        strides = [self.emission._a_stride(a.index) for a in cut.rows[cut.shape.axis :]]
-        return [sum(i * s for i, s in zip(delta, strides, strict=True)) for delta in self.deltas()]
-
-    def bindings(self, deltas: tuple[int, ...]) -> Bindings:
-        """The rows' indices for one of its rows; axes of one row are at 0."""
-        emission = self.emission
-        cut, b = emission.cut, emission.b
-        found = {a.index: constant(0) for a in emission.contract.rows}
-        found |= {a.index: v for a, v in zip(cut.rows, self.rows, strict=True)}
-        for axis, delta in zip(cut.rows[cut.shape.axis :], deltas, strict=True):
-            if delta:
-                found[axis.index] = b.add(found[axis.index], constant(delta))
-        return found
-
-    def shape(self, valid: int) -> Tile:
-        """Its shape, over a panel of `valid` columns."""
-        cut = self.emission.cut
-        return Tile(prod(self.extents()), -(-valid // cut.lanes), cut.lanes, cut.type)
+        column = self.b.mul(which, constant(self.cut.width))
+        self.epilogue.emit(tile, sums, column, valid, self.square, self.turning)

@@ -1,0 +1,172 @@
+"""A convolution's register tile where it stands, and its epilogue: the contraction's body.
+
+The epilogue's lanes run over the columns, or, where its stores are nearer to one another along the
+rows, over the rows: squares of rows by columns are transposed for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from math import prod
+
+from llvmlite import ir
+
+from ..loops import (
+    Affine, Contract, Expression, Extent, Index, Load, Store, expressions, operands, statements,
+)  # fmt: skip
+from .builder import Builder
+from .context import Context
+from .conv_plan import Plan
+from .panel import turn
+from .tile import Sums, Tile, constant, load_vector, moved, store_vector, times
+
+Bindings = dict[Index, ir.Value]
+
+
+def _reads(contract: Contract) -> Iterator[Affine]:
+    """Every position that the epilogue's body reads or writes."""
+    seen: set[int] = set()
+    stack: list[Expression] = []
+    for statement in statements(contract.body):
+        if isinstance(statement, Store):
+            yield statement.at
+        stack.extend(expressions(statement))
+    while stack:
+        one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Load):
+            yield one.at
+        stack.extend(operands(one))
+
+
+def _nearer(x: Extent, y: Extent) -> bool:
+    """Whether stride x is a step in memory, and a shorter one than y."""
+    return isinstance(x, int) and isinstance(y, int) and 0 < abs(x) < abs(y)
+
+
+class Placed:
+    """One register tile where it stands: its first row, and its extent along the cut axis.
+
+    `start` is the first row of its unit.
+    """
+
+    def __init__(self, cut: Plan, contract: Contract, b: Builder, start: list[ir.Value],
+                 rows: list[ir.Value], extent: int) -> None:  # fmt: skip
+        self.cut, self.contract, self.b = cut, contract, b
+        self.start, self.rows, self.extent = start, rows, extent
+
+    def extents(self) -> list[int]:
+        """Its extents along the row axes from the cut one on."""
+        cut = self.cut
+        return [self.extent, *cut.row_extents[cut.shape.axis + 1 :]]
+
+    def deltas(self) -> list[tuple[int, ...]]:
+        """Each row's distance from the first, along those axes."""
+        return list(product(*(range(n) for n in self.extents())))
+
+    def offsets(self, a_stride: Callable[[Index], int]) -> list[int]:
+        """Each row's distance from the first in `a`, in bytes."""
+        cut = self.cut
+        strides = [a_stride(a.index) for a in cut.rows[cut.shape.axis :]]
+        return [sum(i * s for i, s in zip(delta, strides, strict=True)) for delta in self.deltas()]
+
+    def bindings(self, deltas: tuple[int, ...]) -> Bindings:
+        """The rows' indices for one of its rows; axes of one row are at 0."""
+        cut, b = self.cut, self.b
+        found = {a.index: constant(0) for a in self.contract.rows}
+        found |= {a.index: v for a, v in zip(cut.rows, self.rows, strict=True)}
+        for axis, delta in zip(cut.rows[cut.shape.axis :], deltas, strict=True):
+            if delta:
+                found[axis.index] = b.add(found[axis.index], constant(delta))
+        return found
+
+    def shape(self, valid: int) -> Tile:
+        """Its shape, over a panel of `valid` columns."""
+        cut = self.cut
+        return Tile(prod(self.extents()), -(-valid // cut.lanes), cut.lanes, cut.type)
+
+
+class Epilogue:
+    """What is done with a tile's sums."""
+
+    def __init__(self, context: Context, contract: Contract, cut: Plan) -> None:
+        self.context, self.contract, self.cut = context, contract, cut
+        self.sideways = self._sideways()
+        self.flat = self.sideways and self._flat()
+
+    def _sideways(self) -> bool:
+        """Whether the lanes run along the rows: the stores are nearer there."""
+        last, column = self.cut.rows[-1].index, self.contract.column.index
+        places = [s.at for s in self.contract.body if isinstance(s, Store)]
+        return bool(places) and all(
+            p.stride(column) not in (0, 1) and _nearer(p.stride(last), p.stride(column))
+            for p in places
+        )
+
+    def _flat(self) -> bool:
+        """Whether a whole tile's rows are one run of memory for the epilogue."""
+        axes = self.cut.rows[self.cut.shape.axis :]
+        for place in _reads(self.contract):
+            strides = [place.stride(a.index) for a in axes]
+            if not any(strides):
+                continue
+            step = 1
+            for axis, stride in zip(reversed(axes), reversed(strides), strict=True):
+                if stride != step:
+                    return False
+                step *= int(axis.extent)  # type: ignore[arg-type]
+        return True
+
+    def emit(self, tile: Placed, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
+             turning: ir.Value) -> None:  # fmt: skip
+        """The body, for a tile over `valid` columns from `column` on; the rest is scratch."""
+        if self.sideways:
+            self._turned(tile, sums, column, valid, square, turning)
+            return
+        b, cut, vectors = self.context.builder, self.cut, tile.shape(valid).vectors
+        for i, deltas in enumerate(tile.deltas()):
+            bindings = tile.bindings(deltas)
+            for j in range(vectors):
+                left = valid - j * cut.lanes
+                mask = None if left >= cut.lanes else b.first_lanes(left, cut.lanes)
+                start = b.add(column, constant(j * cut.lanes))
+                self.context.epilogue(
+                    self.contract.body, bindings, (self.contract.column.index, start), cut.lanes,
+                    sums[i * vectors + j], mask)  # fmt: skip
+
+    def _turned(self, tile: Placed, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
+                turning: ir.Value) -> None:  # fmt: skip
+        """The same with lanes along the rows."""
+        b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
+        vectors, deltas = tile.shape(valid).vectors, tile.deltas()
+        run = len(deltas) if self.flat else tile.extents()[-1]
+        width, last = vectors * lanes * size, self.cut.rows[-1].index
+        for k, value in enumerate(sums):
+            store_vector(b, value, moved(b, turning, k * lanes * size), size)
+        for first in range(0, len(deltas), run):
+            bindings = tile.bindings(deltas[first])
+            start = bindings.pop(last)
+            for begin in range(first, first + run, lanes):
+                count = min(lanes, first + run - begin)
+                with b.counted(0, vectors) as j:
+                    source = moved(b, turning, times(b, j, lanes * size))
+                    source = moved(b, source, begin * width)
+                    turn(b, self.cut.type, lanes, source, width, count, lanes, square)
+                    done = b.mul(j, constant(lanes))
+                    left = b.minimum_of(b.sub(constant(valid), done), constant(lanes))
+                    row = b.add(start, constant(begin - first))
+                    self._columns(bindings, b.add(column, done), left, (last, row), square, count)
+
+    def _columns(self, bindings: Bindings, column: ir.Value, left: ir.Value,
+                 row: tuple[Index, ir.Value], square: ir.Value, count: int) -> None:  # fmt: skip
+        """The body for `left` columns, each with `count` rows in a line of `square`."""
+        b, lanes = self.context.builder, self.cut.lanes
+        mask = None if count == lanes else b.first_lanes(count, lanes)
+        with b.counted(0, left) as c:
+            place = moved(b, square, b.mul(c, constant(lanes * self.cut.type.size)))
+            found = load_vector(b, place, self.cut.type, lanes)
+            known = {**bindings, self.contract.column.index: b.add(column, c)}
+            self.context.epilogue(self.contract.body, known, row, lanes, found, mask)
