@@ -13,6 +13,9 @@ from ..graph import Graph, Node, Op, permute, rebuilt, reshape, same
 from ..window import _matching
 
 
+SMALL = 32  # how much smaller than the result an input is that does not matter
+
+
 def choose_layout(graph: Graph) -> Graph:
     """The graph with permutations moved towards the users."""
     return rebuilt(graph, lambda node, inputs: _sunk(same(node, inputs)))
@@ -35,16 +38,25 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _apply(node: Node) -> Node:
-    """All inputs of full size are permuted alike: the operation is done before the permutation."""
+    """Most of what is read is permuted alike: the operation is done before the permutation.
+
+    What is small beside the result is read permuted the other way, which costs little.
+    """
     size = prod(node.shape)
-    full = [one for one in node.inputs if prod(one.shape) == size]
-    if not full or size <= 1 or full[0].op is not Op.PERMUTE:
+    weights: dict[tuple[int, ...] | None, int] = {}
+    for one in node.inputs:
+        count = prod(one.shape)
+        if count * SMALL >= size:
+            axes = one.axes if one.op is Op.PERMUTE else None
+            weights[axes] = weights.get(axes, 0) + count
+    permuted = {axes: count for axes, count in weights.items() if axes is not None}
+    if size <= 1 or not permuted:
         return node
-    axes = full[0].axes
-    if any(one.op is not Op.PERMUTE or one.axes != axes for one in full):
+    axes = max(permuted, key=lambda one: permuted[one])
+    if 2 * permuted[axes] <= sum(weights.values()):
         return node
     back = _inverse(axes)
-    inputs = tuple(one.inputs[0] if one in full else _moved(one, back) for one in node.inputs)
+    inputs = tuple(_moved(one, back) for one in node.inputs)
     shape = tuple(node.shape[i] for i in back)
     made = Node(Op.APPLY, inputs, shape, node.type, node.attributes, node.origin)
     return permute(made, axes)

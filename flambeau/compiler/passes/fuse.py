@@ -18,8 +18,10 @@ from ..group import (
     Chain,
     Group,
     domain,
+    interior,
     is_identity,
     leaves,
+    moved,
     reshaping,
     reshaping_away,
     window_through,
@@ -192,12 +194,25 @@ class Fusion:
         bit = 1 << group.position
         if any(source is not group and source.before & bit for source in sources):
             return False  # it would have to run before itself
+        if any(self.group_of.get(id(table)) is group for table in self._tables(node)):
+            return False  # it reads elements that the kernel has not computed yet
         everything = {id(leaf) for one in group.nodes for leaf, _ in leaves(one, self.kept)}
         if len(everything | {id(leaf) for leaf, _ in read}) + len(group.nodes) > MOST_LEAVES:
             return False
         if group.contraction is not None:
             return self._fits_epilogue(group, node)
         return self._fits_loops(group, node, read)
+
+    def _tables(self, node: Node) -> list[Node]:
+        """The kept values that a node reads by position."""
+        found = []
+        for one in interior(node, self.kept):
+            if one.op in (Op.TAKE, Op.TAKE_ALONG):
+                table = one.inputs[0]
+                while id(table) not in self.kept:
+                    table = table.inputs[0]
+                found.append(table)
+        return found
 
     def _fits_epilogue(self, group: Group, node: Node) -> bool:
         """Pointwise work on the product's elements, in whatever shape of the same size."""
@@ -267,10 +282,10 @@ def _impossible(leaf: Node, chain: Chain) -> Node | None:
     """The first movement of a chain that strides cannot express; None if all can."""
     window = whole(leaf.shape)
     for node in chain:
-        moved = window.moved(node)
-        if moved is None:
+        after = moved(window, node)
+        if after is None:
             return node
-        window = moved
+        window = after
     return None
 
 
