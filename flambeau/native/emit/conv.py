@@ -75,7 +75,7 @@ class _Emission:
             stride = self.a_stride(axis.index)
             step = prod(int(d.extent) for d in out)  # type: ignore[arg-type]
             if out and stride == out[0].extent * out[0].a:  # type: ignore[operator]
-                out[0] = Depth(out[0].extent * extent, out[0].a, out[0].b)  # type: ignore[operator]
+                out[0] = Depth(out[0].extent * extent, out[0].a, out[0].b)
             else:
                 out.insert(0, Depth(extent, stride, step * width))
         return out

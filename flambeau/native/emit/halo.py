@@ -13,9 +13,8 @@ from llvmlite import ir
 from ..loops import Type
 from .builder import I1, I64, POINTER, Builder, iota, vector
 from .conv_plan import Line
-from .tile import constant, load_vector, memory_type, moved, store_vector, times
+from .tile import Number, constant, load_vector, memory_type, moved, store_vector, times
 
-Number = int | ir.Value
 
 
 class Window:
