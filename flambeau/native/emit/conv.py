@@ -73,7 +73,7 @@ class _Emission:
             if extent == 1 and out:
                 continue
             stride = self.a_stride(axis.index)
-            step = prod(int(d.extent) for d in out)  # type: ignore[arg-type]
+            step = prod(int(d.extent) for d in out)
             if out and stride == out[0].extent * out[0].a:  # type: ignore[operator]
                 out[0] = Depth(out[0].extent * extent, out[0].a, out[0].b)
             else:

@@ -16,7 +16,6 @@ from .conv_plan import Line
 from .tile import Number, constant, load_vector, memory_type, moved, store_vector, times
 
 
-
 class Window:
     """A window being packed.
 
