@@ -6,6 +6,8 @@ written into it once; those of arguments and outputs are given at each call.
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from ..native.loops import Type
 from ..native.program import BARRIER, SERIAL, Patch, Program, Record
 from .evaluate import numpy_type
 from .graph import Graph, Node
-from .group import window_through
 from .memory import Home, Memory, Place
 from .passes.plan_memory import ALIGNMENT, Plan
 from .schedule.layout import Layout
@@ -61,6 +63,10 @@ class Step:
         self._arrays = [k for k in self.changing if sources[k].kind != "number"]
         self.states = {k: s.array() for k, s in enumerate(sources) if s.kind == "state"}
         self._cells = {k: np.zeros((), numpy_type(sources[k].type)) for k in self._numbers}
+        together = np.zeros(max(len(self._numbers), 1))  # float64 numbers are written at once
+        if all(sources[k].type is Type.F64 for k in self._numbers):
+            self._cells = {k: together[i, ...] for i, k in enumerate(self._numbers)}
+        self._together = together
         self.arena, self._base = _aligned(plan.size)
         self._slots = {k: i for i, k in enumerate(self._arrays)}
         self._first_output = len(self._arrays)
@@ -72,6 +78,8 @@ class Step:
         work = sum(task.work for task in self.tasks)
         self.threads = 1 if work < LITTLE else 0
         self._stash: dict[int, Any] = {}
+        if self._is_direct():
+            self.run = self._direct()  # type: ignore[method-assign]
 
     # ---------------------------------------------------------------------------- building
 
@@ -125,6 +133,32 @@ class Step:
         Arrays have the shapes, dtypes and strides of their sources. Gives the outputs, new arrays.
         """
         return self._run(values, lambda part, table: part.run(table, self.threads))
+
+    def _is_direct(self) -> bool:
+        """Whether a call is one program, with nothing to look up."""
+        cells = [cell.base is self._together for cell in self._cells.values()]
+        return len(self.parts) == 1 and isinstance(self.parts[0], Program) and all(cells)
+
+    def _direct(self) -> Callable[[Sequence[Any]], list[np.ndarray]]:
+        """`run` for steps of one program, as short as can be: it is most of a small step."""
+        part, kinds, together = self.parts[0], self._kinds, self._together
+        numbers = [self.changing.index(k) for k in self._numbers]
+        arrays = [self.changing.index(k) for k in self._arrays]
+        pack = struct.Struct(f"={len(numbers)}d").pack_into
+        start, empty, count = part.run, np.empty, len(self.changing)
+
+        def run(values: Sequence[Any]) -> list[np.ndarray]:
+            if len(values) != count:
+                raise ValueError(f"the step takes {count} values, not {len(values)}")
+            outputs = [empty(shape, dtype) for shape, dtype in kinds]
+            if numbers:
+                pack(together, 0, *[values[i] for i in numbers])
+            table = [address(values[i]) for i in arrays]
+            table += [address(array) for array in outputs]
+            start(table, self.threads)
+            return outputs
+
+        return run
 
     def _run(
         self, values: Sequence[Any], start: Callable[[Program, list[int]], None],
@@ -188,23 +222,12 @@ class Step:
         """Calls an eager function, once for all nodes that are its results."""
         results = self._stash.get(id(node.group))
         if results is None:
-            arrays = [self._array(self._place(one), given, outputs) for one in node.inputs]
+            arrays = [self._array(self.layout.seen(one), given, outputs) for one in node.inputs]
             results = node.function(*arrays)
             self._stash[id(node.group)] = results
         result = results[node.output] if isinstance(results, tuple | list) else results
         for place in self.layout.targets(node):
             self._array(place, given, outputs)[...] = result
-
-    def _place(self, node: Node) -> Place:
-        """Where a value lies; through the movements above it where it has no place of its own."""
-        chain: list[Node] = []
-        while id(node) not in self.layout.fusion.kept:
-            chain.insert(0, node)
-            node = node.inputs[0]
-        place = self.layout.place(node)
-        window = window_through(place.window, tuple(chain))
-        assert window is not None, node
-        return Place(place.memory, window)
 
     def _array(
         self, place: Place, given: dict[int, Any], outputs: list[np.ndarray]
@@ -230,6 +253,20 @@ class Step:
         if slot in self.states:
             return self.states[slot]
         return self._cells[slot] if slot in self._cells else np.asarray(given[slot])
+
+
+def address(array: np.ndarray) -> int:
+    """Where an array's first element is: the word after Python's header, which is read in a third
+    of the time that `array.ctypes` takes."""
+    return ctypes.c_void_p.from_address(id(array) + object.__basicsize__).value or 0
+
+
+_probe = np.zeros(1)
+if address(_probe) != _probe.ctypes.data:  # an interpreter with other objects
+
+    def address(array: np.ndarray) -> int:
+        """Where an array's first element is."""
+        return int(array.ctypes.data)
 
 
 def _aligned(size: int) -> tuple[np.ndarray, int]:

@@ -22,6 +22,7 @@ class Layout:
         self.elsewhere: set[int] = set()  # values that the kernel of another value writes
         self.first: list[tuple[Place, Place]] = []  # copies done before everything else
         self.copies: list[tuple[Place, Place]] = []  # and those done after
+        self._calls = any(node.op is Op.CALL for node in fusion.nodes)
         self._place_sources()
         self._place_roots()
         self._place_values()
@@ -29,6 +30,17 @@ class Layout:
     def place(self, node: Node) -> Place:
         """Where a value can be read."""
         return self._places[id(node)]
+
+    def seen(self, node: Node) -> Place:
+        """Where a value lies that may be a movement of one that is kept."""
+        chain: list[Node] = []
+        while id(node) not in self._kept:
+            chain.insert(0, node)
+            node = node.inputs[0]
+        place = self.place(node)
+        window = window_through(place.window, tuple(chain))
+        assert window is not None, node
+        return Place(place.memory, window)
 
     def targets(self, node: Node) -> list[Place]:
         """Where a value is written by the kernel that computes it."""
@@ -90,6 +102,8 @@ class Layout:
         """Whether a group may write a source's memory: others read it earlier, and it itself reads
         each element only where it writes it."""
         if group.special is not None or node.shape != self.graph.sources[slot].shape:
+            return False
+        if self._calls:  # one that raises must leave all states as they were
             return False
         bit = 1 << group.position
         source = self.graph.inputs[slot]

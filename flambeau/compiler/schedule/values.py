@@ -25,7 +25,8 @@ from ...native.loops import (
 from ..graph import Node, Op
 from ..group import MOVEMENTS, Chain, index_chain, stretched, table_window, window_through
 from ..memory import Home, Memory, Place
-from ..window import Window, row_major, whole
+from ..window import Window, whole
+from .coordinates import coordinates
 
 At = tuple[int, tuple[tuple[Index, int], ...]]  # where a domain's axis is: base + sum(index * step)
 
@@ -152,14 +153,11 @@ class Values:
     def _iota(self, node: Node, chain: Chain) -> Expression:
         strides = tuple(1 if i == node.axis else 0 for i in range(len(node.shape)))
         window = window_through(Window(node.shape, strides), chain)
-        if window is None:  # through the row-major number of the element
-            window = window_through(whole(node.shape), chain)
-            assert window is not None, (node, chain)
-            step = row_major(node.shape)[node.axis]
-            number: Expression = Position(self.affine(window))
-            number = Apply(Scalar.DIV, (number, Constant(Type.I64, step)), Type.I64)
-            extent = Constant(Type.I64, node.shape[node.axis])
-            return Apply(Scalar.REM, (number, extent), Type.I64)
+        if window is None:
+            found, inside = coordinates(self.at, chain)
+            if inside is None:
+                return found[node.axis]
+            return Apply(Scalar.WHERE, (inside, found[node.axis], Constant(Type.I64, 0)), Type.I64)
         position: Expression = Position(self.affine(window))
         mask = self.mask(window)
         if mask is None:
@@ -196,8 +194,14 @@ class Values:
             if place.memory.home is not Home.SOURCE:
                 found.append(self.store(place, value, chain))
                 continue
-            fixed = Accumulator(Fold.SUM, value.type, "new")
-            found.append(Begin(fixed, value))
+            kept: Expression = value
+            if value.type in (Type.F16, Type.BF16):
+                kept = Apply(Scalar.CAST, (value,), Type.F32)
+            fold = Fold.ANY if value.type is Type.BOOL else Fold.SUM
+            fixed: Expression = Accumulator(fold, kept.type, "new")
+            found.append(Begin(fixed, kept))
+            if kept.type is not value.type:
+                fixed = Apply(Scalar.CAST, (fixed,), value.type)
             late.append(self.store(place, fixed, chain))
         return found
 
