@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .pointwise_native import large
+
 # Elements of a piece: a few temporaries of this size fit the second-level cache.
 BLOCK = 16384
 
@@ -21,6 +23,8 @@ def blockwise(body: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarra
         for a in arrays
     ):
         return body(*arrays)
+    if (y := large(body, *arrays)) is not None:
+        return y
     y = np.empty(first.shape, first.dtype)
     flat, pieces = y.reshape(-1), [a.reshape(-1) for a in arrays]
     for start in range(0, first.size, BLOCK):
@@ -39,6 +43,8 @@ def choose(condition: np.ndarray, a: np.ndarray | float, b: np.ndarray | float) 
     Large arrays are blended by their bits: NumPy's loop branches, and mispredicts one element in
     two on data like activations.
     """
+    if condition.__class__ is not np.ndarray and hasattr(condition, "chosen"):
+        return condition.chosen(a, b)  # one element of a formula
     dtype = a.dtype if isinstance(a, np.ndarray) else b.dtype
     a, b = np.asarray(a, dtype), np.asarray(b, dtype)
     bits = _BITS.get(dtype.itemsize)

@@ -21,6 +21,7 @@ from ..tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
 from .explain import explained
 from .inplace import inplace_twin, write_out
+from .pointwise_native import LARGE, large, swapped
 from .promotion import compute_pointwise
 from .registry import Kind, Operator, Promotion, publish
 
@@ -86,7 +87,12 @@ def _unary(operator: Operator) -> Callable:
     def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:
         try:
             a = input._array
-            y = body(a) if a.dtype in fast else compute_pointwise(operator, (input,), ())
+            kind = a.dtype
+            if kind is FLOAT32 or kind in fast:
+                if a.size <= LARGE or (y := large(body, a)) is None:
+                    y = body(a)
+            else:
+                y = compute_pointwise(operator, (input,), ())
         except RuntimeWarning:
             y = compute_pointwise(operator, (input,), ())
         except Exception as error:
@@ -112,8 +118,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
     body = operator.ufunc or operator.body
     fast = straight(operator)
     takes_number = unknown is NotImplemented or "Number" in str(operator.parameters[1].annotation)
-    with_number = _FAST_FLOATS if takes_number else frozenset()
-    with_integer = frozenset(d for d in fast if takes_number and d.kind in "iu") | with_number
+    with_integer, with_number = _numbers_with(fast if takes_number else frozenset())
     differentiable = operator.differentiable
     scalars = _scalars
 
@@ -126,11 +131,13 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
                 b = scalars.get((other, kind))
                 if b is None:
                     b = _scalar(other, kind)
-                y = body(a, b)
+                if a.size <= LARGE or (y := large(body, a, b)) is None:
+                    y = body(a, b)
             else:
                 b = other._array
-                if kind is b.dtype and kind in fast:
-                    y = body(a, b)
+                if kind is b.dtype and (kind is FLOAT32 or kind in fast):
+                    if a.size <= LARGE or (y := large(body, a, b)) is None:
+                        y = body(a, b)
                 else:
                     y = compute_pointwise(operator, (input, other), ())
         except Exception:
@@ -149,6 +156,12 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
         return made if out is None else write_out(operator, made, out)
 
     return function
+
+
+def _numbers_with(fast: frozenset[np.dtype]) -> tuple[frozenset[np.dtype], frozenset[np.dtype]]:
+    """The dtypes of arrays that integers, and floats, need no promotion with."""
+    floats = fast & _FAST_FLOATS
+    return frozenset(d for d in fast if d.kind in "iu") | floats, floats
 
 
 def _scalar(value: float | int, kind: np.dtype) -> np.ndarray:
@@ -206,6 +219,7 @@ def reflected(operator: Operator) -> Callable:
     with_integer = frozenset(d for d in straight(operator) if d.kind in "iu") | with_number
     scalars = _scalars
     forward = _binary(operator, NotImplemented)
+    turned = swapped(body)
 
     def function(self: Tensor, other: Any) -> Any:
         a = self._array
@@ -220,7 +234,8 @@ def reflected(operator: Operator) -> Callable:
             except OverflowError:
                 return forward(other, self)
         try:
-            y = body(b, a)
+            if a.size <= LARGE or (y := large(turned, a, b)) is None:
+                y = body(b, a)
         except RuntimeWarning:
             return forward(other, self)
         made = _new(Tensor)

@@ -48,6 +48,8 @@ def erf_of(x: np.ndarray) -> np.ndarray:
     """erf of a float32 or float64 array."""
     if x.dtype == FLOAT32 and x.size > _SMALL:
         return blockwise(erf_block, x)
+    if hasattr(x, "erf"):  # one element of a formula
+        return x.erf()
     from scipy.special import erf
 
     return erf(x)

@@ -22,7 +22,7 @@ _CUBIC = 0.044715
 def _normal_area(x: np.ndarray) -> np.ndarray:
     """The area under the standard normal density up to x."""
     big = x.dtype == FLOAT32 and x.size == BLOCK
-    y = np.asarray((erf_block if big else erf_of)(x * _ROOT_HALF))
+    y = (erf_block if big else erf_of)(x * _ROOT_HALF)
     y += 1
     y *= 0.5
     return y

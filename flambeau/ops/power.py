@@ -10,6 +10,7 @@ import numpy as np
 from ..tensor import dtypes as types
 from ..tensor.promote import check_cast, result_dtype
 from ..tensor.tensor import Tensor, wrap
+from .blocks import blockwise
 from .inplace import assign
 from .registry import Array, Number, Promotion, composite, pointwise
 from .samples import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
@@ -161,6 +162,8 @@ def _numbers(rng: Rng) -> Iterator[Sample]:
            samples=_numbers)  # fmt: skip
 def power_number(input: Array, exponent) -> Array:
     """input**exponent for a number as the exponent."""
+    if input.dtype.kind == "f":
+        return blockwise(lambda x: _scalar_power(x, exponent), input)
     return _scalar_power(input, exponent)
 
 

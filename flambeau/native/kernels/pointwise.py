@@ -1,0 +1,49 @@
+"""Pointwise kernels of any number of elements: one formula at each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type
+from .value import Value
+
+_HALVES = (Type.F16, Type.BF16)
+
+# How an operand lies under the result, which is contiguous.
+FULL, NUMBER, ROW, COLUMN = "full", "number", "row", "column"
+
+
+def computed(type: Type) -> Type:
+    """The type in which values stored as `type` are worked with."""
+    return Type.F32 if type in _HALVES else type
+
+
+def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]]) -> Kernel:
+    """Buffers: the operands, the result. Sizes: n; or rows, columns where an operand is either.
+
+    ROW: one for all rows; COLUMN: an element for each row; NUMBER: one element.
+    """
+    plain = all(layout in (FULL, NUMBER) for _, layout in operands)
+    row, column = Index("row"), Index("column")
+    rows, columns = Size("rows"), Size("n" if plain else "columns")
+    places = {
+        FULL: Affine(0, ((column, 1),) if plain else ((row, columns), (column, 1))),
+        NUMBER: Affine(), ROW: Affine(0, ((column, 1),)), COLUMN: Affine(0, ((row, 1),)),
+    }  # fmt: skip
+    buffers = [Buffer(type, f"x{k}") for k, (type, _) in enumerate(operands)]
+    values = [Value(Load(b, places[layout])).cast(computed(b.type))
+              for b, (_, layout) in zip(buffers, operands, strict=True)]  # fmt: skip
+    made = formula(*values)
+    if not isinstance(made, Value):
+        raise NotImplementedError(f"{formula} gave {made.__class__.__name__}")
+    if operands[0][0] in _HALVES and made.type is Type.F32:
+        made = made.cast(operands[0][0])
+    y = Buffer(made.type, "y")
+    body: list[Statement] = [Store(y, places[FULL], made.expression)]
+    if plain:
+        body, sizes = [Loop(column, columns, body, Kind.PARALLEL)], [columns]
+    else:
+        inner = Loop(column, columns, body, Kind.LANES)
+        body, sizes = [Loop(row, rows, [inner], Kind.PARALLEL)], [rows, columns]
+    return Kernel("pointwise", [*buffers, y], body, sizes)

@@ -1,0 +1,215 @@
+"""Values: what a kernel computes at one element, written as Python and NumPy write it.
+
+A formula on arrays (`x * np.exp(-x)`) called with Values gives the expression of the loop IR. What
+has no counterpart there raises NotImplementedError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..loops import Apply, Constant, Expression, Scalar, Type
+
+
+class Value:
+    """An expression, with NumPy's operators. Half precision is computed with in F32."""
+
+    __slots__ = ("expression",)
+    ndim = 0  # so that formulas make no use of `out=`
+    size = 1
+    shape = ()
+
+    def __init__(self, expression: Expression) -> None:
+        self.expression = expression
+
+    @property
+    def type(self) -> Type:
+        """The type of its elements."""
+        return self.expression.type
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of its elements."""
+        return np.dtype(self.type.value)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Value:
+        """The value in another dtype."""
+        return self.cast(Type(np.dtype(dtype).name))
+
+    def cast(self, type: Type) -> Value:
+        """The value as another type."""
+        if type is self.type:
+            return self
+        return Value(Apply(Scalar.CAST, (self.expression,), type))
+
+    def erf(self) -> Value:
+        """The error function."""
+        return apply(Scalar.ERF, self)
+
+    def chosen(self, a: Any, b: Any) -> Value:
+        """a where this BOOL holds, else b."""
+        return where(self, a, b)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Value:
+        if method != "__call__" or any(v is not None for v in options.values()):
+            raise NotImplementedError(f"{ufunc.__name__} {method} {sorted(options)}")
+        made = UFUNCS.get(ufunc.__name__)
+        if made is None:
+            raise NotImplementedError(ufunc.__name__)
+        return made(*together(*inputs))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Value:
+        if function is np.where and len(args) == 3 and not kwargs:
+            return where(*args)
+        raise NotImplementedError(f"numpy.{function.__name__}")
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError("the value of an element is not known")
+
+    __bool__ = __float__ = __int__ = __index__ = __iter__ = __len__ = __array__ = _refuse
+    __getitem__ = __setitem__ = _refuse
+
+
+def constant(number: Any, type: Type) -> Value:
+    """A number."""
+    return Value(Constant(type, number))
+
+
+def together(*operands: Any) -> list[Value]:
+    """Values and numbers as values of one type."""
+    values = [v for v in operands if isinstance(v, Value)]
+    numbers = [v for v in values if v.type is not Type.BOOL] or values
+    types = {v.type for v in numbers}
+    if len(types) != 1:
+        raise NotImplementedError(f"operands of {sorted(t.value for t in types)}")
+    type = types.pop()
+    made = []
+    for one in operands:
+        if isinstance(one, Value):
+            made.append(one.cast(type))
+        elif isinstance(one, (bool, int, float, np.generic)) or (
+            isinstance(one, np.ndarray) and not one.ndim
+        ):
+            if type is Type.BOOL and not isinstance(one, (bool, np.bool_)):
+                raise NotImplementedError("a bool with a number")
+            made.append(constant(one.item() if hasattr(one, "item") else one, type))
+        else:
+            raise NotImplementedError(f"an operand of {one.__class__.__name__}")
+    return made
+
+
+def apply(operation: Scalar, *operands: Any) -> Value:
+    """An operation on values and numbers of one type, giving that type."""
+    values = together(*operands)
+    return Value(Apply(operation, tuple(v.expression for v in values), values[0].type))
+
+
+def compare(operation: Scalar, a: Any, b: Any) -> Value:
+    """A comparison, giving BOOL."""
+    values = together(a, b)
+    return Value(Apply(operation, tuple(v.expression for v in values), Type.BOOL))
+
+
+def where(condition: Value, a: Any, b: Any) -> Value:
+    """a where a BOOL holds, else b."""
+    x, y = together(a, b)
+    given = (condition.expression, x.expression, y.expression)
+    return Value(Apply(Scalar.WHERE, given, x.type))
+
+
+def _simple(operation: Scalar) -> Callable[..., Value]:
+    return lambda *operands: apply(operation, *operands)
+
+
+def _compared(operation: Scalar) -> Callable[..., Value]:
+    return lambda a, b: compare(operation, a, b)
+
+
+def _logical(operation: Scalar) -> Callable[..., Value]:
+    def made(*operands: Value) -> Value:
+        if any(v.type is not Type.BOOL for v in operands):
+            raise NotImplementedError(f"{operation.name} of numbers")
+        return apply(operation, *operands)
+
+    return made
+
+
+def _not_nan(a: Value) -> Value:
+    return compare(Scalar.EQ, a, a)
+
+
+def _sign(a: Value) -> Value:
+    made = where(compare(Scalar.GT, a, 0), 1, where(compare(Scalar.LT, a, 0), -1, a * 0))
+    return where(_not_nan(a), made, a)
+
+
+def _power(a: Value, b: Value) -> Value:
+    number = b.expression.value if isinstance(b.expression, Constant) else None
+    if number == 2:
+        return a * a
+    if number == 3:
+        return a * a * a
+    if number == 0.5:
+        return apply(Scalar.SQRT, a)
+    return apply(Scalar.POW, a, b)
+
+
+UFUNCS: dict[str, Callable[..., Value]] = {
+    name: _simple(operation) for name, operation in {
+        "add": Scalar.ADD, "subtract": Scalar.SUB, "multiply": Scalar.MUL, "divide": Scalar.DIV,
+        "negative": Scalar.NEG, "absolute": Scalar.ABS, "fabs": Scalar.ABS, "sqrt": Scalar.SQRT,
+        "exp": Scalar.EXP, "exp2": Scalar.EXP2, "expm1": Scalar.EXPM1, "log": Scalar.LOG,
+        "log2": Scalar.LOG2, "log10": Scalar.LOG10, "log1p": Scalar.LOG1P, "sin": Scalar.SIN,
+        "cos": Scalar.COS, "tan": Scalar.TAN, "arcsin": Scalar.ASIN, "arccos": Scalar.ACOS,
+        "arctan": Scalar.ATAN, "sinh": Scalar.SINH, "cosh": Scalar.COSH, "tanh": Scalar.TANH,
+        "arcsinh": Scalar.ASINH, "arccosh": Scalar.ACOSH, "arctanh": Scalar.ATANH,
+        "floor": Scalar.FLOOR, "ceil": Scalar.CEIL, "trunc": Scalar.TRUNC, "rint": Scalar.ROUND,
+        "maximum": Scalar.MAXIMUM, "minimum": Scalar.MINIMUM, "copysign": Scalar.COPYSIGN,
+        "arctan2": Scalar.ATAN2,
+    }.items()
+}  # fmt: skip
+UFUNCS |= {
+    name: _compared(operation) for name, operation in {
+        "equal": Scalar.EQ, "not_equal": Scalar.NE, "less": Scalar.LT, "less_equal": Scalar.LE,
+        "greater": Scalar.GT, "greater_equal": Scalar.GE,
+    }.items()
+}  # fmt: skip
+UFUNCS |= {
+    name: _logical(operation) for name, operation in {
+        "logical_and": Scalar.AND, "bitwise_and": Scalar.AND, "logical_or": Scalar.OR,
+        "bitwise_or": Scalar.OR, "logical_xor": Scalar.XOR, "bitwise_xor": Scalar.XOR,
+        "logical_not": Scalar.NOT, "invert": Scalar.NOT,
+    }.items()
+}  # fmt: skip
+UFUNCS |= {
+    "square": lambda a: a * a, "positive": lambda a: a, "reciprocal": lambda a: 1 / a,
+    "sign": _sign, "power": _power,
+    "isnan": lambda a: compare(Scalar.NE, a, a),
+    "isinf": lambda a: compare(Scalar.EQ, abs(a), math.inf),
+    "isfinite": lambda a: compare(Scalar.LT, abs(a), math.inf),
+}  # fmt: skip
+
+_OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+}  # fmt: skip
+_SIGNS = {"neg": "negative", "abs": "absolute", "pos": "positive", "invert": "invert"}
+_REFLECTED = ("add", "sub", "mul", "truediv", "pow")
+
+
+def _install() -> None:
+    for name, ufunc in _OPERATORS.items():
+        made = UFUNCS[ufunc]
+        setattr(Value, f"__{name}__", lambda a, b, f=made: f(*together(a, b)))
+        if name in _REFLECTED:
+            setattr(Value, f"__r{name}__", lambda a, b, f=made: f(*together(b, a)))
+    for name, ufunc in _SIGNS.items():
+        setattr(Value, f"__{name}__", lambda a, f=UFUNCS[ufunc]: f(a))
+
+
+_install()

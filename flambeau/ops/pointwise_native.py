@@ -1,0 +1,169 @@
+"""Pointwise operators on large arrays in machine code, made from what they do on one element.
+
+`large` gives None until a kernel is there, and for what it does not serve: NumPy goes on then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..native.eager import Policy, kernel_when_ready
+from ..native.pool import run
+
+if TYPE_CHECKING:
+    from .registry import Operator
+
+Array = np.ndarray
+
+LARGE = 1 << 15  # elements up to which NumPy is as fast
+_SHARED = 1 << 16  # elements from which on threads share the work
+_CHEAP_LARGE = 1 << 17  # both, where memory is the limit
+_CHEAP = frozenset((
+    np.add, np.subtract, np.multiply, np.divide, np.negative, np.sqrt, np.floor, np.ceil, np.trunc,
+    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_not,
+))  # fmt: skip
+_ndarray = np.ndarray
+
+_MOST = 1024  # kernels
+_ready: dict[tuple, Any] = {}  # by body and layouts: 1 after the first call, then the kernel
+
+
+def large(body: Any, *operands: Any) -> Array | None:
+    """body(*operands) for operands of one float dtype, in the shape of the first, or None."""
+    first = operands[0]
+    if first.__class__ is not _ndarray or first.dtype.char not in "fd" or not Policy.allowed:
+        return None
+    if first.size <= _CHEAP_LARGE and body in _CHEAP:
+        return None
+    return served(body, operands)
+
+
+def halves(operator: Operator, operands: tuple) -> Array | None:
+    """A pointwise operator on large tensors of one half precision, computed in float32."""
+    arrays = tuple([getattr(x, "_array", None) for x in operands])
+    first = arrays[0]
+    if first.__class__ is not _ndarray or first.size <= LARGE or not Policy.allowed:
+        return None
+    if any(a is None or a.dtype != first.dtype or a.shape != first.shape for a in arrays):
+        return None
+    return served(operator.ufunc or operator.body, arrays)
+
+
+@lru_cache(maxsize=256)
+def swapped(body: Any) -> Callable:
+    """The body of two operands, given in the other order."""
+    return lambda a, b: body(b, a)
+
+
+def served(body: Any, operands: tuple, formula: Callable | None = None) -> Array | None:
+    """`large` for arrays of any dtypes that a kernel reads; `formula`: of the body's Values."""
+    first = operands[0]
+    placed = _placed(operands)
+    if placed is None:
+        return None
+    layouts, columns = placed
+    key = (_settled(body), layouts)
+    try:
+        found = _ready.get(key)
+    except TypeError:  # a setting that is no plain number
+        return None
+    if found.__class__ is not tuple:
+        found = _asked(key, found, body if formula is None else formula)
+    if found is None:
+        return None
+    address, kind, cells = found
+    y = np.empty_like(first, kind)
+    values = [a.__array_interface__["data"][0] for a in (*operands, y)]
+    if columns:
+        values += (first.size // columns, columns)
+    else:
+        values.append(first.size)
+    given = cells(*values)
+    run(address, ctypes.addressof(given), 0 if first.size > _SHARED else 1)
+    return y
+
+
+def _settled(body: Any) -> Any:
+    """What a body is known by: functions made anew for each call by their code and settings."""
+    cells = getattr(body, "__closure__", None)
+    if cells is None:
+        return body
+    return (body.__code__, tuple([_settled(c.cell_contents) for c in cells]))
+
+
+def _asked(key: tuple, found: int | None, formula: Callable) -> tuple | None:
+    """(address, dtype of the result, type of the cells), when there is a kernel."""
+    if found is None:  # a setting may be another one at each call
+        if len(_ready) < _MOST:
+            _ready[key] = 1
+        return None
+
+    def build() -> Any:
+        from ..native.kernels.pointwise import pointwise
+        from ..native.loops import Type
+
+        return pointwise(formula, [(Type(d.name), layout) for d, layout in key[1]])
+
+    function = kernel_when_ready(("pointwise", *key), build)
+    if function is None:
+        return None
+    buffers, sizes = function.kernel.buffers, function.kernel.sizes
+    kind = np.dtype(buffers[-1].type.value)
+    cells = ctypes.c_int64 * (len(buffers) + len(sizes))
+    made = _ready[key] = (function.address, kind, cells)
+    return made
+
+
+def _placed(operands: tuple) -> tuple[tuple, int] | None:
+    """(dtype and layout of each operand, columns of the rows that some lie along or 0)."""
+    first = operands[0]
+    shape, strides, columns = first.shape, first.strides, 0
+    contiguous = first.flags.c_contiguous
+    if not contiguous and not _dense(first):
+        return None
+    found = []
+    for a in operands:
+        layout = "full"
+        if a.__class__ is not _ndarray:
+            return None
+        if a.shape != shape:
+            if a.size == 1 and a.ndim <= len(shape):
+                layout = "number"
+            else:
+                layout, width = _stretched(a.shape, shape)
+                good = width and contiguous and a.flags.c_contiguous
+                if not good or columns not in (0, width):
+                    return None
+                columns = width
+        elif a.strides != strides and not (contiguous and a.flags.c_contiguous):
+            return None
+        found.append((a.dtype, layout))
+    return tuple(found), columns
+
+
+def _stretched(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, int]:
+    """How an array is broadcast, along rows or columns, and the rows' length; 0: otherwise."""
+    own = shape
+    while own and own[0] == 1:
+        own = own[1:]
+    if len(own) <= len(wanted) == max(len(shape), len(wanted)) \
+            and wanted[len(wanted) - len(own) :] == own:  # fmt: skip
+        return "row", prod(own)
+    if len(shape) != len(wanted):
+        return "column", 0
+    own = shape
+    while own and own[-1] == 1:
+        own = own[:-1]
+    return "column", prod(wanted[len(own) :]) if own == wanted[: len(own)] else 0
+
+
+def _dense(x: Array) -> bool:
+    """Whether an array fills its memory without holes, in any order of its axes."""
+    order = sorted(range(x.ndim), key=x.strides.__getitem__, reverse=True)
+    return x.transpose(order).flags.c_contiguous

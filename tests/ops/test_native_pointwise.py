@@ -1,0 +1,186 @@
+"""Pointwise operators in machine code: the same results as NumPy's, also where they are special."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.native.compiled import compile_all
+from flambeau.native.kernels.pointwise import pointwise
+from flambeau.native.loops import Type
+from flambeau.native.pool import POOL
+from flambeau.ops import dispatch, pointwise_native
+from flambeau.ops.rectifiers import rectify
+from flambeau.ops.registry import OPERATORS, Kind
+
+F = torch.nn.functional
+SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3.0, 20.0, -20.0, 1e-30]
+
+
+@pytest.fixture(autouse=True)
+def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels for few elements, on two threads."""
+    monkeypatch.setattr(dispatch, "LARGE", 3)
+    for name in ("LARGE", "_SHARED", "_CHEAP_LARGE"):
+        monkeypatch.setattr(pointwise_native, name, 3)
+    monkeypatch.setattr(pointwise_native, "_ready", {})
+
+
+def ready(body, *operands):
+    """The kernel's result, once there is one."""
+    until = time.monotonic() + 30
+    while (found := pointwise_native.large(body, *operands)) is None:
+        assert time.monotonic() < until, "no kernel came"
+        time.sleep(0.002)
+    return found
+
+
+def plain_operators():
+    for operator in OPERATORS.values():
+        if operator.kind is not Kind.POINTWISE:
+            continue
+        count = len(operator.tensor_positions)
+        if count == len(operator.parameters) <= 2:
+            body = operator.ufunc or operator.body
+            try:
+                pointwise(body, [(Type.F32, "full")] * count)
+            except (NotImplementedError, TypeError, AttributeError):
+                continue
+            yield pytest.param(body, count, id=operator.name)
+
+
+PLAIN = list(plain_operators())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made_together():
+    """All the kernels, compiled at once."""
+    compile_all([pointwise(p.values[0], [(Type(kind), "full")] * p.values[1])
+                 for p in PLAIN for kind in ("float32", "float64")], 2)  # fmt: skip
+
+
+def inputs(count: int, dtype, n: int = 1001) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=n) * 3).astype(dtype)
+    x[: len(SPECIAL)] = SPECIAL
+    if count == 1:
+        return [x]
+    y = (rng.normal(size=n) * 3).astype(dtype)
+    pairs = np.array(np.meshgrid(SPECIAL, SPECIAL), dtype).reshape(2, -1)
+    return [np.concatenate([pairs[0], x]), np.concatenate([pairs[1], y])]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("body", "count"), PLAIN)
+def test_agrees_with_the_body(body, count: int, dtype) -> None:
+    given = inputs(count, dtype)
+    with np.errstate(all="ignore"):
+        wanted = body(*[x[:] for x in given])
+        found = ready(body, *given)
+    assert found.dtype == wanted.dtype
+    tolerance = 2e-5 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(found, wanted, tolerance, tolerance)
+    if wanted.dtype.kind == "f" and body is not rectify.operator.ufunc:  # either zero's maximum
+        zeros = (wanted == 0) & (found == 0)
+        np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(wanted[zeros]))
+
+
+def test_enough_of_them() -> None:
+    names = {p.id for p in PLAIN}
+    assert {"_add", "mul", "_div", "exp", "log", "tanh", "sigmoid", "relu_only", "sqrt", "sin",
+            "erf", "_silu", "silu_backward", "tanh_backward", "maximum", "le"} <= names  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [4, 15, 16, 17, 63, 64, 65, 1024, 1031])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sizes_and_margins(n: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = POOL.threads()
+    POOL.set_threads(threads)
+    room = np.full(n + 32, 7.0, np.float32)
+    monkeypatch.setattr(pointwise_native.np, "empty_like", lambda x, kind: room[16 : n + 16])
+    x = np.linspace(-3, 3, n + 32, dtype=np.float32)
+    x[:16] = x[n + 16 :] = np.nan
+    try:
+        y = ready(np.exp, x[16 : n + 16])
+    finally:
+        POOL.set_threads(before)
+    np.testing.assert_allclose(y, np.exp(x[16 : n + 16]), 1e-6)
+    assert (room[:16] == 7).all()
+    assert (room[n + 16 :] == 7).all()
+
+
+@pytest.mark.parametrize("shape", [(1,), (), (5,), (1, 5), (4, 5), (3, 1, 1), (3, 4, 1), (3, 4, 5)])
+def test_broadcast(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(3, 4, 5)).astype("f"), np.asarray(rng.normal(size=shape), "f")
+    np.testing.assert_array_equal(ready(np.subtract, x, y), x - y)
+
+
+def test_what_does_not_fit_is_left_to_numpy() -> None:
+    x = np.ones((4, 6), "f")
+    for pair in ((x[:, ::2], x[:, ::2]), (x, np.ones((4, 6), "d")[:, ::-1]), (x, x.T.copy().T),
+                 (x.astype("i"), x.astype("i")), (np.ones((4, 2, 3), "f"), np.ones((2, 1), "f")),
+                 (x[0], x)):  # fmt: skip
+        for _ in range(3):
+            assert pointwise_native.large(np.add, *pair) is None
+    assert not pointwise_native._ready
+
+
+def test_channels_last_keeps_its_layout() -> None:
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    y = ready(np.exp, x._array)
+    assert y.strides == x._array.strides
+    np.testing.assert_allclose(y, np.exp(x._array), 1e-6)
+
+
+def served(function, *arguments):
+    """The function's result once kernels serve it."""
+    function(*arguments)
+    function(*arguments)
+    until = time.monotonic() + 30
+    while not any(v.__class__ is tuple for v in pointwise_native._ready.values()):
+        function(*arguments)
+        assert time.monotonic() < until, "no kernel came"
+        time.sleep(0.002)
+    return function(*arguments)
+
+
+CALLS = {
+    "add": lambda x: x + x, "number": lambda x: x * 2.5, "reflected": lambda x: 1.0 - x,
+    "gelu": F.gelu, "gelu tanh": lambda x: F.gelu(x, approximate="tanh"), "elu": F.elu,
+    "leaky": lambda x: F.leaky_relu(x, 0.1), "softplus": F.softplus, "relu": F.relu,
+    "square": lambda x: x**2, "power": lambda x: x.abs() ** 1.5, "hardswish": F.hardswish,
+    "compare": lambda x: x > 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_operators(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flambeau.ops.blocks.BLOCK", 2)
+    x = torch.from_numpy(inputs(1, np.float32)[0])
+    wanted = torch.from_numpy(inputs(1, np.float32)[0].astype("d"))
+    found, wanted = served(CALLS[name], x), CALLS[name](wanted)
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype: torch.dtype) -> None:
+    x = torch.randn(1001).to(dtype)
+    wanted = (x.float() * x.float()).to(dtype)
+    found = served(torch.mul, x, x)
+    assert found.dtype is dtype
+    assert torch.equal(found, wanted)
+
+
+def test_gradients_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flambeau.ops.blocks.BLOCK", 2)
+    x = torch.linspace(-2, 2, 101).requires_grad_()
+    served(lambda: F.gelu(x).sum().backward())
+    x.grad = None
+    F.gelu(x).sum().backward()
+    y = x.detach().double().requires_grad_()
+    F.gelu(y).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), 1e-5, 1e-6)
