@@ -35,6 +35,7 @@ from .swap import Swap, clone
 from .trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Backward, Event, Trace, Value
 
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
 _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _capturing = threading.RLock()  # functions are swapped for all threads: one capture at a time
@@ -142,6 +143,8 @@ class Recorder:
                 backward = True
                 if found is not None:
                     return found[0], True
+            elif code.co_filename == _ENGINE:  # which adds gradients up
+                backward = True
             if not code.co_filename.startswith((_LIBRARY, "<flambeau")):
                 return f"{code.co_filename}:{frame.f_lineno}", backward
             frame = frame.f_back

@@ -139,11 +139,15 @@ def _main(task: Task) -> str:
 
 
 def phases_of(graph: Graph) -> dict[int, int]:
-    """By id of a node, its place in PHASES: what reads of the backward pass is part of it."""
+    """By id of a node, its place in PHASES; without an origin that of what it reads."""
     found: dict[int, int] = {}
     for node in graph.nodes():
-        own = 2 if node.origin.startswith("update") else int("(backward)" in node.origin)
-        found[id(node)] = max([own, *(found[id(one)] for one in node.inputs)])
+        if not node.origin or node.op in (Op.INPUT, Op.CONSTANT):
+            found[id(node)] = max((found[id(one)] for one in node.inputs), default=0)
+        elif node.origin.startswith("update "):
+            found[id(node)] = 2
+        else:
+            found[id(node)] = int("(backward)" in node.origin)
     return found
 
 

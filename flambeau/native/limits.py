@@ -19,6 +19,7 @@ from .target import host, load
 
 _ROUNDS = 200_000
 _COPIED = 1 << 26  # bytes
+_LEAST = 4  # measurements of each, on a busy machine too
 
 
 @lru_cache(maxsize=2)
@@ -56,8 +57,9 @@ def _best(threads: int, seconds: float, work: Callable[[int], float]) -> float:
 
     def run(tid: int) -> None:
         together.wait()
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
+        until, rounds = time.perf_counter() + seconds, 0
+        while time.perf_counter() < until or rounds < _LEAST:
+            rounds += 1
             began = time.perf_counter()
             amount = work(tid)
             best[tid] = max(best[tid], amount / (time.perf_counter() - began))
@@ -85,7 +87,7 @@ def flops(threads: int = 1, type: Type = Type.F32, seconds: float = 0.3) -> floa
 
 def bandwidth(threads: int = 1, seconds: float = 0.3) -> float:
     """Bytes read and written a second by `threads` threads that copy great arrays."""
-    arrays = [(np.ones(_COPIED // threads, np.uint8), np.zeros(_COPIED // threads, np.uint8))
+    arrays = [(np.ones(_COPIED // threads, np.uint8), np.full(_COPIED // threads, 2, np.uint8))
               for _ in range(threads)]  # fmt: skip
 
     def work(tid: int) -> float:

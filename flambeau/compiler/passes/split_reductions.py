@@ -19,7 +19,16 @@ PARTS = 16
 
 def split_reductions(graph: Graph) -> Graph:
     """The graph with long folds done in parts."""
-    return rebuilt(graph, lambda node, inputs: _split(same(node, inputs)))
+    return rebuilt(graph, lambda node, inputs: _named(_split(same(node, inputs)), node.origin))
+
+
+def _named(made: Node, origin: str) -> Node:
+    """Tells a fold, and the parts that it is made of now, where they come from."""
+    node = made
+    while origin and not node.origin:
+        node.origin = origin
+        node = node.inputs[0] if node.inputs else made
+    return made
 
 
 def _split(node: Node) -> Node:

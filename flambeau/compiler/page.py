@@ -1,0 +1,67 @@
+"""Page: a step as a picture, in one HTML file that needs nothing else.
+
+page.html holds its design and what draws it; here are the figures that it draws.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..native.show import show
+from .explain import nearby
+from .figures import BOUNDS, PHASES, Figures, Line
+from .schedule.task import Task
+
+_ORIGIN = re.compile(r"^(\S+)( \(backward\))?(?: in (.+?))?(?: at (.+))?$")
+
+
+def page(found: Sequence[Figures], name: str, calls: Sequence[str] = ()) -> str:
+    """The text of the page about a step: its programs, one after another."""
+    text = json.dumps(data(found, name, calls), separators=(",", ":"))
+    text = text.replace("<", "\\u003c")  # so that no string ends the script
+    template = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
+    return template.replace("TITLE", html.escape(name), 1).replace("DATA", text, 1)
+
+
+def data(found: Sequence[Figures], name: str, calls: Sequence[str] = ()) -> dict[str, Any]:
+    """What the page draws: the step's figures and its kernels in order, times in seconds."""
+    loops: dict[str, int] = {}
+    kernels: list[dict[str, Any]] = []
+    for k, one in enumerate(found):
+        for line, task in zip(one.lines, one.tasks, strict=True):
+            phase = PHASES[1] if k else line.phase  # the second program is the backward pass
+            kernels.append(_kernel(line, task, phase, k, loops))
+    flops, moved = found[0].limits
+    return {
+        "name": name, "total": sum(one.total for one in found),
+        "least": sum(one.least for one in found), "arena": sum(one.arena for one in found),
+        "threads": max(one.threads for one in found), "peak": flops, "bandwidth": moved,
+        "unique": len({(one["program"], one["code"]) for one in kernels if one["code"] >= 0}),
+        "calls": list(calls), "phases": PHASES, "bounds": BOUNDS, "kernels": kernels,
+        "loops": list(loops),
+    }  # fmt: skip
+
+
+def _kernel(line: Line, task: Task, phase: str, program: int, loops: dict[str, int]) -> Any:
+    text = "" if task.kernel is None else show(task.kernel)
+    operator, module, where = _parts(line.main)
+    return {
+        "name": line.name, "operator": operator or line.name, "module": module, "line": where,
+        "seconds": line.seconds, "bytes": line.bytes, "flops": line.flops, "share": line.share,
+        "bound": line.bound, "busy": line.busy, "phase": phase, "program": program,
+        "code": line.code, "origins": [nearby(one) for one in line.origins],
+        "loops": loops.setdefault(text, len(loops)),
+    }  # fmt: skip
+
+
+def _parts(origin: str) -> tuple[str, str, str]:
+    """Operator, module and source line of an origin."""
+    found = _ORIGIN.match(nearby(origin))
+    if found is None:
+        return origin, "", ""
+    return found[1], found[3] or "", found[4] or ""
