@@ -120,7 +120,6 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
     takes_number = unknown is NotImplemented or "Number" in str(operator.parameters[1].annotation)
     with_integer, with_number = _numbers_with(fast if takes_number else frozenset())
     differentiable = operator.differentiable
-    scalars = _scalars
 
     def function(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
         try:
@@ -128,7 +127,7 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
             kind = a.dtype
             cls = other.__class__
             if (cls is int and kind in with_integer) or (cls is float and kind in with_number):
-                b = scalars.get((other, kind))
+                b = _scalars.get((other, kind))
                 if b is None:
                     b = _scalar(other, kind)
                 if a.size <= LARGE or (y := large(body, a, b)) is None:
