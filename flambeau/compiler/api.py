@@ -107,6 +107,15 @@ class Compiled:
                 return found
         return self._slow(args, kwargs)
 
+    def attempt(self, *args: Any) -> Any:
+        """What a program that stands for this call gives; MISS, with nothing run, where none
+        does."""
+        for program in self._programs:
+            found = program.call(args, {})
+            if found is not MISS:
+                return found
+        return MISS
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: one compiled function for each instance."""
         if instance is None:

@@ -10,17 +10,18 @@ from .near import near
 
 class Band(enum.IntEnum):
     """Entered from OUTER to METRICS (on `start` and other events), left from METRICS to OUTER (on
-    `end` and `error`). So metrics are there when control looks at them, a checkpoint (IO) sees
-    the final state, and timers (OUTER) include all the others."""
+    `end` and `error`). So metrics are there when control looks at them, a checkpoint sees what
+    control decided and loggers wrote, and timers (OUTER) include all the others."""
 
     OUTER = 0
-    IO = 1
-    CONTROL = 2
-    USER = 3
-    METRICS = 4
+    CHECKPOINT = 1
+    IO = 2
+    CONTROL = 3
+    USER = 4
+    METRICS = 5
 
 
-OUTER, IO, CONTROL, USER, METRICS = Band
+OUTER, CHECKPOINT, IO, CONTROL, USER, METRICS = Band
 
 
 def band_of(value: Any) -> Band:

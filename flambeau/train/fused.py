@@ -91,7 +91,7 @@ def compiled_by_its_first_call(step: Step, adopt: Callable[[Step], None]) -> Ste
     """
 
     def first(x: Any, y: Any) -> tuple[Any, Any]:
-        compiled = _ask_for_compiled(step)
+        compiled = ask_for_compiled(step)
         random = get_rng_state()
         try:
             outcome = compiled(x, y)
@@ -99,7 +99,7 @@ def compiled_by_its_first_call(step: Step, adopt: Callable[[Step], None]) -> Ste
             if compiled is step:
                 raise
             set_rng_state(random)
-            _say(str(error))
+            say(str(error))
             compiled, outcome = step, step(x, y)
         adopt(compiled)
         return outcome
@@ -107,20 +107,22 @@ def compiled_by_its_first_call(step: Step, adopt: Callable[[Step], None]) -> Ste
     return first
 
 
-def _ask_for_compiled(step: Step) -> Step:
+def ask_for_compiled(step: Step, **options: Any) -> Step:
+    """The step as flambeau.compile gives it; the same one, and it is said, where it does not."""
     why = "flambeau.compile returned it as it is"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that nothing is compiled is said below
         try:
-            compiled: Step = compiler.compile(step)
+            compiled: Step = compiler.compile(step, **options)
         except NotImplementedError as error:
             compiled, why = step, str(error)
     if compiled is step:
-        _say(why)
+        say(why)
     return compiled
 
 
-def _say(why: str) -> None:
+def say(why: str) -> None:
+    """Tells once that steps are not compiled, and why."""
     global _told
     if not _told:
         _told = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+from .. import settings
 from . import scope as scopes
 from .attachment import use
 from .data import length_of, skipped
@@ -67,6 +68,7 @@ class Loop:
         self._boundary: dict[str, Any] | None = None  # random state when training was done
         self._position: dict[str, Any] | None = None  # loaded, and not yet gone to
         self._counts: dict[str, int] = {}
+        self._inexact: int | None = None  # what was set before `exact`
         self._running = self._stepping = False
         if step is not None:
             self.step(step)
@@ -135,6 +137,21 @@ class Loop:
     def stopping(self) -> bool:
         """Whether the run is about to end."""
         return self._stopping is not None and self._stopping.name == "run"
+
+    @property
+    def ending(self) -> Scope | None:
+        """What `stop` asked to end, until it has: run, epoch or train."""
+        return self._stopping
+
+    def exact(self, wanted: bool = True) -> None:
+        """Have the steps that follow be the same to the bit in every run: no kernel takes over
+        when it happens to be ready, as with use_deterministic_algorithms. Resume asks for it."""
+        if wanted and self._inexact is None:
+            self._inexact = settings.get_deterministic_debug_mode()
+            settings.use_deterministic_algorithms(True)
+        elif not wanted and self._inexact is not None:
+            settings.set_deterministic_debug_mode(self._inexact)
+            self._inexact = None
 
     def persist(self, name: str | None = None, /, **defaults: Any) -> Persisted:
         """Attributes that are saved with the run and are there again when it is resumed.
@@ -223,10 +240,10 @@ class Loop:
         """A run from the beginning: counts and persisted values start anew."""
         state = self.state
         state.epoch = state.step = state.batch_number = self._completed = 0
-        state.metrics = {}
+        state.metrics, state.diverged = {}, False
         self._rows, self._stage, self._order = [], "done", None
         self._counts.clear()
-        self.persistence.values.clear()
+        self.persistence.forget()
 
     def _epochs(self, data: Any, epochs: int) -> None:
         state = self.state
@@ -381,3 +398,4 @@ class Loop:
         self._rows = [(n, dict(logs)) for n, logs in saved["history"] if n <= last]
         self.persistence.load_state_dict(saved["persistence"])
         self._position = saved
+        state.resumed = state.resumed or self._running

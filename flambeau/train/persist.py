@@ -85,6 +85,11 @@ class Persistence:
             values.setdefault(key, value)
         return Persisted(values)
 
+    def forget(self) -> None:
+        """A run from the beginning: nothing of the last one is given to anybody."""
+        self.values.clear()
+        self.waiting.clear()
+
     def state_dict(self) -> dict[str, Any]:
         objects = {name: held.state_dict() for name, held in self.objects.items()}
         values = {name: dict(values) for name, values in self.values.items()}

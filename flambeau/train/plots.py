@@ -14,13 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from .bands import Band
+from .monitor import higher_by_name
 from .numbers import STAGES, scalars, short, stage_of
 from .panel import Panel, Points
 from .svg import FAINT, GRID, INK, color_of, columns_of, svg
-
-# Words in a metric's name that say which way is better; longer ones first.
-_LOWER = ("loss", "error", "mse", "rmse", "mae", "perplexity", "nll", "entropy")
-_HIGHER = ("accuracy", "acc", "f1", "precision", "recall", "auroc", "auc", "score", "r2", "top")
 
 
 class Picture:
@@ -134,15 +131,11 @@ def _spans(lines: dict[str, Points]) -> bool:
 
 
 def _best(metric: str, points: Points) -> tuple[float, float] | None:
-    words = metric.lower()
+    higher = higher_by_name(metric)
     there = [point for point in points if point[1] == point[1]]
-    if not there or len(points) < 2:
+    if not there or len(points) < 2 or higher is None:
         return None
-    if any(word in words for word in _LOWER):
-        return min(there, key=lambda point: point[1])
-    if any(word in words for word in _HIGHER):
-        return max(there, key=lambda point: point[1])
-    return None
+    return (max if higher else min)(there, key=lambda point: point[1])
 
 
 def _draw(panel: Panel, axis: Any) -> None:

@@ -13,8 +13,8 @@ class State:
     `batch_number` counts the batches of the epoch, `batches` is how many it has (None: unknown).
     `batch`, `y_pred`, `y`, `loss` and `output` are of the last step; `metrics` are the numbers of
     this epoch so far. `training` is false in valid, test and predict. `resumed` is true while the
-    start events of an epoch that is resumed in its middle are fired again. `error` is what
-    `error` events are about.
+    start events of an epoch that is resumed in its middle are fired again. `diverged` is true once
+    there was a NaN that ends the run. `error` is what `error` events are about.
     """
 
     def __init__(self) -> None:
@@ -33,6 +33,7 @@ class State:
         self.metrics: dict[str, Any] = {}
         self.training = True
         self.resumed = False
+        self.diverged = False
         self.error: BaseException | None = None
 
     def __getattr__(self, name: str) -> Any:

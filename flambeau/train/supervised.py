@@ -11,12 +11,14 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from ..amp import GradScaler, autocast
+from ..settings import are_deterministic_algorithms_enabled
 from ..tensor import dtypes
 from . import scope
 from .data import detached, moved, split
 from .fused import (
     Region, Step, call, check_scalar, clip_of, compiled_by_its_first_call, train_step_of,
 )  # fmt: skip
+from .kinds import Kinds
 from .measures import Outcome
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Supervised:
         self._staged = accumulate > 1 or self.scaler is not None
         self._region = region_of(self.fast)
         self._compile = compiled
+        self.kinds = Kinds()
         self._whole: Step
         self.renew()
 
@@ -69,7 +72,12 @@ class Supervised:
         self._clip = clip_of(net, self.clip_norm, self.clip_value)
         region = None if self.fast is None else self._region
         step = train_step_of(net, loss, self._optimizers, self._clip, region)
-        self._whole = compiled_by_its_first_call(step, self._adopt) if self._compile else step
+        if self._compile and are_deterministic_algorithms_enabled():
+            from .exact import ExactStep  # brings the compiler
+
+            self._whole = ExactStep(step, (net, loss), self._optimizers, self.kinds)
+        else:
+            self._whole = compiled_by_its_first_call(step, self._adopt) if self._compile else step
 
     def _adopt(self, step: Step) -> None:
         self._whole = step

@@ -131,14 +131,16 @@ class Trainer(Loop):
 
     def fit(
         self, data: Any, valid: Any = None, epochs: int = 1, *, batch_size: int | None = None,
-        shuffle: bool | None = None, callbacks: Iterable[Any] = (),
+        shuffle: bool | None = None, callbacks: Iterable[Any] = (), resume: Any = None,
     ) -> list[dict[str, Any]]:  # fmt: skip
         """Train on a loader, a dataset or arrays (x, y); returns the logs of every epoch.
 
         Datasets and arrays are shuffled (`valid` is not) and come in batches of 32 unless
         `batch_size` says otherwise. `valid` is gone through at the end of every epoch. Counts
         from epoch 1, or goes on from where `load_state_dict` says. `callbacks` are attached for
-        this fit only.
+        this fit only. With `resume`, a folder or a checkpoint in it, the run keeps itself there and
+        goes on from there, bit for bit as if it had not been interrupted, when the same is called
+        again in another process; what is kept, and when, a Checkpoint for that folder may say.
 
         Raises ValueError, before the first step, for data without a batch, a net without
         trainable parameters, an optimiser of other parameters, and a loss that is no scalar.
@@ -154,7 +156,19 @@ class Trainer(Loop):
             check_trainable(self)
         if self.net is not None:
             self.net.train()
+        callbacks = list(callbacks)
+        if resume is not None:
+            from .resume import resuming
+
+            attached = [handle.function for handle in self.handlers.handles]
+            callbacks += resuming(resume, [*attached, *callbacks])
         return self._run(loader, epochs, callbacks)
+
+    def exact(self, wanted: bool = True) -> None:
+        """Have the steps that follow be the same to the bit in every run; a step that is compiled
+        is compiled before it is used, not beside."""
+        super().exact(wanted)
+        self.supervised.renew()
 
     def _begin_epoch(self) -> None:
         self.measures.reset()
@@ -259,6 +273,8 @@ class Trainer(Loop):
             parts["net"] = self.net.state_dict()
         if self.supervised.scaler is not None:
             parts["scaler"] = self.supervised.scaler.state_dict()
+        if self.supervised.kinds.known:
+            parts["kinds"] = self.supervised.kinds.state_dict()
         if self.supervised.pending:
             parts["accumulated"] = {
                 "batches": self.supervised.pending,
@@ -284,6 +300,7 @@ class Trainer(Loop):
                 held[name].load_state_dict(state)
         if self.supervised.scaler is not None:
             self.supervised.scaler.load_state_dict(saved["scaler"])
+        self.supervised.kinds.load_state_dict(saved.get("kinds", {}))
         super().load_state_dict(saved["run"])
         self.measures.load_state_dict(saved["run"]["measures"])
         accumulated = saved.get("accumulated", {"batches": 0, "gradients": {}})

@@ -1,0 +1,178 @@
+"""Checkpoints of a run, the last and the best, written beside the training, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from .bands import Band
+from .handlers import Handle
+from .monitor import Monitor
+from .plots import PlotCurves
+from .scope import step
+from .snapshot import copied
+from .writer import Writer
+
+
+class Checkpoint:
+    """Keeps `last.pt` in `folder`, and with `monitor` the best: `best.pt`, or `best=k` of them.
+
+    Written at the end of every `epochs`-th epoch, every `steps` steps, every `minutes`, and when
+    the run ends. Each has all that `trainer.state_dict()` has, the weights under "net". The state
+    is copied, then a thread writes it beside the file that it replaces: a process that is killed,
+    or a full disk, leaves the one before. With best=3 the files are `best.pt` (the best of all)
+    and `best-epoch-0007.pt`, .... With `plot`, the learning curves are kept beside them.
+
+    >>> from flambeau.train import Trainer
+    >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False)
+    >>> x = torch.randn(8, 2)
+    >>> checkpoint = Checkpoint("runs/a", monitor="valid_loss")
+    >>> _ = trainer.fit((x, x[:, :1]), (x, x[:, :1]), epochs=2, callbacks=[checkpoint])
+    >>> sorted(path.name for path in checkpoint.folder.glob("*.pt"))
+    ['best.pt', 'last.pt']
+    >>> sorted(torch.load("runs/a/best.pt")["net"])
+    ['bias', 'weight']
+    """
+
+    band = Band.CHECKPOINT
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        monitor: str | None = None,
+        mode: str | None = None,
+        best: int = 1,
+        epochs: int | None = 1,
+        steps: int | None = None,
+        minutes: float | None = None,
+        background: bool = True,
+        plot: bool = False,
+        name: str = "Checkpoint",
+    ) -> None:
+        for key, value in (("best", best), ("epochs", epochs), ("steps", steps)):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"Checkpoint: {key} is a number from 1 on, not {value!r}")
+        if minutes is not None and minutes <= 0:
+            raise ValueError(f"Checkpoint: minutes is above 0, not {minutes}")
+        self.folder, self.name, self.monitor, self.count = Path(folder), name, monitor, best
+        self.epochs, self.steps, self.minutes = epochs, steps, minutes
+        self.curves = PlotCurves(self.folder) if plot else None
+        self._monitor = None if monitor is None else Monitor(monitor, mode)
+        self._writer = Writer(background)
+        self._handles: list[Handle] = []
+        self._next, self._saved = 0.0, -1
+        self.kept: list[dict[str, Any]] = []  # the best ones, the best first
+
+    @property
+    def last(self) -> Path:
+        """Where the last one is."""
+        return self.folder / "last.pt"
+
+    @property
+    def best(self) -> Path:
+        """Where the best one is."""
+        return self.folder / "best.pt"
+
+    # ---- when ----
+
+    def on_run_start(self, run: Any) -> None:
+        """A run from the beginning has nothing that is best."""
+        if not run.state.resumed:
+            self.kept = []
+        self._saved = run.state.step if run.state.resumed else -1
+        if self.steps is not None:
+            self._handles.append(run.attach(step.end(every=self.steps), self._now, self.band))
+        if self.minutes is not None:
+            self._next = time.monotonic() + 60 * self.minutes
+            self._handles.append(run.attach(step.end, self._when_due, self.band))
+
+    def _now(self, run: Any) -> None:
+        if self._saved != run.state.step:
+            self.save(run)
+
+    def _when_due(self, run: Any) -> None:
+        if time.monotonic() >= self._next:
+            self._now(run)
+
+    def on_epoch_end(self, run: Any) -> None:
+        """Keeps this epoch, if it is due or among the best."""
+        if run.state.diverged:
+            return
+        names = self._ranked(run) if self._monitor is not None else []
+        due = self.epochs is not None and run.state.epoch % self.epochs == 0
+        if names or due:
+            self.save(run, names)
+        else:
+            self._writer.tell()
+        if self.curves is not None:
+            self.curves.on_epoch_end(run)
+
+    def on_run_end(self, run: Any) -> None:
+        """Keeps where the run ended, and waits until it is written."""
+        try:
+            if self._saved != run.state.step and run.state.step and not run.state.diverged:
+                self.save(run)
+            if self.curves is not None:
+                self.curves.on_run_end(run)
+        finally:
+            self._over()
+
+    def on_run_error(self, run: Any) -> None:
+        """Waits for what is being written; the state of a step that failed is not kept."""
+        try:
+            if self.curves is not None:
+                self.curves.on_run_error(run)
+        finally:
+            self._over()
+
+    def _over(self) -> None:
+        while self._handles:
+            self._handles.pop().detach()
+        self._writer.wait()
+
+    # ---- what ----
+
+    def save(self, run: Any, names: tuple[str, ...] | list[str] = ()) -> None:
+        """Writes the run as it is now to `last.pt`, and under further names."""
+        state = run.state
+        self._saved = state.step
+        paths = [self.last, *(self.folder / name for name in names)]
+        what = f"epoch {state.epoch}, step {state.step}"
+        self._writer.write(copied(run.state_dict()), paths, what)
+        self._next = time.monotonic() + 60 * (self.minutes or 0)
+
+    def _ranked(self, run: Any) -> list[str]:
+        """The names under which this epoch is to be kept, as one of the best."""
+        monitor = self._monitor
+        assert monitor is not None
+        value = monitor.value(run)
+        if value is None or value != value:
+            return []
+        epoch, sign = run.state.epoch, -1 if monitor.higher(run) else 1
+        kept = [one for one in self.kept if one["epoch"] != epoch]
+        kept.append({"epoch": epoch, "value": value})
+        kept.sort(key=lambda one: (sign * one["value"], one["epoch"]))
+        gone, self.kept = kept[self.count :], kept[: self.count]
+        if any(one["epoch"] == epoch for one in gone):
+            return []
+        for one in gone:
+            if self.count > 1:
+                self._writer.wait()
+                (self.folder / _file_of(one["epoch"])).unlink(missing_ok=True)
+        names = [_file_of(epoch)] if self.count > 1 else []
+        return [*names, "best.pt"] if self.kept[0]["epoch"] == epoch else names
+
+    def state_dict(self) -> dict[str, Any]:
+        """Which epochs are the best so far."""
+        return {"kept": [dict(one) for one in self.kept]}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
+        self.kept = [dict(one) for one in saved["kept"]]
+
+
+def _file_of(epoch: int) -> str:
+    return f"best-epoch-{epoch:04}.pt"

@@ -1,0 +1,101 @@
+"""Stopping when a number has not become better for a while, with the best weights put back."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .bands import Band
+from .monitor import Monitor
+from .numbers import short
+from .snapshot import copied
+
+
+class EarlyStopping:
+    """Stops when `monitor` was not better by more than `min_delta` for `patience` epochs.
+
+    Which way is better says `mode` ("min", "max"), or the metric itself. With `restore_best` the
+    net has its best epoch's weights when the run is over, also where all epochs were used up;
+    checkpoints hold the last ones. What it remembers is saved with the run: a resumed run stops
+    where an undisturbed one does, and one that was stopped does not go on.
+
+    >>> from flambeau.train import Loop, epoch
+    >>> losses = iter([3.0, 2.0, 2.5, 2.25, 1.0])
+    >>> loop = Loop(lambda batch: None, callbacks=[EarlyStopping("valid_loss", 2)])
+    >>> @loop.on(epoch.end)
+    ... def validate(run):
+    ...     run.log(valid_loss=next(losses))
+    >>> len(loop.run([1], epochs=5))
+    4
+    """
+
+    band = Band.CONTROL
+
+    def __init__(
+        self,
+        monitor: str = "valid_loss",
+        patience: int = 5,
+        *,
+        mode: str | None = None,
+        min_delta: float = 0.0,
+        restore_best: bool = True,
+        name: str = "EarlyStopping",
+    ) -> None:
+        if patience < 1:
+            raise ValueError(f"EarlyStopping: patience counts epochs, from 1 on, not {patience}")
+        self.monitor, self.patience, self.name = monitor, patience, name
+        self.restore_best = restore_best
+        self._monitor = Monitor(monitor, mode, min_delta)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.best: float | None = None
+        self.best_epoch = self.waited = 0
+        self.stopped = False
+        self.weights: dict[str, Any] | None = None
+
+    def on_run_start(self, run: Any) -> None:
+        """Forgets an earlier run; one that is resumed, and was stopped, is over at once."""
+        if not run.state.resumed:
+            self._begin()
+        elif self.stopped:
+            run.stop()
+
+    def on_epoch_end(self, run: Any) -> None:
+        """Compares, and stops when it has waited long enough."""
+        value = self._monitor.value(run)
+        if value is None:
+            return
+        if self._monitor.better(run, value, self.best):
+            self.best, self.best_epoch, self.waited = value, run.state.epoch, 0
+            net = getattr(run, "net", None)
+            if self.restore_best and net is not None:
+                self.weights = copied(net.state_dict())
+            return
+        self.waited += 1
+        if self.waited >= self.patience:
+            self.stopped = True
+            than = "a number" if self.best is None else f"{short(self.best)} of epoch "
+            than += "" if self.best is None else str(self.best_epoch)
+            print(f"early stopping in epoch {run.state.epoch}: {self.monitor} was not better than "
+                  f"{than} for {self.waited} epochs", file=sys.stderr)  # fmt: skip
+            run.stop()
+
+    def on_run_end(self, run: Any) -> None:
+        """The training is over, not interrupted: the best weights come back."""
+        over = self.stopped or (run.state.epoch >= run.state.epochs and run.ending is None)
+        if over and self.weights is not None:
+            run.net.load_state_dict(self.weights)
+
+    on_run_end.band = Band.OUTER  # type: ignore[attr-defined]  # behind the last checkpoint
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it remembers, the best weights included."""
+        return {
+            "best": self.best, "best_epoch": self.best_epoch, "waited": self.waited,
+            "stopped": self.stopped, "weights": self.weights,
+        }  # fmt: skip
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
+        vars(self).update(copied(saved))

@@ -1,0 +1,131 @@
+"""The compiled step where every run must give the same bits: it is compiled before it is used.
+
+Otherwise a program takes over when it is ready, sooner in one run than in another, and rounds the
+last bit in its own way. Here whether a step is compiled depends on the state of the training and
+on the batch alone, so a run that is resumed decides as the one that was not interrupted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd.mode import no_grad
+from ..compiler.api import PROGRAMS, RECORDED, Compiled
+from ..compiler.program import MISS
+from ..nn import Module
+from ..tensor.tensor import Tensor
+from .fused import Step, ask_for_compiled
+from .kinds import Kinds, kind_of
+from .randomness import random_state, set_random_state
+
+_AGAIN = 3  # how often a program that no longer holds is made anew
+
+
+class ExactStep:
+    """A step `(x, y)` that is run by its program wherever there can be one."""
+
+    def __init__(
+        self, step: Step, parts: tuple[Any, ...], optimizers: tuple[Any, ...], kinds: Kinds
+    ) -> None:
+        self.step, self.optimizers, self.kinds = step, optimizers, kinds
+        self.modules = [part for part in parts if isinstance(part, Module)]
+        self._compiled: Any = None
+        self.made: set[str] = set()  # kinds that had a program in this process
+
+    def __call__(self, x: Any, y: Any) -> tuple[Any, Any]:
+        if self._compiled is None:
+            self._compiled = ask_for_compiled(self.step, mode="now")
+        if not isinstance(self._compiled, Compiled):
+            return self.step(x, y)
+        found = self._compiled.attempt(x, y)
+        return found if found is not MISS else self._first(x, y)
+
+    def _first(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """A step for which there is no program yet."""
+        kinds, kind = self.kinds, kind_of((x, y))
+        if kind not in kinds.known:
+            if len(kinds.known) >= PROGRAMS:
+                return self.step(x, y)
+            kinds.known[kind] = 0
+        if kind in kinds.plain:
+            return self.step(x, y)
+        if kind in self.made:
+            kinds.known[kind] += 1
+            if kinds.known[kind] > _AGAIN:
+                kinds.plain.add(kind)
+                return self.step(x, y)
+        return self._rehearse(kind, x, y)
+
+    def _rehearse(self, kind: str, x: Any, y: Any) -> tuple[Any, Any]:
+        """Runs the step until it is compiled, puts everything back, and runs the program.
+
+        A step that makes state for an optimiser is a plain one: the next is another program.
+        """
+        before, shape = Before(self.modules, self.optimizers), shape_of(self.optimizers)
+        try:
+            outcome = self._compiled(x, y)
+        except BaseException:
+            before.put_back()
+            raise
+        if shape_of(self.optimizers) != shape:
+            return outcome
+        try:
+            for _ in range(RECORDED + 1):
+                self._compiled(x, y)
+        finally:
+            before.put_back()
+        found = self._compiled.attempt(x, y)
+        if found is MISS:
+            self.kinds.plain.add(kind)
+            return self.step(x, y)
+        self.made.add(kind)
+        return found
+
+
+class Before:
+    """What a step changes, as it was: parameters, buffers, optimisers, random numbers."""
+
+    def __init__(self, modules: list[Module], optimizers: tuple[Any, ...]) -> None:
+        tensors = [t for m in modules for t in (*m.parameters(), *m.buffers())]
+        for optimizer in optimizers:
+            groups = [p for group in optimizer.param_groups for p in group["params"]]
+            tensors += [*groups, *_tensors(list(optimizer.state.values()))]
+        self.tensors = [(t, t.detach().clone()) for t in {id(t): t for t in tensors}.values()]
+        self.numbers = [
+            (held, {key: value for key, value in held.items() if _is_number(value)})
+            for optimizer in optimizers
+            for held in (*optimizer.param_groups, *optimizer.state.values())
+        ]
+        self.random = random_state()
+
+    def put_back(self) -> None:
+        """Everything in place, where programs find it."""
+        with no_grad():
+            for tensor, value in self.tensors:
+                tensor.copy_(value)
+        for held, values in self.numbers:
+            held.update(values)
+        set_random_state(self.random)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) or value is None
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        return _tensors(list(tree.values()))
+    if isinstance(tree, (list, tuple)):
+        return [tensor for part in tree for tensor in _tensors(part)]
+    return []
+
+
+def shape_of(optimizers: tuple[Any, ...]) -> list[Any]:
+    """Which state optimisers have, without its values."""
+    return [
+        (id(parameter), sorted((key, type(value).__name__) for key, value in state.items()))
+        for optimizer in optimizers
+        for parameter, state in optimizer.state.items()
+    ]

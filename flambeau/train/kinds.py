@@ -1,0 +1,33 @@
+"""Which kinds of batches a run compiles its step for, by their shapes and dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor.tensor import Tensor
+
+
+class Kinds:
+    """The kinds of batches (shapes and dtypes) that are compiled; saved with the run."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}  # kind: how often its program was made anew
+        self.plain: set[str] = set()  # kinds that stay eager
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"known": dict(self.known), "plain": sorted(self.plain)}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        self.known = dict(saved.get("known", {}))
+        self.plain = set(saved.get("plain", ()))
+
+
+def kind_of(batch: Any) -> str:
+    """Structure, shapes and dtypes of a batch, in words that a checkpoint can hold."""
+    if isinstance(batch, Tensor):
+        return f"{batch.dtype}{tuple(batch.shape)}"
+    if isinstance(batch, (tuple, list)):
+        return f"({', '.join(map(kind_of, batch))})"
+    if isinstance(batch, dict):
+        return f"{{{', '.join(f'{key}: {kind_of(value)}' for key, value in batch.items())}}}"
+    return repr(batch) if isinstance(batch, (bool, int, float, type(None))) else type(batch).__name__

@@ -1,0 +1,82 @@
+"""A number that callbacks watch, and which way is better."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .near import near
+from .numbers import scalars, stage_of
+
+# Words in a metric's name that say which way is better.
+_LOWER = ("loss", "error", "mse", "rmse", "mae", "perplexity", "nll", "entropy")
+_HIGHER = ("accuracy", "acc", "f1", "precision", "recall", "auroc", "auc", "score", "r2", "top")
+
+
+def higher_by_name(name: str) -> bool | None:
+    """Whether higher is better, by a metric's name; None where it does not say.
+
+    >>> higher_by_name("valid_loss"), higher_by_name("accuracy"), higher_by_name("size")
+    (False, True, None)
+    """
+    words = name.lower()
+    if any(word in words for word in _LOWER):
+        return False
+    return True if any(word in words for word in _HIGHER) else None
+
+
+def higher_is_better(run: Any, name: str) -> bool | None:
+    """What the run's metric of this name says of itself; else what its name says."""
+    metrics = getattr(run, "metrics", {})
+    _, metric = stage_of(name)
+    for known in (name, metric, metric.partition("/")[0]):
+        if known in metrics:
+            said = getattr(metrics[known], "higher_is_better", None)
+            if said is not None:
+                return bool(said)
+    return higher_by_name(name)
+
+
+class Monitor:
+    """Reads the number called `name` at the end of epochs, and compares.
+
+    `mode` is "min" or "max"; None asks the metric itself (`higher_is_better`), then its name.
+    Raises ValueError, at the first comparison, where neither says; MissingMetric for a number
+    that is not there.
+    """
+
+    def __init__(self, name: str, mode: str | None = None, min_delta: float = 0.0) -> None:
+        if mode not in (None, "min", "max"):
+            raise ValueError(f"mode is 'min', 'max' or None{near(str(mode), ('min', 'max'))}")
+        if min_delta < 0:
+            raise ValueError(f"min_delta is at least 0, not {min_delta}")
+        self.name, self.mode, self.min_delta = name, mode, float(min_delta)
+
+    def higher(self, run: Any) -> bool:
+        """Whether more is better."""
+        if self.mode is not None:
+            return self.mode == "max"
+        said = higher_is_better(run, self.name)
+        if said is None:
+            raise ValueError(
+                f"whether a higher '{self.name}' is better is not known: say mode='max' or 'min'"
+            )
+        return said
+
+    def value(self, run: Any) -> float | None:
+        """This epoch's number; None where the epoch was cut short before there was one."""
+        if run.ending is not None and self.name not in run.state.metrics:
+            return None
+        found = scalars({self.name: run.metric(self.name)})
+        if self.name not in found:
+            raise ValueError(f"'{self.name}' is not a single number: it cannot be monitored")
+        return found[self.name]
+
+    def better(self, run: Any, value: float, best: float | None) -> bool:
+        """Whether `value` is better than `best` by more than `min_delta`; NaN never is."""
+        higher = self.higher(run)
+        if math.isnan(value):
+            return False
+        if best is None or math.isnan(best):
+            return True
+        return value > best + self.min_delta if higher else value < best - self.min_delta

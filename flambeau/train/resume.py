@@ -1,0 +1,125 @@
+"""Going on where a run was when it was last saved, whatever ended it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..serialization import load
+from .bands import Band
+from .checkpoint import Checkpoint
+from .writer import left_behind
+
+
+class Resume:
+    """Loads the newest checkpoint in a folder, or a file, when the run starts.
+
+    With nothing in the folder the run starts from the beginning, so the same command serves for
+    the first time and for every time after a kill. From there on the run is exact: the steps that
+    follow are bit for bit those of a run that was not interrupted. A checkpoint that cannot be
+    read is left aside for the one before it, and named. `trainer.fit(..., resume=folder)` is this,
+    with a Checkpoint where there is none. `weights_only=False` unpickles what callbacks persist
+    even if it is more than numbers, tensors and containers; only for files that you trust.
+    """
+
+    band = Band.CHECKPOINT
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, weights_only: bool = True, quiet: bool = False
+    ) -> None:
+        self.path, self.weights_only, self.quiet = Path(path), weights_only, quiet
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it names a checkpoint rather than a folder of them."""
+        return self.path.suffix in (".pt", ".pth", ".ckpt")
+
+    def on_run_start(self, run: Any) -> None:
+        """Loads; a run that was given a state by hand keeps that."""
+        run.exact(True)
+        self._tidy()
+        if run.state.resumed:
+            return
+        path, state = self._newest()
+        if state is None:
+            return
+        try:
+            run.load_state_dict(state)
+        except Exception as error:
+            error.add_note(f"while resuming from {path}")
+            raise
+        self._say(f"going on from {path.as_posix()}: epoch {run.state.epoch}, "
+                  f"step {run.state.step}")  # fmt: skip
+
+    def on_run_end(self, run: Any) -> None:
+        """The run is over."""
+        run.exact(False)
+
+    def on_run_error(self, run: Any) -> None:
+        """The run is over."""
+        run.exact(False)
+
+    on_run_end.band = on_run_error.band = Band.OUTER  # type: ignore[attr-defined]
+
+    # ---- files ----
+
+    def candidates(self) -> list[Path]:
+        """The checkpoints there are, the one to take first."""
+        if self.is_file:
+            if not self.path.is_file():
+                raise FileNotFoundError(f"there is no checkpoint {self.path}")
+            return [self.path]
+        if not self.path.is_dir():
+            return []
+        found = sorted(self.path.glob("*.pt"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+        last = self.path / "last.pt"
+        return [last, *(p for p in found if p != last)] if last in found else found
+
+    def _newest(self) -> tuple[Path, dict[str, Any] | None]:
+        wrong: list[str] = []
+        for path in self.candidates():
+            try:
+                state = load(path, weights_only=self.weights_only)
+                if not isinstance(state, dict) or not {"run", "stage"} & set(state):
+                    raise ValueError("it is no checkpoint of a run")
+            except pickle.UnpicklingError as error:
+                error.add_note(
+                    f"while resuming from {path}: what a callback persists is more than numbers, "
+                    "tensors and containers. Resume(path, weights_only=False) loads it, if you "
+                    "trust the file"
+                )
+                raise
+            except (OSError, RuntimeError, ValueError, EOFError) as error:
+                wrong.append(f"{path.name} cannot be read ({type(error).__name__}: {error})")
+                continue
+            if wrong:
+                self._say(f"{'; '.join(wrong)}: {path.name} is taken instead")
+            return path, state
+        if wrong:
+            raise RuntimeError(f"{self.path}: no checkpoint can be read: {'; '.join(wrong)}")
+        return self.path, None
+
+    def _tidy(self) -> None:
+        """Says, and removes, what a process left that was killed while it wrote."""
+        for path in left_behind(self.path.parent if self.is_file else self.path):
+            name = path.name[1:].partition(".pt.")[0] + ".pt"
+            path.unlink(missing_ok=True)
+            self._say(f"the last process ended while it wrote {name}: the unfinished file is "
+                      "removed, the one before it is whole")  # fmt: skip
+
+    def _say(self, text: str) -> None:
+        if not self.quiet:
+            print(f"resume: {text}", file=sys.stderr)
+
+
+def resuming(path: Any, callbacks: list[Any]) -> list[Any]:
+    """What `fit(resume=path)` adds to its callbacks: Resume, and what it resumes from."""
+    one = path if isinstance(path, Resume) else Resume(path)
+    folder = one.path.parent if one.is_file else one.path
+    for callback in callbacks:
+        if isinstance(callback, Checkpoint) and callback.folder == folder:
+            return [one]
+    return [one, Checkpoint(folder, minutes=1, name="resume")]

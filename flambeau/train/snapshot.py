@@ -1,0 +1,49 @@
+"""A copy of a state that nothing which runs on can change: what is written in the background."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+
+_PLAIN = (int, float, complex, bool, str, bytes, type(None))
+
+
+def copied(tree: Any, seen: dict[Any, Tensor] | None = None) -> Any:
+    """Dicts, lists and tuples with copies of their tensors and arrays.
+
+    Tensors that are the same memory stay one, as tied weights are.
+
+    >>> weights = {"a": torch.ones(2)}
+    >>> kept = copied(weights)
+    >>> _ = weights["a"].zero_()
+    >>> kept
+    {'a': tensor([1., 1.])}
+    """
+    if isinstance(tree, _PLAIN):
+        return tree
+    seen = {} if seen is None else seen
+    if isinstance(tree, Tensor):
+        array = tree._array
+        memory = array.__array_interface__["data"][0] if array.size else id(array)
+        key = (memory, array.shape, array.strides, array.dtype)
+        if key not in seen:
+            seen[key] = tree.detach().clone()
+        return seen[key]
+    if isinstance(tree, np.ndarray):
+        return tree.copy()
+    if isinstance(tree, dict):
+        made = copy.copy(tree)  # an OrderedDict stays one, with its attributes
+        for key, value in tree.items():
+            made[key] = copied(value, seen)
+        return made
+    if isinstance(tree, (list, tuple)):
+        parts = [copied(part, seen) for part in tree]
+        if hasattr(tree, "_fields"):
+            return type(tree)(*parts)
+        return parts if type(tree) is list else type(tree)(parts)
+    return copy.deepcopy(tree)
+

@@ -1,0 +1,111 @@
+"""Files that a thread writes while the run goes on: one at a time, each whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import threading
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..serialization import save
+
+
+class Writer:
+    """Writes one state after the other; what went wrong is said by the thread that asks next.
+
+    A disk that is full is a warning, because the file before is still there and the run can go on;
+    what cannot be pickled raises.
+    """
+
+    def __init__(self, background: bool = True) -> None:
+        self.background = background
+        self.failed: tuple[Path, str, BaseException] | None = None
+        self._written: dict[Path, str] = {}
+        self._thread: threading.Thread | None = None
+
+    def write(self, state: Any, paths: Sequence[Path], what: str) -> None:
+        """Writes `state` under each path; waits for the one before, whose failure is told."""
+        self.wait()
+        if not self.background:
+            self._work(state, paths, what)
+            self.tell()
+            return
+        # No daemon: a program that ends waits for what it is writing.
+        self._thread = threading.Thread(
+            target=self._work, args=(state, paths, what), name="flambeau checkpoint"
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until all is written; then tells what was not."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self.tell()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being written now."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def tell(self) -> None:
+        """Warns of a write that failed, or raises what was no matter of the disk."""
+        failed, self.failed = self.failed, None
+        if failed is None:
+            return
+        path, what, error = failed
+        if not isinstance(error, OSError):
+            raise error
+        older = "There is none from before"
+        if path.exists():
+            older = f"That of {self._written.get(path, 'an earlier run')} is still there, whole"
+        warnings.warn(
+            f"the checkpoint {path.as_posix()} of {what} was not written: "
+            f"{error.strerror or error} ({_room(path.parent)}). {older}. The run goes on, and "
+            "tries again at the next",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    def _work(self, state: Any, paths: Sequence[Path], what: str) -> None:
+        path = paths[0]
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save(state, path)  # beside it, and moved there when it is on the disk
+            self._written[path] = what
+            for path in paths[1:]:
+                same_file(paths[0], path)
+                self._written[path] = what
+        except BaseException as error:
+            self.failed = path, what, error
+
+
+def same_file(source: Path, target: Path) -> None:
+    """Gives a file a second name, or where that cannot be, copies it; `target` is replaced."""
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            os.link(source, beside)
+        except OSError:
+            shutil.copyfile(source, beside)
+            with open(beside, "rb") as file:
+                os.fsync(file.fileno())
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def left_behind(folder: Path) -> list[Path]:
+    """The unfinished files of a process that was killed while it wrote."""
+    return sorted(folder.glob(".*.pt.*.tmp")) if folder.is_dir() else []
+
+
+def _room(folder: Path) -> str:
+    try:
+        return f"{shutil.disk_usage(folder).free / 2**20:.1f} MiB are free there"
+    except OSError:
+        return "the folder cannot be read"
