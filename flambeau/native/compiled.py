@@ -56,38 +56,17 @@ def compiled(kernel: Kernel) -> Function:
 
     Raises VerifyError where the kernel is not legal.
     """
-    name = f"kernel_{digest(kernel)}"
-    with _lock:
-        found = _functions.get(name)
-    if found is None:
-        found = _made(kernel, name)
-        with _lock:
-            found = _functions.setdefault(name, found)
-    return found
+    return compile_all([kernel])[0]
 
 
 def compile_all(kernels: Sequence[Kernel], threads: int = 1) -> list[Function]:
     """`compiled` for many kernels, new ones on several threads at a time."""
-    from .emit.kernel import emit
-    from .target import load_all
-    from .verify import verify
-
     names = [f"kernel_{digest(kernel)}" for kernel in kernels]
     missing = {n: k for n, k in zip(names, kernels, strict=True) if n not in _functions}
-    for kernel in missing.values():
-        verify(kernel)
-    texts = [(emit(kernel, name=name), [name]) for name, kernel in missing.items()]
-    loaded = load_all(texts, threads)
-    with _lock:
-        for (name, kernel), found in zip(missing.items(), loaded, strict=True):
-            _functions.setdefault(name, Function(kernel, name, found[name]))
+    if missing:
+        from .kernel_code import addresses
+
+        for name, address in addresses(missing, threads).items():
+            with _lock:
+                _functions.setdefault(name, Function(missing[name], name, address))
     return [_functions[name] for name in names]
-
-
-def _made(kernel: Kernel, name: str) -> Function:
-    from .emit.kernel import emit
-    from .target import load
-    from .verify import verify
-
-    verify(kernel)
-    return Function(kernel, name, load(emit(kernel, name=name), [name])[name])

@@ -294,20 +294,24 @@ def _emitted(module: Any, machine: Any) -> bytes:
 _OUTSIDE = re.compile(r'^declare .*@"?([\w.$]+)"?\(', re.MULTILINE)
 
 
-def _check_outside(text: str) -> None:
+def outside(text: str) -> list[str]:
+    """The functions that a text declares and that are not LLVM's own."""
+    return [name for name in _OUTSIDE.findall(text) if not name.startswith("llvm.")]
+
+
+def _check_outside(names: Sequence[str]) -> None:
     """RuntimeError for a missing function from elsewhere, for which LLVM would end the process."""
     import llvmlite.binding as llvm
 
-    names = _OUTSIDE.findall(text)
     if scratch.TAKE in names:
         scratch.install()
     for name in names:
-        if not name.startswith("llvm.") and not llvm.address_of_symbol(name):
+        if not llvm.address_of_symbol(name):
             raise RuntimeError(f"load: the text declares {name!r}, which this process has not")
 
 
-def _engine(text: str, code: bytes) -> Any:
-    """A text's object file, loaded into this process."""
+def _engine(code: bytes, needs: Sequence[str]) -> Any:
+    """An object file, loaded into this process, which calls the functions in `needs`."""
     import llvmlite.binding as llvm
 
     _initialize(host())
@@ -315,15 +319,27 @@ def _engine(text: str, code: bytes) -> Any:
         reloc="pic", codemodel="small"
     )
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    _check_outside(text)  # now that there is an engine, LLVM knows the process's symbols
+    _check_outside(needs)  # now that there is an engine, LLVM knows the process's symbols
     # An engine asks for the code of its module, which is empty, and is given ours.
     engine.set_object_cache(None, lambda module: code)
     engine.finalize_object()
     return engine
 
 
+def load_code(key: str, code: bytes, needs: Sequence[str], name: str) -> int:
+    """The address of a function of an object file, which calls the functions in `needs`.
+
+    What is loaded under a key once stays; the caller knows that the function is in there.
+    """
+    with _gate:
+        if key not in _engines:
+            _engines.setdefault(key, _engine(code, needs))
+        return int(_engines[key].get_function_address(name))
+
+
 @lru_cache(maxsize=1)
-def _versions() -> str:
+def versions() -> str:
+    """Of what makes code of LLVM IR."""
     import llvmlite
     import llvmlite.binding as llvm
 
@@ -333,7 +349,7 @@ def _versions() -> str:
 def _key(text: str, options: _Options) -> str:
     """What stands for a text's object code, in memory and on disk."""
     target = options.target
-    return cache.key("object", _versions(), target.triple, target.cpu, target.features,
+    return cache.key("object", versions(), target.triple, target.cpu, target.features,
                      str(options.level), str(options.vectorize), text)  # fmt: skip
 
 
@@ -362,7 +378,7 @@ def load(text: str, names: Sequence[str], level: int = 1, vectorize: bool = Fals
     return load_all([(text, names)], 1, level, vectorize)[0]
 
 
-def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
+def on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
     """work(key) for all keys, on the caller's and daemon threads; the first error is raised."""
     waiting, errors = [*reversed(keys)], list[BaseException]()
 
@@ -401,9 +417,9 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1, level
         code[key] = made = object_code(texts[key], options.target, level, vectorize)
         cache.put(key, made)
 
-    _on_threads(compiled, missing, threads)
+    on_threads(compiled, missing, threads)
     with _gate:
         for key, found in code.items():
             if found is not None:
-                _engines.setdefault(key, _engine(texts[key], found))
+                _engines.setdefault(key, _engine(found, outside(texts[key])))
         return [_addresses(key, *item) for key, item in zip(keys, items, strict=True)]

@@ -1,0 +1,99 @@
+"""Machine code of kernels on disk, by structure: found again without LLVM IR, or made again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flambeau.native import compiled, kernel_code, target
+from flambeau.native.emit import kernel as emission
+from flambeau.native.loops import (
+    Affine, Apply, Buffer, Constant, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
+)  # fmt: skip
+
+
+def scaled(factor: float, name: str = "scaled") -> Kernel:
+    """y = factor * x, over ten elements."""
+    x, y, i = Buffer(Type.F32, "x"), Buffer(Type.F32, "y"), Index("i")
+    place = Affine(0, ((i, 1),))
+    value = Apply(Scalar.MUL, (Load(x, place), Constant(Type.F32, factor)), Type.F32)
+    return Kernel(name, [x, y], [Loop(i, 10, [Store(y, place, value)], Kind.LANES)])
+
+
+def run(kernel: Kernel) -> float:
+    x, y = np.ones(10, np.float32), np.zeros(10, np.float32)
+    compiled.compiled(kernel).run([x, y])
+    assert (y == y[0]).all()
+    return float(y[0])
+
+
+@pytest.fixture
+def emitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of kernels that are emitted, with an empty cache."""
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
+    names: list[str] = []
+    emit = emission.emit
+
+    def noted(kernel: Kernel, *rest: object, name: str) -> str:
+        names.append(kernel.name)
+        return emit(kernel, *rest, name=name)
+
+    monkeypatch.setattr(emission, "emit", noted)
+    new_process(monkeypatch)
+    return names
+
+
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is loaded, as in another process."""
+    monkeypatch.setattr(compiled, "_functions", {})
+    monkeypatch.setattr(target, "_engines", {})
+
+
+def test_a_kernel_is_emitted_once_for_all_processes(
+    emitted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(scaled(3.0)) == 3
+    assert run(scaled(3.0, "of another name")) == 3
+    new_process(monkeypatch)
+    assert run(scaled(3.0)) == 3
+    assert emitted == ["scaled"]
+    assert run(scaled(4.0)) == 4  # another structure
+    assert emitted == ["scaled", "scaled"]
+
+
+def test_a_damaged_entry_is_made_again(
+    emitted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(scaled(5.0))
+    for path in tmp_path.iterdir():
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(bytes(data))
+    new_process(monkeypatch)
+    assert run(scaled(5.0)) == 5
+    assert len(emitted) == 2
+
+
+def test_another_emitter_makes_its_own_code(
+    emitted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(scaled(6.0))
+    new_process(monkeypatch)
+    monkeypatch.setattr(kernel_code, "sources", lambda: "other sources")
+    assert run(scaled(6.0)) == 6
+    assert len(emitted) == 2
+    new_process(monkeypatch)
+    monkeypatch.setattr(kernel_code, "sources", lambda: None)  # not known: nothing is kept
+    assert run(scaled(6.0)) == 6
+    assert len(emitted) == 3
+
+
+def test_the_sources_are_those_of_the_emitter(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = kernel_code.sources()
+    assert found == kernel_code.sources()
+    kernel_code.sources.cache_clear()
+    monkeypatch.setattr(kernel_code, "_FOLDERS", ("emit",))
+    assert kernel_code.sources() != found
+    kernel_code.sources.cache_clear()
