@@ -36,6 +36,8 @@ COSTLY = frozenset(
 )  # fmt: skip
 CHEAP = 3  # operations that are done again rather than kept
 MOST_LEAVES = 28  # buffers that one kernel reads: each takes a register for its address
+BLOCK = 16  # elements of a line of cache
+TURNED = 1 << 14  # elements of an array that is better turned in blocks
 LONG = 1 << 15  # elements of a domain that one thread should not go over alone
 
 
@@ -189,7 +191,7 @@ class Fusion:
         self, group: Group, node: Node, read: list[tuple[Node, Chain]], sources: list[Group]
     ) -> bool:
         """Whether a node can be computed by a group's kernel."""
-        if group.special is not None:
+        if group.special is not None or any(is_turned(one) for one in group.nodes):
             return False
         bit = 1 << group.position
         if any(source is not group and source.before & bit for source in sources):
@@ -251,6 +253,15 @@ class Fusion:
             elif (merged.by_columns and node.op is not Op.REDUCE):
                 return False  # would go over the columns twice
         return True
+
+
+def is_turned(node: Node) -> bool:
+    """Whether a node is a great array whose axes are put in another order, in square blocks: then
+    it is a kernel of its own, since nothing else should go over memory in that order."""
+    if node.op is not Op.PERMUTE or node.inputs[0].op is not Op.CONV_WEIGHT:
+        return False
+    *_, channels, features = node.inputs[0].shape
+    return channels % BLOCK == 0 and features % BLOCK == 0 and prod(node.shape) >= TURNED
 
 
 def fuse(graph: Graph) -> Fusion:

@@ -7,7 +7,7 @@ from typing import Any
 from ..graph import Graph, Node, Op
 from ..group import Group, leaves, reshaping, window_through
 from ..memory import Home, Memory, Place, in_arena
-from ..passes.fuse import Fusion
+from ..passes.fuse import Fusion, is_turned
 from ..window import Window, row_major, whole
 
 
@@ -151,6 +151,8 @@ class Layout:
     def _place_moved(self, node: Node) -> None:
         """A value that is only ever read permuted is written so in the first place."""
         (inner,) = node.inputs
+        if is_turned(node):
+            return
         readers = self.fusion.readers.get(id(inner), ())
         group = self.fusion.group_of[id(node)]
         alone = len(readers) == 1 and readers[0] is group and group.contraction is None

@@ -30,7 +30,7 @@ from ...native.loops import (
 from ..graph import Node, Op
 from ..group import Group, interior, leaves, reshaping, window_through
 from ..memory import Place
-from ..passes.fuse import COSTLY, Fusion
+from ..passes.fuse import BLOCK, COSTLY, Fusion, is_turned
 from ..window import Window
 from .layout import Layout
 from .values import FIXED, At, Values, along
@@ -68,7 +68,9 @@ class LoopKernel:
         bundles = _bundles(group.shape, group.axes, self._windows(), self._fixed_axes())
         kept = [b for b in bundles if b[-1] not in group.axes]
         folded = [b for b in bundles if b[-1] in group.axes]
-        if not group.axes:
+        if len(self.nodes) == 1 and is_turned(self.nodes[0]):
+            body = self._turned()
+        elif not group.axes:
             body = self._pointwise(kept)
         elif group.by_columns:
             body = self._by_columns(kept, folded)
@@ -139,6 +141,24 @@ class LoopKernel:
                 body = [Loop(index, _extent(shape, axes), body, Kind.PARALLEL)]
             return body
         return self._chunks(at, last[-1], extent)
+
+    def _turned(self) -> list[Statement]:
+        """Axes in another order, in blocks of features and channels that the caches hold."""
+        shape = self.group.shape
+        *_, j, i = self.nodes[0].inputs[0].shape  # the source's last axes: channels and features
+        i_axis, j_axis = (self.nodes[0].axes.index(k) for k in (3, 2))
+        at: list[At] = [FIXED] * len(shape)
+        block, inner, across, lane = Index("block"), Index("i"), Index("across"), Index("lane")
+        at[i_axis] = (0, ((block, BLOCK), (inner, 1)))
+        at[j_axis] = (0, ((across, BLOCK), (lane, 1)))
+        rest = [axis for axis in range(len(shape)) if axis not in (i_axis, j_axis)]
+        indices = [self._take(at, [axis]) for axis in rest]
+        body: list[Statement] = [Loop(lane, BLOCK, self._stages(at, []), Kind.LANES)]
+        body = [Loop(inner, BLOCK, body)]
+        for index, axis in zip(reversed(indices), reversed(rest), strict=True):
+            body = [Loop(index, shape[axis], body)]
+        body = [Loop(across, j // BLOCK, body, Kind.PARALLEL)]
+        return [Loop(block, i // BLOCK, body, Kind.PARALLEL)]
 
     def _chunks(self, at: list[At], axis: int, extent: int) -> list[Statement]:
         """A long axis in pieces that the threads share, and what is left over."""
