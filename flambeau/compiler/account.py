@@ -33,7 +33,7 @@ def account(program: Program, name: str, level: int, html: Any) -> str:
             raise RuntimeError(f"no page of {name}: {lines[0]}")
         return "\n".join(lines)
     with program.lock:
-        found = list(_measured(program, name))
+        found = list(measured(program, name))
     if html is not None:
         from .page import page
 
@@ -47,7 +47,7 @@ def account(program: Program, name: str, level: int, html: Any) -> str:
     return "\n".join(lines)
 
 
-def _measured(program: Program, name: str) -> Iterator[tuple[Step, Figures]]:
+def measured(program: Program, name: str) -> Iterator[tuple[Step, Figures]]:
     """The step and its figures; where backward is a program of its own, that one too."""
     bindings, step = program.bindings, program.step
     values = [program.sample.value(slot) for slot in bindings.slots]

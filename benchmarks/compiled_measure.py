@@ -1,0 +1,208 @@
+"""One fresh process of the compiler's benchmark: one engine, one job; prints a line of JSON.
+
+    python compiled_measure.py {torch,inductor,jax,eager,compiled} JOB [--quick]
+
+Jobs: step:MODEL, inference:MODEL:BATCH, matmul:SIZE, growth:LAYERS:WIDTH. Times are in seconds,
+memory in MB. "first" is the time of the calls until one was compiled, "compiling" what of it went
+into that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from measure import THREADS, memory, time_of
+
+HERE = Path(__file__).resolve().parent
+CALLS = 8  # after which a step that is not compiled stays eager
+Found = dict[str, Any]
+
+
+def library(engine: str) -> Any:
+    """What `import torch` gives to an engine, with two threads on two processors."""
+    with contextlib.suppress(AttributeError):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+    if engine == "jax":
+        import jax
+
+        return jax
+    sys.path.insert(0, str(HERE.parent / "examples"))
+    if engine in ("eager", "compiled"):
+        sys.path.insert(0, str(HERE.parent))
+        import flambeau  # noqa: F401
+        from flambeau import torch_alias
+
+        torch_alias.install()
+    import torch
+
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    return torch
+
+
+def training(torch: Any, engine: str, model: Any, loss_of: Callable) -> Callable:
+    """The whole step, as one writes it for the engine."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    model.train()
+    # torch.compile leaves backward and update to themselves, so the loss is what one compiles.
+    loss = torch.compile(loss_of) if engine == "inductor" else loss_of
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        value = loss(model, x, y)
+        value.backward()
+        optimizer.step()
+        return value
+
+    return torch.compile(step, mode="now") if engine == "compiled" else step
+
+
+def until_compiled(work: Callable, engine: str, done: Callable[[], bool]) -> Found:
+    """Calls until one was compiled; for engines that compile the first call it is that one."""
+    times: list[float] = []
+    while len(times) < CALLS:
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+        if engine != "compiled" or done():
+            before = times[-2] if len(times) > 1 else 0.0
+            return {"first": sum(times), "compiling": max(0.0, times[-1] - before)}
+    return {"first": None, "compiling": None}
+
+
+def figures_of(step: Any) -> Found:
+    """Flops, bytes and the share of the machine's limits, by explain()'s measurements."""
+    from flambeau.compiler.account import measured
+
+    (_, found), *_ = measured(step._programs[0], "step")
+    lost: dict[str, float] = {}
+    for line in found.lines:
+        lost[line.bound] = lost.get(line.bound, 0.0) + line.seconds * (1 - line.share)
+    return {
+        "kernels": len(found.lines), "flops": sum(line.flops for line in found.lines),
+        "bytes": sum(line.bytes for line in found.lines), "measured": found.total,
+        "least": found.least, "arena": found.arena, "lost": lost,
+        "limits": list(found.limits),
+    }  # fmt: skip
+
+
+def step_job(engine: str, name: str, quick: bool, model: Any = None) -> Found:
+    """A training step: how long, how much memory, how long until it was compiled."""
+    torch = library(engine)
+    begin = memory()
+    if engine == "jax":
+        from jax_models import training as training_in_jax
+        from models import MODELS
+
+        work, wait = training_in_jax(name, MODELS[name].batch)
+
+        def first() -> None:
+            work()
+            wait()
+
+        found = until_compiled(first, engine, lambda: True)
+    else:
+        from models import MODELS
+
+        model = model or MODELS[name]
+        module, loss_of = model.make(torch)
+        batch = model.data(torch, model.batch)
+        step = training(torch, engine, module, loss_of)
+        wait = None
+
+        def work() -> Any:
+            return step(*batch)
+
+        found = until_compiled(work, engine, lambda: bool(step._programs))
+    found["seconds"] = timed(work, wait, quick)
+    found["memory"], found["own memory"] = memory(), memory() - begin
+    if engine == "compiled" and found["first"] is not None and not quick:
+        found |= figures_of(step)
+    return found
+
+
+def timed(work: Callable, wait: Callable | None, quick: bool) -> float:
+    """The median time of a call; for JAX, whose calls return early, of calls that were waited for
+    together."""
+    if quick:
+        begin = time.perf_counter()
+        for _ in range(3):
+            work()
+        if wait is not None:
+            wait()
+        return (time.perf_counter() - begin) / 3
+    if wait is None:
+        return time_of(work, "steps")
+    work()
+    wait()
+    begin = time.perf_counter()
+    work()
+    wait()
+    calls = max(1, round(0.05 / (time.perf_counter() - begin)))
+
+    def several() -> None:
+        for _ in range(calls):
+            work()
+        wait()
+
+    return time_of(several, "steps") / calls
+
+
+def inference_job(engine: str, name: str, batch: int, quick: bool) -> Found:
+    """A model under inference_mode."""
+    torch = library(engine)
+    from models import MODELS
+
+    module, _ = MODELS[name].make(torch)
+    x, _ = MODELS[name].data(torch, batch)
+    module.eval()
+    run = torch.compile(module, mode="now") if engine == "compiled" else module
+    with torch.inference_mode():
+        found = until_compiled(lambda: run(x), engine, lambda: bool(run._compiled._programs))
+        found["seconds"] = timed(lambda: run(x), None, quick)
+    return found
+
+
+def matmul_job(engine: str, size: int, quick: bool) -> Found:
+    """A product of square matrices; for flambeau the machine's peak beside it."""
+    torch = library(engine)
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    run: Any = lambda a, b: a @ b  # noqa: E731
+    if engine == "compiled":
+        run = torch.compile(run, mode="now")
+    found = until_compiled(lambda: run(a, b), engine, lambda: bool(run._programs))
+    peaks = [peak()] if engine == "compiled" else []
+    found["seconds"] = timed(lambda: run(a, b), None, quick)
+    if peaks:
+        found["peak"] = max([*peaks, peak()])
+    return found
+
+
+def peak() -> float:
+    from flambeau.native.limits import flops
+
+    return flops(THREADS)
+
+
+def job(engine: str, text: str, quick: bool) -> Found:
+    kind, *given = text.split(":")
+    if kind == "inference":
+        return inference_job(engine, given[0], int(given[1]), quick)
+    if kind == "matmul":
+        return matmul_job(engine, int(given[0]), quick)
+    if kind == "growth":
+        from models import growing
+
+        return step_job(engine, "", quick, growing(*map(int, given)))
+    return step_job(engine, given[0], quick)
+
+
+if __name__ == "__main__":
+    print(json.dumps(job(sys.argv[1], sys.argv[2], "--quick" in sys.argv)))
