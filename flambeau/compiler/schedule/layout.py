@@ -95,8 +95,7 @@ class Layout:
         return self._places[id(node)]
 
     def _readers(self, slot: int) -> list[Group]:
-        return [g for key, groups in self.fusion.readers.items() for g in groups
-                if key == id(self.graph.inputs[slot])]  # fmt: skip
+        return self.fusion.readers.get(id(self.graph.inputs[slot]), [])
 
     def _may_overwrite(self, slot: int, node: Node, group: Group) -> bool:
         """Whether a group may write a source's memory: others read it earlier, and it itself reads

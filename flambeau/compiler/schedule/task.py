@@ -107,24 +107,26 @@ def _copy(source: Place, target: Place) -> Task:
 
 def _in_order(groups: list[Group]) -> list[Group]:
     """Groups by position, each after those that must run before it."""
-    waiting = {g.position: bin(g.before).count("1") for g in groups}
-    after: dict[int, list[int]] = {}
+    heap: list[int] = []
+    waiting: dict[int, list[int]] = {}  # by the last of those that a group waits for
+    missing = (1 << len(groups)) - 1  # bit i: group i is still to come
+
+    def look(position: int) -> None:
+        last = (groups[position].before & missing).bit_length() - 1
+        if last < 0:
+            heapq.heappush(heap, position)
+        else:
+            waiting.setdefault(last, []).append(position)
+
     for group in groups:
-        bits = group.before
-        while bits:
-            low = bits & -bits
-            after.setdefault(low.bit_length() - 1, []).append(group.position)
-            bits ^= low
-    heap = [p for p, n in waiting.items() if n == 0]
-    heapq.heapify(heap)
+        look(group.position)
     found = []
     while heap:
         position = heapq.heappop(heap)
         found.append(groups[position])
-        for later in after.get(position, ()):
-            waiting[later] -= 1
-            if waiting[later] == 0:
-                heapq.heappush(heap, later)
+        missing ^= 1 << position
+        for later in waiting.pop(position, ()):
+            look(later)
     assert len(found) == len(groups), "the groups wait for one another in a circle"
     return found
 
