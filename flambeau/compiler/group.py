@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 from .graph import Node, Op, Shape
 from .window import Window, whole
@@ -77,12 +78,19 @@ def reshaping_away(leaf: Node, shape: Shape, chain: Chain) -> Chain:
     return (shown(shown(leaf, Op.RESHAPE, shape), Op.RESHAPE, leaf.shape), *chain)
 
 
+def moved(window: Window, node: Node) -> Window | None:
+    """A window after a movement, or after a TAKE's index."""
+    if node.op in (Op.TAKE, Op.TAKE_ALONG):
+        return table_window(node, window)[0] if window.whole else None
+    return window.moved(node)
+
+
 def window_through(start: Window, chain: Chain) -> Window | None:
     """A window after a chain of movements; None where strides cannot say it."""
     found: Window | None = start
     for node in chain:
         assert found is not None
-        found = found.moved(node)
+        found = moved(found, node)
         if found is None:
             return None
     return found
@@ -121,13 +129,14 @@ def table_window(node: Node, table: Window) -> tuple[Window, int]:
 def leaves(node: Node, kept: dict[int, Node], chain: Chain = ()) -> Iterator[tuple[Node, Chain]]:
     """What a node is computed from: values that are kept in memory (`kept`), with their chains.
 
-    The node itself is looked into even when it is kept.
+    The node itself is looked into even when it is kept. In the chain of a table stands the TAKE
+    or TAKE_ALONG that reads it: from there on the window is that of its rows at index 0.
     """
     stack = _operands(node, chain)
     seen: set[tuple[int, tuple[int, ...]]] = set()
     while stack:
         one, movements = stack.pop()
-        if one.op in (Op.CONSTANT, Op.IOTA):
+        if one.op in (Op.CONSTANT, Op.IOTA) and id(one) not in kept:
             continue
         key = (id(one), tuple(map(id, movements)))
         if key in seen:
@@ -145,17 +154,28 @@ def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
     if node.op is Op.APPLY:
         return [(one, stretched(one, node.shape, chain)) for one in node.inputs]
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
-        return [(node.inputs[1], index_chain(node, chain)), (node.inputs[0], ())]
+        return [(node.inputs[1], index_chain(node, chain)), (node.inputs[0], (node, *chain))]
+    if node.op is Op.ADD_ROWS:
+        return [(one, reshaping(one, shape))
+                for one, shape in zip(node.inputs, row_shapes(node), strict=True)]  # fmt: skip
     return [(one, ()) for one in node.inputs]
 
 
+def row_shapes(node: Node) -> tuple[Shape, Shape]:
+    """The shapes in which an ADD_ROWS reads its index and its values: a list, and its rows."""
+    count = prod(node.inputs[0].shape)
+    return (count,), (count, prod(node.shape[1:]))
+
+
 def interior(node: Node, kept: dict[int, Node]) -> Iterator[Node]:
-    """A node and everything that is worked out within its kernel to compute it."""
+    """A node and everything that is worked out within its kernel to compute it; positions are,
+    even where they are kept in memory too."""
     stack, seen = [node], {id(node)}
     while stack:
         one = stack.pop()
         yield one
         for operand in one.inputs:
-            if id(operand) not in seen and id(operand) not in kept and operand.op in INLINE:
+            inside = operand.op in INLINE and id(operand) not in kept
+            if id(operand) not in seen and (inside or operand.op is Op.IOTA):
                 seen.add(id(operand))
                 stack.append(operand)

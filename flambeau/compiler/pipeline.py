@@ -14,6 +14,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from .graph import Graph
 from .passes.choose_layout import choose_layout
 from .passes.drop_dead import drop_dead
@@ -32,25 +35,45 @@ PASSES = (
 )  # fmt: skip
 
 
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Errors from inside have the stage's name, as the attribute `stage`."""
+    try:
+        yield
+    except BaseException as error:
+        if getattr(error, "stage", None) is None:
+            error.stage = name  # type: ignore[attr-defined]
+        raise
+
+
 def optimised(graph: Graph) -> Graph:
     """The graph after all passes from graph to graph."""
     for apply_pass in PASSES:
-        graph = apply_pass(graph)
+        with stage(apply_pass.__name__):
+            graph = apply_pass(graph)
     return graph
 
 
 def planned(graph: Graph) -> tuple[list[Task], Layout, Plan]:
     """The tasks of an optimised graph with their memory."""
-    tasks, layout = schedule(graph)
-    return tasks, layout, plan_memory(tasks, layout)
+    with stage("schedule"):
+        tasks, layout = schedule(graph)
+    with stage("plan_memory"):
+        return tasks, layout, plan_memory(tasks, layout)
 
 
 def build(graph: Graph) -> Step:
-    """A graph as a native program, ready to run."""
+    """A graph as a native program, ready to run.
+
+    Errors carry the name of the stage that they come from, as the attribute `stage`.
+    """
     from ..native.compiled import compile_all
 
     better = optimised(graph)
     tasks, layout, plan = planned(better)
-    functions = iter(compile_all([t.kernel for t in tasks if t.kernel is not None], threads=2))
-    addresses = [0 if t.kernel is None else next(functions).address for t in tasks]
-    return Step(better, tasks, layout, plan, addresses)
+    with stage("emit"):
+        kernels = [t.kernel for t in tasks if t.kernel is not None]
+        functions = iter(compile_all(kernels, threads=2))
+        addresses = [0 if t.kernel is None else next(functions).address for t in tasks]
+    with stage("step"):
+        return Step(better, tasks, layout, plan, addresses)

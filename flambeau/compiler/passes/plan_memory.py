@@ -50,7 +50,7 @@ def task_memories(task: Task, layout: Layout) -> list[Memory]:
     """All that a task reads or writes."""
     if task.call is None:
         return task.memories
-    read = [layout.place(one).memory for one in task.call.inputs]
+    read = [layout.seen(one).memory for one in task.call.inputs]
     return [*read, *(place.memory for place in layout.targets(task.call))]
 
 

@@ -25,6 +25,7 @@ from ...native.loops import (
     Update,
 )
 from ..graph import Node, Op
+from ..group import reshaping, row_shapes
 from ..memory import Memory, Place
 from ..passes.fuse import Fusion
 from ..window import Window
@@ -165,22 +166,18 @@ def _added(
 ) -> Loop:  # fmt: skip
     index, rows = node.inputs
     i, chunk, lane = indices
-    count = prod(index.shape)
-    width = prod(node.shape[1:])
+    by_number, by_row = row_shapes(node)
+    count = prod(by_number)
     column: At = (0, ((chunk, block), (lane, 1)))
     values.enter([along(i)])
-    where: Expression = values.value(index, _flat(index, (count,)))
+    where: Expression = values.value(index, reshaping(index, by_number))
     if where.type is not Type.I64:
         where = Apply(Scalar.CAST, (where,), Type.I64)
     values.enter([along(i), column])
-    value = values.value(rows, _flat(rows, (count, width)))
+    value = values.value(rows, reshaping(rows, by_row))
     at = values.affine(flat, [FIXED, column])
     add = Store(values.buffer(target.memory), at, value, ((where, flat.strides[0]),), add=True)
     return Loop(i, count, [Loop(lane, block, [add], Kind.LANES)])
-
-
-def _flat(node: Node, shape: tuple[int, ...]) -> tuple[Node, ...]:
-    return () if node.shape == shape else (Node(Op.RESHAPE, (node,), shape, node.type),)
 
 
 _RULES = {Op.CONCAT: _concat, Op.UPDATE: _update, Op.SCAN: _scan, Op.ADD_ROWS: _add_rows}
