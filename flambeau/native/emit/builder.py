@@ -47,6 +47,14 @@ def vector(element: ir.Type, lanes: int) -> ir.Type:
     return element if lanes == 1 else ir.VectorType(element, lanes)
 
 
+def _only_lane(mask: ir.Value | None) -> int | None:
+    """The one lane for which a mask is true, where that is known."""
+    if not isinstance(mask, Literal):
+        return None
+    lanes = mask.constant[1:-1].split(", ")
+    return lanes.index("i1 1") if lanes.count("i1 1") == 1 else None
+
+
 @lru_cache(maxsize=512)
 def iota(lanes: int, element: ir.Type = I64, step: int = 1) -> ir.Value:
     """The constant <0, step, 2 * step, ...>; 0 for one lane."""
@@ -220,6 +228,9 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
     def reversed(self, value: ir.Value) -> ir.Value:
         """The lanes, last one first."""
         lanes = lanes_of(value)
+        if isinstance(value, Literal) and value.constant.startswith("<"):
+            turned = ", ".join(reversed(value.constant[1:-1].split(", ")))
+            return Literal(value.type, f"<{turned}>")
         chosen = ir.Constant(vector(I32, lanes), list(range(lanes - 1, -1, -1)))
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
 
@@ -264,6 +275,9 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         """Stores a scalar or consecutive lanes, only where the mask is true."""
         lanes = lanes_of(value)
         value = self.to_memory(value, type, lanes)
+        if lanes > 1 and (only := _only_lane(mask)) is not None:
+            # LLVM for x86 makes one store of this, too wide where the value was narrowed before.
+            value, lanes, mask = self.part(value, only, 1), 1, None
         if mask is None:
             self.store(value, pointer, align=type.size)
         elif lanes == 1:

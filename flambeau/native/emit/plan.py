@@ -62,9 +62,15 @@ def extend(made: Plan, body: Sequence[Statement], target: Target) -> None:
                     made.folding.setdefault(one, set()).add(made.widths[statement])
                 if one.fold is Fold.SUM and one.type is Type.F32 and one not in made.long:
                     count = rounds(statement, made, one)
-                    if count is None or count > LONG:
+                    # What a round reads of a running sum must be all of it.
+                    if (count is None or count > LONG) and not _reads(statement, one):
                         made.long.add(one)
     made.ascending.update(ascending(body))
+
+
+def _reads(loop: Loop, one: Accumulator) -> bool:
+    """Whether a loop's rounds read an accumulator."""
+    return one in nodes(list(statements(loop.body)))
 
 
 def lane_loops(body: Sequence[Statement]) -> Iterator[Loop]:
