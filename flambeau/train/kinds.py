@@ -30,4 +30,5 @@ def kind_of(batch: Any) -> str:
         return f"({', '.join(map(kind_of, batch))})"
     if isinstance(batch, dict):
         return f"{{{', '.join(f'{key}: {kind_of(value)}' for key, value in batch.items())}}}"
-    return repr(batch) if isinstance(batch, (bool, int, float, type(None))) else type(batch).__name__
+    plain = isinstance(batch, (bool, int, float, type(None)))
+    return repr(batch) if plain else type(batch).__name__

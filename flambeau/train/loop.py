@@ -143,6 +143,12 @@ class Loop:
         """What `stop` asked to end, until it has: run, epoch or train."""
         return self._stopping
 
+    @property
+    def epoch_over(self) -> bool:
+        """Whether the epoch is behind it: false in an epoch that was cut short by the run's end,
+        which a resumed run goes on with."""
+        return self._stage == "done"
+
     def exact(self, wanted: bool = True) -> None:
         """Have the steps that follow be the same to the bit in every run: no kernel takes over
         when it happens to be ready, as with use_deterministic_algorithms. Resume asks for it."""

@@ -64,8 +64,8 @@ class Monitor:
         return said
 
     def value(self, run: Any) -> float | None:
-        """This epoch's number; None where the epoch was cut short before there was one."""
-        if run.ending is not None and self.name not in run.state.metrics:
+        """This epoch's number; None where the epoch was cut short."""
+        if not run.epoch_over or (run.ending is not None and self.name not in run.state.metrics):
             return None
         found = scalars({self.name: run.metric(self.name)})
         if self.name not in found:

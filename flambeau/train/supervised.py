@@ -38,7 +38,7 @@ class Supervised:
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.fast = precision_of(precision)
         self.scaler = GradScaler("cpu") if self.fast is dtypes.float16 else None
-        self._live = trainer.handlers.live
+        self.listen()
         self.pending = 0  # batches whose gradients no update has used yet
         self._staged = accumulate > 1 or self.scaler is not None
         self._region = region_of(self.fast)
@@ -46,6 +46,10 @@ class Supervised:
         self.kinds = Kinds()
         self._whole: Step
         self.renew()
+
+    def listen(self) -> None:
+        """The trainer has its list of handlers, or another one."""
+        self._live = self.trainer.handlers.live
 
     # ---- training ----
 
@@ -138,16 +142,17 @@ class Supervised:
         trainer = self.trainer
         with trainer.scope(scope.forward, trainer.state.step):
             with self._region():
-                y_pred = call(trainer.net, x)
+                y_pred = call(trainer.net if trainer.averaged is None else trainer.averaged, x)
                 loss = None if trainer.loss is None else trainer.loss(y_pred, y)
             trainer.state.loss, trainer.state.y_pred, trainer.state.y = loss, y_pred, y
         return Outcome(loss, y_pred, y)
 
     def predict(self, x: Any) -> Any:
         """The net's output."""
-        device = self.trainer.device
+        trainer, device = self.trainer, self.trainer.device
+        net = trainer.net if trainer.averaged is None else trainer.averaged
         with self._region():
-            return call(self.trainer.net, x if device is None else moved(x, device))
+            return call(net, x if device is None else moved(x, device))
 
 
 def precision_of(precision: Any) -> Any:

@@ -67,6 +67,7 @@ class Trainer(Loop):
             clip_norm=clip_norm, clip_value=clip_value,
         )  # fmt: skip
         self.tracked: dict[str, Any] = {}
+        self.averaged: Any = None  # the net that validation, tests and predictions use instead
         self._own_step = False
         self._eval_body: Callable[[Any], Any] = self.supervised.look
         self._valid_data: Any = None
@@ -88,6 +89,11 @@ class Trainer(Loop):
         if held is None:
             return {}
         return held if isinstance(held, dict) else {"optimizer": held}
+
+    @property
+    def own_step(self) -> bool:
+        """Whether the step is the user's (`@trainer.step`)."""
+        return self._own_step
 
     @property
     def metrics(self) -> Any:
@@ -148,7 +154,7 @@ class Trainer(Loop):
         if shuffle is None and not is_loader(data):
             shuffle = True
         loader = loader_of(data, batch_size, shuffle)
-        self._valid_data = None
+        self._valid_data = self.averaged = None
         if valid is not None:
             size = None if is_loader(valid) else batch_size
             self._valid_data = loader_of(valid, size, who="valid")

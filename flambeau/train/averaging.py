@@ -1,0 +1,150 @@
+"""Averages of the weights over training: exponential (EMA) and equal (SWA); looked at with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..nn import Module
+from ..optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
+from .bands import Band
+from .handlers import Handle
+from .scope import epoch, step
+from .snapshot import copied
+
+
+class Averaging:
+    """What EMA and SWA share: a second net that takes in the first now and then.
+
+    From its start on, validation, `evaluate` and `predict` use it (`evaluate=False`: they do not).
+    `net` is it, also after the run. Its state is saved with the run. Steps of one's own for
+    evaluation find it as `run.averaged`.
+    """
+
+    band = Band.CONTROL
+
+    def __init__(self, rule: Callable[..., None] | None, evaluate: bool, name: str) -> None:
+        self.rule, self.evaluate, self.name = rule, evaluate, name
+        self.average: AveragedModel | None = None
+        self._loaded: dict[str, Any] | None = None
+        self._handle: Handle | None = None
+
+    @property
+    def net(self) -> Module:
+        """The net of the averages. Raises RuntimeError before there is one."""
+        if self.average is None:
+            raise RuntimeError(f"{type(self).__name__}: nothing has been averaged yet")
+        return self.average.module
+
+    def on_run_start(self, run: Any) -> None:
+        """Makes the second net."""
+        self.average = AveragedModel(run.net, multi_avg_fn=self.rule)
+        self.average.module.eval().requires_grad_(False)
+        if run.state.resumed and self._loaded is not None:
+            self.average.load_state_dict(self._loaded)
+        self._loaded = None
+        self._handle = self.attach(run)
+        self._show(run)
+
+    def attach(self, run: Any) -> Handle:
+        """Attaches what takes the net in."""
+        raise NotImplementedError(f"{type(self).__name__}.attach")
+
+    def take(self, run: Any) -> None:
+        """Takes in the net as it is."""
+        assert self.average is not None
+        self.average.update_parameters(run.net)
+        self._show(run)
+
+    def _show(self, run: Any) -> None:
+        if self.evaluate and self.average is not None and self.average.n_averaged > 0:
+            run.averaged = self.average.module
+
+    def on_run_end(self, run: Any) -> None:
+        """The run is over; the averages stay."""
+        self._over()
+
+    def on_run_error(self) -> None:
+        """The run is over."""
+        self._over()
+
+    def _over(self) -> None:
+        if self._handle is not None:
+            self._handle.detach()
+            self._handle = None
+
+    def copy_to(self, net: Module) -> None:
+        """Puts the averages into a net, in place."""
+        net.load_state_dict(self.net.state_dict())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The averages, and how many there were."""
+        return {"average": self._loaded if self.average is None else self.average.state_dict()}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
+        self._loaded = copied(saved["average"])
+        if self.average is not None and self._loaded is not None:
+            self.average.load_state_dict(self._loaded)
+
+
+class EMA(Averaging):
+    """An exponential moving average of the weights: `decay` of it, and the rest of the new ones.
+
+    Taken after every `every`-th step from step `start` on. Buffers (running statistics) are those
+    of the net.
+
+    >>> from flambeau.train import Trainer
+    >>> ema = EMA(0.9)
+    >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False, callbacks=[ema])
+    >>> x = torch.randn(16, 2)
+    >>> _ = trainer.fit((x, x[:, :1]), (x, x[:, :1]), epochs=2)
+    >>> torch.equal(trainer.predict(x), ema.net(x))
+    True
+    """
+
+    def __init__(
+        self, decay: float = 0.999, *, every: int = 1, start: int = 1, evaluate: bool = True,
+        name: str = "EMA",
+    ) -> None:  # fmt: skip
+        super().__init__(get_ema_multi_avg_fn(decay), evaluate, name)
+        self.every, self.start = every, start
+
+    def attach(self, run: Any) -> Handle:
+        """After steps."""
+        return run.attach(step.end(every=self.every, after=self.start - 1), self.take, self.band)
+
+
+class SWA(Averaging):
+    """Stochastic weight averaging: the mean of the weights at the ends of epochs from `start` on.
+
+    `start` is an epoch, or a share of all (0.75: the last quarter). When the run ends, the running
+    statistics of batch normalisation are computed anew by a pass over the training data. The
+    learning rate is not its matter: Schedule(lambda o: SWALR(o, 0.05), epoch.end(after=10)).
+    """
+
+    def __init__(
+        self, start: int | float = 0.75, *, every: int = 1, evaluate: bool = True, name: str = "SWA"
+    ) -> None:
+        if start <= 0:
+            raise ValueError(f"SWA: start is an epoch from 1 on, or a share of all, not {start}")
+        super().__init__(None, evaluate, name)
+        self.start, self.every = start, every
+
+    def attach(self, run: Any) -> Handle:
+        """After epochs."""
+        first = self.start
+        if isinstance(first, float):
+            first = max(1, round(first * run.state.epochs) + 1) if first < 1 else int(first)
+        return run.attach(epoch.end(every=self.every, after=first - 1), self._take_epoch, self.band)
+
+    def _take_epoch(self, run: Any) -> None:
+        if run.epoch_over:
+            self.take(run)
+
+    def on_run_end(self, run: Any) -> None:
+        """The statistics that go with the averaged weights."""
+        self._over()
+        if self.average is not None and self.average.n_averaged > 0 and run.epoch_over:
+            update_bn(run.state.data, self.net, run.device)
+            self.net.eval()

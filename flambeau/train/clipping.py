@@ -1,0 +1,63 @@
+"""Gradients that are cut down before each update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..nn.utils import clip_grad_norm_, clip_grad_value_
+from .bands import Band
+
+
+class GradientClipping:
+    """Clips gradients to a norm over all of them, to a value each, or both, before each update.
+
+    The usual step stays compiled, with the clipping in it; in a step of one's own the gradients
+    of each optimiser are clipped when its `step` is called. `Trainer(clip_norm=...)` is the same
+    for good.
+    """
+
+    band = Band.CONTROL
+
+    def __init__(self, norm: float | None = None, *, value: float | None = None) -> None:
+        if norm is None and value is None:
+            raise ValueError("GradientClipping takes norm, value, or both")
+        for name, bound in (("norm", norm), ("value", value)):
+            if bound is not None and not bound > 0:
+                raise ValueError(f"GradientClipping: {name} is above 0, not {bound}")
+        self.norm, self.value = norm, value
+        self._before: tuple[Any, Any] | None = None
+        self._hooks: list[Any] = []
+
+    def on_run_start(self, run: Any) -> None:
+        """From here on gradients are clipped."""
+        if run.own_step:
+            self._hooks = [held.register_step_pre_hook(self._clip)
+                           for held in run.optimizers.values()]  # fmt: skip
+            return
+        supervised = run.supervised
+        self._before = (supervised.clip_norm, supervised.clip_value)
+        supervised.clip_norm, supervised.clip_value = self.norm, self.value
+        supervised.renew()
+
+    def _clip(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if self.norm is not None:
+            clip_grad_norm_(parameters, self.norm)
+        if self.value is not None:
+            clip_grad_value_(parameters, self.value)
+
+    def on_run_end(self, run: Any) -> None:
+        """Gradients are as they were."""
+        self._over(run)
+
+    def on_run_error(self, run: Any) -> None:
+        """Gradients are as they were."""
+        self._over(run)
+
+    def _over(self, run: Any) -> None:
+        while self._hooks:
+            self._hooks.pop().remove()
+        if self._before is not None:
+            run.supervised.clip_norm, run.supervised.clip_value = self._before
+            self._before = None
+            run.supervised.renew()

@@ -1,0 +1,97 @@
+"""NaN and infinity: the run ends, and says where they came from."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from .. import ops
+from ..tensor.tensor import Tensor
+from .bands import Band
+
+
+class TerminateOnNaN:
+    """Ends the run when a loss is NaN or infinite, and names the first thing that is.
+
+    The parameters are looked at too, at the end of each epoch. The run stops with a warning, and
+    checkpoints keep the state before; `raises=True` raises FloatingPointError instead.
+    """
+
+    band = Band.CONTROL
+
+    def __init__(self, *, raises: bool = False) -> None:
+        self.raises = raises
+
+    def on_step_end(self, run: Any) -> None:
+        """Looks at the loss."""
+        loss = run.state.loss
+        if loss is None:
+            output = run.state.output
+            loss = sum(map(float, output.values())) if isinstance(output, dict) else None
+        if loss is not None and not math.isfinite(float(loss)):
+            self._end(run, f"the loss is {float(loss)}")
+
+    def on_epoch_end(self, run: Any) -> None:
+        """Looks at the parameters."""
+        name = None if run.state.diverged else first_not_finite(run.net)
+        if name is not None:
+            self._end(run, f"the loss is finite, but the net is not: {name}")
+
+    def _end(self, run: Any, what: str) -> None:
+        state = run.state
+        state.diverged = True
+        causes = [self._batch(state.batch), _in_net(run.net)]
+        text = "; ".join([f"epoch {state.epoch}, step {state.step}: {what}", *filter(None, causes)])
+        if self.raises:
+            raise FloatingPointError(text)
+        warnings.warn(f"{text}. The run stops here", UserWarning, stacklevel=2)
+        run.stop()
+
+    def _batch(self, batch: Any) -> str:
+        bad = [tensor for tensor in _floats(batch) if not finite(tensor)]
+        return "the batch itself has numbers that are not finite" if bad else ""
+
+
+def _in_net(net: Any) -> str:
+    if net is None:
+        return ""
+    named = list(net.named_parameters())
+    for name, parameter in named:
+        if not finite(parameter):
+            return f"the first parameter with such numbers is {_described(name, parameter)}"
+    for name, parameter in named:
+        if parameter.grad is not None and not finite(parameter.grad):
+            return f"the first gradient with such numbers is {_described(name, parameter.grad)}"
+    return "the parameters are finite"
+
+
+def first_not_finite(net: Any) -> str | None:
+    """The first parameter or buffer with NaN or infinity, in words; None where all are finite."""
+    if net is None:
+        return None
+    for name, tensor in (*net.named_parameters(), *net.named_buffers()):
+        if not finite(tensor):
+            return _described(name, tensor)
+    return None
+
+
+def finite(tensor: Tensor) -> bool:
+    """Whether all numbers of a tensor are finite."""
+    tensor = tensor.detach()
+    return not tensor.is_floating_point() or bool(ops.isfinite(tensor).all())
+
+
+def _described(name: str, tensor: Tensor) -> str:
+    count = int((~ops.isfinite(tensor.detach())).sum())
+    return f"'{name}' ({count} of {tensor.numel()} numbers)"
+
+
+def _floats(thing: Any) -> list[Tensor]:
+    if isinstance(thing, Tensor):
+        return [thing] if thing.is_floating_point() else []
+    if isinstance(thing, dict):
+        thing = list(thing.values())
+    if isinstance(thing, (tuple, list)):
+        return [tensor for part in thing for tensor in _floats(part)]
+    return []

@@ -1,0 +1,140 @@
+"""Parameters that are not trained in some epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from .bands import Band
+from .near import near
+
+
+def matching(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
+    """The net's parameters by name that a pattern means: a module, a parameter, or "layer*".
+
+    Raises ValueError for a pattern that means nothing, with the near names.
+    """
+    named = dict(net.named_parameters())
+    found: dict[str, Any] = {}
+    for pattern in patterns:
+        own = {
+            name: parameter for name, parameter in named.items()
+            if name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
+        }  # fmt: skip
+        if not own:
+            modules = [name for name, _ in net.named_modules() if name]
+            known = near(pattern, [*modules, *named])
+            raise ValueError(f"no parameter is called '{pattern}'{known}")
+        found.update(own)
+    return found
+
+
+class Freeze:
+    """Keeps parameters as they are from epoch `start` until (without) epoch `until`.
+
+    They are named by module ("encoder"), by parameter, or by a pattern ("layer[12].*"). What was
+    not trainable before stays so. A frozen batch normalisation still counts its batches: its
+    statistics are no parameters.
+
+    >>> from flambeau.train import Trainer, epoch
+    >>> net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    >>> trainer = Trainer(net, "sgd", "mse", compile=False, callbacks=[Freeze("0", until=2)])
+    >>> @trainer.on(epoch.end)
+    ... def show(run):
+    ...     print(run.net[0].weight.requires_grad)
+    >>> _ = trainer.fit((torch.zeros(4, 2), torch.zeros(4, 1)), epochs=2)
+    False
+    True
+    """
+
+    band = Band.CONTROL
+
+    def __init__(self, *names: str, start: int = 1, until: int | None = None) -> None:
+        if not names or not all(isinstance(name, str) for name in names):
+            raise TypeError("Freeze takes names of modules or parameters: Freeze('encoder', ...)")
+        if start < 1 or (until is not None and until <= start):
+            raise ValueError(f"Freeze: epochs count from 1 on, start before until; got {start}, "
+                             f"{until}")  # fmt: skip
+        self.names, self.start, self.until = names, start, until
+        self._held: dict[str, Any] = {}  # the parameters that this one froze
+
+    def on_run_start(self, run: Any) -> None:
+        """Looks whether there are such parameters."""
+        matching(run.net, self.names)
+
+    def on_epoch_start(self, run: Any) -> None:
+        """Freezes, or thaws; a resumed run comes by here too."""
+        n = run.state.epoch
+        if self.start <= n and (self.until is None or n < self.until):
+            for name, parameter in matching(run.net, self.names).items():
+                if parameter.requires_grad:
+                    parameter.requires_grad_(False)
+                    parameter.grad = None
+                    self._held[name] = parameter
+        else:
+            self._thaw()
+
+    def on_run_end(self) -> None:
+        """All are trainable again that were so before."""
+        self._thaw()
+
+    def on_run_error(self) -> None:
+        """All are trainable again that were so before."""
+        self._thaw()
+
+    def _thaw(self) -> None:
+        for parameter in self._held.values():
+            parameter.requires_grad_(True)
+        self._held.clear()
+
+
+class Unfreeze:
+    """Trains more and more of the net: `{1: "head", 3: "layer4", 5: "*"}`, by epoch.
+
+    Before the epoch under which it stands, a parameter is frozen; what stands under none is
+    frozen for the whole run.
+    """
+
+    band = Band.CONTROL
+
+    def __init__(self, schedule: Mapping[int, str | tuple[str, ...] | list[str]]) -> None:
+        if not schedule or min(schedule) < 1:
+            raise ValueError(f"Unfreeze takes names by epoch, from 1 on, not {schedule!r}")
+        self.schedule = {
+            number: (names,) if isinstance(names, str) else tuple(names)
+            for number, names in sorted(schedule.items())
+        }
+        self._held: dict[str, Any] = {}
+
+    def on_run_start(self, run: Any) -> None:
+        """Looks whether there are such parameters."""
+        for names in self.schedule.values():
+            matching(run.net, names)
+
+    def on_epoch_start(self, run: Any) -> None:
+        """Freezes what does not have its turn yet; a resumed run comes by here too."""
+        trained: dict[str, Any] = {}
+        for number, names in self.schedule.items():
+            if number <= run.state.epoch:
+                trained.update(matching(run.net, names))
+        for name, parameter in run.net.named_parameters():
+            if name in trained and name in self._held:
+                self._held.pop(name).requires_grad_(True)
+            elif name not in trained and parameter.requires_grad:
+                parameter.requires_grad_(False)
+                parameter.grad = None
+                self._held[name] = parameter
+
+    def on_run_end(self) -> None:
+        """All are trainable again that were so before."""
+        self._thaw()
+
+    def on_run_error(self) -> None:
+        """All are trainable again that were so before."""
+        self._thaw()
+
+    def _thaw(self) -> None:
+        for parameter in self._held.values():
+            parameter.requires_grad_(True)
+        self._held.clear()

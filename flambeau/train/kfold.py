@@ -1,0 +1,180 @@
+"""k-fold cross-validation: each part of the data validates once what was trained on the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..ops.random import manual_seed
+from ..tensor.tensor import Tensor
+from ..utils.data import Subset
+from .data import _dataset_of, is_arrays, is_loader
+from .numbers import scalars, short
+
+
+class KFold:
+    """Splits `n` samples into `k` parts: `split(n)` gives (training, validation) indices k times.
+
+    Shuffled with a generator of its own, so that a seed always means the same parts. With
+    `labels` each part has the classes in the proportion of the whole. Samples of one group, such
+    as a patient's, stay together with `groups`; groups are then dealt out, the largest first.
+
+    >>> [validation for _, validation in KFold(3, shuffle=False).split(7)]
+    [[0, 1, 2], [3, 4], [5, 6]]
+    """
+
+    def __init__(self, k: int = 5, *, shuffle: bool = True, seed: int = 0) -> None:
+        if k < 2:
+            raise ValueError(f"KFold: there are at least 2 parts, not {k}")
+        self.k, self.shuffle, self.seed = k, shuffle, seed
+
+    def split(
+        self, n: int, *, labels: Any = None, groups: Any = None
+    ) -> Iterator[tuple[list[int], list[int]]]:
+        """(training indices, validation indices) of each fold, in rising order.
+
+        Raises ValueError for fewer samples, or groups, than folds, and for labels of another
+        length.
+        """
+        if labels is not None and groups is not None:
+            raise ValueError("KFold: labels or groups, not both")
+        fold = np.empty(n, np.int64)
+        if n < self.k:
+            raise ValueError(f"KFold: {n} samples make no {self.k} folds")
+        if groups is not None:
+            fold[:] = self._grouped(_flat(groups, n, "groups"))
+        elif labels is not None:
+            order = self._by_class(_flat(labels, n, "labels"))
+            fold[order] = np.arange(n) % self.k
+        else:
+            for number, part in enumerate(np.array_split(self._order(n), self.k)):
+                fold[part] = number
+        for number in range(self.k):
+            inside = fold == number
+            yield np.flatnonzero(~inside).tolist(), np.flatnonzero(inside).tolist()
+
+    def _order(self, n: int) -> np.ndarray:
+        return np.random.default_rng(self.seed).permutation(n) if self.shuffle else np.arange(n)
+
+    def _by_class(self, labels: np.ndarray) -> np.ndarray:
+        """Samples class by class: dealt out in turn, each fold gets its share of every class."""
+        order = self._order(len(labels))
+        return order[np.argsort(labels[order], kind="stable")]
+
+    def _grouped(self, groups: np.ndarray) -> np.ndarray:
+        names, which, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        if len(names) < self.k:
+            raise ValueError(f"KFold: {len(names)} groups make no {self.k} folds")
+        order = self._order(len(names))
+        fold_of, filled = np.empty(len(names), np.int64), np.zeros(self.k, np.int64)
+        for group in order[np.argsort(-sizes[order], kind="stable")]:
+            fold_of[group] = np.argmin(filled)
+            filled[fold_of[group]] += sizes[group]
+        return fold_of[which]
+
+
+@dataclass
+class Folds:
+    """What cross_validate gives: the history of each fold, and the trainers."""
+
+    histories: list[list[dict[str, Any]]]
+    trainers: list[Any]
+
+    @property
+    def last(self) -> list[dict[str, float]]:
+        """The numbers of each fold's last epoch."""
+        return [scalars({k: v for k, v in rows[-1].items() if k != "epoch"})
+                for rows in self.histories]  # fmt: skip
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """The means over folds, by name."""
+        return {name: sum(values) / len(values) for name, values in self._columns().items()}
+
+    @property
+    def deviation(self) -> dict[str, float]:
+        """The standard deviations over folds (of a sample: divided by k - 1)."""
+        mean = self.mean
+        return {
+            name: math.sqrt(sum((v - mean[name]) ** 2 for v in values) / (len(values) - 1))
+            for name, values in self._columns().items()
+        }
+
+    def _columns(self) -> dict[str, list[float]]:
+        names = [name for name in self.last[0] if all(name in row for row in self.last)]
+        return {name: [row[name] for row in self.last] for name in names}
+
+    def __repr__(self) -> str:
+        mean, deviation = self.mean, self.deviation
+        numbers = (f"{name} {short(mean[name])} ± {short(deviation[name])}" for name in mean)
+        return f"{len(self.histories)} folds: {', '.join(numbers)}"
+
+
+def cross_validate(
+    make: Callable[..., Any],
+    data: Any,
+    k: int | KFold = 5,
+    epochs: int = 1,
+    *,
+    labels: Any = None,
+    groups: Any = None,
+    seed: int | None = 0,
+    resume: Any = None,
+    **options: Any,
+) -> Folds:
+    """Trains `k` trainers that `make()`, or `make(fold)`, makes; each validates on its own part.
+
+    `data` is a dataset or arrays (x, y); `labels` keep classes in proportion (True: the targets of
+    the arrays), `groups` keep samples together. `seed + fold` seeds each fold before its net is
+    made; None leaves the random state alone. With `resume` each fold keeps itself in
+    `resume/fold-1`, ..., and a second call goes on where the first was killed. `options` go to
+    `fit`.
+
+    >>> from flambeau.train import Trainer
+    >>> x = torch.randn(60, 2)
+    >>> def make():
+    ...     return Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False)
+    >>> folds = cross_validate(make, (x, x.sum(1, keepdim=True)), k=3, epochs=2)
+    >>> len(folds.trainers), sorted(folds.mean)
+    (3, ['loss', 'valid_loss'])
+    """
+    if is_loader(data):
+        raise TypeError("cross_validate takes a dataset or arrays: a loader cannot be split")
+    if labels is True:
+        if not (is_arrays(data) and isinstance(data, tuple)):
+            raise ValueError("labels=True takes the targets of arrays (x, y); give the labels")
+        labels = data[-1]
+    whole = data
+    if is_arrays(data):
+        whole = _dataset_of(data if isinstance(data, tuple) else (data,), "cross_validate")
+    splitter = k if isinstance(k, KFold) else KFold(k)
+    folds = Folds([], [])
+    parts = splitter.split(len(whole), labels=labels, groups=groups)
+    for number, (training, validation) in enumerate(parts, 1):
+        if seed is not None:
+            manual_seed(seed + number)
+        trainer = make(number) if _takes_one(make) else make()
+        if resume is not None:
+            options["resume"] = Path(resume) / f"fold-{number}"
+        rows = trainer.fit(Subset(whole, training), Subset(whole, validation), epochs, **options)
+        folds.histories.append(rows)
+        folds.trainers.append(trainer)
+    return folds
+
+
+def _takes_one(make: Callable[..., Any]) -> bool:
+    from .signature import form_of
+
+    return form_of(make) != ""
+
+
+def _flat(values: Any, n: int, what: str) -> np.ndarray:
+    array = values._array if isinstance(values, Tensor) else np.asarray(values)
+    if array.shape[:1] != (n,) or array.size != n:
+        raise ValueError(f"KFold: {n} samples, but {what} of shape {array.shape}")
+    return array.reshape(n)

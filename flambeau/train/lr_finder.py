@@ -1,0 +1,167 @@
+"""A range test of the learning rate: it rises step by step, and the loss tells which are good."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..optim.lr_scheduler.scheduler import set_value
+from .data import is_loader, loader_of
+from .handlers import Handlers
+from .measures import Measures
+from .panel import Panel
+from .plots import Picture
+from .randomness import random_state, set_random_state
+from .snapshot import copied
+from .state import State
+
+
+@dataclass
+class Found:
+    """Rates, the losses of their steps, and their smoothed losses; `suggestion` is a rate.
+
+    It is where the smoothed loss falls fastest; None where it does not fall.
+    """
+
+    rates: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    smoothed: list[float] = field(default_factory=list)
+
+    @property
+    def suggestion(self) -> float | None:
+        """The rate at which the loss falls fastest, before it is lowest."""
+        count = len(self.rates)
+        reach = max(1, count // 25)  # slopes over a few steps: single ones are noise
+        # The average of the first few losses is that of few batches.
+        first = max(reach, count // 10)
+        lowest = min(range(count), key=self.smoothed.__getitem__, default=0)
+        slopes = {
+            i: (self.smoothed[i + reach] - self.smoothed[i - reach])
+            / math.log(self.rates[i + reach] / self.rates[i - reach])
+            for i in range(first, min(lowest + 1, count - reach))
+        }
+        steepest = min(slopes, key=slopes.__getitem__, default=None)
+        return None if steepest is None or slopes[steepest] >= 0 else self.rates[steepest]
+
+    def plot(self, path: Any = None) -> Picture:
+        """The picture, which a notebook shows; saved as .html, .svg or .png where a path is
+        given."""
+        lines = {
+            "batch": list(zip(self.rates, self.losses, strict=True)),
+            "smoothed": list(zip(self.rates, self.smoothed, strict=True)),
+        }
+        panel = Panel("loss", lines, x_label="learning rate", log_x=True, whole_x=False)
+        if self.suggestion is not None:
+            at = self.rates.index(self.suggestion)
+            panel.best["smoothed"] = (self.rates[at], self.smoothed[at])
+        picture = Picture([panel], title="learning rates")
+        if path is not None:
+            picture.save(path)
+        return picture
+
+    def _repr_svg_(self) -> str:
+        return self.plot().svg()
+
+
+class LRFinder:
+    """Trains `steps` steps with rates from `low` to `high`, then puts everything back.
+
+    Smith, 2017 (arXiv:1506.01186). The loss is smoothed as a moving average; the test ends where
+    it is `diverges` times its lowest. Nobody's handlers are called. Rates of several groups rise
+    in proportion to the first one's.
+
+    >>> from flambeau.train import Trainer
+    >>> net = nn.Linear(4, 1)
+    >>> trainer = Trainer(net, torch.optim.SGD(net.parameters(), lr=1e-3), "mse", compile=False)
+    >>> x = torch.randn(256, 4)
+    >>> found = LRFinder(low=1e-4, high=10).run(trainer, (x, x.sum(1, keepdim=True)))
+    >>> 1e-3 < found.suggestion < 1
+    True
+    >>> trainer.optimizer.param_groups[0]["lr"], found.plot("rates.html").title
+    (0.001, 'learning rates')
+    """
+
+    def __init__(
+        self, *, low: float = 1e-6, high: float = 10.0, steps: int = 100, smooth: float = 0.9,
+        diverges: float = 4.0,
+    ) -> None:  # fmt: skip
+        if not 0 < low < high:
+            raise ValueError(f"LRFinder: rates rise from low, above 0, to high; got {low}, {high}")
+        if steps < 3:
+            raise ValueError(f"LRFinder: a curve has at least 3 steps, not {steps}")
+        self.low, self.high, self.steps = low, high, steps
+        self.smooth, self.diverges = smooth, diverges
+
+    def run(self, trainer: Any, data: Any, *, batch_size: int | None = None) -> Found:
+        """The losses by rate. `data` is what `fit` takes; it is gone through again if short."""
+        loader = loader_of(data, batch_size, None if is_loader(data) else True, who="LRFinder")
+        with untouched(trainer, loader):
+            return self._rise(trainer, _forever(loader))
+
+    def _rise(self, trainer: Any, batches: Iterator[Any]) -> Found:
+        found, average, lowest = Found(), 0.0, math.inf
+        groups = [g for held in trainer.optimizers.values() for g in held.param_groups]
+        shares = [float(group["lr"]) / float(groups[0]["lr"] or 1) for group in groups]
+        for i in range(self.steps):
+            rate = self.low * (self.high / self.low) ** (i / (self.steps - 1))
+            for group, share in zip(groups, shares, strict=True):
+                set_value(group, "lr", rate * share)
+            loss = _loss(trainer, next(batches))
+            average = self.smooth * average + (1 - self.smooth) * loss
+            smoothed = average / (1 - self.smooth ** (i + 1))
+            if not math.isfinite(loss) or smoothed > self.diverges * lowest:
+                break
+            lowest = min(lowest, smoothed)
+            found.rates.append(rate)
+            found.losses.append(loss)
+            found.smoothed.append(smoothed)
+        return found
+
+
+@contextmanager
+def untouched(trainer: Any, loader: Any) -> Iterator[None]:
+    """A region of training that nobody hears of, and after which all is as it was."""
+    before, random = copied(trainer.state_dict()), random_state(loader)
+    grads = [(parameter, parameter.grad) for parameter in trainer.net.parameters()]
+    training = [(module, module.training) for module in trainer.net.modules()]
+    held = trainer.measures, trainer.state, trainer.handlers
+    trainer.measures, trainer.state, trainer.handlers = Measures(), State(), Handlers(trainer)
+    trainer.supervised.listen()
+    try:
+        trainer.net.train()
+        yield
+    finally:
+        trainer.measures, trainer.state, trainer.handlers = held
+        trainer.supervised.listen()
+        trainer.supervised.pending = 0
+        trainer.net.load_state_dict(before["net"])
+        for name, optimizer in trainer.optimizers.items():
+            optimizer.load_state_dict(before["optimizers"][name])
+        for parameter, grad in grads:
+            parameter.grad = grad
+        for module, mode in training:
+            module.training = mode
+        set_random_state(random, loader)
+
+
+def _loss(trainer: Any, batch: Any) -> float:
+    """Makes a step; its loss, or the sum of what it returned."""
+    trainer.measures.reset()
+    trainer.state.batch = batch
+    trainer.state.step += 1
+    trainer._body(batch)
+    numbers = trainer.measures.results()
+    return float(numbers.get("loss", sum(numbers.values())))
+
+
+def _forever(loader: Any) -> Iterator[Any]:
+    while True:
+        empty = True
+        for batch in loader:
+            empty = False
+            yield batch
+        if empty:
+            raise ValueError("LRFinder: there were no batches")

@@ -1,0 +1,145 @@
+"""Learning rate schedules of flambeau.optim.lr_scheduler as callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
+from .bands import Band
+from .event import Event, Events
+from .handlers import Handle
+from .monitor import Monitor
+from .scope import epoch, step
+from .snapshot import copied
+
+_EACH = {"epoch": epoch.end, "step": step.end}
+
+
+class Schedule:
+    """Steps a scheduler: at the end of each `"epoch"`, of each `"step"`, or at an event.
+
+    `scheduler` is one, or a function that makes it: of the optimiser, or of the optimiser and the
+    run, which knows how many steps there will be (`run.state.batches * run.state.epochs`).
+    OneCycleLR and CyclicLR are stepped each step unless `when` says otherwise. ReduceLROnPlateau
+    gets the number called `monitor`. Its state is saved with the run. An epoch that was cut short
+    by the end of the run is not counted: a resumed run goes on with it.
+
+    >>> from flambeau.optim.lr_scheduler import StepLR
+    >>> from flambeau.train import Trainer
+    >>> net = nn.Linear(2, 1)
+    >>> trainer = Trainer(net, torch.optim.SGD(net.parameters(), lr=1.0), "mse", compile=False)
+    >>> halved = Schedule(lambda optimizer: StepLR(optimizer, 1, gamma=0.5))
+    >>> x = torch.zeros(4, 2)
+    >>> _ = trainer.fit((x, x[:, :1]), epochs=3, callbacks=[halved])
+    >>> trainer.optimizer.param_groups[0]["lr"]
+    0.125
+    """
+
+    band = Band.CONTROL
+
+    def __init__(
+        self,
+        scheduler: LRScheduler | Callable[..., LRScheduler],
+        when: str | Event | Events | None = None,
+        *,
+        monitor: str | None = None,
+        name: str = "Schedule",
+    ) -> None:
+        if isinstance(when, str) and when not in _EACH:
+            raise ValueError(f"Schedule: when is 'epoch', 'step' or an event, not {when!r}")
+        if not isinstance(scheduler, LRScheduler) and not callable(scheduler):
+            raise TypeError("Schedule takes a scheduler, or a function of the optimiser that makes "
+                            f"one, not {type(scheduler).__name__}")  # fmt: skip
+        self.when, self.name, self.monitor = when, name, monitor
+        self.make = None if isinstance(scheduler, LRScheduler) else scheduler
+        self.scheduler: Any = scheduler if isinstance(scheduler, LRScheduler) else None
+        if self.scheduler is not None:
+            self._check()
+        self._monitor = None if monitor is None else Monitor(monitor, "min")
+        self._loaded: dict[str, Any] | None = None
+        self._handle: Handle | None = None
+
+    def _check(self) -> None:
+        if isinstance(self.scheduler, ReduceLROnPlateau) and self.monitor is None:
+            raise ValueError("ReduceLROnPlateau looks at a number: Schedule(..., "
+                             "monitor='valid_loss')")  # fmt: skip
+
+    def on_run_start(self, run: Any) -> None:
+        """Makes the scheduler, and begins to step it."""
+        if self.make is not None:
+            self.scheduler = self._made(run)
+            self._check()
+        if run.state.resumed:
+            self.scheduler.optimizer._opt_called = True  # in the process before
+        when = self.when
+        if when is None:
+            each = isinstance(self.scheduler, (OneCycleLR, CyclicLR))
+            when = "step" if each else "epoch"
+        moment = _EACH[when] if isinstance(when, str) else when
+        self._handle = run.attach(moment, self._step, self.band)
+
+    def _made(self, run: Any) -> Any:
+        """A fresh scheduler; in a resumed run, with the optimiser as it was loaded."""
+        assert self.make is not None
+        optimizer, resumed = run.optimizer, run.state.resumed
+        held = list(run.optimizers.values())
+        rates = [[copied({k: v for k, v in group.items() if k != "params"})
+                  for group in one.param_groups] for one in held]  # fmt: skip
+        if not resumed:  # or a second fit would begin where the first one's schedule ended
+            for one in held:
+                for group in one.param_groups:
+                    group["lr"] = group.get("initial_lr", group["lr"])
+        made = self.make(optimizer, run) if _wants_run(self.make) else self.make(optimizer)
+        if not isinstance(made, LRScheduler):
+            raise TypeError(f"Schedule: the function gave {type(made).__name__}, no scheduler")
+        if resumed:
+            if self._loaded is not None:
+                made.load_state_dict(self._loaded)
+            for one, groups in zip(held, rates, strict=True):
+                for group, values in zip(one.param_groups, groups, strict=True):
+                    group.update(values)
+        self._loaded = None
+        return made
+
+    def _step(self, run: Any) -> None:
+        if not run.epoch_over and run.ending is not None and self.when in (None, "epoch"):
+            return
+        if not isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step()
+            return
+        assert self._monitor is not None
+        value = self._monitor.value(run)
+        if value is not None:
+            self.scheduler.step(value)
+
+    def on_run_end(self) -> None:
+        """The run is over."""
+        self._over()
+
+    def on_run_error(self) -> None:
+        """The run is over."""
+        self._over()
+
+    def _over(self) -> None:
+        if self._handle is not None:
+            self._handle.detach()
+            self._handle = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scheduler's state."""
+        saved = self._loaded if self.scheduler is None else self.scheduler.state_dict()
+        return {"scheduler": saved}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
+        if self.make is not None or self.scheduler is None:
+            self._loaded = saved["scheduler"]
+        elif saved["scheduler"] is not None:
+            self.scheduler.load_state_dict(saved["scheduler"])
+
+
+def _wants_run(make: Any) -> bool:
+    from .signature import form_of
+
+    return form_of(make) == "n logs"  # two parameters

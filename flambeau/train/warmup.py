@@ -1,0 +1,113 @@
+"""Learning rates that rise from little to what they should be, under any schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from ..optim.lr_scheduler.scheduler import set_value
+from .bands import Band
+from .scope import epoch, step
+
+
+class Warmup:
+    """Multiplies the learning rates of the first `steps` steps, from `start` up to 1.
+
+    `epochs` counts in epochs instead. The rise is a straight line, or with shape="exponential" a
+    geometric one (`start` must then be above 0). Schedules do not see it: at the end of a step
+    the rates are what they would be without, when schedules step; then those of the next step.
+
+    >>> from flambeau.train import Trainer, step
+    >>> net = nn.Linear(2, 1)
+    >>> trainer = Trainer(net, torch.optim.SGD(net.parameters(), lr=1.0), "mse", compile=False)
+    >>> @trainer.on(step.start)
+    ... def show(run):
+    ...     print(run.optimizer.param_groups[0]["lr"])
+    >>> x = torch.zeros(4, 2)
+    >>> _ = trainer.fit((x, x[:, :1]), batch_size=1, callbacks=[Warmup(2, start=0.5)])
+    0.5
+    0.75
+    1.0
+    1.0
+    """
+
+    band = Band.CONTROL
+
+    def __init__(
+        self,
+        steps: int | None = None,
+        *,
+        epochs: float | None = None,
+        start: float = 0.01,
+        shape: str = "linear",
+        name: str = "Warmup",
+    ) -> None:
+        if (steps is None) == (epochs is None):
+            raise ValueError("Warmup takes steps or epochs")
+        if shape not in ("linear", "exponential"):
+            raise ValueError(f"Warmup: shape is 'linear' or 'exponential', not {shape!r}")
+        if not 0 <= start <= 1 or (shape == "exponential" and start == 0):
+            raise ValueError(f"Warmup: start is a share of the rate, up to 1, not {start}")
+        self.steps, self.epochs, self.start = steps, epochs, start
+        self.shape, self.name = shape, name
+        self._rates: list[Any] | None = None  # without the factor, while there is one
+
+    def __call__(self, run: Any) -> Generator[Any, Any, None]:
+        """The callback: lives through the run."""
+        length = self._length(run)
+        handles = [
+            run.attach(step.end | epoch.end, lambda run: self._restore(run), Band.METRICS),
+            run.attach(step.end | epoch.end, lambda run: self._scale(run, length), Band.IO),
+        ]
+        if not run.state.resumed:
+            self._rates = None
+        self._scale(run, length)  # of a resumed run the rates are scaled, where they were saved so
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.detach()
+
+    def _length(self, run: Any) -> int:
+        if self.steps is not None:
+            return self.steps
+        if run.state.batches is None:
+            raise ValueError("Warmup(epochs=...): nobody knows how many steps an epoch has; give "
+                             "steps")  # fmt: skip
+        return round(float(self.epochs or 0) * run.state.batches)
+
+    def factor(self, done: int, length: int) -> float:
+        """What the rates of the step behind `done` steps are multiplied by."""
+        if done >= length:
+            return 1.0
+        share = done / length
+        if self.shape == "exponential":
+            return float(self.start ** (1 - share))
+        return self.start + (1 - self.start) * share
+
+    def _scale(self, run: Any, length: int) -> None:
+        factor = self.factor(run.state.step, length)
+        if factor == 1 or self._rates is not None:
+            return
+        groups = _groups(run)
+        self._rates = [float(group["lr"]) for group in groups]
+        for group, rate in zip(groups, self._rates, strict=True):
+            set_value(group, "lr", rate * factor)
+
+    def _restore(self, run: Any) -> None:
+        if self._rates is not None:
+            for group, rate in zip(_groups(run), self._rates, strict=True):
+                set_value(group, "lr", rate)
+            self._rates = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The rates without the factor, while there is one."""
+        return {"rates": self._rates}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
+        self._rates = saved["rates"]
+
+
+def _groups(run: Any) -> list[dict[str, Any]]:
+    return [group for held in run.optimizers.values() for group in held.param_groups]
