@@ -492,3 +492,25 @@ def test_contract(check, types, shape: tuple[int, int, int], nested: bool) -> No
         ((rows, depth, types[0]), (depth, columns, types[1]), (rows, columns, types[2]),
          (1, columns, types[2])))]  # fmt: skip
     check(kernel, arrays, rtol=1e-5, atol=1e-4)
+
+
+# ------------------------------------------------------------------------------ met by chance
+
+
+@pytest.mark.parametrize("narrow", [Type.BF16, Type.F16, Type.I8, Type.I32, Type.BOOL])
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_last_lane_of_a_row_leaves_the_next_row_alone(check, narrow: Type, step: int) -> None:
+    x, y, i, lane = Buffer(I64, "x"), Buffer(narrow, "y"), Index("i"), Index("lane")
+    value = apply(Scalar.CAST, Load(x, place((i, 65), (lane, 1))), type=narrow)
+    at = place((i, 65), (lane, step), base=0 if step > 0 else 64)
+    rows = Loop(lane, 65, [Loop(i, 9, [Store(y, at, value)])], Kind.LANES)
+    given = np.arange(9 * 65).reshape(9, 65) % 2 + 1
+    check(Kernel("narrowed", [x, y], [rows]), [given, np.zeros((9, 65), dtype(narrow))])
+
+
+def test_a_long_running_sum_is_read_whole(check) -> None:
+    x, y, i = Buffer(F32, "x"), Buffer(F32, "y"), Index("i")
+    total = Accumulator(Fold.SUM, F32)
+    steps = Loop(i, 3000, [Update(total, Load(x, place((i, 1)))), Store(y, place((i, 1)), total)])
+    check(Kernel("scan", [x, y], [Begin(total), steps]), [draw(3000), draw(3000)], rtol=1e-4,
+          atol=1e-4)  # fmt: skip

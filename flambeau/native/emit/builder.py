@@ -278,6 +278,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         if lanes > 1 and (only := _only_lane(mask)) is not None:
             # LLVM for x86 makes one store of this, too wide where the value was narrowed before.
             value, lanes, mask = self.part(value, only, 1), 1, None
+            pointer = self.moved(pointer, self.integer(only), type) if only else pointer
         if mask is None:
             self.store(value, pointer, align=type.size)
         elif lanes == 1:
