@@ -145,25 +145,30 @@ def _taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int]:
 
 def _spread(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], groups: int) -> Node:
     """Cotangents (n, oh, ow, k) brought back to places (n, h, w, c)."""
-    counts = [-(-(n + lo) // s)
-              for n, (lo, _), s in zip(lengths, plane.padding, plane.stride, strict=True)]
+    strides = plane.stride
+    counts = [-(-n // s) for n, s in zip(lengths, strides, strict=True)]
+    (top, _), (left, _) = plane.padding
     rows = []
-    for r in range(plane.stride[0]):
-        columns = [_phase(g, w, plane, (r, q), counts, groups) for q in range(plane.stride[1])]
+    for i in range(strides[0]):
+        columns = [_phase(g, w, plane, (top + i, left + j), counts, groups)
+                   for j in range(strides[1])]  # fmt: skip
         rows.append(woven(columns, 2))
     made = woven(rows, 1)
-    for axis, (n, (lo, _)) in enumerate(zip(lengths, plane.padding, strict=True), 1):
-        made = sliced(made, axis, lo, n)
+    for axis, n in enumerate(lengths, 1):
+        made = sliced(made, axis, 0, n)
     return made
 
 
-def _phase(g: Node, w: Node, plane: _Plane, phase: Sequence[int], counts: Sequence[int],
+def _phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Sequence[int],
            groups: int) -> Node:  # fmt: skip
+    """What reaches every stride-th place (of the padded input) from the given ones on."""
     dilations = []
     for axis in (0, 1):
+        skipped, phase = divmod(places[axis], plane.stride[axis])
         first, step, taps, dilation, start = _taps(
-            plane.kernel[axis], plane.stride[axis], plane.dilation[axis], phase[axis]
+            plane.kernel[axis], plane.stride[axis], plane.dilation[axis], phase
         )
+        start += skipped
         if not taps:
             return nothing(g, (g.shape[0], *counts, w.shape[3]))
         # Backwards: the last tap meets the first place.
