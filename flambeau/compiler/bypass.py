@@ -238,7 +238,7 @@ def _factories(r: Recorder) -> Pairs:
 # ----------------------------------------------------------------------------- gradients
 
 
-def _touch(r, leaf: Tensor, read: bool) -> None:
+def _touch(r: Recorder, leaf: Tensor, read: bool) -> None:
     if id(leaf) not in r.trace.grads:
         r.trace.grads[id(leaf)] = GradAccess(leaf, leaf._grad, read)
 

@@ -79,7 +79,7 @@ class Step:
         self.threads = 1 if work < LITTLE else 0
         self._stash: dict[int, Any] = {}
         if self._is_direct():
-            self.run = self._direct()  # type: ignore[method-assign]
+            self.run = self._direct()
 
     # ---------------------------------------------------------------------------- building
 

@@ -74,7 +74,7 @@ class _Emission:
                 continue
             stride = self.a_stride(axis.index)
             step = prod(int(d.extent) for d in out)
-            if out and stride == out[0].extent * out[0].a:  # type: ignore[operator]
+            if out and stride == out[0].extent * out[0].a:
                 out[0] = Depth(out[0].extent * extent, out[0].a, out[0].b)
             else:
                 out.insert(0, Depth(extent, stride, step * width))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from llvmlite import ir
 
@@ -17,7 +18,7 @@ I1, I16, I32, I64 = (ir.IntType(n) for n in (1, 16, 32, 64))
 F32, F64, HALF, BYTE = ir.FloatType(), ir.DoubleType(), ir.HalfType(), ir.IntType(8)
 POINTER = ir.PointerType()
 
-Number = int | ir.Value  # a run-time i64, or one known while emitting
+Number: TypeAlias = int | ir.Value  # a run-time i64, or one known while emitting
 Sums = list[ir.Value]  # a tile's accumulators: vectors of row 0, then of row 1, ...
 
 # Sums that must be in flight for a fused multiply-add to start each cycle on two ports.

@@ -29,7 +29,8 @@ def product(layout: Layout) -> Kernel:
     row, column, depth = (Index(name) for name in ("row", "column", "depth"))
     numbers = [Index(f"stack{i}") for i in range(len(layout.stack))]
     a, b, c = (Buffer(layout.type, name) for name in "abc")
-    result, step = [], layout.m * layout.n
+    result: list[int] = []
+    step = layout.m * layout.n
     for extent in reversed(layout.stack):
         result.insert(0, step)
         step *= extent
