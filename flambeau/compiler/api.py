@@ -65,6 +65,7 @@ class Variant:
         self.recorded = 0
         self.difference: tuple[str, str] | None = None
         self.stopped = False
+        self.changed = False  # guards failed, and nothing has been recorded since
         self.program: Program | None = None
         self.pending: Any = None
         self.environment: Environment | None = None
@@ -236,6 +237,7 @@ class Compiled:
         if variant.program in self._programs:
             self._programs.remove(variant.program)
         variant.program, variant.recorded = None, 0
+        variant.changed = True
 
     def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
         before = variant.modules.changed() if variant.modules is not None else []
@@ -246,6 +248,10 @@ class Compiled:
         last, variant.trace = variant.trace, trace
         if last is not None:
             last.strip()
+        changed, variant.changed = variant.changed, False
+        if trace.problems and changed:  # an optimiser makes state for a parameter, for instance
+            variant.recorded, variant.trace = 0, None
+            return result
         if trace.problems:
             self._stop(variant, *trace.problems[0])
             return result
@@ -334,7 +340,8 @@ class Compiled:
             self._stop(variant, f"the compiled step computes another {wrong} than the eager one; "
                        "please report this", "")  # fmt: skip
             return
-        assert variant.modules is not None and variant.environment is not None
+        assert variant.modules is not None
+        assert variant.environment is not None
         variant.program = Program(
             pending.step, pending.bindings, *pending.given, variant.modules,
             variant.environment, pending.modes, pending.backward,

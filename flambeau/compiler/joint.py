@@ -55,7 +55,7 @@ class _Split:
                 continue
             order = sorted(range(array.ndim), key=lambda i: -array.strides[i])
             outputs.append(self.rebuilt(permute(functional.read(value), order)))
-            inputs.append(leaves[id(x)] if id(x) in leaves else x)
+            inputs.append(leaves.get(id(x), x))
             orders.append(tuple(int(i) for i in np.argsort(order)))
             expected.append(array.transpose(order).copy())
         graph = Graph(self.sources, self.inputs, outputs, [])
