@@ -38,10 +38,10 @@ CALLED = frozenset("""
     shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w topk zeta
 """.split())  # fmt: skip
 
-# Steps with these stay eager: complex numbers, shapes that depend on values, memory read as other
-# elements; positions that are given as NumPy arrays.
+# Steps with these stay eager: complex numbers, shapes that depend on values or
+# are read as other elements; positions that are given as NumPy arrays.
 EAGER = frozenset("""
-    _conj _view_dtype index _fft_c2c _fft_c2r _fft_r2c _imag _linalg_eig _linalg_eigvals _masked_select _real angle
+    _conj index _fft_c2c _fft_c2r _fft_r2c _imag _linalg_eig _linalg_eigvals _masked_select _real angle
     complex view_as_complex view_as_real
 """.split())  # fmt: skip
 
@@ -179,7 +179,9 @@ def _reset():
 
 @pytest.mark.parametrize("operator", [pytest.param(one, id=one.name) for one in SAMPLED])
 def test_an_operator_is_compiled(operator):
-    case = next(cases(operator, narrow=True))
+    case = next(cases(operator, narrow=True), None)
+    if case is None:
+        pytest.skip("has no samples")
     step = case.backward if case.differentiable else case.forward
     expect(operator, {case.compare(step)}, case.differentiable)
 
