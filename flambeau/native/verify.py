@@ -47,6 +47,7 @@ class _Check:
         self.extents: dict[Index, Extent] = {}
         self.begun: set[Accumulator] = set()
         self.outside: set[Accumulator] = set()  # begun outside of the loop over lanes
+        self.folding: set[Accumulator] = set()  # what that loop updates
         self.place: list[str] = [f"kernel {kernel.name}"]
         self.lanes: Index | None = None
         self.parallel = False
@@ -104,9 +105,9 @@ class _Check:
             self.fail("PARALLEL loops are outermost, or directly inside one another")
         if one.kind is Kind.LANES and self.lanes is not None:
             self.fail("a loop over lanes inside a loop over lanes")
-        before = self.lanes, self.parallel, self.outside
+        before = self.lanes, self.parallel, self.outside, self.folding
         if one.kind is Kind.LANES:
-            self.lanes, self.outside = one.index, set(self.begun)
+            self.lanes, self.outside, self.folding = one.index, set(self.begun), self.updates(one)
         begun = set(self.begun)
         if one.kind is Kind.PARALLEL:  # what is begun outside is the first thread's
             self.begun = set()
@@ -117,7 +118,7 @@ class _Check:
         self.body(one.body)
         self.forget(with_axes)
         self.begun = begun
-        self.lanes, self.parallel, self.outside = before
+        self.lanes, self.parallel, self.outside, self.folding = before
 
     @staticmethod
     def updates(one: Loop) -> set[Accumulator]:
@@ -240,19 +241,12 @@ class _Check:
         elif isinstance(one, Accumulator):
             if one not in self.begun:
                 self.fail(f"{one.name} is read, and not begun here")
-            if self.lanes is not None and one in self.outside and one in self.folding():
+            if self.lanes is not None and one in self.outside and one in self.folding:
                 self.fail(f"{one.name} is read in the loop over lanes that updates it")
         elif isinstance(one, Apply):
             self.apply(one)
         elif not isinstance(one, Constant):
             self.fail(f"an expression of type {type(one).__name__}")
-
-    def folding(self) -> set[Accumulator]:
-        """What the loop over lanes around updates."""
-        for statement in statements(self.kernel.body):
-            if isinstance(statement, Loop) and statement.index is self.lanes:
-                return self.updates(statement)
-        return set()
 
     def memory(self, one: Load | Store) -> None:
         name = one.buffer.name

@@ -10,6 +10,7 @@ from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
 from .loss_reduction import MEAN, NONE, reduction_number
+from .pointwise_native import LARGE, large
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque
 from .samples import Rng, Sample
@@ -180,6 +181,10 @@ _cross_entropy = _fused("_cross_entropy", "NllLossBackward0")
 _cross_entropy2d = _fused("_cross_entropy2d", "NllLoss2DBackward0")
 
 
+def _shared_out(logs: Array, share: Array) -> Array:
+    return np.exp(logs) * share
+
+
 @opaque(name="_cross_entropy_backward", expose=(), ref=None, samples=None)
 def _slope(
     share: Array, logs: Array, target: Array, weight: Array | None, reduction, ignore_index
@@ -189,6 +194,11 @@ def _slope(
     t, c = _coefficients(
         share, target, weight, reduction, ignore_index, _classes(logs.shape), inside
     )
+    if logs.size > LARGE and logs.ndim == 2:
+        made = large(_shared_out, logs, c[:, None] if c.ndim else c)
+        if made is not None:
+            made[np.arange(len(t)), t] -= c
+            return made
     made = np.exp(logs, dtype=inside)
     if made.ndim == 2:
         made[np.arange(len(t)), t] -= 1

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..native.eager import Policy, kernel_when_ready
 from ..native.pool import run
+from ..tensor.dtypes import FLOAT32, FLOAT64
 
 if TYPE_CHECKING:
     from .registry import Operator
@@ -29,6 +30,7 @@ _CHEAP = frozenset((
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_not,
 ))  # fmt: skip
 _ndarray = np.ndarray
+_FLOATS = frozenset((FLOAT32, FLOAT64))
 
 _MOST = 1024  # kernels
 _ready: dict[tuple, Any] = {}  # by body and layouts: 1 after the first call, then the kernel
@@ -37,7 +39,7 @@ _ready: dict[tuple, Any] = {}  # by body and layouts: 1 after the first call, th
 def large(body: Any, *operands: Any) -> Array | None:
     """body(*operands) for operands of one float dtype, in the shape of the first, or None."""
     first = operands[0]
-    if first.__class__ is not _ndarray or first.dtype.char not in "fd" or not Policy.allowed:
+    if first.__class__ is not _ndarray or first.dtype not in _FLOATS or not Policy.allowed:
         return None
     if first.size <= _CHEAP_LARGE and body in _CHEAP:
         return None

@@ -14,6 +14,7 @@ from .axes import canonical_dim, canonical_dims
 from .join import cat
 from .registry import Array, composite, opaque
 from .return_types import return_type
+from .rows_native import LARGE, position, reduced
 from .samples import reductions
 
 
@@ -31,6 +32,13 @@ def axes_of(dim, ndim: int) -> tuple[int, ...] | None:
     return canonical_dims(dim, ndim)
 
 
+def _large(ufunc, input: Array, dim, keepdim, dtype=None) -> Array | None:
+    """A large array reduced in machine code, or None."""
+    if dtype is not None:
+        return None
+    return reduced(ufunc, input, axes_of(dim, input.ndim), keepdim)
+
+
 @opaque(ref=lambda x, dim=None, keepdim=False: x.sum(dim, keepdims=keepdim),
         samples=reductions)  # fmt: skip
 def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
@@ -39,6 +47,8 @@ def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     >>> torch.tensor([[1., 2.], [3., 4.]]).sum(0)
     tensor([4., 6.])
     """
+    if input.size > LARGE and (y := _large(np.add, input, dim, keepdim, dtype)) is not None:
+        return y
     if dim is None and dtype is None and input.dtype.kind == "f" and input.itemsize > 2:
         return np.add.reduce(input, None, out=..., keepdims=keepdim)  # out=...: an array, always
     kind = summed_dtype(input, dtype)
@@ -133,7 +143,11 @@ def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     kind = _floating(input, dtype, "mean")
     inside = inside_dtype(kind)
     with np.errstate(all="ignore"):
-        y = np.add.reduce(input, axes_of(dim, input.ndim), inside, None, keepdim)
+        y = None
+        if input.size > LARGE:
+            y = _large(np.add, input, dim, keepdim, dtype)
+        if y is None:
+            y = np.add.reduce(input, axes_of(dim, input.ndim), inside, None, keepdim)
         y = np.divide(y, inside.type(count_along(input.shape, dim)))
     return rounded(y, kind)
 
@@ -210,6 +224,8 @@ def _share_of_extremes(g, input, y, dim, keepdim):
 def _extreme(name: str, ufunc: np.ufunc, doc: str):
     def body(input: Array, dim=(), keepdim=False) -> Array:
         _needs_elements(input, dim, name)
+        if input.size > LARGE and (y := _large(ufunc, input, dim, keepdim)) is not None:
+            return y
         return np.asarray(ufunc.reduce(input, axes_of(dim, input.ndim), keepdims=keepdim))
 
     body.__name__, body.__doc__ = name, doc
@@ -234,6 +250,8 @@ def _all_extreme(name: str, ufunc: np.ufunc):
                 f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
                 "the reduction dim with the 'dim' argument."
             )
+        if input.size > LARGE and (y := _large(ufunc, input, None, False)) is not None:
+            return y
         return np.asarray(ufunc.reduce(input, None))
 
     body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."
@@ -255,7 +273,10 @@ def _first(input: Array, dim, largest: bool) -> Array:
     """The index of the first extreme along an axis; NaN counts as extreme."""
     if input.dtype.kind == "c":
         raise RuntimeError("argmax/argmin are not implemented for complex dtypes")
-    return (np.argmax if largest else np.argmin)(input, dim)
+    find = np.argmax if largest else np.argmin
+    if input.size > LARGE and dim is not None and (y := position(find, input, dim)) is not None:
+        return y
+    return find(input, dim)
 
 
 def _extreme_along(name: str, largest: bool):

@@ -16,6 +16,7 @@ from .creation import public
 from .promotion import compute_dtype
 from .reduce import axes_of, spread
 from .registry import Array, composite, opaque
+from .rows_native import LARGE, over_rows
 from .samples import matrices
 
 _FAST = (FLOAT32, FLOAT64)
@@ -57,8 +58,13 @@ def _log_normalized(x: Array, axis: int, y: Array) -> None:
     np.subtract(y, np.log(total, total), y)
 
 
+_MACHINE_CODE = {_normalized: "softmax", _log_normalized: "log_softmax"}
+
+
 def _in_blocks(kernel, x: Array, axis: int) -> Array:
     """The kernel over blocks of rows, where the axis is the last one in memory too."""
+    if x.size > LARGE and (y := over_rows(_MACHINE_CODE[kernel], axis, x)) is not None:
+        return y
     y = np.empty(x.shape, x.dtype)
     if axis != x.ndim - 1 or not x.flags.c_contiguous:
         kernel(x, axis, y)
@@ -135,6 +141,9 @@ def softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Arr
     """The cotangent of softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
+    if output.size > LARGE and input_dtype is None \
+            and (y := over_rows("softmax_backward", dim, grad_output, output)) is not None:  # fmt: skip
+        return y
     inside = compute_dtype(output.dtype)
     y = output.astype(inside, copy=False)
     made = np.multiply(grad_output, y, dtype=inside)
@@ -186,6 +195,9 @@ def log_softmax_backward(grad_output: Array, output: Array, dim, input_dtype) ->
     """The cotangent of log_softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
+    if output.size > LARGE and input_dtype is None \
+            and (y := over_rows("log_softmax_backward", dim, grad_output, output)) is not None:  # fmt: skip
+        return y
     inside = compute_dtype(output.dtype)
     made = np.exp(output, dtype=inside)
     np.multiply(made, np.add.reduce(grad_output, dim, inside, None, True), made)

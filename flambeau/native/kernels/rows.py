@@ -1,0 +1,202 @@
+"""Kernels over rows of any number and length: softmax, layer norm, their gradients, reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..loops import (
+    Accumulator, Affine, Begin, Buffer, Fold, Index, Kernel, Kind, Load, Loop, Position, Size,
+    Statement, Store, Type, Update,
+)  # fmt: skip
+from .value import Value
+
+
+class Rows:
+    """Writes a kernel that does one row after the other, in passes over its columns."""
+
+    def __init__(self, type: Type) -> None:
+        self.type = type
+        self.row, self.column = Index("row"), Index("column")
+        self.rows, self.columns = Size("rows"), Size("columns")
+        self.buffers: list[Buffer] = []
+        self.body: list[Statement] = []
+        self.whole = Affine(0, ((self.row, self.columns), (self.column, 1)))
+        self.each = Affine(0, ((self.row, 1),))
+        self.along = Affine(0, ((self.column, 1),))
+
+    def buffer(self, name: str, type: Type | None = None) -> Buffer:
+        """The next argument."""
+        self.buffers.append(Buffer(type or self.type, name))
+        return self.buffers[-1]
+
+    def matrix(self, name: str) -> Value:
+        """An argument with an element for each row and column."""
+        return Value(Load(self.buffer(name), self.whole))
+
+    def of_rows(self, name: str) -> Value:
+        """An argument with an element for each row."""
+        return Value(Load(self.buffer(name), self.each))
+
+    def of_columns(self, name: str) -> Value:
+        """An argument with an element for each column."""
+        return Value(Load(self.buffer(name), self.along))
+
+    def number(self, name: str) -> Value:
+        """An argument of one element."""
+        return Value(Load(self.buffer(name), Affine()))
+
+    def sweep(
+        self, folds: Sequence[tuple[Fold, Value]] = (), stores: Sequence[tuple[Buffer, Value]] = ()
+    ) -> list[Value]:
+        """One pass over the columns: what is folded, and what is written."""
+        sums = [Accumulator(fold, value.type) for fold, value in folds]
+        self.body += [Begin(one) for one in sums]
+        inside: list[Statement] = [Store(b, self.whole, v.expression) for b, v in stores]
+        inside += [Update(one, value.expression)
+                   for one, (_, value) in zip(sums, folds, strict=True)]  # fmt: skip
+        self.body.append(Loop(self.column, self.columns, inside, Kind.LANES))
+        return [Value(one) for one in sums]
+
+    def fold(self, fold: Fold, value: Value) -> Value:
+        """One fold over the columns."""
+        return self.sweep([(fold, value)])[0]
+
+    def keep(self, buffer: Buffer, value: Value) -> None:
+        """Writes a number of the row."""
+        self.body.append(Store(buffer, self.each, value.expression))
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel; its sizes are the rows and the columns."""
+        loop = Loop(self.row, self.rows, self.body, Kind.PARALLEL)
+        return Kernel(name, self.buffers, [loop], [self.rows, self.columns])
+
+
+def _exp(x: Value) -> Value:
+    return np.exp(x)  # type: ignore[call-overload, no-any-return]
+
+
+def _log(x: Value) -> Value:
+    return np.log(x)  # type: ignore[call-overload, no-any-return]
+
+
+def softmax(type: Type) -> Kernel:
+    """x, y: exp(x) over its sum along each row."""
+    r = Rows(type)
+    x, y = r.matrix("x"), r.buffer("y")
+    shifted = _exp(x - r.fold(Fold.MAXIMUM, x))
+    (total,) = r.sweep([(Fold.SUM, shifted)], [(y, shifted)])
+    r.sweep(stores=[(y, Value(Load(y, r.whole)) * (1 / total))])
+    return r.kernel("softmax")
+
+
+def log_softmax(type: Type) -> Kernel:
+    """x, y: x less the logarithm of the sum of exp(x) along each row."""
+    r = Rows(type)
+    x, y = r.matrix("x"), r.buffer("y")
+    shifted = x - r.fold(Fold.MAXIMUM, x)
+    total = r.fold(Fold.SUM, _exp(shifted))
+    r.sweep(stores=[(y, shifted - _log(total))])
+    return r.kernel("log_softmax")
+
+
+def softmax_backward(type: Type) -> Kernel:
+    """g, y, gx: the cotangent of softmax's input."""
+    r = Rows(type)
+    g, y, gx = r.matrix("g"), r.matrix("y"), r.buffer("gx")
+    total = r.fold(Fold.SUM, g * y)
+    r.sweep(stores=[(gx, y * (g - total))])
+    return r.kernel("softmax_backward")
+
+
+def log_softmax_backward(type: Type) -> Kernel:
+    """g, y, gx: the cotangent of log_softmax's input."""
+    r = Rows(type)
+    g, y, gx = r.matrix("g"), r.matrix("y"), r.buffer("gx")
+    total = r.fold(Fold.SUM, g)
+    r.sweep(stores=[(gx, g - _exp(y) * total)])
+    return r.kernel("log_softmax_backward")
+
+
+def layer_norm(type: Type, weight: bool, bias: bool) -> Kernel:
+    """x, (weight), (bias), eps, 1 / columns, mean, rstd, y: rows normalised."""
+    r = Rows(type)
+    x = r.matrix("x")
+    w = r.of_columns("weight") if weight else None
+    b = r.of_columns("bias") if bias else None
+    eps, share = r.number("eps"), r.number("share")
+    mean, rstd, y = r.buffer("mean"), r.buffer("rstd"), r.buffer("y")
+    centre = r.fold(Fold.SUM, x) * share
+    apart = x - centre
+    root = 1 / np.sqrt(r.fold(Fold.SUM, apart * apart) * share + eps)  # type: ignore[call-overload]
+    made = apart * root
+    made = made if w is None else made * w
+    r.sweep(stores=[(y, made if b is None else made + b)])
+    r.keep(mean, centre)
+    r.keep(rstd, root)
+    return r.kernel("layer_norm")
+
+
+def layer_norm_backward(type: Type, weight: bool) -> Kernel:
+    """g, x, (weight), mean, rstd, 1 / columns, gx: the cotangent of layer_norm's input."""
+    r = Rows(type)
+    g, x = r.matrix("g"), r.matrix("x")
+    w = r.of_columns("weight") if weight else None
+    mean, rstd, share, gx = r.of_rows("mean"), r.of_rows("rstd"), r.number("share"), r.buffer("gx")
+    hat = (x - mean) * rstd
+    part = g if w is None else g * w
+    along, total = r.sweep([(Fold.SUM, part * hat), (Fold.SUM, part)])
+    r.sweep(stores=[(gx, (part - (hat * (along * share) + total * share)) * rstd)])
+    return r.kernel("layer_norm_backward")
+
+
+def layer_norm_sums(type: Type) -> Kernel:
+    """g, x, mean, rstd, of_weight, of_bias: the cotangents of layer_norm's weight and bias."""
+    r = Rows(type)
+    g, x, mean, rstd = r.matrix("g"), r.matrix("x"), r.of_rows("mean"), r.of_rows("rstd")
+    of_weight, of_bias = r.buffer("of_weight"), r.buffer("of_bias")
+    return columns(r, "layer_norm_sums", [(Fold.SUM, g * ((x - mean) * rstd), of_weight),
+                                          (Fold.SUM, g, of_bias)])  # fmt: skip
+
+
+def columns(r: Rows, name: str, folds: Sequence[tuple[Fold, Value, Buffer]]) -> Kernel:
+    """What folds over all rows, side by side for the columns."""
+    sums = [Accumulator(fold, value.type) for fold, value, _ in folds]
+    inside: list[Statement] = [Update(one, value.expression)
+                               for one, (_, value, _) in zip(sums, folds, strict=True)]  # fmt: skip
+    body: list[Statement] = [
+        *map(Begin, sums), Loop(r.row, r.rows, inside),
+        *[Store(b, r.along, one) for one, (_, _, b) in zip(sums, folds, strict=True)],
+    ]  # fmt: skip
+    return Kernel(name, r.buffers, [Loop(r.column, r.columns, body, Kind.PARALLEL)],
+                  [r.rows, r.columns])  # fmt: skip
+
+
+# ------------------------------------------------------------------------------- reductions
+
+_FORMULAS: dict[str, Callable[[Value], Value]] = {
+    "same": lambda x: x, "square": lambda x: x * x, "absolute": lambda x: abs(x),
+}  # fmt: skip
+
+
+def reduce_rows(type: Type, fold: Fold, formula: str = "same") -> Kernel:
+    """x, y: each row's fold of a formula of its elements; the positions of ARGMAX and ARGMIN."""
+    r = Rows(type)
+    value = _FORMULAS[formula](r.matrix("x"))
+    if fold in (Fold.ARGMAX, Fold.ARGMIN):
+        y, one = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
+        update = Update(one, value.expression, Position(r.along))
+        r.body = [Begin(one), Loop(r.column, r.columns, [update], Kind.LANES)]
+        r.keep(y, Value(one))
+    else:
+        y = r.buffer("y")
+        r.keep(y, r.fold(fold, value))
+    return r.kernel("reduce_rows")
+
+
+def reduce_columns(type: Type, fold: Fold, formula: str = "same") -> Kernel:
+    """x, y: each column's fold of a formula of its elements."""
+    r = Rows(type)
+    value = _FORMULAS[formula](r.matrix("x"))
+    return columns(r, "reduce_columns", [(fold, value, r.buffer("y"))])

@@ -1,0 +1,180 @@
+"""Softmax, layer norm, their gradients and reductions of large arrays in machine code.
+
+Each function gives None until its kernel is there, and for what it does not serve.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..native.eager import Policy, kernel_when_ready
+from ..native.pool import run
+from ..tensor.dtypes import FLOAT32, FLOAT64
+
+Array = np.ndarray
+
+LARGE = 1 << 15  # elements up to which NumPy is as fast
+_SHARED = 1 << 16  # elements from which on threads share the work
+_ndarray = np.ndarray
+_FLOATS = frozenset((FLOAT32, FLOAT64))
+_ready: dict[tuple, tuple[int, Any]] = {}  # (address, type of the cells) by name and settings
+
+
+def kernel(name: str, x: Array, *settings: Any) -> tuple[int, Any] | None:
+    """The address of a kernel of kernels/rows.py and the type of its cells, or None."""
+    key = (name, x.dtype, *settings)
+    found = _ready.get(key)
+    if found is not None:
+        return found if Policy.allowed else None
+
+    def build() -> Any:
+        from ..native.kernels import rows
+        from ..native.loops import Type
+
+        return getattr(rows, name)(Type(x.dtype.name), *settings)
+
+    function = kernel_when_ready(("rows", *key), build)
+    if function is None:
+        return None
+    count = len(function.kernel.buffers) + len(function.kernel.sizes)
+    made = _ready[key] = (function.address, ctypes.c_int64 * count)
+    return made
+
+
+def call(found: tuple[int, Any], arrays: Sequence[Array], *sizes: int) -> None:
+    """Runs a kernel on the memory of arrays."""
+    address, cells = found
+    values = [a.__array_interface__["data"][0] for a in arrays]
+    given = cells(*values, *sizes)
+    run(address, ctypes.addressof(given), 0 if arrays[0].size > _SHARED else 1)
+
+
+def fits(*arrays: Array) -> bool:
+    """Whether all are large, contiguous, of one float dtype and shape."""
+    first = arrays[0]
+    if first.size <= LARGE or first.dtype not in _FLOATS:
+        return False
+    return all(
+        a.__class__ is _ndarray and a.flags.c_contiguous and a.shape == first.shape
+        and a.dtype == first.dtype for a in arrays
+    )  # fmt: skip
+
+
+def over_rows(name: str, axis: int, *arrays: Array) -> Array | None:
+    """A kernel of matrices along the last axis, giving another."""
+    first = arrays[0]
+    if axis not in (-1, first.ndim - 1) or not fits(*arrays):
+        return None
+    found = kernel(name, first)
+    if found is None:
+        return None
+    y = np.empty(first.shape, first.dtype)
+    n = first.shape[-1]
+    call(found, (*arrays, y), first.size // n, n)
+    return y
+
+
+def _vector(v: Array | None, n: int, kind: np.dtype) -> bool:
+    return v is None or (v.__class__ is _ndarray and v.size == n and v.dtype == kind
+                         and v.flags.c_contiguous)  # fmt: skip
+
+
+def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array,
+               eps: float) -> Array | None:  # fmt: skip
+    """Rows normalised; fills mean and rstd."""
+    rows, n = x.shape
+    if not fits(x) or not all(_vector(v, n, x.dtype) for v in (weight, bias)):
+        return None
+    found = kernel("layer_norm", x, weight is not None, bias is not None)
+    if found is None:
+        return None
+    y, numbers = np.empty(x.shape, x.dtype), np.array((eps, 1 / n), x.dtype)
+    parts = [v for v in (weight, bias) if v is not None]
+    call(found, (x, *parts, numbers, numbers[1:], mean, rstd, y), rows, n)
+    return y
+
+
+def layer_norm_backward(
+    g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
+) -> tuple[Array, Array, Array] | None:
+    """The cotangents of x, weight and bias."""
+    rows, n = x.shape
+    if not fits(x, g) or not _vector(weight, n, x.dtype):
+        return None
+    found, sums = kernel("layer_norm_backward", x, weight is not None), kernel("layer_norm_sums", x)
+    if found is None or sums is None:
+        return None
+    gx, share = np.empty(x.shape, x.dtype), np.array((1 / n,), x.dtype)
+    of_weight, of_bias = np.empty(n, x.dtype), np.empty(n, x.dtype)
+    part = () if weight is None else (weight,)
+    call(found, (g, x, *part, mean, rstd, share, gx), rows, n)
+    call(sums, (g, x, mean, rstd, of_weight, of_bias), rows, n)
+    return gx, of_weight, of_bias
+
+
+# ------------------------------------------------------------------------------- reductions
+
+_PIECE = 1 << 12  # elements that are folded into one, before those are
+_FOLDS = {np.add: "SUM", np.maximum: "MAXIMUM", np.minimum: "MINIMUM", np.argmax: "ARGMAX",
+          np.argmin: "ARGMIN"}  # fmt: skip
+
+
+def _named(name: str, x: Array, ufunc: Callable, formula: str) -> tuple[int, Any] | None:
+    from ..native.loops import Fold
+
+    return kernel(name, x, Fold[_FOLDS[ufunc]], formula)
+
+
+def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
+            formula: str = "same") -> Array | None:  # fmt: skip
+    """ufunc.reduce of a formula of a large array over all, the last or the first axes."""
+    if not fits(x):
+        return None
+    rank = x.ndim
+    if axes is None or len(axes) == rank:
+        y = _total(ufunc, x.reshape(-1), formula)
+        if y is None:
+            return None
+        return np.full((1,) * rank if keepdims else (), y, x.dtype)
+    low, high = min(axes), max(axes)
+    if high - low + 1 != len(axes) or (low and high < rank - 1):
+        return None
+    name = "reduce_columns" if low == 0 else "reduce_rows"
+    found = _named(name, x, ufunc, formula)
+    if found is None:
+        return None
+    shape = [n if i not in axes else 1 for i, n in enumerate(x.shape)]
+    kept = shape if keepdims else [n for i, n in enumerate(x.shape) if i not in axes]
+    y = np.empty(kept, x.dtype)
+    rows = x.size // max(y.size, 1) if low == 0 else y.size
+    call(found, (x, y), rows, x.size // rows)
+    return y
+
+
+def _total(ufunc: Any, flat: Array, formula: str) -> Any:
+    """The fold of everything: of pieces first, on all threads."""
+    found = _named("reduce_rows", flat, ufunc, formula)
+    if found is None:
+        return None
+    rows, rest = divmod(flat.size, _PIECE)
+    parts = np.empty(rows + bool(rest), flat.dtype)
+    call(found, (flat, parts), rows, _PIECE)
+    if rest:
+        call(found, (flat[flat.size - rest :], parts[rows:]), 1, rest)
+    return ufunc.reduce(parts)
+
+
+def position(ufunc: Any, x: Array, axis: int) -> Array | None:
+    """np.argmax or np.argmin along the last axis."""
+    if axis not in (-1, x.ndim - 1) or not fits(x) or not x.shape[-1]:
+        return None
+    found = _named("reduce_rows", x, ufunc, "same")
+    if found is None:
+        return None
+    y = np.empty(x.shape[:-1], np.int64)
+    call(found, (x, y), y.size, x.shape[-1])
+    return y

@@ -1,0 +1,152 @@
+"""Softmax, layer norm, cross entropy and reductions in machine code beside NumPy's."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.native.pool import POOL
+from flambeau.ops import rows_native
+
+F = torch.nn.functional
+SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 2)]
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+    """Kernels for any number of elements, on one thread and on two."""
+    for name in ("rows_native", "softmax", "norm_kernels", "reduce", "cross_entropy"):
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "LARGE", 0)
+    monkeypatch.setattr(rows_native, "_SHARED", 0)
+    before = POOL.threads()
+    POOL.set_threads(request.param)
+    yield
+    POOL.set_threads(before)
+
+
+def ready(function, *arguments):
+    """What the function gives, once it does not give None."""
+    until = time.monotonic() + 30
+    while (found := function(*arguments)) is None:
+        assert time.monotonic() < until, "no kernel came"
+        time.sleep(0.002)
+    return found
+
+
+def matrix(shape, dtype=np.float32, special: bool = False) -> np.ndarray:
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    if special and shape[0] > 4:
+        x[0, 0], x[1, -1], x[2] = np.nan, np.inf, -np.inf
+        x[3, 0] = -np.inf
+    return x
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_softmax(shape, dtype) -> None:
+    x, g = matrix(shape, dtype, True), matrix(shape, dtype)
+    close = {"rtol": 1e-5, "atol": 1e-6}
+    with np.errstate(all="ignore"):
+        e = np.exp(x - x.max(1, keepdims=True))
+        y = e / e.sum(1, keepdims=True)
+        logs = x - x.max(1, keepdims=True) - np.log(e.sum(1, keepdims=True))
+        np.testing.assert_allclose(ready(rows_native.over_rows, "softmax", 1, x), y, **close)
+        np.testing.assert_allclose(ready(rows_native.over_rows, "log_softmax", -1, x), logs,
+                                   **close)  # fmt: skip
+    y = np.exp(matrix(shape, dtype))
+    wanted = y * (g - (g * y).sum(1, keepdims=True))
+    found = ready(rows_native.over_rows, "softmax_backward", 1, g, y)
+    np.testing.assert_allclose(found, wanted, 1e-3, 1e-2 if dtype == np.float32 else 1e-9)
+    wanted = g - np.exp(-y) * g.sum(1, keepdims=True)
+    found = ready(rows_native.over_rows, "log_softmax_backward", 1, g, -y)
+    np.testing.assert_allclose(found, wanted, 1e-3, 1e-3)
+
+
+@pytest.mark.parametrize("affine", [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_layer_norm(shape, affine) -> None:
+    x, g = matrix(shape), matrix(shape)[::-1].copy()
+    w, b = (matrix((1, shape[1]))[0] + i if given else None for i, given in enumerate(affine))
+    mean, rstd = np.empty((2, shape[0]), "f")
+    y = ready(rows_native.layer_norm, x, w, b, mean, rstd, 1e-3)
+    tx = torch.from_numpy(x.astype("d")).requires_grad_()
+    tw, tb = (None if v is None else torch.from_numpy(v.astype("d")).requires_grad_()
+              for v in (w, b))  # fmt: skip
+    centre = tx.mean(1, True)
+    ty = (tx - centre) / ((tx - centre) ** 2).mean(1, True).add(1e-3).sqrt()
+    hat = ty
+    ty = ty if tw is None else ty * tw
+    ty = ty if tb is None else ty + tb
+    np.testing.assert_allclose(y, ty.detach().numpy(), 1e-4, 1e-5)
+    np.testing.assert_allclose(mean, x.mean(1), 1e-4, 1e-5)
+    np.testing.assert_allclose(rstd, 1 / np.sqrt(x.var(1) + 1e-3), 1e-4)
+    (ty * torch.from_numpy(g.astype("d"))).sum().backward()
+    gx, gw, gb = ready(rows_native.layer_norm_backward, g, x, w, mean, rstd)
+    np.testing.assert_allclose(gx, tx.grad.numpy(), 1e-3, 1e-3)
+    np.testing.assert_allclose(gw, (g * hat.detach().numpy()).sum(0), 1e-3, 1e-3)
+    np.testing.assert_allclose(gb, g.sum(0), 1e-3, 1e-3)
+
+
+@pytest.mark.parametrize("axes", [None, (1,), (0,), (0, 1)])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("shape", [*SHAPES, (3, 5003)])
+def test_reductions(shape, axes, keepdims: bool) -> None:
+    x = matrix(shape)
+    for ufunc in (np.add, np.maximum, np.minimum):
+        found = ready(rows_native.reduced, ufunc, x, axes, keepdims)
+        wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, 1e-4, 1e-3)
+    special = matrix(shape, special=True)
+    found = ready(rows_native.reduced, np.maximum, special, axes, keepdims)
+    np.testing.assert_array_equal(found, np.maximum.reduce(special, axes, keepdims=keepdims))
+    squares = ready(rows_native.reduced, np.add, x, axes, keepdims, "square")
+    np.testing.assert_allclose(squares, (x * x).sum(axes, keepdims=keepdims), 1e-4, 1e-4)
+
+
+def test_reductions_of_more_axes() -> None:
+    x = matrix((3, 4, 5))
+    for axes in ((0,), (0, 1), (1, 2), (2,), (0, 1, 2)):
+        np.testing.assert_allclose(ready(rows_native.reduced, np.add, x, axes, False), x.sum(axes),
+                                   1e-4, 1e-5)  # fmt: skip
+    for axes in ((1,), (0, 2)):
+        assert rows_native.reduced(np.add, x, axes, False) is None
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_positions(shape) -> None:
+    x = np.round(matrix(shape, special=True), 1)
+    for find in (np.argmax, np.argmin):
+        np.testing.assert_array_equal(ready(rows_native.position, find, x, -1), find(x, -1))
+
+
+def test_what_does_not_fit_is_left_to_numpy() -> None:
+    x = matrix((4, 6))
+    for other in (x.T, x[:, ::2], x.astype("i"), x.astype(">f4")):
+        assert rows_native.over_rows("softmax", 1, other) is None
+    assert rows_native.over_rows("softmax", 0, x) is None
+    assert rows_native.over_rows("softmax_backward", 1, x, x.astype("d")) is None
+    assert rows_native.reduced(np.add, x.T, None, False) is None
+
+
+def test_operators() -> None:
+    """The public functions with kernels in place, beside double precision's by NumPy."""
+    x = torch.from_numpy(matrix((33, 65))).requires_grad_()
+    target = torch.arange(33) % 65
+    for _ in range(200):
+        x.grad = None
+        F.cross_entropy(x, target).backward()
+        F.layer_norm(x, (65,)).sum(), x.softmax(-1), x.max(1), x.mean(0), x.amax(), x.argmax(1)
+        time.sleep(0.001)
+    wide = torch.from_numpy(matrix((33, 65), np.float64)).requires_grad_()
+    F.cross_entropy(wide, target).backward()
+    np.testing.assert_allclose(x.grad.numpy(), wide.grad.numpy(), 1e-4, 1e-6)
+    with torch.no_grad():
+        for f in (lambda x: F.layer_norm(x, (65,)), lambda x: x.softmax(-1), lambda x: x.mean(0),
+                  lambda x: x.max(1).values, lambda x: x.amax(), lambda x: x.sum(1)):  # fmt: skip
+            np.testing.assert_allclose(f(x).numpy(), f(wide).numpy(), 1e-4, 1e-5)
+        assert torch.equal(x.argmax(1), wide.argmax(1))
