@@ -141,9 +141,10 @@ def softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Arr
     """The cotangent of softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
-    if output.size > LARGE and input_dtype is None \
-            and (y := over_rows("softmax_backward", dim, grad_output, output)) is not None:  # fmt: skip
-        return y
+    if output.size > LARGE and input_dtype is None:
+        y = over_rows("softmax_backward", dim, grad_output, output)
+        if y is not None:
+            return y
     inside = compute_dtype(output.dtype)
     y = output.astype(inside, copy=False)
     made = np.multiply(grad_output, y, dtype=inside)
@@ -195,9 +196,10 @@ def log_softmax_backward(grad_output: Array, output: Array, dim, input_dtype) ->
     """The cotangent of log_softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
-    if output.size > LARGE and input_dtype is None \
-            and (y := over_rows("log_softmax_backward", dim, grad_output, output)) is not None:  # fmt: skip
-        return y
+    if output.size > LARGE and input_dtype is None:
+        y = over_rows("log_softmax_backward", dim, grad_output, output)
+        if y is not None:
+            return y
     inside = compute_dtype(output.dtype)
     made = np.exp(output, dtype=inside)
     np.multiply(made, np.add.reduce(grad_output, dim, inside, None, True), made)
