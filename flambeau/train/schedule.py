@@ -59,6 +59,7 @@ class Schedule:
         self._monitor = None if monitor is None else Monitor(monitor, "min")
         self._loaded: dict[str, Any] | None = None
         self._handle: Handle | None = None
+        self._by_epoch = True
 
     def _check(self) -> None:
         if isinstance(self.scheduler, ReduceLROnPlateau) and self.monitor is None:
@@ -77,6 +78,7 @@ class Schedule:
             each = isinstance(self.scheduler, (OneCycleLR, CyclicLR))
             when = "step" if each else "epoch"
         moment = _EACH[when] if isinstance(when, str) else when
+        self._by_epoch = all(one.scope == "epoch" for one in moment)
         self._handle = run.attach(moment, self._step, self.band)
 
     def _made(self, run: Any) -> Any:
@@ -103,7 +105,7 @@ class Schedule:
         return made
 
     def _step(self, run: Any) -> None:
-        if not run.epoch_over and run.ending is not None and self.when in (None, "epoch"):
+        if self._by_epoch and not run.epoch_over:
             return
         if not isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step()

@@ -1,0 +1,332 @@
+"""Checkpoint and Resume: which files there are, what fails without harm, and what is said."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.optim.lr_scheduler import OneCycleLR
+from flambeau.train import (
+    EMA, SWA, Checkpoint, EarlyStopping, Freeze, GradientClipping, Loop, Resume, Schedule,
+    TerminateOnNaN, Trainer, Warmup, epoch, step, writer,
+)  # fmt: skip
+
+torch.manual_seed(0)
+X, Y = torch.randn(44, 3), torch.randint(0, 2, (44,))
+ROOT = Path(__file__).parents[2]
+
+
+def make(seed=0, compile=False, **options):
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.4), nn.BatchNorm1d(8), nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+    trainer = Trainer(net, optimizer, "cross_entropy", metrics=["accuracy"], compile=compile,
+                      **options)  # fmt: skip
+    trainer.losses = []
+    trainer.attach(step.end, lambda run: run.losses.append(run.state.loss.item()))
+    return trainer
+
+
+def fit(trainer, epochs=3, **options):
+    return trainer.fit((X, Y), (X[:20], Y[:20]), epochs=epochs, batch_size=8, **options)
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def every_callback():
+    return [
+        Schedule(lambda o, run: OneCycleLR(o, 0.1, total_steps=run.state.batches * 3)),
+        Warmup(7), EMA(0.9), SWA(2, name="SWA", evaluate=False), EarlyStopping(patience=50),
+        Freeze("0", until=2), GradientClipping(0.5), TerminateOnNaN(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("count", "compile"),
+    [(1, False), (3, False), (6, False), (7, False), (13, False), (18, False),
+     pytest.param(3, True, marks=pytest.mark.slow), pytest.param(13, True, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_every_callback_resumes_to_the_bit(count, compile, tmp_path):
+    whole = make(compile=compile)
+    with torch_exact():
+        rows = fit(whole, callbacks=every_callback())
+    dies = make(compile=compile)
+
+    @dies.on(step.end(once=count), band="outer")
+    def die():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(dies, resume=tmp_path, callbacks=[*every_callback(), Checkpoint(tmp_path, steps=1)])
+    resumed = make(seed=7, compile=compile)
+    callbacks = every_callback()
+    again = fit(resumed, resume=tmp_path, callbacks=[*callbacks, Checkpoint(tmp_path)])
+    assert resumed.losses == whole.losses[count:]
+    assert again == rows
+    for a, b in zip(whole.net.parameters(), resumed.net.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert resumed.optimizer.param_groups[0]["lr"] == whole.optimizer.param_groups[0]["lr"]
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+class torch_exact:
+    """Deterministic algorithms for a while, as a run that can be resumed has them."""
+
+    def __enter__(self):
+        torch.use_deterministic_algorithms(True)
+
+    def __exit__(self, *error):
+        torch.use_deterministic_algorithms(False)
+
+
+def test_files_and_what_is_in_them(tmp_path):
+    trainer = make()
+    checkpoint = Checkpoint(tmp_path / "run", monitor="valid_loss")
+    rows = fit(trainer, callbacks=[checkpoint])
+    assert files(tmp_path / "run") == ["best.pt", "last.pt"]
+    saved = torch.load(checkpoint.last)
+    assert saved["run"]["step"] == 18
+    for name, value in trainer.net.state_dict().items():
+        assert torch.equal(saved["net"][name], value)
+    best = min(rows, key=lambda row: row["valid_loss"])["epoch"]
+    assert torch.load(checkpoint.best)["run"]["epoch"] == best
+
+
+def test_the_best_three(tmp_path):
+    losses = iter([5.0, 3.0, 4.0, 6.0, 1.0, math.nan, 2.0, 9.0])
+    checkpoint = Checkpoint(tmp_path, monitor="valid_loss", best=3, epochs=None)
+    loop = Loop(lambda batch: None, callbacks=[checkpoint])
+    loop.attach(epoch.end, lambda run: run.log(valid_loss=next(losses)))
+    kept = []
+    loop.attach(epoch.end, lambda: kept.append([one["epoch"] for one in checkpoint.kept]), "outer")
+    loop.run([1], epochs=8)
+    assert kept == [[1], [2, 1], [2, 3, 1], [2, 3, 1], [5, 2, 3], [5, 2, 3], [5, 7, 2], [5, 7, 2]]
+    assert files(tmp_path) == [
+        "best-epoch-0002.pt", "best-epoch-0005.pt", "best-epoch-0007.pt", "best.pt", "last.pt",
+    ]  # fmt: skip
+    assert torch.load(checkpoint.best)["epoch"] == 5
+    assert torch.load(tmp_path / "best-epoch-0007.pt")["epoch"] == 7
+
+
+def test_higher_is_better_where_the_metric_says_so(tmp_path):
+    trainer = make()
+    checkpoint = Checkpoint(tmp_path, monitor="valid_accuracy", best=2)
+    rows = fit(trainer, epochs=5, callbacks=[checkpoint])
+    order = sorted(rows, key=lambda row: (-row["valid_accuracy"], row["epoch"]))
+    assert [one["epoch"] for one in checkpoint.kept] == [row["epoch"] for row in order[:2]]
+    unknown = Checkpoint(tmp_path, monitor="size", name="two")
+    loop = Loop(lambda batch: None, callbacks=[unknown])
+    loop.attach(epoch.end, lambda run: run.log(size=1))
+    with pytest.raises(ValueError, match="say mode='max' or 'min'"):
+        loop.run([1])
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [({"steps": 5}, [5, 6, 10, 12, 15, 18]), ({"epochs": 2}, [12, 18]),
+     ({"epochs": None}, [18]), ({"epochs": None, "minutes": 1e-9}, list(range(1, 19)))],
+)  # fmt: skip
+def test_when(options, steps, tmp_path):
+    found = []
+
+    class Watched(Checkpoint):
+        def save(self, run, names=()):
+            found.append(run.state.step)
+            super().save(run, names)
+
+    fit(make(), callbacks=[Watched(tmp_path, **options)])
+    assert found == steps
+
+
+def test_the_state_is_copied_before_it_is_written(tmp_path, monkeypatch):
+    """The thread writes while training goes on; what it writes is of the moment of the copy."""
+    go_on, real = threading.Event(), writer.save
+
+    def slow(state, path):
+        go_on.wait(20)
+        real(state, path)
+
+    monkeypatch.setattr(writer, "save", slow)
+    trainer, then = make(), {}
+
+    @trainer.on(step.end(once=5), band="checkpoint")
+    def weights(run):
+        then.update({name: value.clone() for name, value in run.net.state_dict().items()})
+
+    trainer.attach(step.end(once=9), lambda: go_on.set())
+    trainer.attach(step.end(once=9), lambda run: run.stop())
+    fit(trainer, callbacks=[checkpoint := Checkpoint(tmp_path, steps=5, epochs=None)])
+    monkeypatch.undo()
+    assert torch.load(checkpoint.last)["run"]["step"] == 9  # the run's end
+    go_on.clear()
+    other = make()
+    copies = []
+    monkeypatch.setattr(writer, "save", lambda state, path: copies.append(state))
+    fit(other, epochs=1, callbacks=[Checkpoint(tmp_path, steps=5, epochs=None)])
+    for name, value in then.items():
+        assert torch.equal(copies[0]["net"][name], value)
+
+
+def fails(times, error):
+    real, left = writer.save, [times]
+
+    def save(state, path):
+        if left[0]:
+            left[0] -= 1
+            raise error
+        real(state, path)
+
+    return save
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_a_full_disk_leaves_the_one_before(background, tmp_path, monkeypatch):
+    trainer = make()
+
+    @trainer.on(step.end(once=8))
+    def fill():
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        monkeypatch.setattr(writer, "save", fails(100, full))
+
+    checkpoint = Checkpoint(tmp_path, steps=4, epochs=None, background=background)
+    with pytest.warns(UserWarning, match="was not written") as caught:
+        fit(trainer, callbacks=[checkpoint])
+    texts = [str(one.message) for one in caught]
+    assert len(texts) == 4
+    assert "last.pt of epoch 2, step 8 was not written: No space left on device (" in texts[0]
+    assert "MiB are free there). That of epoch 1, step 4 is still there, whole" in texts[0]
+    assert torch.load(checkpoint.last)["run"]["step"] == 4
+    assert files(tmp_path) == ["last.pt"]
+    assert trainer.state.step == 18
+
+
+FULL = """
+import resource, sys, warnings
+import flambeau as torch
+from flambeau import nn
+from flambeau.train import Checkpoint, Trainer, step
+warnings.simplefilter("always")
+net = nn.Linear(3000, 1)
+trainer = Trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), "mse", compile=False)
+@trainer.on(step.end(once=2))
+def full():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+x = torch.randn(16, 3000)
+trainer.fit((x, x[:, :1]), batch_size=4, callbacks=[
+    Checkpoint(sys.argv[1], steps=1, background=False)])
+print("trained", trainer.state.step)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits of files")
+def test_a_file_that_cannot_be_written_to_its_end(tmp_path):
+    """The system itself refuses in the middle of the file."""
+    done = subprocess.run([sys.executable, "-c", FULL, tmp_path], cwd=ROOT, capture_output=True,
+                          text=True, check=True)  # fmt: skip
+    assert done.stdout == "trained 4\n"
+    assert "step 2 was not written: File too large" in done.stderr
+    assert torch.load(tmp_path / "last.pt")["run"]["step"] == 1
+    assert files(tmp_path) == ["last.pt"]
+
+
+def test_what_is_no_matter_of_the_disk_is_raised(tmp_path):
+    trainer = make()
+
+    @trainer.on(step.end)
+    def wrong(run):
+        run.persist("mine", function=lambda: None)
+
+    with pytest.raises(Exception, match="lambda"):
+        fit(trainer, callbacks=[Checkpoint(tmp_path)])
+
+
+def test_resume_leaves_a_file_aside_that_cannot_be_read(tmp_path, capsys):
+    fit(make(), callbacks=[Checkpoint(tmp_path, monitor="valid_loss", mode="min")])
+    last = tmp_path / "last.pt"
+    last.write_bytes(last.read_bytes()[:2000])
+    (tmp_path / ".last.pt.0123abcd.tmp").write_bytes(b"half of it")
+    resumed = make()
+    fit(resumed, callbacks=[Resume(tmp_path)])
+    said = capsys.readouterr().err
+    assert "the last process ended while it wrote last.pt" in said
+    assert "last.pt cannot be read" in said
+    assert "best.pt is taken instead" in said
+    assert files(tmp_path) == ["best.pt", "last.pt"]
+    (tmp_path / "best.pt").write_bytes(b"")
+    with pytest.raises(RuntimeError, match=r"no checkpoint can be read: last\.pt.*best\.pt"):
+        fit(make(), resume=tmp_path)
+
+
+def test_resume_from_a_file_and_from_nothing(tmp_path, capsys):
+    with pytest.raises(FileNotFoundError, match=r"there is no checkpoint .*last\.pt"):
+        fit(make(), resume=tmp_path / "last.pt")
+    first = make()
+    rows = fit(first, resume=tmp_path / "new" / "folder")
+    assert capsys.readouterr().err == ""
+    assert files(tmp_path / "new" / "folder") == ["last.pt"]
+    over = make()
+    assert fit(over, resume=tmp_path / "new" / "folder" / "last.pt") == rows
+    assert over.losses == []
+    longer = make()
+    assert fit(longer, epochs=4, resume=tmp_path / "new" / "folder")[:3] == rows
+    assert len(longer.losses) == 6
+
+
+def test_what_does_not_fit_says_which_file(tmp_path):
+    fit(make(), resume=tmp_path)
+    other = Trainer(nn.Linear(3, 2), "adam", "cross_entropy", metrics=["accuracy"], compile=False)
+    with pytest.raises(RuntimeError) as caught:
+        fit(other, resume=tmp_path)
+    assert caught.value.__notes__ == [f"while resuming from {tmp_path / 'last.pt'}"]
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_training_that_was_stopped_goes_on(tmp_path):
+    """Stopped in an epoch's middle, by a time limit for instance: no handler counts it twice."""
+    whole = make()
+    with torch_exact():
+        rows = fit(whole, callbacks=every_callback())
+    first = make()
+    first.attach(step.end(once=9), lambda run: run.stop())
+    fit(first, resume=tmp_path, callbacks=every_callback())
+    second = make(seed=3)
+    assert fit(second, resume=tmp_path, callbacks=every_callback()) == rows
+    assert second.losses == whole.losses[9:]
+
+
+def test_curves_beside_the_checkpoints(tmp_path):
+    fit(make(), callbacks=[Checkpoint(tmp_path, plot=True)])
+    assert "curves.html" in files(tmp_path)
+
+
+def test_two_of_one_name(tmp_path):
+    trainer = make(callbacks=[Checkpoint(tmp_path)])
+    with pytest.raises(ValueError, match="two callbacks persist under the name 'Checkpoint'"):
+        trainer.use(Checkpoint(tmp_path / "other"))
+    trainer.use(Checkpoint(tmp_path / "other", name="other"))
+
+
+def test_a_number_that_is_never_there(tmp_path):
+    trainer = make(callbacks=[Checkpoint(tmp_path, monitor="valid_los")])
+    with pytest.raises(KeyError, match="there is no 'valid_los'.*Did you mean 'valid_loss'"):
+        fit(trainer)
+    assert trainer.state.epoch == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"best": 0}, {"steps": 0}, {"epochs": 1.5}, {"minutes": 0}, {"mode": "most"}]
+)
+def test_bad_options(options, tmp_path):
+    with pytest.raises(ValueError, match="Checkpoint:|mode is"):
+        Checkpoint(tmp_path, monitor="loss", **options)
