@@ -88,6 +88,21 @@ def mistakes() -> None:
         print("   ", str(error).split(" Hint")[0])
 
 
+def training_step(net, optimizer):
+    def step(times):
+        y = net(times)
+        (speed,) = torch.autograd.grad(y.sum(), times, create_graph=True)
+        (acceleration,) = torch.autograd.grad(speed.sum(), times, create_graph=True)
+        start = y[0] ** 2 + (speed[0] - 1) ** 2
+        loss = ((acceleration + y) ** 2).mean() + start.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
 def oscillator(args) -> None:
     """Fits y'' = -y, y(0) = 0, y'(0) = 1 on [0, pi]. The solution is the sine.
 
@@ -100,15 +115,11 @@ def oscillator(args) -> None:
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.998)
     progress = Progress(1000, args)
     times = torch.linspace(0, math.pi, 64).unsqueeze(1).requires_grad_()  # (64, 1)
+    step = training_step(net, optimizer)
+    if args.compile:
+        step = torch.compile(step)
     while not progress.finished:
-        y = net(times)
-        (speed,) = torch.autograd.grad(y.sum(), times, create_graph=True)
-        (acceleration,) = torch.autograd.grad(speed.sum(), times, create_graph=True)
-        start = y[0] ** 2 + (speed[0] - 1) ** 2
-        loss = ((acceleration + y) ** 2).mean() + start.sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        loss = step(times)
         scheduler.step()
         progress.record(loss.item())
     with torch.no_grad():

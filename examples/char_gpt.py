@@ -86,6 +86,18 @@ def nats(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(model(x).flatten(0, 1), y.flatten())
 
 
+def training_step(model, optimizer):
+    def step(x, y):
+        loss = nats(model, x, y)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    return step
+
+
 @torch.no_grad()
 def validate(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
     model.eval()
@@ -122,13 +134,13 @@ def main() -> None:
         ),
     )
 
+    step = training_step(model, optimizer)
+    if args.compile:
+        step = torch.compile(step)
+
     progress = Progress(args.total, args)
     while not progress.finished:
-        loss = nats(model, *text.batch(args.batch_size, args.context))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        loss = step(*text.batch(args.batch_size, args.context))
         scheduler.step()
         progress.record(loss.item())
 

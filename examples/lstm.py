@@ -35,6 +35,20 @@ def passages(codes: torch.Tensor, rows: int, length: int):
         yield x[:, at : at + length], y[:, at : at + length]
 
 
+def training_step(model, criterion, optimizer):
+    def step(x, y, state):
+        logits, state = model(x, state)
+        state = tuple(part.detach() for part in state)
+        loss = criterion(logits.flatten(0, 1), y.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss, state
+
+    return step
+
+
 @torch.no_grad()
 def write(model: Writer, codes: torch.Tensor, count: int) -> torch.Tensor:
     """Continues (1, time) by `count` letters drawn from the model's distribution."""
@@ -60,6 +74,10 @@ def main() -> None:
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.RMSprop(model.parameters(), lr=2e-3)
 
+    step = training_step(model, criterion, optimizer)
+    if args.compile:
+        step = torch.compile(step)
+
     batches = list(passages(text.train, rows, length))
     progress = Progress(args.epochs * len(batches), args)
     for _ in range(args.epochs):
@@ -67,13 +85,7 @@ def main() -> None:
         for x, y in batches:
             if progress.finished:
                 break
-            logits, state = model(x, state)
-            state = tuple(part.detach() for part in state)
-            loss = criterion(logits.flatten(0, 1), y.flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+            loss, state = step(x, y, state)
             progress.record(loss.item())
 
     print(f"trained {len(progress.losses)} steps in {progress.seconds:.1f} s")

@@ -13,6 +13,17 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 
+def training_step(model, criterion, optimizer):
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
 def main() -> None:
     parser = options(__doc__.split("\n")[0])
     parser.add_argument("--epochs", type=int, default=5, help="(%(default)s)")
@@ -33,16 +44,16 @@ def main() -> None:
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
 
+    step = training_step(model, criterion, optimizer)
+    if args.compile:
+        step = torch.compile(step)
+
     progress = Progress(args.epochs * len(loader), args)
     while not progress.finished:
         for x, y in loader:
             if progress.finished:
                 break
-            optimizer.zero_grad()
-            loss = criterion(model(x), y)
-            loss.backward()
-            optimizer.step()
-            progress.record(loss.item())
+            progress.record(step(x, y).item())
 
     seconds = progress.seconds
     images, labels = map(torch.from_numpy, mnist_data.load("test"))

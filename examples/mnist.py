@@ -47,17 +47,23 @@ def dataset(split: str) -> TensorDataset:
     return TensorDataset(torch.from_numpy(images), torch.from_numpy(labels))
 
 
-def train(model, loader, optimizer, scheduler, epochs, progress):
-    model.train()
+def training_step(model, optimizer):
+    def step(images, labels):
+        optimizer.zero_grad()
+        loss = F.nll_loss(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def train(step, loader, scheduler, epochs, progress):
     for _ in range(epochs):
         for images, labels in loader:
             if progress.finished:
                 return
-            optimizer.zero_grad()
-            loss = F.nll_loss(model(images), labels)
-            loss.backward()
-            optimizer.step()
-            progress.record(loss.item())
+            progress.record(step(images, labels).item())
         scheduler.step()
 
 
@@ -114,8 +120,13 @@ def main() -> None:
     optimizer = optim.Adam(model.parameters(), lr=args.lr)
     scheduler = StepLR(optimizer, step_size=1, gamma=args.gamma)
 
+    step = training_step(model, optimizer)
+    if args.compile:
+        step = torch.compile(step)
+
     progress = Progress(args.epochs * len(train_loader), args)
-    train(model, train_loader, optimizer, scheduler, args.epochs, progress)
+    model.train()
+    train(step, train_loader, scheduler, args.epochs, progress)
     seconds = progress.seconds
     loss, accuracy = test(model, test_loader)
     print(f"trained {len(progress.losses)} steps in {seconds:.1f} s")

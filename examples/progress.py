@@ -1,5 +1,5 @@
-"""What the examples share: the options --seed, --steps and --losses, and a progress bar that
-keeps every step's loss. Knows nothing of PyTorch."""
+"""What the examples share: the options --seed, --steps, --compile and --losses, and a progress bar
+that keeps every step's loss. Knows nothing of PyTorch."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def options(description: str, seed: int = 1) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seed", type=int, default=seed, help="(%(default)s)")
     parser.add_argument("--steps", type=int, help="stop after so many training steps")
+    parser.add_argument("--compile", action="store_true", help="compile the training step")
     parser.add_argument("--losses", metavar="FILE", help="write each step's loss there, as JSON")
     return parser
 

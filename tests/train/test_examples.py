@@ -1,4 +1,4 @@
-"""The four styles are the same training; a GAN with two optimisers learns its ring."""
+"""The four styles are the same training; the other examples do what they say, on a few digits."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def output(monkeypatch, capsys):
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
-    monkeypatch.setattr(sys, "argv", ["example"])
-    # A compiled step takes over when it is ready, and may differ in a last bit: compare eager ones.
-    monkeypatch.setattr(fused.compiler, "compile", lambda step: step)
+    # Compiling takes longer than these trainings.
+    monkeypatch.setattr(fused.compiler, "compile", lambda step, **options: step)
 
-    def run(name):
-        runpy.run_path(str(EXAMPLES / f"train_{name}.py"), run_name="__main__")
+    def run(name, *arguments):
+        monkeypatch.setattr(sys, "argv", ["example", *map(str, arguments)])
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
         return capsys.readouterr().out
 
     yield run
@@ -36,13 +36,45 @@ def output(monkeypatch, capsys):
     torch.set_num_threads(threads)
 
 
-@pytest.mark.filterwarnings("ignore:Trainer. the step is not compiled")
-def test_four_styles(output):
-    first, *others = (output(style) for style in STYLES)
-    assert "epoch 1: loss fell by 2." in first
-    assert float(re.findall(r"accuracy (\S+)%", first)[-1]) > 93.5
-    assert first.endswith(" steps\n")
+@pytest.fixture
+def few(monkeypatch):
+    """The examples get 512 digits, and are tested with 200 of them: that is learnt soon."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import mnist_data
+
+    images, labels = mnist_data.load("train")
+    counts = {"train": 512, "test": 200}
+    monkeypatch.setattr(mnist_data, "load", lambda split: (
+        images[: counts[split]], labels[: counts[split]]
+    ))  # fmt: skip
+
+
+def accuracies(text):
+    return [float(value) for value in re.findall(r"accuracy (\S+)%", text)]
+
+
+def the_same(output):
+    first, *others = (output(f"train_{style}") for style in STYLES)
     assert others == [first] * 3
+    assert first.endswith(" steps\n")
+    return first
+
+
+@pytest.mark.filterwarnings("ignore:Trainer. the step is not compiled")
+def test_four_styles(output, few):
+    found = the_same(output)
+    assert re.match(r"epoch 1: loss fell by [01]\.\d{4}, accuracy", found)
+    *before, last = accuracies(found)
+    assert max(before) <= 93.5 < last  # they stop where they should
+    assert found.endswith(f"\n{8 * len([*before, last])} steps\n")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Trainer. the step is not compiled")
+def test_four_styles_on_all_digits(output):
+    found = the_same(output)
+    assert "epoch 1: loss fell by 2." in found
+    assert accuracies(found)[-1] > 93.5
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -52,6 +84,38 @@ def test_under_forty_lines(style):
 
 @pytest.mark.slow
 def test_gan(output):
-    off = [float(value) for value in re.findall(r"off the ring by (\S+)", output("gan"))]
+    off = [float(value) for value in re.findall(r"off the ring by (\S+)", output("train_gan"))]
     assert len(off) == 6
     assert off[-1] < 0.1 < off[0]
+
+
+@pytest.mark.filterwarnings("ignore:Trainer. the step is not compiled")
+def test_resume(output, few, tmp_path, monkeypatch):
+    from flambeau.train import Checkpoint
+
+    whole = output("resume", tmp_path / "whole")
+    real = Checkpoint.on_epoch_end
+
+    def dies(self, run):
+        real(self, run)
+        if run.state.epoch == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "on_epoch_end", dies)
+    with pytest.raises(KeyboardInterrupt):
+        output("resume", tmp_path / "killed")
+    monkeypatch.setattr(Checkpoint, "on_epoch_end", real)
+    rest = output("resume", tmp_path / "killed").splitlines()
+    assert "epoch 4: step 32" in "\n".join(rest)
+    assert whole.splitlines()[-len(rest) + 3 :] == rest[3:]
+    assert whole.splitlines()[-1].startswith("best: ")
+    log = (tmp_path / "killed" / "log.csv").read_text()
+    assert log == (tmp_path / "whole" / "log.csv").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:Trainer. the step is not compiled")
+def test_kfold(output, few):
+    found = output("kfold").splitlines()
+    assert [line[:7] for line in found[:5]] == [f"fold {i}:" for i in range(1, 6)]
+    assert min(map(float, re.findall(r"best accuracy (\S+)%", "\n".join(found)))) > 70
+    assert found[-1].startswith("5 folds: loss ")
