@@ -18,7 +18,7 @@ help:
 	@echo "make test    run the test-suite (no PyTorch needed)"
 	@echo "make lint    ruff, the layers of the package, the type checker"
 	@echo "make parity  compare with torch==2.13.0, installed in $(PARITY_VENV)"
-	@echo "make bench   measure flambeau beside PyTorch, and put the figures into README.md"
+	@echo "make bench   measure flambeau beside PyTorch and JAX, and put the figures into README.md"
 	@echo "make curves  draw the loss curves of both into docs/parity.png"
 	@echo "make stubs   write the generated .pyi files anew"
 	@echo "make clean   remove the environments and caches"
@@ -66,6 +66,7 @@ conformance: $(PARITY_VENV)/.ready
 
 bench: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python benchmarks/eager.py --readme
+	$(PARITY_VENV)/bin/python benchmarks/compiled.py --readme
 
 curves: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python benchmarks/parity.py

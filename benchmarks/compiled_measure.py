@@ -2,9 +2,9 @@
 
     python compiled_measure.py {torch,inductor,jax,eager,compiled} JOB [--quick]
 
-Jobs: step:MODEL, inference:MODEL:BATCH, matmul:SIZE, growth:LAYERS:WIDTH. Times are in seconds,
-memory in MB. "first" is the time of the calls until one was compiled, "compiling" what of it went
-into that.
+Jobs: step:MODEL, inference:MODEL:BATCH[,BATCH], matmul:SIZE, growth:LAYERS:WIDTH. Times are in
+seconds, memory in MB. "first" is the time of the calls until one was compiled, "compiling" what of
+it went into that.
 """
 
 from __future__ import annotations
@@ -66,15 +66,28 @@ def training(torch: Any, engine: str, model: Any, loss_of: Callable) -> Callable
 
 def until_compiled(work: Callable, engine: str, done: Callable[[], bool]) -> Found:
     """Calls until one was compiled; for engines that compile the first call it is that one."""
-    times: list[float] = []
-    while len(times) < CALLS:
-        begin = time.perf_counter()
+    begin, building = time.perf_counter(), built() if engine == "compiled" else None
+    for _ in range(CALLS):
         work()
-        times.append(time.perf_counter() - begin)
-        if engine != "compiled" or done():
-            before = times[-2] if len(times) > 1 else 0.0
-            return {"first": sum(times), "compiling": max(0.0, times[-1] - before)}
+        if building is None or done():
+            first = time.perf_counter() - begin
+            return {"first": first, "compiling": first if building is None else sum(building)}
     return {"first": None, "compiling": None}
+
+
+def built() -> list[float]:
+    """Grows by the seconds that each program takes to be made and checked."""
+    from flambeau.compiler.api import Compiled
+
+    original, found = Compiled._build, []
+
+    def build(*args: Any) -> None:
+        begin = time.perf_counter()
+        original(*args)
+        found.append(time.perf_counter() - begin)
+
+    Compiled._build = build  # type: ignore[method-assign]
+    return found
 
 
 def figures_of(step: Any) -> Found:
@@ -155,18 +168,23 @@ def timed(work: Callable, wait: Callable | None, quick: bool) -> float:
     return time_of(several, "steps") / calls
 
 
-def inference_job(engine: str, name: str, batch: int, quick: bool) -> Found:
-    """A model under inference_mode."""
+def inference_job(engine: str, name: str, batches: list[int], quick: bool) -> Found:
+    """A model under inference_mode: seconds by batch size."""
     torch = library(engine)
     from models import MODELS
 
     module, _ = MODELS[name].make(torch)
-    x, _ = MODELS[name].data(torch, batch)
     module.eval()
     run = torch.compile(module, mode="now") if engine == "compiled" else module
+    found: Found = {}
     with torch.inference_mode():
-        found = until_compiled(lambda: run(x), engine, lambda: bool(run._compiled._programs))
-        found["seconds"] = timed(lambda: run(x), None, quick)
+        for batch in batches:
+            x, _ = MODELS[name].data(torch, batch)
+            for _ in range(CALLS):
+                run(x)
+            found[str(batch)] = timed(lambda x=x: run(x), None, quick)
+    if engine == "compiled" and len(run._compiled._programs) != len(batches):
+        raise RuntimeError(run.explain())
     return found
 
 
@@ -194,7 +212,7 @@ def peak() -> float:
 def job(engine: str, text: str, quick: bool) -> Found:
     kind, *given = text.split(":")
     if kind == "inference":
-        return inference_job(engine, given[0], int(given[1]), quick)
+        return inference_job(engine, given[0], [int(x) for x in given[1].split(",")], quick)
     if kind == "matmul":
         return matmul_job(engine, int(given[0]), quick)
     if kind == "growth":

@@ -9,17 +9,26 @@ from pathlib import Path
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
 
 
-def python_with_torch(given: str | None = None) -> str:
-    """The interpreter given, or this one, or that of .venv-parity: the first that has torch."""
+def python_with(module: str, given: str | None = None) -> str | None:
+    """The interpreter given, or this one, or that of .venv-parity: the first that has a module."""
     parity = Path(__file__).resolve().parent.parent / ".venv-parity" / "bin" / "python"
     candidates = [given] if given else [sys.executable, str(parity)]
-    search = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+    search = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
     for python in candidates:
         try:
             if subprocess.run([python, "-c", search], check=False, cwd="/").returncode == 0:
                 return python
         except OSError:
             continue
+    return None
+
+
+def python_with_torch(given: str | None = None) -> str:
+    """The first of them that has torch; where none has, that is said and the program ends."""
+    found = python_with("torch", given)
+    if found is not None:
+        return found
+    candidates = [given] if given else [sys.executable, ".venv-parity/bin/python"]
     sys.exit(
         f"no PyTorch in {' or '.join(candidates)}: `make parity` installs it, "
         "or name an interpreter that has it with --torch-python"

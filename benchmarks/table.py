@@ -89,18 +89,20 @@ def headline(results: dict) -> str:
     return "\n".join([*lines, "", footnote(results), "[All rows](docs/speed.md)."])
 
 
-def write_readme(results: dict) -> None:
-    """Writes results.json and docs/speed.md, and README.md between its two marks."""
-    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    text = f"# Speed\n\nWritten by `make bench`.\n\n{markdown(results)}\n"
-    (ROOT / "docs" / "speed.md").write_text(text, encoding="utf-8")
-    readme = ROOT / "README.md"
-    marked = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    old = readme.read_text(encoding="utf-8")
+def put(page: Path, begin: str, end: str, text: str) -> None:
+    """Puts a text between two marks of a page."""
+    marked = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    old = page.read_text(encoding="utf-8")
     if not marked.search(old):
-        raise SystemExit(f"README.md lacks the marks {BEGIN} and {END}")
-    new = f"{BEGIN}\n{headline(results)}\n{END}"
-    readme.write_text(marked.sub(lambda _: new, old), encoding="utf-8")
+        raise SystemExit(f"{page.name} lacks the marks {begin} and {end}")
+    page.write_text(marked.sub(lambda _: f"{begin}\n{text}\n{end}", old), encoding="utf-8")
+
+
+def write_readme(results: dict) -> None:
+    """Writes results.json, and README.md and docs/speed.md between their marks."""
+    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    put(ROOT / "docs" / "speed.md", BEGIN, END, markdown(results))
+    put(ROOT / "README.md", BEGIN, END, headline(results))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import pytest
 import flambeau
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = ("cases", "table")
+MODULES = ("cases", "table", "models", "compiled_table", "compiled_measure", "measure", "eager",
+           "processes", "compiled")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def benchmarks():
     """The modules `cases` and `table` of benchmarks/."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        yield [__import__(name) for name in MODULES]
+        yield [__import__(name) for name in MODULES[:2]]
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
         for name in MODULES:
@@ -57,3 +58,70 @@ def test_a_row_that_did_not_run_says_so(benchmarks):
     results = {"torch": {"add": 2e-6, "exp": 1.0}, "flambeau": {"add": 1e-6, "exp": None}}
     assert table.row("`a + b`", "add", results) == "| `a + b` | 2 us | 1 us | 0.50 |  |"
     assert table.row("`exp`", "exp", results) == "| `exp` | 1 s | does not run |  |  |"
+
+
+def found_by(engine: str, job: str, tmp_path: Path) -> dict:
+    """What compiled_measure.py prints about a job, in a process of its own."""
+    from compiled import measure
+
+    found = measure(sys.executable, engine, job, tmp_path, quick=True)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("engine", ["eager", "compiled"])
+def test_a_step_is_measured(benchmarks, engine, tmp_path):
+    found = found_by(engine, "step:tiny_mlp", tmp_path)
+    assert 0 < found["seconds"] < 10
+    assert 0 < found["compiling"] <= found["first"]
+    assert 0 < found["own memory"] < found["memory"]
+
+
+@pytest.mark.parametrize("job", ["inference:mlp:1,4", "matmul:64"])
+def test_other_jobs_are_measured(benchmarks, job, tmp_path):
+    found = found_by("compiled", job, tmp_path)
+    assert all(value > 0 for value in found.values())
+    assert set(found) >= ({"1", "4"} if "inference" in job else {"seconds", "peak"})
+
+
+def test_a_compiled_step_knows_its_limits(benchmarks):
+    from compiled_measure import figures_of
+
+    double = flambeau.compile(lambda x: 2 * x, mode="now")
+    for _ in range(4):
+        double(flambeau.ones(4096))
+    found = figures_of(double)
+    assert found["kernels"] == 1
+    assert found["bytes"] == 2 * 4 * 4096
+    assert 0 <= found["least"] <= found["measured"] + 1e-6
+    lost = sum(found["lost"].values())
+    assert found["least"] + lost <= 1.5 * found["measured"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["char_gpt", "lstm"])
+def test_the_models_compile(benchmarks, name, tmp_path):
+    assert found_by("compiled", f"step:{name}", tmp_path)["first"] is not None
+
+
+def test_tables_leave_out_what_was_not_measured(benchmarks):
+    import compiled_table
+
+    step = {"torch": {"seconds": 3e-3, "memory": 200.0}, "jax": {"seconds": 2e-3},
+            "compiled": {"seconds": 1e-3, "cold first": 0.5, "cold memory": 100.0}}  # fmt: skip
+    machine = {"torch": "2", "python": "3", "processor": "p", "cores": "2", "date": "d"}
+    results = {"jobs": {"step:mlp": step, "matmul:512": {"compiled": {}}}, "machine": machine,
+               "rounds": 1, "missing": ["torch.compile: no compiler"]}  # fmt: skip
+    text = compiled_table.markdown(results)
+    assert "| 3 ms | 2 ms | 1 ms | 3.00 | 2.00 | 1.3 |" in text
+    assert "Left out: torch.compile: no compiler." in text
+    assert "Inference" not in text
+    assert "does not run" in text
+
+
+def test_the_pages_have_the_marks(benchmarks):
+    import compiled_table
+
+    for page in ("README.md", "docs/speed.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert text.count(compiled_table.BEGIN) == text.count(compiled_table.END) == 1

@@ -1,0 +1,164 @@
+"""Measures compiled steps: PyTorch, torch.compile, JAX, flambeau eager and compiled, in turn, in
+fresh processes on two processors. Shown are medians over the rounds and ratios; above 1 is better.
+
+    python benchmarks/compiled.py [--only PART ...] [--models REGEX] [--rounds N] [--readme]
+
+The first round has cold caches of machine code, later ones have those that it left. torch.compile
+wants a C++ compiler, JAX the extra `bench`; without them their columns are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from compiled_table import markdown, write
+from eager import BUSY, versions
+from models import MODELS
+from processes import THREADS, python_with, python_with_torch
+
+HERE = Path(__file__).resolve().parent
+ENGINES = ("torch", "inductor", "jax", "eager", "compiled")
+PARTS = ("steps", "inference", "matmul", "first", "memory", "growth")
+SIZES = (512, 1024, 2048)
+GROWTH = ((2, 128), (4, 128), (8, 128), (16, 128), (4, 64), (4, 256), (4, 512))
+LIMIT = 900.0  # seconds after which a process counts as one that does not run
+
+
+def jobs(parts: set[str], models: str, rounds: int) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """(job, engines, rounds), everything that was asked for."""
+    names = [name for name in MODELS if re.search(models, name)]
+    if parts & {"steps", "first", "memory"}:
+        yield from ((f"step:{name}", ENGINES, rounds) for name in names)
+    if "inference" in parts:
+        yield from ((f"inference:{name}:1,32", ("torch", "compiled"), rounds) for name in names)
+    if "matmul" in parts:
+        yield from ((f"matmul:{size}", ("torch", "eager", "compiled"), rounds) for size in SIZES)
+    if "growth" in parts:
+        yield from ((f"growth:{layers}:{width}", ("torch", "compiled"), 1)
+                    for layers, width in GROWTH)  # fmt: skip
+
+
+def caches(folder: Path) -> dict[str, str]:
+    """Where an engine keeps what it compiled for one job."""
+    return {
+        "FLAMBEAU_CACHE_DIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": str(folder),
+        "JAX_COMPILATION_CACHE_DIR": str(folder), "JAX_PLATFORMS": "cpu",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }  # fmt: skip
+
+
+def measure(python: str, engine: str, job: str, folder: Path, quick: bool) -> dict | None:
+    """Runs compiled_measure.py once in a fresh process; None where it fails."""
+    command = [python, str(HERE / "compiled_measure.py"), engine, job]
+    try:
+        run = subprocess.run(
+            command + ["--quick"] * quick, env={**os.environ, **THREADS, **caches(folder)},
+            capture_output=True, text=True, check=False, timeout=LIMIT,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return None
+    if run.returncode:
+        print(f"\n{engine} {job}:\n{run.stderr[-2000:]}", file=sys.stderr)
+        return None
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def engines(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
+    """The interpreter of each engine that is here, and why others are not."""
+    torch = python_with_torch(args.torch_python)
+    found, missing = {"torch": torch, "eager": sys.executable, "compiled": sys.executable}, []
+    if any(map(shutil.which, ("g++", "clang++", "c++"))):
+        found["inductor"] = torch
+    else:
+        missing.append("torch.compile: there is no C++ compiler here, which it needs")
+    jax = python_with("flax", args.jax_python or args.torch_python) or python_with("flax")
+    if jax is None:
+        missing.append("JAX: jax, flax and optax are not installed (the extra `bench`)")
+    else:
+        found["jax"] = jax
+    return {name: found[name] for name in ENGINES if name in found}, missing
+
+
+def collect(args: argparse.Namespace, pythons: dict[str, str]) -> dict[str, dict[str, list]]:
+    """By job and engine the rounds' findings."""
+    parts = set(args.only or PARTS)
+    quick = args.quick or not parts & {"steps", "inference", "matmul", "growth"}
+    todo = list(jobs(parts, args.models, args.rounds))
+    samples: dict[str, dict[str, list]] = {}
+    with tempfile.TemporaryDirectory(prefix="flambeau-bench-") as folder:
+        for number in range(args.rounds):
+            for job, wanted, rounds in todo:
+                order = [one for one in wanted if one in pythons and number < rounds]
+                for engine in order if number % 2 == 0 else order[::-1]:
+                    place = Path(folder) / f"{engine}-{job.replace(':', '-')}"
+                    found = measure(pythons[engine], engine, job, place, quick)
+                    samples.setdefault(job, {}).setdefault(engine, []).append(found)
+                    print(".", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return samples
+
+
+def summary(rounds: list[dict | None]) -> dict[str, Any]:
+    """Medians of the rounds; what the first, with cold caches, took apart from the others."""
+    done = [one for one in rounds if one is not None]
+    if len(done) != len(rounds):
+        return {}
+    found = dict(done[-1])
+    for key, value in found.items():
+        if isinstance(value, int | float):
+            found[key] = statistics.median(one[key] for one in done)
+    for key in ("first", "compiling", "memory", "own memory"):
+        warm = [one[key] for one in done[1:] if one.get(key) is not None]
+        found[f"cold {key}"] = done[0].get(key)
+        found[f"warm {key}"] = statistics.median(warm) if warm else None
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART",
+                        help=f"of {', '.join(PARTS)}; all if not given")  # fmt: skip
+    parser.add_argument("--models", metavar="REGEX", default="", help="models whose name matches")
+    parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="three calls each: does it run?")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    parser.add_argument("--readme", action="store_true",
+                        help="put the figures into README.md, docs/speed.md and compiled.json")
+    parser.add_argument("--torch-python", metavar="PYTHON", help="the interpreter that has PyTorch")
+    parser.add_argument("--jax-python", metavar="PYTHON", help="the interpreter that has JAX")
+    parser.add_argument("--busy", action="store_true", help="allow --readme on a busy machine")
+    args = parser.parse_args()
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        print(f"the machine is busy (load {load:.1f}): ratios will be wrong", file=sys.stderr)
+        if args.readme and not args.busy:
+            sys.exit("figures for README.md want a quiet machine; --busy takes them all the same")
+
+    pythons, missing = engines(args)
+    samples = collect(args, pythons)
+    results = {
+        "machine": versions(pythons), "load": load, "rounds": args.rounds, "missing": missing,
+        "jobs": {job: {engine: summary(rounds) for engine, rounds in found.items()}
+                 for job, found in samples.items()},
+    }  # fmt: skip
+    print(markdown(results))
+    if args.json:
+        Path(args.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if args.readme:
+        write(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Turns the figures of compiled steps into tables, and puts them where the documentation has its
+marks.
+
+    python benchmarks/compiled_table.py      writes README.md and docs/speed.md from compiled.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from models import MODELS, growing
+from table import ROOT, duration, megabytes, put
+
+HERE = Path(__file__).resolve().parent
+NAMES = {"torch": "PyTorch", "inductor": "torch.compile", "jax": "JAX", "eager": "flambeau, eager",
+         "compiled": "flambeau, compiled"}  # fmt: skip
+OTHERS = ("torch", "inductor", "jax")
+BEGIN = "<!-- compiled: begin (written by benchmarks/compiled.py --readme) -->"
+END = "<!-- compiled: end -->"
+LOST = {"flops": "arithmetic", "memory": "memory", "cached": "caches", "waiting": "waiting",
+        "eager": "eager calls"}  # fmt: skip
+Jobs = dict[str, dict[str, dict[str, Any]]]
+
+
+def shown(results: dict) -> list[str]:
+    """The engines that were measured."""
+    jobs: Jobs = results["jobs"]
+    return [name for name in NAMES if any(name in found for found in jobs.values())]
+
+
+def row(*cells: object) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def head(*titles: str) -> list[str]:
+    return [row(*titles), "|---|" + "---:|" * (len(titles) - 1)]
+
+
+def times(theirs: float | None, ours: float | None) -> str:
+    """How many times faster, or smaller, ours is."""
+    return "" if not theirs or not ours else f"{theirs / ours:.2f}"
+
+
+def best(found: dict[str, dict[str, Any]]) -> float | None:
+    """The least time of the others."""
+    known = [found[name]["seconds"] for name in OTHERS if found.get(name, {}).get("seconds")]
+    return min(known, default=None)
+
+
+def value(found: dict[str, dict[str, Any]], engine: str, key: str = "seconds") -> Any:
+    return found.get(engine, {}).get(key)
+
+
+def steps(results: dict) -> list[str]:
+    """The table of whole training steps."""
+    names = shown(results)
+    lines = head("Training step with Adam", *(NAMES[n] for n in names), "over PyTorch",
+                 "over the best", "aim")  # fmt: skip
+    for name, found in _of(results, "step"):
+        model, ours = MODELS[name], value(found, "compiled")
+        lines.append(row(model.title, *(duration(value(found, n)) for n in names),
+                         times(value(found, "torch"), ours), times(best(found), ours),
+                         f"{model.aim:g}"))  # fmt: skip
+    return lines
+
+
+def roofline(results: dict) -> list[str]:
+    """What compiled steps reach of the machine's limits, and where the rest goes."""
+    lines = head("Compiled step", "kernels", "Gflop", "MB moved", "GFLOP/s", "of the limit",
+                 *(f"lost: {name}" for name in LOST.values()), "between kernels")  # fmt: skip
+    for name, found in _of(results, "step"):
+        ours = found.get("compiled", {})
+        whole = ours.get("measured")
+        if not whole:
+            continue
+        lost = [ours["lost"].get(one, 0.0) for one in LOST]
+        between = max(0.0, whole - ours["least"] - sum(lost))
+        lines.append(row(
+            MODELS[name].title, ours["kernels"], f"{ours['flops'] / 1e9:.3g}",
+            f"{ours['bytes'] / 1e6:.3g}", f"{ours['flops'] / whole / 1e9:.3g}",
+            *(f"{one / whole:.0%}" for one in (ours["least"], *lost, between)),
+        ))  # fmt: skip
+    return lines if len(lines) > 2 else []
+
+
+def first(results: dict) -> list[str]:
+    """How long until a step is compiled: in a first process, and in one after it."""
+    names = [name for name in ("inductor", "jax", "compiled") if name in shown(results)]
+    titles = [f"{NAMES[name]}, {cache}" for name in names for cache in ("cold", "warm")]
+    lines = head("Until the step is compiled", *titles, "flambeau's cold over torch.compile's",
+                 "of flambeau's cold: compiling")  # fmt: skip
+    for name, found in _of(results, "step"):
+        cells = [duration(value(found, engine, f"{cache} first"))
+                 for engine in names for cache in ("cold", "warm")]  # fmt: skip
+        ours = value(found, "compiled", "cold first")
+        share = times(ours, value(found, "inductor", "cold first"))
+        lines.append(row(MODELS[name].title, *cells, share,
+                         duration(value(found, "compiled", "cold compiling"))))  # fmt: skip
+    return lines
+
+
+def memory(results: dict) -> list[str]:
+    """The most memory that a process held."""
+    names = shown(results)
+    lines = head("Peak memory of the process", *(NAMES[n] for n in names),
+                 "compiled, warm cache", "over PyTorch's")  # fmt: skip
+    for name, found in _of(results, "step"):
+        cold, theirs = value(found, "compiled", "cold memory"), value(found, "torch", "memory")
+        cells = [megabytes(value(found, n, "cold memory")) for n in names]
+        warm = megabytes(value(found, "compiled", "warm memory"))
+        lines.append(row(MODELS[name].title, *cells, warm, times(cold, theirs)))
+    return lines
+
+
+def inference(results: dict) -> list[str]:
+    """Models under inference_mode."""
+    lines = head("Inference", "batch", NAMES["torch"], NAMES["compiled"], "over PyTorch")
+    for name, found in _of(results, "inference"):
+        for batch in ("1", "32"):
+            theirs, ours = value(found, "torch", batch), value(found, "compiled", batch)
+            title = MODELS[name.split(":")[0]].title.split(", batch")[0]
+            lines.append(row(title, batch, duration(theirs), duration(ours), times(theirs, ours)))
+    return lines
+
+
+def matmul(results: dict) -> list[str]:
+    """Products of square matrices, and what they reach of the machine's multiply-adds."""
+    lines = head("Matrix product", NAMES["torch"], NAMES["eager"], NAMES["compiled"],
+                 "over PyTorch", "GFLOP/s", "of the peak", "aim")  # fmt: skip
+    for size, found in _of(results, "matmul"):
+        theirs, ours = value(found, "torch"), value(found, "compiled")
+        peak = value(found, "compiled", "peak")
+        rate = 2 * int(size) ** 3 / ours if ours else None
+        lines.append(row(
+            f"{size} x {size}", duration(theirs), duration(value(found, "eager")), duration(ours),
+            times(theirs, ours), f"{rate / 1e9:.0f}" if rate else "",
+            f"{rate / peak:.0%}" if rate and peak else "", "80%",
+        ))  # fmt: skip
+    return lines
+
+
+def growth(results: dict) -> list[str]:
+    """How steps and compiling grow with a char GPT."""
+    lines = head("char GPT, batch 12x64", NAMES["torch"], NAMES["compiled"], "over PyTorch",
+                 "until compiled, cold", "of it compiling", "memory over PyTorch's")  # fmt: skip
+    for name, found in _of(results, "growth"):
+        layers, width = map(int, name.split(":"))
+        theirs, ours = value(found, "torch"), value(found, "compiled")
+        lines.append(row(
+            growing(layers, width).title, duration(theirs), duration(ours), times(theirs, ours),
+            duration(value(found, "compiled", "cold first")),
+            duration(value(found, "compiled", "cold compiling")),
+            times(value(found, "compiled", "memory"), value(found, "torch", "memory")),
+        ))  # fmt: skip
+    return lines
+
+
+TABLES: dict[str, tuple[Callable[[dict], list[str]], ...]] = {
+    "step": (steps, roofline, first, memory), "inference": (inference,), "matmul": (matmul,),
+    "growth": (growth,),
+}  # fmt: skip
+
+
+def _of(results: dict, kind: str) -> list[tuple[str, dict[str, dict[str, Any]]]]:
+    """What was measured of one kind: (the rest of the job's name, by engine)."""
+    jobs: Jobs = results["jobs"]
+    return [(job.partition(":")[2], found) for job, found in jobs.items()
+            if job.partition(":")[0] == kind]  # fmt: skip
+
+
+def footnote(results: dict) -> str:
+    machine = results["machine"]
+    lines = [
+        f"PyTorch {machine['torch']}, Python {machine['python']}, {machine['processor']}, "
+        f"2 threads, {machine['date']}; medians of {results['rounds']} rounds, each in fresh "
+        "processes. Ratios of times say how many times faster compiled flambeau is.",
+        *(f"Left out: {one}." for one in results["missing"]),
+    ]
+    return "\n".join(lines)
+
+
+def markdown(results: dict) -> str:
+    """Every table of which something was measured."""
+    lines: list[str] = []
+    for kind, tables in TABLES.items():
+        if _of(results, kind):
+            for table in tables:
+                found = table(results)
+                lines += [*found, ""] if found else []
+    return "\n".join([*lines, footnote(results)])
+
+
+def write(results: dict) -> None:
+    """Writes compiled.json, and README.md and docs/speed.md between their marks."""
+    text = json.dumps(results, indent=1) + "\n"
+    (HERE / "compiled.json").write_text(text, encoding="utf-8")
+    put(ROOT / "docs" / "speed.md", BEGIN, END, markdown(results))
+    short = "\n".join([*steps(results), "", footnote(results), "[All rows](docs/speed.md)."])
+    put(ROOT / "README.md", BEGIN, END, short)
+
+
+if __name__ == "__main__":
+    write(json.loads((HERE / "compiled.json").read_text(encoding="utf-8")))
