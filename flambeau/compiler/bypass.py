@@ -48,6 +48,7 @@ def bypasses(r: Recorder) -> Pairs:
         yield function, when_on(r, lambda _, *args, replacement=replacement, **kwargs: replacement(
             *args, **kwargs))  # fmt: skip
     yield Module.__call__, module_recorder(r)
+    yield Module._call_impl, module_recorder(r)
     yield Compiled.__call__, when_on(r, _compiled_call)
 
 

@@ -564,6 +564,8 @@ def module_recorder(recorder: Recorder) -> Callable:
             return original(*args, **kwargs)
         module = args[0]
         parent = recorder.modules[-1][0] if recorder.modules else None
+        if parent is module:  # __call__ goes on to _call_impl
+            return original(*args, **kwargs)
         recorder.modules.append((module, _name_in(parent, module)))
         recorder.trace.modules.append(weakref.ref(module))
         try:

@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any
 
 from ..nn.module import Module
+from ..nn.registration import _HOOKS
 from .api import Compiled
 
-_OWN = frozenset(("_orig_mod", "_compiled", "training"))
+_OWN = frozenset(("_orig_mod", "_compiled", "_compiled_call_impl"))
 
 
 class OptimizedModule(Module):
-    """A module whose call is compiled; everything else is the module's own, at `_orig_mod`."""
+    """A module whose call is compiled; everything else is the module's own, at `_orig_mod`.
+
+    A copy, or what comes back from a pickle, is compiled anew when it is called.
+    """
 
     def __init__(self, module: Module, options: dict[str, Any]) -> None:
         super().__init__()
+        self.__dict__.pop("training")
         self._orig_mod = module
-        self.training = module.training
-        self.__dict__["_compiled"] = Compiled(module.__call__, options)
+        self.__dict__["_compiled"] = Compiled(module._call_impl, options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the module, compiled where it can be."""
+        """Runs the module, compiled where it can be, and the hooks of this module around it."""
+        if self._is_hooked:
+            return self._call_with_hooks(args, kwargs)
         return self.__dict__["_compiled"](*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The same as calling it."""
-        return self(*args, **kwargs)
+        """Runs the module, compiled where it can be."""
+        return self.__dict__["_compiled"](*args, **kwargs)
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """The module's."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        self._orig_mod.training = value
+
+    def __len__(self) -> int:
+        if isinstance(self._orig_mod, Sized):
+            return len(self._orig_mod)
+        raise TypeError(f"{type(self._orig_mod).__name__} does not support len()")
 
     def __getattr__(self, name: str) -> Any:
         modules = self.__dict__.get("_modules", {})
-        if "_orig_mod" not in modules or name == "_orig_mod":
+        if "_orig_mod" not in modules or name == "_orig_mod" or name in _HOOKS:
             return super().__getattr__(name)
         if name == "explain" and not hasattr(modules["_orig_mod"], name):
             return self.__dict__["_compiled"].explain
         return getattr(modules["_orig_mod"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OWN or "_orig_mod" not in self.__dict__.get("_modules", {}):
+        if name in _OWN or name == "training" or "_orig_mod" not in self.__dict__["_modules"]:
             super().__setattr__(name, value)
         else:
             setattr(self._orig_mod, name, value)
@@ -47,11 +68,5 @@ class OptimizedModule(Module):
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *dir(self._orig_mod)})
 
-    def __repr__(self) -> str:
-        return super().__repr__()
-
-    def __getstate__(self) -> dict[str, Any]:
-        raise TypeError(
-            "a compiled module cannot be pickled: save its state_dict(), or pickle the module "
-            "itself, compiled._orig_mod"
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OptimizedModule, (self._orig_mod, self.__dict__["_compiled"]._options)

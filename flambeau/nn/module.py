@@ -7,6 +7,7 @@ conversion.py dtypes and devices, state_dict.py saving and loading, hooks.py hoo
 from __future__ import annotations
 
 from collections import OrderedDict
+from importlib import import_module
 from typing import Any
 
 from .conversion import Conversion
@@ -69,7 +70,21 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs `forward`, with the hooks if there are any."""
+        """Runs `forward`, with the hooks if there are any; compiled, after `compile()`."""
+        if self._is_hooked:
+            if self._compiled_call_impl is not None:
+                return self._compiled_call_impl(*args, **kwargs)
+            return self._call_with_hooks(args, kwargs)
+        try:
+            return self.forward(*args, **kwargs)
+        except Exception as error:
+            locate(error, self)
+            raise
+
+    _wrapped_call_impl = __call__
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """The call as it is without compilation."""
         if self._is_hooked:
             return self._call_with_hooks(args, kwargs)
         try:
@@ -78,11 +93,20 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
             locate(error, self)
             raise
 
-    _call_impl = _wrapped_call_impl = __call__
-
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Would compile the module's call in place."""
-        raise NotImplementedError("Module.compile is not implemented in flambeau")
+        """Compiles the module's call in place; what is given goes to `torch.compile`.
+
+        The module stays what it is: its state, its type and how it is pickled do not change, and a
+        copy of it is not compiled.
+
+        >>> model = nn.Linear(3, 2)
+        >>> model.compile()
+        >>> model(torch.zeros(5, 3)).shape
+        torch.Size([5, 2])
+        """
+        compiler = import_module("flambeau.compiler")  # stands above, and is not loaded with nn
+        self._compiled_call_impl = compiler.compile(self._call_impl, *args, **kwargs)
+        self.__dict__["_is_hooked"] = True  # __call__ has one thing to look at
 
     # ---------------------------------------------------------------- pickling
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 import flambeau as torch
@@ -85,8 +88,77 @@ def test_it_behaves_as_the_module():
     assert fast.note == 3
     fast.other = 4
     assert net.other == 4
-    with pytest.raises(TypeError, match="state_dict"):
-        fast.__getstate__()
+    net.train()
+    assert fast.training
+    fast.training = False
+    assert not net.training
+    assert len(fast) == len(net)
+    with pytest.raises(TypeError, match="support len"):
+        len(torch.compile(nn.Linear(2, 2)))
+
+
+def _remade(module):
+    return pickle.loads(pickle.dumps(module))
+
+
+@pytest.mark.parametrize("again", [_remade, copy.deepcopy])
+def test_a_compiled_module_is_copied_and_pickled(again):
+    fast = compiled(_net().eval())
+    x = torch.randn(2, 1, 8, 8)
+    other = again(fast)
+    assert other._orig_mod is not fast._orig_mod
+    for _ in range(4):
+        same(fast(x), other(x))
+    assert runs(other) == 1
+
+
+def test_hooks_of_a_compiled_module_run_around_it():
+    net = nn.Linear(3, 2)
+    fast, seen = compiled(net), []
+    handle = fast.register_forward_hook(lambda module, args, y: seen.append(module))
+    for _ in range(4):
+        fast(torch.ones(1, 3))
+    assert seen == [fast] * 4
+    assert "_forward_hooks" not in net.__dict__
+    handle.remove()
+    fast(torch.ones(1, 3))
+    assert len(seen) == 4
+    assert runs(fast) == 2
+
+
+def test_a_module_is_compiled_in_place():
+    eager, net = _net().eval(), _net().eval()
+    before, keys = repr(net), list(net.state_dict())
+    assert net.compile(mode="now", backend="evaluate") is None
+    x = torch.randn(2, 1, 8, 8)
+    for _ in range(4):
+        same(net(x), eager(x))
+    assert runs(net._compiled_call_impl) == 1
+    assert repr(net) == before
+    assert list(net.state_dict()) == keys
+    for again in (_remade, copy.deepcopy):
+        other = again(net)
+        assert other._compiled_call_impl is None
+        same(other(x), eager(x))
+
+
+def test_hooks_of_a_module_compiled_in_place_are_compiled_too():
+    net = nn.Linear(3, 2)
+    net.compile(mode="now", backend="evaluate")
+    net.register_forward_hook(lambda module, args, y: y * 2)
+    x = torch.randn(4, 3)
+    for _ in range(4):
+        same(net(x), F.linear(x, net.weight, net.bias) * 2)
+    assert runs(net._compiled_call_impl) == 1
+
+
+def test_modules_compiled_in_place_become_part_of_a_step():
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    net[0].compile(mode="now", backend="evaluate")
+    step = compiled(lambda x: net(x).sum())
+    for _ in range(4):
+        same(step(torch.ones(2, 3)), net(torch.ones(2, 3)).sum())
+    assert runs(step) == 1
 
 
 def test_inference_has_no_graph():
