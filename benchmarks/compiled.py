@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from compiled_table import markdown, write
+from compiled_table import markdown, merged, write
 from eager import BUSY, versions
 from models import MODELS
 from processes import THREADS, python_with, python_with_torch
@@ -150,6 +150,7 @@ def main() -> None:
     samples = collect(args, pythons)
     results = {
         "machine": versions(pythons), "load": load, "rounds": args.rounds, "missing": missing,
+        "parts": [part for part in PARTS if part in (args.only or PARTS)],
         "jobs": {job: {engine: summary(rounds) for engine, rounds in found.items()}
                  for job, found in samples.items()},
     }  # fmt: skip
@@ -157,7 +158,7 @@ def main() -> None:
     if args.json:
         Path(args.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if args.readme:
-        write(results)
+        write(merged(results))
 
 
 if __name__ == "__main__":

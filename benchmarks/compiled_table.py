@@ -39,6 +39,11 @@ def head(*titles: str) -> list[str]:
     return [row(*titles), "|---|" + "---:|" * (len(titles) - 1)]
 
 
+def maybe(show: Callable[[float], str], figure: float | None) -> str:
+    """Nothing for what was not asked for: with one round there is no warm cache."""
+    return "" if figure is None else show(figure)
+
+
 def times(theirs: float | None, ours: float | None) -> str:
     """How many times faster, or smaller, ours is."""
     return "" if not theirs or not ours else f"{theirs / ours:.2f}"
@@ -93,7 +98,7 @@ def first(results: dict) -> list[str]:
     lines = head("Until the step is compiled", *titles, "flambeau's cold over torch.compile's",
                  "of flambeau's cold: compiling")  # fmt: skip
     for name, found in _of(results, "step"):
-        cells = [duration(value(found, engine, f"{cache} first"))
+        cells = [maybe(duration, value(found, engine, f"{cache} first"))
                  for engine in names for cache in ("cold", "warm")]  # fmt: skip
         ours = value(found, "compiled", "cold first")
         share = times(ours, value(found, "inductor", "cold first"))
@@ -110,7 +115,7 @@ def memory(results: dict) -> list[str]:
     for name, found in _of(results, "step"):
         cold, theirs = value(found, "compiled", "cold memory"), value(found, "torch", "memory")
         cells = [megabytes(value(found, n, "cold memory")) for n in names]
-        warm = megabytes(value(found, "compiled", "warm memory"))
+        warm = maybe(megabytes, value(found, "compiled", "warm memory"))
         lines.append(row(MODELS[name].title, *cells, warm, times(cold, theirs)))
     return lines
 
@@ -158,9 +163,11 @@ def growth(results: dict) -> list[str]:
     return lines
 
 
-TABLES: dict[str, tuple[Callable[[dict], list[str]], ...]] = {
-    "step": (steps, roofline, first, memory), "inference": (inference,), "matmul": (matmul,),
-    "growth": (growth,),
+# By part what it shows, and of which jobs.
+TABLES: dict[str, tuple[str, tuple[Callable[[dict], list[str]], ...]]] = {
+    "steps": ("step", (steps, roofline)), "inference": ("inference", (inference,)),
+    "matmul": ("matmul", (matmul,)), "first": ("step", (first,)), "memory": ("step", (memory,)),
+    "growth": ("growth", (growth,)),
 }  # fmt: skip
 
 
@@ -185,7 +192,8 @@ def footnote(results: dict) -> str:
 def markdown(results: dict) -> str:
     """Every table of which something was measured."""
     lines: list[str] = []
-    for kind, tables in TABLES.items():
+    for part in results["parts"]:
+        kind, tables = TABLES[part]
         if _of(results, kind):
             for table in tables:
                 found = table(results)
@@ -193,13 +201,26 @@ def markdown(results: dict) -> str:
     return "\n".join([*lines, footnote(results)])
 
 
+def merged(results: dict) -> dict:
+    """With the parts that an earlier run on the same machine measured and this one did not."""
+    try:
+        old = json.loads((HERE / "compiled.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return results
+    if any(old["machine"][key] != results["machine"][key] for key in ("processor", "torch")):
+        return results
+    parts = [part for part in TABLES if part in {*old["parts"], *results["parts"]}]
+    return {**results, "parts": parts, "jobs": {**old["jobs"], **results["jobs"]}}
+
+
 def write(results: dict) -> None:
     """Writes compiled.json, and README.md and docs/speed.md between their marks."""
     text = json.dumps(results, indent=1) + "\n"
     (HERE / "compiled.json").write_text(text, encoding="utf-8")
     put(ROOT / "docs" / "speed.md", BEGIN, END, markdown(results))
-    short = "\n".join([*steps(results), "", footnote(results), "[All rows](docs/speed.md)."])
-    put(ROOT / "README.md", BEGIN, END, short)
+    if "steps" in results["parts"]:
+        short = "\n".join([*steps(results), "", footnote(results), "[All rows](docs/speed.md)."])
+        put(ROOT / "README.md", BEGIN, END, short)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,8 @@ def test_tables_leave_out_what_was_not_measured(benchmarks):
             "compiled": {"seconds": 1e-3, "cold first": 0.5, "cold memory": 100.0}}  # fmt: skip
     machine = {"torch": "2", "python": "3", "processor": "p", "cores": "2", "date": "d"}
     results = {"jobs": {"step:mlp": step, "matmul:512": {"compiled": {}}}, "machine": machine,
-               "rounds": 1, "missing": ["torch.compile: no compiler"]}  # fmt: skip
+               "rounds": 1, "parts": ["steps", "inference", "matmul"],
+               "missing": ["torch.compile: no compiler"]}  # fmt: skip
     text = compiled_table.markdown(results)
     assert "| 3 ms | 2 ms | 1 ms | 3.00 | 2.00 | 1.3 |" in text
     assert "Left out: torch.compile: no compiler." in text
