@@ -19,6 +19,7 @@ from ..tensor.layout import (
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.storage import anchored
 from ..tensor.tensor import Tensor, _TensorType, wrap
+from .copies_native import in_order
 from .creation import empty, numpy_dtype, place, public
 from .inplace import bump
 from .registry import Array, opaque
@@ -472,6 +473,8 @@ def clone(input: Array, *, memory_format=preserve_format) -> Array:
     """A copy, through which gradients flow."""
     if input.__class__ is MetaArray:
         return input.copy()
+    if memory_format is contiguous_format and (y := in_order(input)) is not None:
+        return y
     return input.copy() if input.flags.c_contiguous and memory_format is preserve_format \
         else copy_in_format(input, memory_format)  # fmt: skip
 

@@ -1,0 +1,62 @@
+"""Copies of large transposed arrays in machine code, made for a shape once it comes up again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .conv_native import kernel_for, run_kernel
+
+Array = np.ndarray
+
+LARGE = 1 << 14  # elements up to which NumPy is as fast
+
+
+def in_order(x: Array) -> Array | None:
+    """A copy whose axes lie in order, of an array in which another axis lies innermost."""
+    if x.__class__ is not np.ndarray or x.itemsize not in (4, 8) or x.size <= LARGE:
+        return None
+    merged = _merged(x)
+    if merged is None:
+        return None
+    shape, strides, inner = merged
+    size = x.itemsize
+
+    def build() -> Any:
+        from ..native.kernels import moved
+        from ..native.loops import Type
+
+        kind = Type.I32 if size == 4 else Type.I64
+        return moved.in_order(kind, shape, strides, inner)
+
+    function = kernel_for(("in order", size, shape, strides), build)
+    if function is None:
+        return None
+    y = np.empty(x.shape, x.dtype)
+    run_kernel(function, [x, y])
+    return y
+
+
+def _merged(x: Array) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    """Extents and strides (in elements) with axes that lie one behind the other taken as one, and
+    the axis that lies innermost; None where that is the last one, or there is none.
+    """
+    shape: list[int] = []
+    strides: list[int] = []
+    for extent, step in zip(x.shape, x.strides, strict=True):
+        if extent == 1:
+            continue
+        if step <= 0 or step % x.itemsize:
+            return None
+        step //= x.itemsize
+        if shape and strides[-1] == step * extent:
+            shape[-1] *= extent
+            strides[-1] = step
+        else:
+            shape.append(extent)
+            strides.append(step)
+    if 1 not in strides or strides[-1] <= 4 or shape[-1] < 8 or len(shape) > 5:
+        return None
+    inner = strides.index(1)
+    return (tuple(shape), tuple(strides), inner) if shape[inner] >= 8 else None

@@ -1,0 +1,73 @@
+"""Transposed arrays copied in machine code."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.native.pool import POOL
+from flambeau.ops import conv_native, copies_native
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+    """Kernels for few elements, on one thread and on two."""
+    monkeypatch.setattr(copies_native, "LARGE", 0)
+    monkeypatch.setattr(conv_native, "_seen", {})
+    before = POOL.threads()
+    POOL.set_threads(request.param)
+    yield
+    POOL.set_threads(before)
+
+
+def ready(x: np.ndarray) -> np.ndarray:
+    """The copy by a kernel, once there is one."""
+    until = time.monotonic() + 10
+    while (found := copies_native.in_order(x)) is None:
+        assert time.monotonic() < until, "no kernel came"
+        time.sleep(0.002)
+    return found
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+@pytest.mark.parametrize(("shape", "order"), [
+    ((8, 8), (1, 0)), ((15, 17), (1, 0)), ((16, 32), (1, 0)), ((67, 131), (1, 0)),
+    ((3, 9, 17), (0, 2, 1)), ((9, 9, 17), (1, 2, 0)), ((2, 11, 3, 16), (0, 2, 3, 1)),
+    ((2, 9, 5, 5), (0, 2, 3, 1)), ((8, 5, 9, 10), (3, 2, 1, 0)),
+])  # fmt: skip
+def test_axes(shape: tuple[int, ...], order: tuple[int, ...], dtype: type) -> None:
+    x = np.arange(np.prod(shape), dtype=dtype).reshape(shape)
+    if dtype == np.float32:
+        x.reshape(-1)[:3] = np.nan, -0.0, np.inf
+    turned = x.transpose(order)
+    found = ready(turned)
+    assert found.flags.c_contiguous
+    kind = np.int32 if dtype == np.float32 else np.int64
+    np.testing.assert_array_equal(found.view(kind), turned.copy().view(kind))
+
+
+def test_windows() -> None:
+    x = np.arange(60.0 * 50).reshape(60, 50)
+    np.testing.assert_array_equal(ready(x[3:40, 5:30].T), x[3:40, 5:30].T)
+
+
+def test_what_does_not_fit_is_left_to_numpy() -> None:
+    x = np.ones((20, 30), "f")
+    wide = np.broadcast_to(x, (3, 20, 30))
+    for other in (x, x[::-1].T, x[:, ::2], x.astype("h").T, x[:, :3].T, wide):
+        for _ in range(3):
+            assert copies_native.in_order(other) is None
+    assert not conv_native._seen
+
+
+def test_contiguous() -> None:
+    x = torch.randn(20, 33)
+    for _ in range(3):
+        y = x.t().contiguous()
+        assert torch.equal(y, x.t())
+        assert y.is_contiguous()
+    ready(x.t()._array)
+    assert torch.equal(x.t().contiguous(), x.t())
