@@ -97,3 +97,11 @@ def test_float64_is_the_c_library_s(name: str) -> None:
     function(name, 37, arity, Type.F64).run([x] * arity + [out])
     exact = np.power(x, x) if name == "POW" else REFERENCES[name](x)
     np.testing.assert_allclose(out, np.asarray(exact, float), rtol=1e-15)
+
+
+def test_exp_down_to_the_last_number_above_zero() -> None:
+    x = np.linspace(-104.05, -87.0, 20_011, dtype=np.float32)
+    y = np.empty_like(x)
+    function("EXP", x.size).run([x, y])
+    assert_close(y, np.exp(x.astype(Long)), 1.5)
+    assert y[0] == 0 < y[x > -103.97].min()

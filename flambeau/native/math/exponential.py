@@ -24,36 +24,42 @@ EXP64 = (
 EXPM1_NEAR = tuple(1 / f for f in (3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1))
 
 
-def scaled(m: Lanes, y: Value, n: Value, mantissa: int) -> Value:
-    """y * 2**n for integers n, in two steps so that results may be denormal or infinite."""
+def scaled(m: Lanes, y: Value, n: Value, mantissa: int, zero: Value) -> Value:
+    """y * 2**n for integers n, in two steps so that results may be denormal or infinite.
+
+    Where `zero` holds it is a product with 0: one that underflows takes a hundred times as long.
+    """
     b = m.b
     half = b.ashr(n, m.integer(1))
     bias = m.integer(127 if mantissa == 23 else 1023)
-    for part in (half, b.sub(n, half)):
-        y = m.mul(y, m.floats(b.shl(b.add(part, bias), m.integer(mantissa))))
-    return y
+    first, second = (
+        m.floats(b.shl(b.add(part, bias), m.integer(mantissa))) for part in (half, b.sub(n, half))
+    )
+    return m.mul(m.mul(y, first), m.where(zero, 0.0, second))
 
 
 def exp32(m: Lanes, x: Value) -> Value:
     """exp of float32: 1.1 units in the last place at most."""
+    zero = m.less(x, -103.98)
     x = m.clamped(x, -104.0, 89.0)
     shifted = m.fma(x, LOG2_E, MAGIC32)
     n = m.b.sub(m.bits(shifted), m.integer(0x4B400000))
     whole = m.sub(shifted, MAGIC32)
     r = m.fma(whole, -LN2_LOW32, m.fma(whole, -LN2_HIGH32, x))
     y = m.add(m.fma(m.polynomial(r, EXP32), m.mul(r, r), r), 1.0)
-    return scaled(m, y, n, 23)
+    return scaled(m, y, n, 23, zero)
 
 
 def exp64(m: Lanes, x: Value) -> Value:
     """exp of float64, to 1e-15 relative; for the wide formulas."""
+    zero = m.less(x, -745.2)
     x = m.clamped(x, -760.0, 720.0)
     shifted = m.fma(x, LOG2_E, MAGIC64)
     n = m.b.sub(m.bits(shifted), m.integer(0x4338000000000000))
     whole = m.sub(shifted, MAGIC64)
     r = m.fma(whole, -LN2_LOW64, m.fma(whole, -LN2_HIGH64, x))
     y = m.add(m.fma(m.polynomial(r, EXP64), m.mul(r, r), r), 1.0)
-    return scaled(m, y, n, 52)
+    return scaled(m, y, n, 52, zero)
 
 
 def exp2_32(m: Lanes, x: Value) -> Value:
