@@ -68,9 +68,8 @@ class EarlyStopping:
             return
         if self._monitor.better(run, value, self.best):
             self.best, self.best_epoch, self.waited = value, run.state.epoch, 0
-            net = getattr(run, "net", None)
-            if self.restore_best and net is not None:
-                self.weights = copied(net.state_dict())
+            if self.restore_best:
+                self.weights = {name: copied(net.state_dict()) for name, net in _nets(run)}
             return
         self.waited += 1
         if self.waited >= self.patience:
@@ -84,8 +83,9 @@ class EarlyStopping:
     def on_run_end(self, run: Any) -> None:
         """The training is over, not interrupted: the best weights come back."""
         over = self.stopped or (run.state.epoch >= run.state.epochs and run.ending is None)
-        if over and self.weights is not None:
-            run.net.load_state_dict(self.weights)
+        for name, net in _nets(run) if over and self.weights else ():
+            if name in self.weights:
+                net.load_state_dict(self.weights[name])
 
     on_run_end.band = Band.OUTER  # type: ignore[attr-defined]  # behind the last checkpoint
 
@@ -99,3 +99,9 @@ class EarlyStopping:
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Goes on from what `state_dict` gave."""
         vars(self).update(copied(saved))
+
+
+def _nets(run: Any) -> list[tuple[str, Any]]:
+    """The net, and the one of its averages, by which it is judged."""
+    nets = [(name, getattr(run, name, None)) for name in ("net", "averaged")]
+    return [(name, net) for name, net in nets if net is not None]

@@ -115,11 +115,11 @@ class Resume:
             print(f"resume: {text}", file=sys.stderr)
 
 
-def resuming(path: Any, callbacks: list[Any]) -> list[Any]:
-    """What `fit(resume=path)` adds to its callbacks: Resume, and what it resumes from."""
+def resuming(path: Any, attached: list[Any], callbacks: list[Any]) -> list[Any]:
+    """The callbacks of `fit(resume=path)`: Resume first, and what it resumes from."""
     one = path if isinstance(path, Resume) else Resume(path)
     folder = one.path.parent if one.is_file else one.path
-    for callback in callbacks:
+    for callback in (*attached, *callbacks):
         if isinstance(callback, Checkpoint) and callback.folder == folder:
-            return [one]
-    return [one, Checkpoint(folder, minutes=1, name="resume")]
+            return [one, *callbacks]
+    return [one, *callbacks, Checkpoint(folder, minutes=1, name="resume")]

@@ -167,7 +167,7 @@ class Trainer(Loop):
             from .resume import resuming
 
             attached = [handle.function for handle in self.handlers.handles]
-            callbacks += resuming(resume, [*attached, *callbacks])
+            callbacks = resuming(resume, attached, callbacks)
         return self._run(loader, epochs, callbacks)
 
     def exact(self, wanted: bool = True) -> None:
@@ -175,6 +175,10 @@ class Trainer(Loop):
         is compiled before it is used, not beside."""
         super().exact(wanted)
         self.supervised.renew()
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.supervised.kinds.load_state_dict({})
 
     def _begin_epoch(self) -> None:
         self.measures.reset()

@@ -255,6 +255,15 @@ def test_moving_average():
         EMA().net  # noqa: B018
 
 
+def test_stopping_early_restores_the_averages_too():
+    trainer, ema, seen = make(), EMA(0.5), []
+    trainer.attach(epoch.end, lambda run: seen.append(ema.net[0].weight.clone()))
+    left = iter([3.0, 1.0, 2.0])
+    trainer.attach(epoch.end, lambda run: run.log(valid_loss=next(left)))
+    fit(trainer, 3, callbacks=[EarlyStopping(), ema])
+    assert torch.equal(ema.net[0].weight, seen[1])
+
+
 def test_equal_averages_with_batch_normalisation():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))

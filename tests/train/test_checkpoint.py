@@ -19,6 +19,7 @@ from flambeau.train import (
     EMA, SWA, Checkpoint, EarlyStopping, Freeze, GradientClipping, Loop, Resume, Schedule,
     TerminateOnNaN, Trainer, Warmup, epoch, step, writer,
 )  # fmt: skip
+from flambeau.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
 X, Y = torch.randn(44, 3), torch.randint(0, 2, (44,))
@@ -303,6 +304,48 @@ def test_a_training_that_was_stopped_goes_on(tmp_path):
     second = make(seed=3)
     assert fit(second, resume=tmp_path, callbacks=every_callback()) == rows
     assert second.losses == whole.losses[9:]
+
+
+def test_a_loop_without_a_net(tmp_path):
+    def new():
+        loop, seen = Loop(lambda batch: batch), []
+        loop.attach(step.end, lambda run: seen.append(run.state.batch))
+        return loop, seen
+
+    first, seen = new()
+    first.attach(step.end(once=5), lambda: 1 / 0, "outer")
+    with pytest.raises(ZeroDivisionError):
+        first.run("abc", 2, callbacks=[Resume(tmp_path), Checkpoint(tmp_path, steps=2)])
+    second, rest = new()
+    second.run("abc", 2, callbacks=[Resume(tmp_path), Checkpoint(tmp_path, steps=2)])
+    assert "".join(seen) == "abcab"
+    assert "".join(rest) == "bc"
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path):
+    fit(make(), resume=tmp_path)
+    before = (tmp_path / "last.pt").stat().st_mtime_ns
+    fit(make(), resume=tmp_path)
+    assert (tmp_path / "last.pt").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loaders_of_every_kind(workers, tmp_path):
+    """With a generator of their own, with workers, without a length."""
+    def new():
+        data = TensorDataset(X, Y)
+        generator = torch.Generator().manual_seed(3)
+        return DataLoader(data, 8, shuffle=True, generator=generator, num_workers=workers)
+
+    whole = make()
+    rows = whole.fit(new(), epochs=2)
+    dies = make()
+    dies.attach(step.end(once=9), lambda: 1 / 0, "outer")
+    with pytest.raises(ZeroDivisionError):
+        dies.fit(new(), epochs=2, callbacks=[Checkpoint(tmp_path, steps=4)], resume=tmp_path)
+    resumed = make(seed=4)
+    assert resumed.fit(new(), epochs=2, resume=tmp_path) == rows
+    assert resumed.losses == whole.losses[8:]
 
 
 def test_curves_beside_the_checkpoints(tmp_path):
