@@ -38,8 +38,9 @@ def explained(step: Step, found: Figures, level: int) -> Iterator[str]:
 def _times(found: Figures) -> Iterator[str]:
     lines, total = found.lines, found.total or 1.0
     flops, moved = sum(line.flops for line in lines), sum(line.bytes for line in lines)
+    between = max(0.0, total - sum(line.seconds for line in lines))
     yield (f"{_count(len(lines), 'kernel')}, {total * 1e6:.0f} us on "
-           f"{_count(found.threads, 'thread')}, {flops / total / 1e9:.0f} GFLOP/s, "
+           f"{_count(found.threads, 'thread')} ({between / total:.0%} between kernels), {flops / total / 1e9:.0f} GFLOP/s, "
            f"{moved / total / 1e9:.1f} GB/s, {found.least / total:.0%} of what the machine can "
            f"do, arena {found.arena / 1e6:.1f} MB")  # fmt: skip
     yield f"{'us':>9} {'share':>6} {'MB':>8} {'Mflop':>9} {'of limit':>11}  kernel"
