@@ -32,7 +32,9 @@ from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor, wrap
 from .leftovers import finish, live_outputs
 from .swap import Swap, clone
-from .trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Backward, Event, Trace, Value
+from .trace import (
+    CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Backward, Event, Trace, Value, address,
+)  # fmt: skip
 
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
@@ -553,6 +555,7 @@ def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
         storage = trace.storage(array)
         if storage is not None and not storage.name:
             storage.name = f"argument {i}"
+            storage.start = address(array) - address(storage.owner)
     return [tensors, owners]
 
 

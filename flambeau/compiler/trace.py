@@ -6,7 +6,7 @@ need no events: another window on the same storage says all there is to say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,7 @@ class Storage:
     external: bool
     initial: np.ndarray | None = None
     name: str = ""
+    start: int = 0  # of an argument's memory: where in it the first argument on it begins
 
 
 @dataclass(eq=False)
@@ -205,9 +206,15 @@ def address(array: np.ndarray) -> int:
 
 
 def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
-    """(what differs, line) between two calls' traces; None when they did the same."""
+    """(what differs, line) between two calls' traces; None when they did the same.
+
+    Arguments may be other parts of a greater memory at each call: batches cut from a data set.
+    """
+    apart = {one.number: two.start - one.start
+             for one, two in zip(a.storages, b.storages, strict=False)
+             if one.start != two.start}  # fmt: skip
     for one, two in zip(a.events, b.events, strict=False):
-        what = _event_difference(a, b, one, two)
+        what = _event_difference(one, two, apart)
         if what is not None:
             return what, two.line
     if len(a.events) != len(b.events):
@@ -234,16 +241,16 @@ def _first_use(trace: Trace, number: int) -> str:
     return ""
 
 
-def _event_difference(a: Trace, b: Trace, one: Event, two: Event) -> str | None:
+def _event_difference(one: Event, two: Event, apart: dict[int, int]) -> str | None:
     if one.kind != two.kind or one.operator is not two.operator or one.name != two.name:
         return f"one call runs {one.name} where another runs {two.name}"
     if one.kind == EMPTY:
         return None if one.results == two.results else "memory of another shape is made"
     if one.kind == CONSTANT and not same_bits(one.array, two.array):
         return f"{one.name} makes other numbers in each call"
-    if not _alike(one.args, two.args) or not _alike(one.kwargs, two.kwargs):
+    if not _alike(one.args, two.args, apart) or not _alike(one.kwargs, two.kwargs, apart):
         return f"{one.name} gets other arguments in each call"
-    if not _alike(one.results, two.results) or not _alike(one.written, two.written):
+    if not _alike(one.results, two.results, apart) or not _alike(one.written, two.written, apart):
         return f"{one.name} gives another shape, or reuses memory, in some calls"
     return None
 
@@ -255,17 +262,19 @@ def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-def _alike(a: Any, b: Any) -> bool:
+def _alike(a: Any, b: Any, apart: dict[int, int]) -> bool:
+    """`apart`: by storage, how much further on the memory of b lies."""
     if a is b:
         return True
     if a.__class__ is not b.__class__:
         return False
     if isinstance(a, Value):
-        return a == b
+        further = apart.get(a.storage, 0)
+        return (replace(a, offset=a.offset + further) if further else a) == b
     if isinstance(a, (tuple, list)):
-        return len(a) == len(b) and all(map(_alike, a, b))
+        return len(a) == len(b) and all(_alike(x, y, apart) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_alike(a[k], b[k]) for k in a)
+        return a.keys() == b.keys() and all(_alike(a[k], b[k], apart) for k in a)
     if isinstance(a, np.ndarray):
         return same_bits(a, b)
     if isinstance(a, float):

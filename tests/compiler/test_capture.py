@@ -342,3 +342,31 @@ def test_library_functions_that_look_at_values_or_make_arrays():
         return step, dict
 
     both(make, lambda i: (torch.randn(5, 6),))
+
+
+def test_batches_cut_from_one_memory():
+    data = torch.randn(40, 6)
+
+    def step(x, y):
+        return (x * 2 + y).sum(0)
+
+    fast = compiled(step)
+    for i in range(6):
+        x, y = data[4 * i : 4 * i + 4], data[4 * i + 1 : 4 * i + 5]
+        same(fast(x, y), step(x, y))
+    assert runs(fast) >= 2
+    other = torch.randn(4, 6)
+    same(fast(data[:4], other), step(data[:4], other))  # further apart than before
+
+
+def test_batches_cut_from_one_memory_and_written():
+    def step(x):
+        x.mul_(0.5)
+        return x.sum()
+
+    fast = compiled(step)
+    one, two = torch.ones(40, 6), torch.ones(40, 6)
+    for i in range(8):
+        same(fast(one[4 * i : 4 * i + 4]), step(two[4 * i : 4 * i + 4]))
+        same(one, two)
+    assert runs(fast) >= 2
