@@ -11,6 +11,7 @@ import numpy as np
 
 from ..autograd.mode import MODE
 from ..autograd.tape import requires
+from . import lstm_native
 from .linear import linear
 from .promotion import compute_dtype
 from .recurrent import (
@@ -76,7 +77,12 @@ def lstm_layer(
     scratch, product = np.empty((steps.batch, 4 * width), inside), np.empty(c.shape, inside)
     if not steps.dense:
         h, c = h.copy(), c.copy()
-    for start, end in steps.windows:
+    windows = steps.windows
+    if steps.dense and w_hr is None:
+        found = lstm_native.forward(windows, gates, h, c, turned, (y, cells, tanhs))
+        if found is not None:
+            (h, c), windows = found, []
+    for start, end in windows:
         n = end - start
         g, new, t = gates[start:end], cells[start:end], tanhs[start:end]
         g += np.dot(h[:n], turned, scratch[:n])
@@ -154,10 +160,14 @@ def lstm_adjoint(
         inside, g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y
     )
     steps, width = Steps(sizes, reverse), c.shape[1]
-    d, of_cell = _factors(gates, steps.previous(cells, c), tanhs)
-    forgets = gates[:, width : 2 * width]
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
     dc = np.zeros(c.shape, inside) if g_c is None else g_c.copy()
+    if steps.dense and w_hr is None:
+        d = lstm_native.backward(steps.windows, (gates, cells, tanhs), c, g_y, dh, dc, w_hh)
+        if d is not None:
+            return _gradients(d, x, y, h, w_ih, None, whole, dh, dc, steps, kind, needs)
+    d, of_cell = _factors(gates, steps.previous(cells, c), tanhs)
+    forgets = gates[:, width : 2 * width]
     product = np.empty(c.shape, inside)
     projected = None if w_hr is None else np.empty(y.shape, inside)
     for start, end in reversed(steps.windows):
