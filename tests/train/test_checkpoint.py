@@ -197,6 +197,7 @@ def test_a_full_disk_leaves_the_one_before(background, tmp_path, monkeypatch):
 
     @trainer.on(step.end(once=8))
     def fill():
+        checkpoint._writer.wait()  # that of step 4 is there
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         monkeypatch.setattr(writer, "save", fails(100, full))
 
