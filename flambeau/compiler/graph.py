@@ -108,16 +108,18 @@ class Graph:
 def ordered(roots: Sequence[Node]) -> list[Node]:
     """The nodes that lead to `roots`, inputs before users; without recursion."""
     found: dict[int, Node] = {}
-    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    stack = list(reversed(roots))
     while stack:
-        node, inputs_done = stack.pop()
+        node = stack[-1]
         if id(node) in found:
+            stack.pop()
             continue
-        if inputs_done:
-            found[id(node)] = node
-            continue
-        stack.append((node, True))
-        stack.extend((one, False) for one in reversed(node.inputs) if id(one) not in found)
+        missing = [one for one in node.inputs if id(one) not in found]
+        if missing:
+            missing.reverse()
+            stack += missing
+        else:
+            found[id(stack.pop())] = node
     return list(found.values())
 
 
@@ -145,7 +147,7 @@ def rebuilt(graph: Graph, rule: Callable[[Node, tuple[Node, ...]], Node]) -> Gra
 
 def same(node: Node, inputs: tuple[Node, ...]) -> Node:
     """The node itself when its inputs did not change, else a copy that reads the new ones."""
-    if all(a is b for a, b in zip(node.inputs, inputs, strict=True)):
+    if inputs == node.inputs:  # nodes are equal when they are the same
         return node
     return Node(node.op, inputs, node.shape, node.type, node.attributes, node.origin)
 
