@@ -59,14 +59,18 @@ def compiled(kernel: Kernel) -> Function:
     return compile_all([kernel])[0]
 
 
-def compile_all(kernels: Sequence[Kernel], threads: int = 1) -> list[Function]:
-    """`compiled` for many kernels, new ones on several threads at a time."""
+def compile_all(kernels: Sequence[Kernel], threads: int = 1, aside: bool = False
+                ) -> list[Function]:  # fmt: skip
+    """`compiled` for many kernels, new ones on several threads at a time.
+
+    `aside`: while others work, whom the threads leave the processor to.
+    """
     names = [f"kernel_{digest(kernel)}" for kernel in kernels]
     missing = {n: k for n, k in zip(names, kernels, strict=True) if n not in _functions}
     if missing:
         from .kernel_code import addresses
 
-        for name, address in addresses(missing, threads).items():
+        for name, address in addresses(missing, threads, aside).items():
             with _lock:
                 _functions.setdefault(name, Function(missing[name], name, address))
     return [_functions[name] for name in names]

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from queue import SimpleQueue
+from threading import Thread, get_native_id
 
 from . import cache
 from .loops import Kernel
-from .target import host, load_code, object_code, on_threads, outside, versions
+from .target import host, load_code, object_code, outside, versions
 
+_NICE = 5  # a third of the share of other threads
 _FOLDERS = ("emit", "math")
 _FILES = ("loops.py", "scratch.py", "structure.py", "target.py", "kernel_code.py")
 
@@ -38,10 +42,12 @@ def sources() -> str | None:
     return found.hexdigest()
 
 
-def addresses(kernels: Mapping[str, Kernel], threads: int = 1) -> dict[str, int]:
-    """The addresses of functions by name, on so many threads. A name stands for a structure.
+def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False
+              ) -> dict[str, int]:  # fmt: skip
+    """The addresses of functions by name. A name stands for a structure.
 
-    Raises VerifyError for a kernel that is not legal.
+    Emission is on the caller's thread, LLVM on so many, of low priority if `aside`. Raises
+    VerifyError for a kernel that is not legal.
     """
     target, version = host(), sources()
     keys = {name: cache.key("kernel", versions(), target.triple, target.cpu, target.features,
@@ -52,23 +58,77 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1) -> dict[str, int]
         if entry is not None:
             found[name] = _unpacked(entry)
 
-    def make(name: str) -> None:
-        found[name] = needs, code = _made(kernels[name], name)
+    def finish(name: str, text: str) -> None:
+        found[name] = needs, code = outside(text), object_code(text)
         if version is not None:
             cache.put(keys[name], _packed(needs, code))
 
-    on_threads(make, [name for name in kernels if name not in found], threads)
+    missing = [name for name in kernels if name not in found]
+    if missing:
+        _make(missing, lambda name: _text(kernels[name], name), finish, threads, aside)
     return {name: load_code(keys[name], found[name][1], found[name][0], name) for name in kernels}
 
 
-def _made(kernel: Kernel, name: str) -> tuple[list[str], bytes]:
-    """A kernel's object file, and the functions from elsewhere that it calls."""
+def _text(kernel: Kernel, name: str) -> str:
     from .emit.kernel import emit
     from .verify import verify
 
     verify(kernel)
-    text = emit(kernel, name=name)
-    return outside(text), object_code(text)
+    return emit(kernel, name=name)
+
+
+def _make(
+    names: Sequence[str], text: Callable[[str], str], finish: Callable[[str, str], None],
+    threads: int, aside: bool,
+) -> None:  # fmt: skip
+    """finish(name, text(name)) for all names; the first error is raised.
+
+    Texts, for which Python lets one thread run at a time, are made on the caller's thread, and
+    finished on daemon threads meanwhile; without `aside` on the caller's thread too.
+    """
+    ready: SimpleQueue[tuple[str, str] | None] = SimpleQueue()
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        while (item := ready.get()) is not None:
+            try:
+                if not errors:
+                    finish(*item)
+            except BaseException as error:
+                errors.append(error)
+
+    def helper() -> None:
+        if aside:
+            yield_to_others()
+        work()
+
+    count = min(threads if aside else threads - 1, len(names))
+    helpers = [Thread(target=helper, name="flambeau-compile", daemon=True) for _ in range(count)]
+    for one in helpers:
+        one.start()
+    try:
+        for name in names:
+            if not errors:
+                ready.put((name, text(name)))
+    except BaseException as error:
+        errors.insert(0, error)
+    for _ in range(count + 1):
+        ready.put(None)
+    if not aside:
+        work()
+    for one in helpers:
+        one.join()
+    if errors:
+        raise errors[0]
+
+
+def yield_to_others() -> None:
+    """Gives this thread a low priority, for good, where threads have priorities of their own."""
+    if sys.platform == "linux":
+        try:
+            os.setpriority(os.PRIO_PROCESS, get_native_id(), _NICE)
+        except OSError:
+            pass  # not allowed here: it competes with the others
 
 
 def _packed(needs: list[str], code: bytes) -> bytes:

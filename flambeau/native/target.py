@@ -378,7 +378,7 @@ def load(text: str, names: Sequence[str], level: int = 1, vectorize: bool = Fals
     return load_all([(text, names)], 1, level, vectorize)[0]
 
 
-def on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
+def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
     """work(key) for all keys, on the caller's and daemon threads; the first error is raised."""
     waiting, errors = [*reversed(keys)], list[BaseException]()
 
@@ -417,7 +417,7 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1, level
         code[key] = made = object_code(texts[key], options.target, level, vectorize)
         cache.put(key, made)
 
-    on_threads(compiled, missing, threads)
+    _on_threads(compiled, missing, threads)
     with _gate:
         for key, found in code.items():
             if found is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +100,46 @@ def test_the_sources_are_those_of_the_emitter(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(kernel_code, "_FOLDERS", ("emit",))
     assert kernel_code.sources() != found
     kernel_code.sources.cache_clear()
+
+
+@pytest.mark.parametrize("aside", (False, True))
+def test_many_kernels_on_several_threads(emitted: list[str], aside: bool) -> None:
+    kernels = [scaled(float(k)) for k in range(10, 17)]
+    functions = compiled.compile_all(kernels, threads=3, aside=aside)
+    assert len(emitted) == 7 and len({f.address for f in functions}) == 7
+    assert [run(kernel) for kernel in kernels] == list(range(10, 17))
+    assert len(emitted) == 7
+
+
+@pytest.mark.parametrize("aside", (False, True))
+def test_errors_of_emission_and_of_llvm_are_raised(
+    emitted: list[str], monkeypatch: pytest.MonkeyPatch, aside: bool
+) -> None:
+    kernels = [scaled(float(k)) for k in range(20, 24)]
+    monkeypatch.setattr(emission, "emit", lambda kernel, name: "not LLVM IR")
+    with pytest.raises(RuntimeError, match="expected"):
+        compiled.compile_all(kernels, threads=2, aside=aside)
+
+    def fail(kernel: Kernel, name: str) -> str:
+        raise NotImplementedError(name)
+
+    monkeypatch.setattr(emission, "emit", fail)
+    with pytest.raises(NotImplementedError, match="kernel_"):
+        compiled.compile_all(kernels, threads=2, aside=aside)
+
+
+def test_priorities_are_of_one_thread_alone() -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0) if os.name == "posix" else 0
+    found: list[int] = []
+
+    def work() -> None:
+        kernel_code.yield_to_others()
+        if sys.platform == "linux":
+            found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    one = threading.Thread(target=work)
+    one.start()
+    one.join()
+    if os.name == "posix":
+        assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
+    assert all(level > before or level == 19 for level in found)

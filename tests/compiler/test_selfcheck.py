@@ -1,0 +1,46 @@
+"""How a program's results are compared with those of the recorded call."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flambeau.compiler.selfcheck import _square, agree
+
+SIZES = (3, 5000)  # compared at once, and after a quick look
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_rounding_explains_agrees(size: int) -> None:
+    wanted = np.linspace(-2, 2, size, dtype=np.float32)
+    assert agree(wanted * np.float32(1 + 1e-4), wanted)
+    assert agree(wanted + np.float32(1e-3), wanted)
+    assert not agree(wanted + np.float32(3e-2), wanted)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_one_wrong_element_is_seen(size: int) -> None:
+    wanted = np.ones(size, np.float32)
+    found = wanted.copy()
+    found[-1] = 1.1
+    assert not agree(found, wanted)
+    assert agree(found, wanted, scale=100.0)  # small beside the greatest there is
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("value", (np.nan, np.inf, -np.inf))
+def test_what_is_not_finite_must_be_the_same(size: int, value: float) -> None:
+    wanted = np.ones(size, np.float32)
+    wanted[1] = value
+    assert agree(wanted.copy(), wanted)
+    assert not agree(np.ones(size, np.float32), wanted)
+    assert not agree(wanted, np.ones(size, np.float32))
+    assert not agree(-wanted, wanted)
+
+
+def test_distances_do_not_overflow() -> None:
+    a, b = np.full(9, 1e30, np.float32), np.zeros(9, np.float32)
+    assert _square(a, b) == pytest.approx(9e60, rel=1e-5)
+    assert _square(b, b) == 0
+    half = np.full(9, 300, np.float16)
+    assert _square(half, -half) == pytest.approx(9 * 600**2)
