@@ -322,7 +322,7 @@ class Compiled:
             return Reference(graph)
         from .pipeline import build
 
-        return build(graph)
+        return build(graph, aside=self._options["mode"] != "now")
 
     def _adopt(self, variant: Variant, pending: Pending, args: tuple, kwargs: dict) -> None:
         """Takes a finished program over, when it computes what the recorded call computed."""

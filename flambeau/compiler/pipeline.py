@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -33,6 +35,7 @@ PASSES = (
     drop_dead, fold_constants, simplify, choose_layout, simplify, share_common, simplify,
     split_reductions, share_common,
 )  # fmt: skip
+TURN = 2e-4  # seconds that a compiler keeps Python for itself while a program goes on
 
 
 @contextmanager
@@ -62,18 +65,46 @@ def planned(graph: Graph) -> tuple[list[Task], Layout, Plan]:
         return tasks, layout, plan_memory(tasks, layout)
 
 
-def build(graph: Graph) -> Step:
-    """A graph as a native program, ready to run.
+def build(graph: Graph, aside: bool = False) -> Step:
+    """A graph as a native program, ready to run. `aside`: while the caller's program goes on.
 
     Errors carry the name of the stage that they come from, as the attribute `stage`.
     """
+    with _in_short_turns() if aside else _uncollected():
+        return _built(graph, aside)
+
+
+def _built(graph: Graph, aside: bool) -> Step:
     from ..native.compiled import compile_all
 
     better = optimised(graph)
     tasks, layout, plan = planned(better)
     with stage("emit"):
         kernels = [t.kernel for t in tasks if t.kernel is not None]
-        functions = iter(compile_all(kernels, threads=2))
+        functions = iter(compile_all(kernels, threads=2, aside=aside))
         addresses = [0 if t.kernel is None else next(functions).address for t in tasks]
     with stage("step"):
         return Step(better, tasks, layout, plan, addresses)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Nothing that a compiler makes is garbage before its end: to look for some takes long."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _in_short_turns() -> Iterator[None]:
+    """Other threads of Python wait less than usual for this one."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, TURN))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
