@@ -25,6 +25,7 @@ from .passes.plan_memory import ALIGNMENT, Plan
 from .schedule.layout import Layout
 from .schedule.task import Task
 
+ENOUGH = 2.0  # seconds of measuring after which no further run is begun
 LITTLE = 1 << 17  # operations of a whole program below which waking a second thread does not pay
 
 
@@ -192,10 +193,13 @@ class Step:
 
     def timed(self, values: Sequence[Any], rounds: int = 5) -> Times:
         """How long the step and each task take: medians of some runs, which change nothing."""
+        runs: list[tuple[float, list[tuple[float, float]]]] = []
+        enough = perf_counter() + ENOUGH
         with self.untouched(values):
-            runs = [self._timed(values) for _ in range(rounds + 1)][1:]
-        medians = np.median([times for _, times in runs], axis=0).tolist()
-        total = float(np.median([total for total, _ in runs]))
+            while len(runs) < 2 or (len(runs) <= rounds and perf_counter() < enough):
+                runs.append(self._timed(values))
+        medians = np.median([times for _, times in runs[1:]], axis=0).tolist()
+        total = float(np.median([total for total, _ in runs[1:]]))
         return Times(total, [t for t, _ in medians], [busy for _, busy in medians])
 
     def _timed(self, values: Sequence[Any]) -> tuple[float, list[tuple[float, float]]]:
