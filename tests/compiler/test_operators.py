@@ -41,8 +41,8 @@ CALLED = frozenset("""
 # Steps with these stay eager: complex numbers, shapes that depend on values or
 # are read as other elements; positions that are given as NumPy arrays.
 EAGER = frozenset("""
-    _conj index _fft_c2c _fft_c2r _fft_r2c _imag _linalg_eig _linalg_eigvals _masked_select _real angle
-    complex view_as_complex view_as_real
+    _conj _fft_c2c _fft_c2r _fft_r2c _imag _linalg_eig _linalg_eigvals _masked_select _real angle
+    complex index view_as_complex view_as_real
 """.split())  # fmt: skip
 
 # Their gradients look at values in Python, or are made by NumPy past the operators.
