@@ -65,6 +65,8 @@ class Checkpoint:
         self._handles: list[Handle] = []
         self._next, self._saved = 0.0, -1
         self.kept: list[dict[str, Any]] = []  # the best ones, the best first
+        self._before: list[dict[str, Any]] = []  # the same, before what is being written
+        self._ranking: list[dict[str, Any]] | None = None  # the same, with what is to be written
 
     @property
     def last(self) -> Path:
@@ -137,17 +139,31 @@ class Checkpoint:
 
     def save(self, run: Any, names: tuple[str, ...] | list[str] = ()) -> None:
         """Writes the run as it is now to `last.pt`, and under further names."""
+        self._settle()
         state = run.state
         self._saved = state.step
-        paths = [self.last, *(self.folder / name for name in names)]
+        # The last one at last: a process that is killed before it makes the best ones again.
+        paths = [*(self.folder / name for name in names), self.last]
         what = f"epoch {state.epoch}, step {state.step}"
-        self._writer.write(copied(run.state_dict()), paths, what)
+        self._before, ranking, self._ranking = self.kept, self._ranking, None
+        if ranking is not None:
+            self.kept = ranking
+        gone = [self.folder / _file_of(one["epoch"]) for one in self._before
+                if self.count > 1 and one not in self.kept]  # fmt: skip
+        self._writer.write(copied(run.state_dict()), paths, what, gone)
         self._next = time.monotonic() + 60 * (self.minutes or 0)
+
+    def _settle(self) -> None:
+        """Waits for what is being written; best ones that could not be are no best ones."""
+        self._writer.wait()
+        if not self._writer.wrote:
+            self.kept, self._writer.wrote = self._before, True
 
     def _ranked(self, run: Any) -> list[str]:
         """The names under which this epoch is to be kept, as one of the best."""
         monitor = self._monitor
         assert monitor is not None
+        self._settle()
         value = monitor.value(run)
         if value is None or value != value:
             return []
@@ -155,15 +171,12 @@ class Checkpoint:
         kept = [one for one in self.kept if one["epoch"] != epoch]
         kept.append({"epoch": epoch, "value": value})
         kept.sort(key=lambda one: (sign * one["value"], one["epoch"]))
-        gone, self.kept = kept[self.count :], kept[: self.count]
-        if any(one["epoch"] == epoch for one in gone):
+        kept = kept[: self.count]
+        if all(one["epoch"] != epoch for one in kept):
             return []
-        for one in gone:
-            if self.count > 1:
-                self._writer.wait()
-                (self.folder / _file_of(one["epoch"])).unlink(missing_ok=True)
+        self._ranking = kept
         names = [_file_of(epoch)] if self.count > 1 else []
-        return [*names, "best.pt"] if self.kept[0]["epoch"] == epoch else names
+        return [*names, "best.pt"] if kept[0]["epoch"] == epoch else names
 
     def state_dict(self) -> dict[str, Any]:
         """Which epochs are the best so far."""

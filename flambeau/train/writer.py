@@ -24,19 +24,23 @@ class Writer:
     def __init__(self, background: bool = True) -> None:
         self.background = background
         self.failed: tuple[Path, str, BaseException] | None = None
+        self.wrote = True  # whether the last state is on the disk
         self._written: dict[Path, str] = {}
         self._thread: threading.Thread | None = None
 
-    def write(self, state: Any, paths: Sequence[Path], what: str) -> None:
-        """Writes `state` under each path; waits for the one before, whose failure is told."""
+    def write(
+        self, state: Any, paths: Sequence[Path], what: str, gone: Sequence[Path] = ()
+    ) -> None:
+        """Writes `state` under each path in turn, then removes what is `gone`; waits for the one
+        before, whose failure is told."""
         self.wait()
         if not self.background:
-            self._work(state, paths, what)
+            self._work(state, paths, what, gone)
             self.tell()
             return
         # No daemon: a program that ends waits for what it is writing.
         self._thread = threading.Thread(
-            target=self._work, args=(state, paths, what), name="flambeau checkpoint"
+            target=self._work, args=(state, paths, what, gone), name="flambeau checkpoint"
         )
         self._thread.start()
 
@@ -71,8 +75,10 @@ class Writer:
             stacklevel=2,
         )
 
-    def _work(self, state: Any, paths: Sequence[Path], what: str) -> None:
-        path = paths[0]
+    def _work(
+        self, state: Any, paths: Sequence[Path], what: str, gone: Sequence[Path]
+    ) -> None:
+        path, self.wrote = paths[0], False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             save(state, path)  # beside it, and moved there when it is on the disk
@@ -80,6 +86,9 @@ class Writer:
             for path in paths[1:]:
                 same_file(paths[0], path)
                 self._written[path] = what
+            self.wrote = True
+            for path in gone:
+                path.unlink(missing_ok=True)
         except BaseException as error:
             self.failed = path, what, error
 

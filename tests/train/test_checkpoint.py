@@ -213,6 +213,27 @@ def test_a_full_disk_leaves_the_one_before(background, tmp_path, monkeypatch):
     assert trainer.state.step == 18
 
 
+def test_best_ones_that_were_not_written_are_no_best_ones(tmp_path, monkeypatch):
+    losses = iter([5.0, 4.0, 1.0, 3.0, 2.0])
+    checkpoint = Checkpoint(tmp_path, monitor="valid_loss", best=2)
+    loop = Loop(lambda batch: None, callbacks=[checkpoint])
+    loop.attach(epoch.end, lambda run: run.log(valid_loss=next(losses)))
+
+    @loop.on(epoch.start(once=3))
+    def fill():
+        checkpoint._writer.wait()
+        monkeypatch.setattr(writer, "save", fails(1, OSError(errno.ENOSPC, "full")))
+
+    with pytest.warns(UserWarning, match=r"best-epoch-0003\.pt of epoch 3, step 3 was not written"):
+        loop.run([1], epochs=4)
+    assert [one["epoch"] for one in checkpoint.kept] == [4, 2]
+    assert files(tmp_path) == ["best-epoch-0002.pt", "best-epoch-0004.pt", "best.pt", "last.pt"]
+    assert torch.load(checkpoint.best)["epoch"] == 4
+    assert torch.load(checkpoint.last)["persistence"]["objects"]["Checkpoint"]["kept"] == [
+        {"epoch": 4, "value": 3.0}, {"epoch": 2, "value": 4.0}
+    ]  # fmt: skip
+
+
 FULL = """
 import resource, sys, warnings
 import flambeau as torch
