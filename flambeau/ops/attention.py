@@ -19,6 +19,8 @@ from ..tensor.meta import MetaArray, meta_array
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor
 from .creation import full
+from .attention_native import backward as whole_backward
+from .attention_native import forward as whole_forward
 from .dropout import dropout
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque
@@ -128,6 +130,10 @@ def attention(
     if query.__class__ is MetaArray:
         return meta_array((*shape[:-1], value.shape[-1]), kind), meta_array(shape, inside)
     q, k, v = (x.astype(inside, copy=False) for x in (query, key, value))
+    if keep == _PROBABILITIES and mask is None and kind == inside:
+        found = whole_forward(q, k, v, scale, is_causal)
+        if found is not None:
+            return found
     y = np.empty((*shape[:-1], v.shape[-1]), inside)
     scores = _Scores(q, k, mask, scale, is_causal)
     kept = None
@@ -161,6 +167,10 @@ def adjoint(
     """The cotangents of query, key and value."""
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
+    if keep == _PROBABILITIES and kind == inside:
+        found = whole_backward(g, q, k, v, y, kept, scale)
+        if found is not None:
+            return found
     scores = _Scores(q, k, mask, scale, is_causal)
     dq = np.empty(q.shape, inside)
     dk, dv = np.zeros(k.shape, inside), np.zeros(v.shape, inside)

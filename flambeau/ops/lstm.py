@@ -11,8 +11,9 @@ import numpy as np
 
 from ..autograd.mode import MODE
 from ..autograd.tape import requires
-from . import lstm_native
 from .linear import linear
+from .lstm_native import backward as steps_backward
+from .lstm_native import forward as steps_forward
 from .promotion import compute_dtype
 from .recurrent import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
@@ -79,7 +80,7 @@ def lstm_layer(
         h, c = h.copy(), c.copy()
     windows = steps.windows
     if steps.dense and w_hr is None:
-        found = lstm_native.forward(windows, gates, h, c, turned, (y, cells, tanhs))
+        found = steps_forward(windows, gates, h, c, turned, (y, cells, tanhs))
         if found is not None:
             (h, c), windows = found, []
     for start, end in windows:
@@ -163,7 +164,7 @@ def lstm_adjoint(
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
     dc = np.zeros(c.shape, inside) if g_c is None else g_c.copy()
     if steps.dense and w_hr is None:
-        d = lstm_native.backward(steps.windows, (gates, cells, tanhs), c, g_y, dh, dc, w_hh)
+        d = steps_backward(steps.windows, (gates, cells, tanhs), c, g_y, dh, dc, w_hh)
         if d is not None:
             return _gradients(d, x, y, h, w_ih, None, whole, dh, dc, steps, kind, needs)
     d, of_cell = _factors(gates, steps.previous(cells, c), tanhs)

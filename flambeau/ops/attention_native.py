@@ -1,0 +1,80 @@
+"""Attention on many scores with machine code between its products; None without it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from ..native.eager import Policy, kernel_when_ready
+from ..native.pool import run
+from ..tensor.dtypes import FLOAT32, FLOAT64
+from .matmul import product
+from .pointwise_native import large
+
+Array = np.ndarray
+
+LARGE = 1 << 15  # scores up to which NumPy is as fast
+_MOST = 1 << 24  # from which on they are not to be had all at once
+_SHARED = 1 << 16  # from which on threads share the work
+_FLOATS = frozenset((FLOAT32, FLOAT64))
+_ready: dict[tuple, Any] = {}
+
+
+def _kernel(kind: np.dtype, causal: bool) -> Any:
+    found = _ready.get((kind, causal))
+    if found is not None:
+        return found if Policy.allowed else None
+
+    def build() -> Any:
+        from ..native.kernels.attention import probabilities
+        from ..native.loops import Type
+
+        return probabilities(Type(kind.name), causal)
+
+    function = kernel_when_ready(("probabilities", kind, causal), build)
+    if function is None:
+        return None
+    made = _ready[kind, causal] = (function.address, ctypes.c_int64 * 6)
+    return made
+
+
+def _fits(count: int, q: Array) -> bool:
+    return LARGE < count <= _MOST and q.__class__ is np.ndarray and q.dtype in _FLOATS
+
+
+def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
+            ) -> tuple[Array, Array] | None:  # fmt: skip
+    """(attention's output, probabilities)."""
+    rows, columns = q.shape[-2], k.shape[-2]
+    count = q.size // max(q.shape[-1], 1) * columns
+    if not _fits(count, q) or (found := _kernel(q.dtype, causal)) is None:
+        return None
+    p = np.ascontiguousarray(product(q, k.swapaxes(-1, -2)))
+    address, cells = found
+    factor = np.asarray(scale, q.dtype)
+    values = [a.__array_interface__["data"][0] for a in (p, factor)]
+    each = rows * columns
+    given = cells(*values, p.size // each, rows, columns, each)
+    run(address, ctypes.addressof(given), 0 if count > _SHARED else 1)
+    return product(p, v), p
+
+
+def _slope(dp: Array, p: Array, inner: Array, scale: Array) -> Array:
+    return (dp - inner) * (p * scale)
+
+
+def backward(
+    g: Array, q: Array, k: Array, v: Array, y: Array, p: Array, scale: float
+) -> tuple[Array, Array, Array] | None:
+    """The cotangents of query, key and value from the probabilities."""
+    if not _fits(p.size, q) or not Policy.allowed:
+        return None
+    inner = np.einsum("...i,...i->...", g, y)[..., None]
+    dp = product(g, v.swapaxes(-1, -2))
+    factor = np.asarray(scale, q.dtype)
+    ds = large(_slope, dp, p, inner, factor)
+    if ds is None:
+        ds = _slope(dp, p, inner, factor)
+    return (product(ds, k), product(ds.swapaxes(-1, -2), q), product(p.swapaxes(-1, -2), g))

@@ -1,0 +1,54 @@
+"""Attention with machine code between its products."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.native.eager import Policy
+from flambeau.native.pool import POOL
+from flambeau.ops import attention_native
+
+F = torch.nn.functional
+
+
+def results(q, k, v, causal: bool) -> list[np.ndarray]:
+    for x in (q, k, v):
+        x.grad = None
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    (y * y).sum().backward()
+    return [x.detach().numpy() for x in (y, q.grad, k.grad, v.grad)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("batch", "rows", "columns"), [
+    ((), 1, 1), ((2, 3), 17, 17), ((2,), 5, 33), ((3,), 33, 16),
+])  # fmt: skip
+def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> None:
+    for name in ("LARGE", "_SHARED"):
+        monkeypatch.setattr(attention_native, name, 0)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(*batch, n, 4, dtype=dtype, requires_grad=True)
+               for n in (rows, columns, columns))  # fmt: skip
+    before = POOL.threads()
+    POOL.set_threads(threads)
+    try:
+        monkeypatch.setattr(Policy, "allowed", False)
+        wanted = results(q, k, v, causal)
+        monkeypatch.setattr(Policy, "allowed", True)
+        until = time.monotonic() + 10
+        key = (np.dtype(str(dtype).removeprefix("torch.")), causal)
+        while key not in attention_native._ready:
+            results(q, k, v, causal)
+            assert time.monotonic() < until, "no kernel came"
+            time.sleep(0.002)
+        found = results(q, k, v, causal)
+    finally:
+        POOL.set_threads(before)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)
