@@ -146,9 +146,7 @@ class Compiled:
         program = self._last
         if program is None or program not in self._programs:
             program = next(iter(self._programs), None)
-        owner = getattr(self._function, "__self__", None)
-        name = getattr(self._function, "__name__", type(self._function).__name__)
-        name = type(owner).__name__ if isinstance(owner, Module) else name
+        name = self._name
         if program is not None:
             from .account import account
 
@@ -157,6 +155,14 @@ class Compiled:
         if html is not None:
             raise RuntimeError(text)
         return text
+
+    @property
+    def _name(self) -> str:
+        """For people: the function, or the module whose call it is."""
+        owner = getattr(self._function, "__self__", None)
+        if isinstance(owner, Module):
+            return type(owner).__name__
+        return getattr(self._function, "__name__", type(self._function).__name__)
 
     def _why(self) -> str:
         """Why there is no program."""
@@ -361,9 +367,8 @@ class Compiled:
     def _stop(self, variant: Variant, what: str, line: str) -> None:
         variant.stopped = True
         variant.trace = None
-        name = getattr(self._function, "__name__", type(self._function).__name__)
         where = f" ({line})" if line else ""
-        text = f"flambeau.compile: {name} stays eager: {what}{where}"
+        text = f"flambeau.compile: {self._name} stays eager: {what}{where}"
         advice = _advice(what)
         text = f"{text}. {advice}" if advice else text
         if self._options["fullgraph"]:

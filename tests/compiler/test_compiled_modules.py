@@ -170,3 +170,14 @@ def test_inference_has_no_graph():
             for _ in range(4):
                 same(fast(x), net(x))
     assert runs(fast) == 2
+
+
+def test_a_module_that_cannot_be_compiled_is_named():
+    class Reader(nn.Module):
+        def forward(self, x):
+            return x * float(x[0])
+
+    fast = compiled(Reader())
+    with pytest.warns(UserWarning, match="Reader stays eager"):
+        for _ in range(3):
+            fast(torch.ones(2))
