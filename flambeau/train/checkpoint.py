@@ -11,6 +11,7 @@ from .bands import Band
 from .handlers import Handle
 from .monitor import Monitor
 from .plots import PlotCurves
+from .provenance import rounding
 from .scope import step
 from .snapshot import copied
 from .writer import Writer
@@ -150,7 +151,8 @@ class Checkpoint:
             self.kept = ranking
         gone = [self.folder / _file_of(one["epoch"]) for one in self._before
                 if self.count > 1 and one not in self.kept]  # fmt: skip
-        self._writer.write(copied(run.state_dict()), paths, what, gone)
+        saved = {**copied(run.state_dict()), "rounding": rounding()}
+        self._writer.write(saved, paths, what, gone)
         self._next = time.monotonic() + 60 * (self.minutes or 0)
 
     def _settle(self) -> None:

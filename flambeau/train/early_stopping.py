@@ -83,9 +83,10 @@ class EarlyStopping:
     def on_run_end(self, run: Any) -> None:
         """The training is over, not interrupted: the best weights come back."""
         over = self.stopped or (run.state.epoch >= run.state.epochs and run.ending is None)
-        for name, net in _nets(run) if over and self.weights else ():
-            if name in self.weights:
-                net.load_state_dict(self.weights[name])
+        weights = self.weights if over and self.weights is not None else {}
+        for name, net in _nets(run):
+            if name in weights:
+                net.load_state_dict(weights[name])
 
     on_run_end.band = Band.OUTER  # type: ignore[attr-defined]  # behind the last checkpoint
 

@@ -7,6 +7,7 @@ on the batch alone, so a run that is resumed decides as the one that was not int
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ..autograd.mode import no_grad
@@ -77,8 +78,12 @@ class ExactStep:
         found = self._compiled.attempt(x, y)
         if found is MISS:
             self.kinds.plain.add(kind)
+            if kind in self.kinds.compiled:
+                warnings.warn("the step was compiled when the run was saved, and cannot be now: it "
+                              "goes on, but the last bits may differ", stacklevel=2)  # fmt: skip
             return self.step(x, y)
         self.made.add(kind)
+        self.kinds.compiled.add(kind)
         return found
 
 

@@ -13,13 +13,16 @@ class Kinds:
     def __init__(self) -> None:
         self.known: dict[str, int] = {}  # kind: how often its program was made anew
         self.plain: set[str] = set()  # kinds that stay eager
+        self.compiled: set[str] = set()  # kinds that had a program, in this process or before
 
     def state_dict(self) -> dict[str, Any]:
-        return {"known": dict(self.known), "plain": sorted(self.plain)}
+        return {"known": dict(self.known), "plain": sorted(self.plain),
+                "compiled": sorted(self.compiled)}  # fmt: skip
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         self.known = dict(saved.get("known", {}))
         self.plain = set(saved.get("plain", ()))
+        self.compiled = set(saved.get("compiled", ()))
 
 
 def kind_of(batch: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
@@ -9,6 +10,10 @@ import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from ..settings import get_num_threads
 
 LONGEST = 20_000_000  # bytes of a difference that are kept
 _SETTINGS = ("FLAMBEAU_", "OMP_", "MKL_", "OPENBLAS_", "PYTHONHASHSEED")
@@ -75,6 +80,12 @@ def environment() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def rounding() -> dict[str, Any]:
+    """What the last bits of results depend on beside the program."""
+    return {"numpy": np.__version__, "processor": processor(), "threads": get_num_threads()}
+
+
+@functools.cache
 def processor() -> str:
     """The processor's name as the system knows it."""
     try:

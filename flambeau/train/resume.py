@@ -11,6 +11,7 @@ from typing import Any
 from ..serialization import load
 from .bands import Band
 from .checkpoint import Checkpoint
+from .provenance import rounding
 from .writer import left_behind
 
 
@@ -53,6 +54,11 @@ class Resume:
             raise
         self._say(f"going on from {path.as_posix()}: epoch {run.state.epoch}, "
                   f"step {run.state.step}")  # fmt: skip
+        now, then = rounding(), state.get("rounding", {})
+        other = [f"{key} {then[key]}, now {now[key]}" for key in now
+                 if then.get(key, now[key]) != now[key]]  # fmt: skip
+        if other:
+            self._say(f"the last bits may differ: it was saved with {'; '.join(other)}")
 
     def on_run_end(self, run: Any) -> None:
         """The run is over."""

@@ -344,6 +344,18 @@ def test_a_loop_without_a_net(tmp_path):
     assert "".join(rest) == "bc"
 
 
+def test_other_threads_are_mentioned(tmp_path, capsys):
+    fit(make(), epochs=1, resume=tmp_path)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    try:
+        fit(make(), resume=tmp_path)
+    finally:
+        torch.set_num_threads(threads)
+    said = capsys.readouterr().err
+    assert f"may differ: it was saved with threads {threads}, now {threads + 1}\n" in said
+
+
 def test_a_finished_run_is_left_as_it_is(tmp_path):
     fit(make(), resume=tmp_path)
     before = (tmp_path / "last.pt").stat().st_mtime_ns
