@@ -21,6 +21,10 @@ _os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "17")
 _OWN = r"flambeau\.(ops|autograd|optim|train\.metrics)"
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=_OWN)
 
+from .native.allocator import keep_freed_memory as _keep_freed_memory
+
+_keep_freed_memory()
+
 from . import autograd, ops
 from .autograd.mode import (
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad,

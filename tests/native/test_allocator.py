@@ -1,0 +1,51 @@
+"""Memory of freed arrays is kept for the next ones."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import pytest
+
+from flambeau.native import allocator
+
+PROGRAM = """
+import resource
+import flambeau as torch
+
+def work():
+    kept = [torch.ones(200_000) for _ in range(20)]
+    return sum(x[0].item() for x in kept)
+
+for _ in range(3):
+    work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    work()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def glibc() -> bool:
+    linux = sys.platform.startswith("linux")
+    return linux and hasattr(ctypes.CDLL(None), "gnu_get_libc_version")
+
+
+def faults(**variables: str) -> int:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    run = subprocess.run([sys.executable, "-c", PROGRAM], env={**kept, **variables}, check=True,
+                         capture_output=True, text=True)  # fmt: skip
+    return int(run.stdout)
+
+
+@pytest.mark.skipif(not glibc(), reason="the C library is not glibc")
+def test_pages_are_touched_once() -> None:
+    assert faults() < 500
+    assert faults(MALLOC_TRIM_THRESHOLD_="0") > 5000  # what the user has set up stays
+
+
+def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator.sys, "platform", "darwin")
+    assert not allocator.keep_freed_memory()
