@@ -42,7 +42,8 @@ def _times(found: Figures) -> Iterator[str]:
     yield (f"{_count(len(lines), 'kernel')}, {total * 1e6:.0f} us on "
            f"{_count(found.threads, 'thread')} ({between / total:.0%} between kernels), "
            f"{flops / total / 1e9:.0f} GFLOP/s, {moved / total / 1e9:.1f} GB/s, "
-           f"{found.least / total:.0%} of what the machine can do, arena {found.arena / 1e6:.1f} MB")  # fmt: skip
+           f"{found.least / total:.0%} of what the machine can do, "
+           f"arena {found.arena / 1e6:.1f} MB")  # fmt: skip
     yield f"{'us':>9} {'share':>6} {'MB':>8} {'Mflop':>9} {'of limit':>11}  kernel"
     for line in lines:
         others = len(line.origins) - (line.main in line.origins)
