@@ -38,6 +38,7 @@ class Reference:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.ran = [0]  # how often
         kinds = [source.kind for source in graph.sources]
         self.changing = [k for k, kind in enumerate(kinds) if kind != "state"]
         self.states = {k: graph.sources[k].array() for k, kind in enumerate(kinds)
@@ -53,6 +54,7 @@ class Reference:
                    for y, n in zip(outputs, self.graph.outputs, strict=True)]  # fmt: skip
         for slot, value in [(slot, value.copy()) for slot, value in writes]:
             given[slot][...] = value
+        self.ran[0] += 1
         return outputs
 
 

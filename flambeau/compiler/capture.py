@@ -33,7 +33,8 @@ from ..tensor.tensor import Tensor, wrap
 from .leftovers import finish, live_outputs
 from .swap import Swap, clone
 from .trace import (
-    CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Backward, Event, Trace, Value, address,
+    CALL, CONSTANT, EMPTY, OPERATOR, UPDATE, WRITE, Backward, Event, Trace, Value, address,
+    values_in,
 )  # fmt: skip
 
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -500,9 +501,25 @@ def capture(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Trace |
             _recorders.current = None
             _restore(swaps)
         finish(trace)
+        _find_holders(trace, recorder.held[0][0])
         return result, trace
     finally:
         _capturing.release()
+
+
+def _find_holders(trace: Trace, tensors: list[Any]) -> None:
+    """Tensors outside whose memory the step met through views alone (`w[:]`, `w.detach()`): when
+    they are given other memory, that must be seen."""
+    arguments = {s.number for s in trace.storages if s.name.startswith("argument")}
+    met = {v.storage for e in trace.events if e.kind != UPDATE
+           for v in values_in((e.args, e.kwargs))}  # fmt: skip
+    updated = {v.storage for e in trace.events if e.kind == UPDATE for v in values_in(e.args)}
+    covered = {id(owner_of(t._array)) for t in trace.externals.values()}
+    owners = {id(s.owner) for s in trace.storages
+              if s.external and s.number in met - arguments - updated} - covered  # fmt: skip
+    for tensor in tensors if owners else ():
+        if id(tensor) in trace.existing and id(owner_of(tensor._array)) in owners:
+            trace.externals[id(tensor)] = tensor
 
 
 def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:

@@ -17,7 +17,9 @@ from .bindings import Update
 class Ticker:
     """Advances the counters of the parameters of one update; gives the formula's numbers."""
 
-    def __init__(self, update: Update) -> None:
+    def __init__(self, update: Update, ran: Any) -> None:
+        """`ran`: [how often the step ran], to know which run a tick was for."""
+        self.ran, self.ticked = ran, -1
         self.optimiser = optimiser = update.optimiser
         self.flags = update.flags
         self.groups, self.count = optimiser.param_groups, len(optimiser.param_groups)
@@ -31,7 +33,7 @@ class Ticker:
         self.begin, self.plan = optimiser._begin, optimiser._plan
         self.saved = [self._entries(state) for _, state in self.rows]
         self.simple = self._only_counts()
-        self.before: list[list[np.ndarray]] = []
+        self.before: list[tuple[np.ndarray, np.ndarray]] = []
         self.rest: Any = None
         self.shared: np.ndarray | None = None
         self.number = update.group
@@ -82,6 +84,8 @@ class Ticker:
         if not self.check():
             return None
         if self.item is not None:
+            # Interrupts strike after calls: when one finds this run noted, it has been counted.
+            self.ticked = self.ran[0]
             np.add(self.rest, self.one, self.rest)
             key: Any = self.item()
         else:
@@ -94,8 +98,11 @@ class Ticker:
 
     def _begin_all(self) -> Any:
         """Begins the step of each parameter; the first one's key."""
-        if not self.simple:
-            self.before = [[a.copy() for a in arrays] for arrays in self.saved]
+        arrays = [a for entries in self.saved[: 1 if self.simple else None] for a in entries]
+        if self.rest is not None:
+            arrays.append(self.rest)
+        self.before = [(a, a.copy()) for a in arrays]
+        self.ticked = self.ran[0]
         key = self.begin(self.group, self.first_param, self.first_state)
         if self.rest is not None:
             np.add(self.rest, self.one, self.rest)
@@ -105,18 +112,15 @@ class Ticker:
         return key
 
     def undo(self) -> None:
-        """Takes the tick back."""
-        if self.rest is not None:
-            np.subtract(self.rest, self.one, self.rest)
+        """Takes the tick back, where there was one for the run that is to come."""
+        if self.ticked != self.ran[0]:
+            return
+        self.ticked = -1
         if self.item is not None:
+            np.subtract(self.rest, self.one, self.rest)
             return
-        if self.simple:
-            for array in self.saved[0]:
-                array -= 1
-            return
-        for arrays, before in zip(self.saved, self.before, strict=True):
-            for a, b in zip(arrays, before, strict=True):
-                a[()] = b
+        for array, before in self.before:
+            array[...] = before
 
 
 def shared_counters(optimiser: Any, number: int) -> np.ndarray:

@@ -77,7 +77,7 @@ class Program:
         self.modules, self.environment = modules, environment
         self.lock = threading.RLock()
         self.changes = CHANGES.count
-        self.tickers = [Ticker(update) for update in bindings.updates]
+        self.tickers = [Ticker(update, step.ran) for update in bindings.updates]
         self.calls = 0
         self.sample = Sample(bindings)  # with which explain() runs the step
         self.source, self.call = _Writer(self, args, kwargs).made()
@@ -102,10 +102,15 @@ class Program:
             found.append(scalars)
         return found
 
-    def undo(self) -> None:
-        """Takes the ticks of `advance` back, after a run that failed."""
-        for ticker in self.tickers:
-            ticker.undo()
+    def failed(self, ran: int) -> None:
+        """After an exception: ticks are taken back where nothing was written since `ran` was how
+        often the step had run; where all was, an interrupt came late, and the step is finished."""
+        if self.step.ran[0] == ran:
+            for ticker in self.tickers:
+                ticker.undo()
+            return
+        for leaf, grad in self.bindings.grads:
+            leaf._grad = grad
 
 
 class _Writer:
@@ -116,6 +121,7 @@ class _Writer:
         self.names: dict[str, Any] = {
             "MISS": MISS, "MODE": MODE, "AUTOCAST": AUTOCAST, "CHANGES": CHANGES,
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
+            "ran": program.step.ran,
             "attached": _attached, "ndarray": np.ndarray, "advance": program.advance,
             "autocast": autocast_now, "hung": hung,
             "together": are_together, "apart": are_apart,
@@ -257,19 +263,19 @@ class _Writer:
     def run(self) -> None:
         """Numbers, draws, the run itself, grads, results."""
         lines = self.lines
-        lines.append("    with lock:")
+        lines += ["    with lock:", "        n = ran[0]", "        try:"]
         if self.bindings.updates:
-            lines += ["        s = advance()", "        if s is None:", "            return MISS"]
+            lines += ["            s = advance()", "            if s is None:",
+                      "                return MISS"]  # fmt: skip
             if len(self.program.tickers) == 1:
                 self.names["advance"] = self.program.tickers[0].advance
-        lines.append("        try:")
         for slot in self.bindings.slots:
             if isinstance(slot, Drawn):
                 lines.append(f"            {self.name(slot.fill)}()")
         values = ", ".join(self.values())
         lines.append(f"            o = run([{values}])")
         lines.append("        except BaseException:")
-        lines.append("            program.undo()")
+        lines.append("            program.failed(n)")
         lines.append("            raise")
         lines.append("        program.calls += 1")
         for leaf, grad in self.bindings.grads:

@@ -76,6 +76,9 @@ class Step:
         self.parts: list[Program | Call] = []
         self.addresses = list(addresses)
         self._build(addresses)
+        programs = [part for part in self.parts if isinstance(part, Program)]
+        # How often the part ran that writes states, so that whoever is interrupted can tell.
+        self.ran = programs[-1].ran if programs else [0]
         work = sum(task.work for task in self.tasks)
         self.threads = 1 if work < LITTLE else 0
         self._stash: dict[int, Any] = {}
@@ -275,7 +278,11 @@ if address(_probe) != _probe.ctypes.data:  # an interpreter with other objects
 
 def _aligned(size: int) -> tuple[np.ndarray, int]:
     """Memory for an arena and its address, a multiple of a cache line."""
-    raw = np.empty(size + ALIGNMENT, np.uint8)
+    try:
+        raw = np.empty(size + ALIGNMENT, np.uint8)
+    except MemoryError:
+        text = f"a compiled step works in {size:,} bytes of memory, which there are not"
+        raise MemoryError(text) from None
     shift = -raw.ctypes.data % ALIGNMENT
     arena = raw[shift : shift + max(size, 1)]
     return arena, int(arena.ctypes.data)

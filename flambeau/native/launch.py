@@ -326,8 +326,9 @@ end:
 """
 
 # A program: 0 records, 8 their number, 16 patches, 24 their number, 32 the table, 40 where times
-# go, 48 the threads' state, 56 barriers passed when it started. A record: 0 function, 8 cells,
-# 16 flags. A patch: 0 the cell's address, 8 its slot in the table, 16 what to add.
+# go, 48 the threads' state, 56 barriers passed when it started, 64 how often it ran to its end.
+# A record: 0 function, 8 cells, 16 flags. A patch: 0 the cell's address, 8 its slot in the table,
+# 16 what to add.
 # Each thread walks the records. TIME_... is empty, or notes when a record began and ended.
 _DRIVER = """
 define void @DRIVE(i64 %tid, i64 %threads, ptr %program) {
@@ -424,6 +425,10 @@ shared:
   br label %ready
 ready:
   call void @launch(ptr %state, ptr @DRIVE, ptr %program, i64 %threads)
+  %ran_at = getelementptr i8, ptr %program, i64 64
+  %ran = load i64, ptr %ran_at, align 8
+  %ran_next = add i64 %ran, 1
+  store i64 %ran_next, ptr %ran_at, align 8
   ret void
 }
 """

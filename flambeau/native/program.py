@@ -100,11 +100,12 @@ class Program:
         rows = list(zip(functions, starts, _flags(records), strict=True))
         self._rows, self._count = _array(rows), len(rows)
         self._patches = _array([_patch(p, records, starts, slots) for p in patches])
-        self._memory, self._address = aligned(launch.LINE)
-        head = (ctypes.c_int64 * 6).from_address(self._address)
+        self._memory, self._address = aligned(2 * launch.LINE)
+        head = (ctypes.c_int64 * 9).from_address(self._address)
         head[:5] = [ctypes.addressof(self._rows), len(rows), ctypes.addressof(self._patches),
                     len(patches), ctypes.addressof(self._table)]  # fmt: skip
         self._head = head
+        self.ran = (ctypes.c_int64 * 1).from_address(self._address + 64)  # how often, to its end
         self._run = _start("start")
 
     def __len__(self) -> int:

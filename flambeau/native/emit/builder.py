@@ -49,10 +49,13 @@ def vector(element: ir.Type, lanes: int) -> ir.Type:
 
 def _only_lane(mask: ir.Value | None) -> int | None:
     """The one lane for which a mask is true, where that is known."""
-    if not isinstance(mask, Literal):
+    if isinstance(mask, Literal):
+        lanes = [one == "i1 1" for one in mask.constant[1:-1].split(", ")]
+    elif isinstance(mask, ir.Constant) and isinstance(mask.constant, (list, tuple)):
+        lanes = [bool(getattr(one, "constant", one)) for one in mask.constant]
+    else:
         return None
-    lanes = mask.constant[1:-1].split(", ")
-    return lanes.index("i1 1") if lanes.count("i1 1") == 1 else None
+    return lanes.index(True) if lanes.count(True) == 1 else None
 
 
 @lru_cache(maxsize=512)

@@ -1,0 +1,239 @@
+"""Calls that no program was made for, and what happens when a step is cut short."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau import nn
+from flambeau.compiler import pipeline
+
+from .steps import left_by, runs, same, trainer
+
+
+def native(function, **options):
+    return torch.compile(function, mode="now", **options)
+
+
+def settled(step, *given):
+    """Calls a step until its program serves it."""
+    for _ in range(4):
+        step(*given)
+    assert runs(step), "no program was made"
+
+
+def test_another_dtype_gets_another_program():
+    step = native(lambda x: x * 2 + 1)
+    for dtype in (torch.float32, torch.float64, torch.int64, torch.bool):
+        x = torch.ones(3, 5).to(dtype)
+        for _ in range(5):
+            same(step(x), x * 2 + 1)
+    assert len(step._programs) == 4
+
+
+def test_another_device_runs_as_it_is():
+    step = native(lambda x: x * 2)
+    settled(step, torch.ones(3))
+    assert step(torch.ones(3, device="meta")).is_meta
+    same(step(torch.ones(3)), torch.full((3,), 2.0))
+
+
+def test_a_wrong_shape_raises_what_eager_code_raises():
+    w = torch.randn(4, 5)
+    step = native(lambda x: x @ w)
+    settled(step, torch.ones(2, 4))
+    with pytest.raises(RuntimeError, match="cannot be multiplied|size|shape"):
+        step(torch.ones(2, 3))
+    same(step(torch.ones(2, 4)), torch.ones(2, 4) @ w)
+
+
+def test_a_tensor_whose_memory_was_taken_away_is_seen():
+    step = native(lambda x: x * 2)
+    x = torch.ones(6)
+    settled(step, x)
+    x.data = torch.empty(0)
+    assert step(x).shape == (0,)
+    weight = nn.Parameter(torch.ones(6))
+    other = native(lambda x: x * weight.detach()[:])
+    settled(other, torch.ones(6))
+    weight.data = torch.full((6,), 3.0)
+    for _ in range(4):
+        same(other(torch.ones(6)), torch.full((6,), 3.0))
+
+
+def test_a_compiled_step_inside_another():
+    inner = native(lambda x: torch.tanh(x) * 2)
+    settled(inner, torch.ones(4))
+    outer = native(lambda x: inner(x) + 1)
+    for _ in range(6):
+        same(outer(torch.ones(4)), torch.tanh(torch.ones(4)) * 2 + 1)
+    assert runs(outer)
+
+
+# ------------------------------------------------------------------------- cut short
+
+
+def training():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 4))
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
+    left = left_by(net, optimiser)
+    return net, optimiser, {"left": left}
+
+
+def batch(i=0):
+    torch.manual_seed(i)
+    return torch.randn(8, 12), torch.randint(0, 4, (8,))
+
+
+def copied(left):
+    return {key: value.clone() if isinstance(value, torch.Tensor) else value
+            for key, value in left().items()}  # fmt: skip
+
+
+def test_an_eager_call_that_raises_changes_nothing():
+    net, optimiser, parts = training()
+    broken = [False]
+
+    def loss(net, x, y):
+        y_hat = net(x)
+        values, _ = torch.sort(y_hat, dim=1)  # called by the program as it is
+        return F.cross_entropy(y_hat, y) + values.sum() * 0.01
+
+    step = native(trainer(net, optimiser, loss))
+    settled(step, *batch())
+    (program,) = step._programs
+    calls = [part for part in program.step.parts if hasattr(part, "node")]
+    assert calls, "the program calls nothing"
+    node = calls[-1].node
+    function = node.function
+
+    def failing(*arrays):
+        if broken[0]:
+            raise OSError("the disk is full")
+        return function(*arrays)
+
+    for call in calls:
+        if call.node.function is function:
+            call.node.attributes["function"] = failing
+    before = copied(parts["left"])
+    broken[0] = True
+    with pytest.raises(OSError, match="disk"):
+        step(*batch())
+    same(copied(parts["left"]), before)
+    broken[0] = False
+    count = program.calls
+    step(*batch())
+    assert program.calls == count + 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+def test_interrupts_leave_a_step_done_or_undone():
+    """A program is deterministic: after n steps its weights are those of n steps undisturbed."""
+    x, y = batch()
+    made = []
+    for _ in range(2):
+        net, optimiser, parts = training()
+        step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
+        settled(step, x, y)
+        made.append((step, parts["left"]))
+    (step, left), (other, other_left) = made
+    interrupts = 0
+    old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    deadline = time.perf_counter() + 1.0
+    try:
+        while time.perf_counter() < deadline:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 20e-6 + 80e-6 * np.random.rand())
+                for _ in range(50):
+                    step(x, y)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupts += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert interrupts > 10
+    for _ in range(int(left()["0.step"]) - 4):
+        other(x, y)
+    found, wanted = left(), other_left()
+    for key in wanted:
+        np.testing.assert_array_equal(found[key].detach(), wanted[key].detach(), err_msg=key)
+
+
+# ------------------------------------------------------------------------- cannot be built
+
+
+def test_no_memory_for_the_arena_names_the_size(monkeypatch):
+    from flambeau.compiler import step as module
+
+    real = np.empty
+
+    def empty(shape, dtype=float):
+        if dtype is np.uint8:
+            raise MemoryError
+        return real(shape, dtype)
+
+    class Numpy:
+        def __getattr__(self, name):
+            return getattr(np, name)
+
+    numpy = Numpy()
+    numpy.empty = empty
+    monkeypatch.setattr(module, "np", numpy)
+    with pytest.raises(MemoryError, match=r"1048576 bytes|1,048,576 bytes"):
+        module._aligned(1 << 20)
+
+
+def test_a_pass_that_raises_leaves_the_step_eager_and_is_named(monkeypatch):
+    def simplify(graph):
+        raise ZeroDivisionError("a mistake")
+
+    passes = [simplify if one.__name__ == "simplify" else one for one in pipeline.PASSES]
+    monkeypatch.setattr(pipeline, "PASSES", passes)
+    step = native(lambda x: x * 2)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for _ in range(6):
+            same(step(torch.ones(3)), torch.full((3,), 2.0))
+    told = [str(w.message) for w in seen]
+    assert len(told) == 1
+    assert "failed in simplify: ZeroDivisionError: a mistake" in told[0]
+
+
+def test_a_kernel_that_cannot_be_emitted_is_named(monkeypatch):
+    from flambeau.native import compiled as module
+
+    def compile_all(*_, **__):
+        raise RuntimeError("no such instruction")
+
+    monkeypatch.setattr(module, "compile_all", compile_all)
+    step = native(lambda x: x * 3)
+    with pytest.warns(UserWarning, match="failed in emit: RuntimeError: no such instruction"):
+        for _ in range(4):
+            same(step(torch.ones(3)), torch.full((3,), 3.0))
+
+
+def test_a_step_is_called_from_several_threads():
+    step = native(lambda x: (x * 2).sum())
+    settled(step, torch.ones(500))
+    wrong = []
+
+    def work(k):
+        for _ in range(100):
+            if step(torch.full((500,), float(k))).item() != 1000.0 * k:
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong
