@@ -470,7 +470,7 @@ def test_a_cycle_of_grads_is_named_once(monkeypatch):
 
     monkeypatch.setattr(engine, "_WARNED", set())
     x = leaf(flambeau, 3.0)
-    with pytest.warns(UserWarning, match="reference cycle") as caught:  # noqa: PT031
+    with pytest.warns(UserWarning, match="reference cycle") as caught:
         (x**2).sum().backward(create_graph=True)
         (x**2).sum().backward(create_graph=True)
     assert len(caught) == 1
