@@ -11,13 +11,14 @@ PARITY_VENV := .venv-parity
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 
-.PHONY: help demo test lint parity conformance bench curves stubs clean
+.PHONY: help demo test slow lint parity conformance bench curves stubs clean
 
 help:
 	@echo "make demo    train the MNIST network on the images in the repository, write demo.png"
 	@echo "make test    run the test-suite (no PyTorch needed)"
 	@echo "make lint    ruff, the layers of the package, the type checker"
 	@echo "make parity  compare with torch==2.13.0, installed in $(PARITY_VENV)"
+	@echo "make slow    programs of every operator and of random graphs, by the thousand"
 	@echo "make bench   measure flambeau beside PyTorch and JAX, and put the figures into README.md"
 	@echo "make curves  draw the loss curves of both into docs/parity.png"
 	@echo "make stubs   write the generated .pyi files anew"
@@ -59,7 +60,10 @@ lint: $(VENV)/.with-lint
 	$(BIN)/mypy
 
 parity: $(PARITY_VENV)/.ready
-	$(PARITY_VENV)/bin/python -m pytest -n $(WORKERS) -m "parity or slow" $(TESTS)
+	$(PARITY_VENV)/bin/python -m pytest -n $(WORKERS) -m "parity or slow" --ignore=tests/compiler $(TESTS)
+
+slow: $(VENV)/.with-test
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow tests/compiler
 
 conformance: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python .ci/conformance
