@@ -167,3 +167,13 @@ def test_illegal_graphs_are_refused() -> None:
     ):
         with pytest.raises(GraphError, match=wrong.op.name):
             verify_graph(graph_of([x], [wrong]))
+
+
+@pytest.mark.parametrize(("rows", "copies"), [(32, 1), (4, 0)])
+def test_a_weight_that_many_products_transpose_is_written_out_once(rows: int, copies: int) -> None:
+    w, x = source(0, (40, 40)), source(1, (rows, 40))
+    turned, y = permute(w, (1, 0)), x
+    for _ in range(5):
+        y = apply(Scalar.TANH, matmul(y, turned))
+    step = check(graph_of([w, x], [y]))
+    assert [t.name for t in step.tasks if t.name != "matmul"] == ["permute"] * copies

@@ -27,6 +27,7 @@ from ..group import (
     window_through,
 )
 from ..window import whole
+from .turned_weights import turned_weights
 
 COSTLY = frozenset(
     Scalar[name] for name in (
@@ -66,6 +67,7 @@ class Fusion:
         for node in self.graph.roots():
             self.kept[id(node)] = node
         self._keep_shared()
+        self.kept.update((id(node), node) for node in turned_weights(self.nodes))
         for node in self.nodes:
             for one in _needed_in_memory(node):
                 # a convolution packs the borders of its image as it goes
