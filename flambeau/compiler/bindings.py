@@ -177,7 +177,7 @@ class Bindings:
 
 def are_together(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
     """Whether two arrays lie on one memory, so many bytes apart."""
-    return a is b and not gap or (
+    return (a is b and not gap) or (
         _owner(a) is _owner(b) and address(b) - address(a) == gap
     )  # fmt: skip
 

@@ -227,6 +227,45 @@ def _conv_weight(node: Node, x: Array, g: Array) -> Array:
     return made
 
 
+def _scores(node: Node, q: Array, k: Array, mask: Array | None) -> Array:
+    scores = np.matmul(q, k.swapaxes(-1, -2)) * q.dtype.type(node.scale)
+    if node.causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -math.inf)
+    if mask is not None and mask.dtype == np.bool_:
+        scores = np.where(mask, scores, -math.inf)
+    elif mask is not None:
+        scores = scores + mask
+    return scores.astype(q.dtype)
+
+
+def _attention_sums(node: Node, q: Array, k: Array, mask: Array | None = None) -> Array:
+    scores = _scores(node, q, k, mask)
+    top = scores.max(-1, keepdims=True)
+    if mask is not None:
+        top = np.where(top == -math.inf, 0, top)
+    total = np.exp(scores - top).sum(-1, keepdims=True)
+    if mask is not None:
+        total = np.where(total == 0, 1, total)
+    return (np.log(total) + top)[..., 0]
+
+
+def _attention(node: Node, q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
+    sums = _attention_sums(node, q, k, *(() if mask is None else (mask,)))
+    p = np.exp(_scores(node, q, k, mask) - sums[..., None])
+    return np.matmul(p.astype(v.dtype), v)
+
+
+def _attention_gradient(
+    node: Node, q: Array, k: Array, v: Array, g: Array, sums: Array, inner: Array,
+    mask: Array | None = None,
+) -> Array:  # fmt: skip
+    p = np.exp(_scores(node, q, k, mask) - sums[..., None])
+    if node.of == 2:
+        return np.matmul(p.swapaxes(-1, -2), g)
+    s = p * (np.matmul(g, v.swapaxes(-1, -2)) - inner[..., None]) * q.dtype.type(node.scale)
+    return np.matmul(s, k) if node.of == 0 else np.matmul(s.swapaxes(-1, -2), q)
+
+
 def _add_rows(node: Node, index: Array, values: Array) -> Array:
     made = np.zeros(node.shape, values.dtype)
     np.add.at(made, index, values)
@@ -250,6 +289,9 @@ RULES: dict[Op, Callable] = {
     Op.MATMUL: _matmul,
     Op.CONV: _conv,
     Op.CONV_WEIGHT: _conv_weight,
+    Op.ATTENTION: _attention,
+    Op.ATTENTION_SUMS: _attention_sums,
+    Op.ATTENTION_GRADIENT: _attention_gradient,
     Op.TAKE: lambda node, x, index: np.take(x, index, 0),
     Op.ADD_ROWS: _add_rows,
     Op.TAKE_ALONG: lambda node, x, index: np.take_along_axis(x, index, node.axis),

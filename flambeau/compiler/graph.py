@@ -42,6 +42,14 @@ class Op(Enum):
     TAKE = auto()  # (x, index): rows of x: (v, d...), (i...) to (i..., d...). Checked before
     ADD_ROWS = auto()  # (index, values): zeros (node's shape) with values[i] added to rows index[i]
     TAKE_ALONG = auto()  # (x, index): along axis, as numpy.take_along_axis
+    ATTENTION = auto()  # (q, k, v, [mask]): softmax(scores) @ v, where scores = q @ k.T * scale,
+    # -inf where `causal` and the column is beyond the row, or a BOOL mask is false; another mask
+    # is added. Extents as MATMUL's, q, k, v of one batch, the mask's equal or 1. Rows of -inf alone
+    # give 0 where there is a mask, else NaN
+    ATTENTION_SUMS = auto()  # (q, k, [mask]): the logarithms of the sums of exp(scores), of q's
+    # shape without its last axis; 0 for rows of -inf alone where there is a mask
+    ATTENTION_GRADIENT = auto()  # (q, k, v, g, sums, inner, [mask]): p = exp(scores - sums) and
+    # s = p * (g @ v.T - inner) * scale, by `of`: 0: s @ k, 1: s.T @ q, 2: p.T @ g
     CALL = auto()  # (a, ...) an eager function on whole arrays: function, output (which of its
     # results this node is), group (nodes of one call share it)
 

@@ -93,7 +93,7 @@ class _Split:
                 continue
             if node.op in _FREE:
                 self.new[id(node)] = node
-            elif id(node) in self.cut or node.op is Op.INPUT:
+            elif id(node) in self.cut or node.op in (Op.INPUT, Op.ATTENTION_SUMS):
                 self.new[id(node)] = self._kept(node)
             elif not inputs_done:
                 stack.append((node, True))

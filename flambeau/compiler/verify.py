@@ -169,8 +169,33 @@ def _take(node: Node, table: Node, index: Node) -> None:
     _require(node.shape == (*index.shape, *table.shape[1:]), node, f"of {table.shape}")
 
 
+def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
+    *batch, rows, depth = q.shape
+    columns = k.shape[-2]
+    _require(k.shape == (*batch, columns, depth), node, f"of {q.shape} and {k.shape}")
+    if node.op is Op.ATTENTION_SUMS:
+        given, masks, shape = [q, k], rest, (*batch, rows)
+    else:
+        v, width = rest[0], rest[0].shape[-1]
+        _require(v.shape == (*batch, columns, width), node, f"of {k.shape} and {v.shape}")
+        given, masks, shape = [q, k, v], rest[1:], (*batch, rows, width)
+    if node.op is Op.ATTENTION_GRADIENT:
+        (g, sums, inner), masks = rest[1:4], rest[4:]
+        wanted = (shape, tuple((*batch, rows)), tuple((*batch, rows)))
+        _require((g.shape, sums.shape, inner.shape) == wanted, node, f"of {g}, {sums}, {inner}")
+        given += [g, sums, inner]
+        shape = given[node.of].shape
+    _require(tuple(shape) == node.shape and columns > 0, node, f"from {q.shape} and {k.shape}")
+    _same_type(node, *given)
+    for mask in masks:
+        pairs = list(zip(mask.shape, (*batch, rows, columns), strict=True))
+        _require(mask.type in (Type.BOOL, node.type) and all(n in (1, m) for n, m in pairs), node,
+                 f"a mask of {mask.type} {mask.shape}")  # fmt: skip
+
+
 _RULES: dict[Op, Callable[..., None]] = {
     Op.APPLY: _apply, Op.RESHAPE: _reshape, Op.PERMUTE: _permute, Op.EXPAND: _expand,
     Op.SLICE: _slice, Op.PAD: _pad, Op.CONCAT: _concat, Op.UPDATE: _update, Op.REDUCE: _reduce,
+    Op.ATTENTION: _attention, Op.ATTENTION_SUMS: _attention, Op.ATTENTION_GRADIENT: _attention,
     Op.MATMUL: _matmul, Op.CONV: _conv, Op.TAKE: _take,
 }  # fmt: skip

@@ -54,7 +54,8 @@ class _Machine:
 
     def step(self, statement: Statement) -> None:
         if isinstance(statement, Loop):
-            self.loop([Axis(statement.index, statement.extent)], statement.body)
+            rounds = self.extent(statement.extent)
+            self.loop([Axis(statement.index, rounds)], statement.body)
             return
         if isinstance(statement, Contract):
             self.contract(statement)
@@ -121,7 +122,9 @@ class _Machine:
 
     # ----------------------------------------------------------------- expressions
 
-    def extent(self, extent: Extent) -> int:
+    def extent(self, extent: Extent | Affine) -> int:
+        if isinstance(extent, Affine):
+            return self.affine(extent)
         return extent if isinstance(extent, int) else self.sizes[extent]
 
     def affine(self, at: Affine) -> int:

@@ -258,10 +258,13 @@ class Kind(Enum):
 
 @dataclass(eq=False)
 class Loop(Statement):
-    """for index in range(extent): body."""
+    """for index in range(extent): body.
+
+    A SERIAL loop inside others may have an `Affine` of their indices as its extent: a triangle.
+    """
 
     index: Index
-    extent: Extent
+    extent: Extent | Affine
     body: list[Statement]
     kind: Kind = Kind.SERIAL
 

@@ -57,7 +57,9 @@ class _Printer:
     def statement(self, one: Statement, indent: str) -> Iterator[str]:
         if isinstance(one, Loop):
             kind = one.kind.name.lower() if one.kind.name != "SERIAL" else "for"
-            yield f"{indent}{kind} {self.name(one.index)} < {self.extent(one.extent)}"
+            stop = one.extent
+            many = self.affine(stop) if isinstance(stop, Affine) else self.extent(stop)
+            yield f"{indent}{kind} {self.name(one.index)} < {many}"
             yield from self.body(one.body, indent + "  ")
             return
         if isinstance(one, Contract):

@@ -88,7 +88,9 @@ class _Writer:
     def statement(self, one: Statement) -> None:
         if isinstance(one, Loop):
             index = self.name(one.index, "i")
-            self.line(f"for {index} < {self.extent(one.extent)} {one.kind.name}")
+            stop = one.extent
+            many = self.affine(stop) if isinstance(stop, Affine) else self.extent(stop)
+            self.line(f"for {index} < {many} {one.kind.name}")
             self.body(one.body)
             self.line("end")
         elif isinstance(one, Begin):

@@ -112,13 +112,31 @@ class _Check:
         if one.kind is Kind.PARALLEL:  # what is begun outside is the first thread's
             self.begun = set()
         self.parallel = one.kind is Kind.PARALLEL and len(one.body) == 1
-        with_axes = self.axes([Axis(one.index, one.extent)])
+        with_axes = self.axes([Axis(one.index, self.most(one))])
         if self.lanes is not None:
             self.collisions(one)
         self.body(one.body)
         self.forget(with_axes)
         self.begun = begun
         self.lanes, self.parallel, self.outside, self.folding = before
+
+    def most(self, one: Loop) -> Extent:
+        """A loop's extent; where indices around it decide, the largest."""
+        if not isinstance(one.extent, Affine):
+            return one.extent
+        if one.kind is not Kind.SERIAL:
+            self.fail("only SERIAL loops have an extent that changes")
+        self.affine(one.extent)
+        low = high = one.extent.base
+        for index, stride in one.extent.terms:
+            extent = self.extents[index]
+            if isinstance(stride, Size) or isinstance(extent, Size):
+                self.fail("an extent that changes by what is not known")
+            reach = stride * (extent - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        if low < 0:
+            self.fail(f"{low} rounds")
+        return high
 
     @staticmethod
     def updates(one: Loop) -> set[Accumulator]:

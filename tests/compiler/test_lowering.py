@@ -15,6 +15,7 @@ import flambeau
 from flambeau.compiler import capture as capturing
 from flambeau.compiler.evaluate import evaluate, numpy_type, type_of
 from flambeau.compiler.graph import COMPARISONS, Graph, Node, Op, Source, ordered
+from flambeau.compiler.group import ATTENTIONS
 from flambeau.compiler.lower import NotLowered, lower, lowered_by_hand, writes
 from flambeau.native.loops import Fold, Scalar, Type
 from flambeau.ops.registry import OPERATORS, Kind
@@ -278,6 +279,8 @@ def check_types(node):
     elif node.op is Op.ADD_ROWS:
         assert types == [Type.I64, node.type], (node, types)
     elif types:
+        if node.op in ATTENTIONS and types[-1] is Type.BOOL:  # a mask
+            types.pop()
         assert {*types} == {node.type}, (node, types)
 
 

@@ -11,6 +11,7 @@ from flambeau.native.loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
     Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
+from flambeau.native.verify import verify
 
 LENGTHS = (0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 300)
 F32, I64 = Type.F32, Type.I64
@@ -435,6 +436,19 @@ def test_masked_stores(check) -> None:
 
 
 # -------------------------------------------------------------------- loops and contracts
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 20])
+def test_triangles(check, n: int) -> None:
+    """Loops whose extent the index of a loop around decides; with no rounds, too."""
+    x, y, i, j = Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Index("j")
+    total = Accumulator(Fold.SUM, F32)
+    inner = Loop(j, place((i, 1)), [Update(total, Load(x, place((i, n), (j, 1))))])
+    down = Loop(j, place((i, -1), base=n), [Update(total, Load(x, place((i, n), (j, 1))))])
+    body: list[Statement] = [Begin(total), inner, down, Store(y, place((i, 1)), total)]
+    kernel = Kernel("triangle", [x, y], [Loop(i, n, body, Kind.PARALLEL)])
+    verify(kernel)
+    check(kernel, [draw(n, n), draw(n)])
 
 
 @pytest.mark.parametrize("outer", [1, 2, 3])

@@ -49,6 +49,12 @@ BAD: dict[str, tuple[Callable[[], list[Statement]], str]] = {
     "size is no argument": (
         lambda: [Loop(H, Size("n"), [copy(H)])], "size n is not an argument"),
     "negative extent": (lambda: [Loop(H, -1, [copy(H)])], "no extent"),
+    "an extent that changes in lanes": (
+        lambda: [loop(Loop(J, at(H), [copy(J)], Kind.LANES))], "only SERIAL loops"),
+    "fewer rounds than none": (
+        lambda: [loop(Loop(J, Affine(3, ((H, -1),)), [copy(J)]))], "-6 rounds"),
+    "outside of the buffer in the longest round": (
+        lambda: [loop(Loop(J, at(H, base=2), [copy(J)]))], "positions 0 to 10"),
     "parallel inside": (
         lambda: [loop(loop(copy(J), index=J, kind=Kind.PARALLEL))], "PARALLEL loops are outermost"),
     "lanes in lanes": (

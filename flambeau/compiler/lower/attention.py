@@ -1,4 +1,6 @@
-"""Scaled dot-product attention as products around a softmax; passes fuse them."""
+"""Scaled dot-product attention: nodes of its own, whose kernels keep no scores, or where those
+are few, products around a softmax.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from ...native.loops import Scalar
 from ...ops.attention import _LOG_SUMS, _NOTHING, _PROBABILITIES
 from ...ops.promotion import compute_dtype
+from ..graph import Node, Op, reshape
+from ..group import MOVEMENTS
+from ..schedule.attention import block_extent
 from .registry import lowering
 from .selection import triangle
 from .symbol import Symbol, symbol
+
+
+_LARGE = 16 << 20  # bytes of scores that should not be kept
+_BLOCK = 32  # rows and columns of a block worth its while
+_FEW = 4  # matrices that threads cannot share well
+_NARROW, _LONG = 32, 128  # a depth, and columns, from which on products do not decide
 
 
 def _scores(
@@ -29,6 +41,61 @@ def _scores(
     return s + mask.astype(s.dtype)
 
 
+def _by_blocks(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> bool:
+    """Whether scores are better made block by block, and again for the gradients: always where
+    they are large, else as measured."""
+    *batch, rows, depth = q.shape
+    columns, width, size = k.shape[-2], v.shape[-1], q.dtype.itemsize
+    if 0 in (*q.shape, *k.shape, *v.shape) or q.dtype.kind != "f":
+        return False
+    block = block_extent(rows, columns, depth, width, size, causal)
+    if block and math.prod(batch) * rows * columns * size > _LARGE:
+        return True
+    if block < min(_BLOCK, rows, columns):
+        return False
+    if keep == _NOTHING:
+        return True
+    few = math.prod(batch) < _FEW  # backward is shared out by these
+    return not few and (causal or depth <= _NARROW or columns >= _LONG)
+
+
+def _masked(mask: Any, q: Symbol) -> tuple[Node, ...]:
+    """A mask as an input: of the scores' rank."""
+    if mask is None:
+        return ()
+    node = mask.node if mask.dtype.kind == "b" else mask.astype(q.dtype).node
+    return (reshape(node, (1,) * (q.ndim - mask.ndim) + node.shape),)
+
+
+def _blockwise(
+    q: Symbol, k: Symbol, v: Symbol, mask: Any, scale: float, is_causal: bool, keep: int
+) -> tuple[Symbol, Any]:
+    """The result and what backward reads. Probabilities are given as a formula of the sums:
+    nothing computes them where only backward would have read them."""
+    masks = _masked(mask, q)
+    how = {"scale": float(scale), "causal": bool(is_causal)}
+    inputs = (q.node, k.node, v.node, *masks)
+    type = q.node.type
+    y = symbol(Node(Op.ATTENTION, inputs, (*q.shape[:-1], v.shape[-1]), type, how))
+    if keep == _NOTHING:
+        return y, None
+    sums = symbol(Node(Op.ATTENTION_SUMS, (q.node, k.node, *masks), q.shape[:-1], type, how))
+    if keep == _LOG_SUMS:
+        return y, sums
+    return y, np.exp(_scores(q, k, mask, scale, is_causal) - sums[..., None])
+
+
+def _sums_of(kept: Symbol) -> Symbol | None:
+    """The sums that _blockwise's probabilities, or sums, are made of; None for other values."""
+    node = kept.node
+    if node.op is Op.APPLY and node.operation is Scalar.EXP:
+        node = node.inputs[0]
+        node = node.inputs[-1] if node.op is Op.APPLY and node.operation is Scalar.SUB else node
+        while node.op in MOVEMENTS:
+            node = node.inputs[0]
+    return symbol(node) if node.op is Op.ATTENTION_SUMS else None
+
+
 @lowering("_attention")
 def _attention(
     query: Symbol, key: Symbol, value: Symbol, mask: Any, scale: float,
@@ -36,6 +103,9 @@ def _attention(
 ) -> tuple[Any, Any]:  # fmt: skip
     inside = compute_dtype(query.dtype)
     q, k, v = (x.astype(inside, copy=False) for x in (query, key, value))
+    if _by_blocks(q, k, v, is_causal, keep):
+        y, kept = _blockwise(q, k, v, mask, scale, is_causal, keep)
+        return y.astype(query.dtype), kept
     s = _scores(q, k, mask, scale, is_causal)
     if not s.shape[-1]:
         y = np.zeros_like(v, shape=(*q.shape[:-1], v.shape[-1]))
@@ -62,10 +132,18 @@ def _attention_backward(
 ) -> tuple[Symbol, ...]:  # fmt: skip
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
+    inner = np.sum(g * y, -1, keepdims=True)
+    sums = _sums_of(kept)
+    if sums is not None:
+        inputs = (q.node, k.node, v.node, g.node, sums.node, inner[..., 0].node, *_masked(mask, q))
+        how = {"scale": float(scale), "causal": bool(is_causal)}
+        return tuple(
+            symbol(Node(Op.ATTENTION_GRADIENT, inputs, x.shape, x.node.type, {**how, "of": of}))
+            .astype(kind) for of, x in enumerate((q, k, v))
+        )  # fmt: skip
     p = kept
     if keep != _PROBABILITIES:
         p = np.exp(_scores(q, k, mask, scale, is_causal) - kept[..., None])
-    inner = np.sum(g * y, -1, keepdims=True)
     ds = (np.matmul(g, v.swapaxes(-1, -2)) - inner) * p * scale
     found = (np.matmul(ds, k), np.matmul(ds.swapaxes(-1, -2), q),
              np.matmul(p.swapaxes(-1, -2), g))  # fmt: skip

@@ -12,6 +12,7 @@ from math import prod
 from ...native.loops import Scalar
 from ..graph import Graph, Node, Op
 from ..group import (
+    ATTENTIONS,
     CONTRACTIONS,
     INLINE,
     MOVEMENTS,
@@ -155,6 +156,8 @@ class Fusion:
                 if self._fits(group, node, read, list(sources.values())):
                     joined = group
                     break
+        elif node.op in ATTENTIONS:
+            joined = self._attention(node, read, list(sources.values()))
         group = joined or self._new(node)
         group.nodes.append(node)
         group.axes = group.axes or (domain(node)[1] if group.contraction is None else ())
@@ -168,6 +171,22 @@ class Fusion:
             known = self.readers.setdefault(id(leaf), [])
             if group not in known:
                 known.append(group)
+
+    def _attention(
+        self, node: Node, read: list[tuple[Node, Chain]], sources: list[Group]
+    ) -> Group | None:
+        """The group that works out the same scores, if there is one that the node can join."""
+        near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])
+                if g.special is not None}  # fmt: skip
+        for group in near.values():
+            bit = 1 << group.position
+            later = any(source is group or source.before & bit for source in sources)
+            assert group.special is not None
+            twice = any(one.op is node.op and one.attributes == node.attributes
+                        for one in group.nodes)  # fmt: skip
+            if not later and not twice and _one_attention(group.special, node):
+                return group
+        return None
 
     def _new(self, node: Node) -> Group:
         shape, axes = domain(node)
@@ -300,6 +319,19 @@ def _impossible(leaf: Node, chain: Chain) -> Node | None:
             return node
         window = after
     return None
+
+
+def _one_attention(a: Node, b: Node) -> bool:
+    """Whether two nodes are of one attention: its result and sums, or its gradients."""
+    if a.op not in ATTENTIONS or (a.scale, a.causal) != (b.scale, b.causal):
+        return False
+    if (a.op is Op.ATTENTION_GRADIENT) != (b.op is Op.ATTENTION_GRADIENT):
+        return False
+    if a.op is Op.ATTENTION_GRADIENT:
+        return a.inputs == b.inputs
+    ones, twos = ([n for i, n in enumerate(one.inputs) if i != 2 or one.op is not Op.ATTENTION]
+                  for one in (a, b))  # fmt: skip
+    return ones == twos
 
 
 def _needed_in_memory(node: Node) -> list[Node]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph import Graph, Node, Op
-from ..group import Group, leaves, reshaping, window_through
+from ..group import ATTENTIONS, Group, leaves, reshaping, window_through
 from ..memory import Home, Memory, Place, in_arena
 from ..passes.fuse import Fusion, is_turned
 from ..window import Window, row_major, whole
@@ -182,8 +182,12 @@ class Layout:
 
     def _may_be_part(self, part: Node, window: Window) -> bool:
         group = self.fusion.group_of.get(id(part))
-        if group is None or id(part) in self._places or group.special is not None:
+        if group is None or id(part) in self._places:
             return False
+        if group.special is not None and group.special.op not in ATTENTIONS:
+            return False
+        if group.special is not None:
+            group = Group(part.shape)
         if not group.axes and window_through(window, reshaping(part, group.shape)) is None:
             return False
         for reader in self.fusion.readers.get(id(part), ()):

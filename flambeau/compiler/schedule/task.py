@@ -16,9 +16,10 @@ from ...native.loops import (
     statements,
 )
 from ..graph import Graph, Node, Op
-from ..group import Group
+from ..group import ATTENTIONS, Group
 from ..memory import Memory, Place
 from ..passes.fuse import Fusion, fuse
+from .attention import attention_flops, attention_kernels
 from .contraction import ContractionKernel
 from .layout import Layout
 from .loops import LoopKernel
@@ -138,6 +139,14 @@ def _tasks(group: Group, fusion: Fusion, layout: Layout) -> list[Task]:
         if node.op is Op.CALL:
             return [Task(f"call_{node.function.__name__}", None, [], node, origins=origins,
                          group=group)]  # fmt: skip
+        if node.op in ATTENTIONS:
+            kernels = attention_kernels(group, layout)
+            flops = attention_flops(group)
+            return [
+                Task(kernel.name, kernel, memories, work=flops // 32, flops=flops // len(kernels),
+                     origins=origins, group=group)
+                for kernel, memories in kernels
+            ]  # fmt: skip
         return [
             Task(kernel.name, kernel, memories, work=prod(node.shape), origins=origins,
                  group=group)

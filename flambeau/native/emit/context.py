@@ -81,8 +81,13 @@ class Context:
         """The values of the indices of the loops around."""
         return self.scope.bindings
 
-    def extent(self, extent: Extent) -> ir.Value:
+    def extent(self, extent: Extent | Affine) -> ir.Value:
         """An extent or a stride as an i64."""
+        if isinstance(extent, Affine):
+            total = self.builder.integer(extent.base)
+            for index, stride in extent.terms:
+                total = self.builder.add(total, self.scaled(self.bindings[index], stride))
+            return total
         return self.builder.integer(extent) if isinstance(extent, int) else self.sizes[extent]
 
     def address(self, buffer: Buffer, at: Affine, bindings: Bindings) -> ir.Value:

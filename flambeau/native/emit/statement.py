@@ -93,7 +93,7 @@ def _contract(context: Context, scope: Scope, one: Contract) -> None:
 
 
 def _loop(context: Context, scope: Scope, one: Loop) -> None:
-    stop = one.extent if isinstance(one.extent, int) else context.sizes[one.extent]
+    stop = one.extent if isinstance(one.extent, int) else context.extent(one.extent)
     run(context, scope, one, 0, stop)
 
 

@@ -1,0 +1,529 @@
+"""Kernels of attention, forward and backward, in which scores exist one block at a time.
+
+For a block of query rows: for each block of keys the scores, a column a query, in memory of the
+thread's own; the softmax's maxima and sums run along. Backward works the probabilities out again
+from the sums. Where `causal` hides every element of a block, it is not visited.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...native.loops import (
+    Accumulator,
+    Affine,
+    Apply,
+    Axis,
+    Begin,
+    Buffer,
+    Constant,
+    Contract,
+    Expression,
+    Extent,
+    Fold,
+    Index,
+    Kernel,
+    Kind,
+    Load,
+    Loop,
+    Position,
+    Scalar,
+    Statement,
+    Store,
+    Type,
+    Update,
+)
+from ..graph import Node, Op
+from ..group import Group
+from ..memory import Memory, Place
+from .layout import Layout
+from .values import FIXED, At, Values, along
+
+LOCAL_BYTES = 60 * 1024  # for the blocks of one thread
+LANES = 16  # extents of blocks are whole vectors
+BLOCK = 64  # rows and columns of a block, where so many fit
+SMALL = 32  # where half of the blocks are skipped: smaller ones, to skip more of a short triangle
+SHORT = 256  # rows of a short triangle
+WHOLE = 96  # rows and columns up to this are one block, where they fit
+
+Written = tuple[Kernel, list[Memory]]
+
+
+def attention_kernels(group: Group, layout: Layout) -> list[Written]:
+    """The kernels of a group of one attention."""
+    assert group.special is not None
+    back = group.special.op is Op.ATTENTION_GRADIENT
+    return [(_Backward if back else _Forward)(group.nodes, layout).kernel()]
+
+
+def attention_flops(group: Group) -> int:
+    """Floating-point operations of the products."""
+    node = group.nodes[0]
+    q, k = node.inputs[:2]
+    widths = q.shape[-1]
+    widths += sum(n.shape[-1] for n in group.nodes if n.op is not Op.ATTENTION_SUMS)
+    if node.op is Op.ATTENTION_GRADIENT:
+        widths += node.inputs[2].shape[-1]
+    area = math.prod(q.shape[:-1]) * k.shape[-2]
+    return 2 * area * widths // (2 if node.causal else 1)
+
+
+def block_extent(rows: int, columns: int, depth: int, width: int, size: int, causal: bool) -> int:
+    """The rows and columns of a block, or 0 where none is small enough: two operands turned, the
+    scores, and four numbers a row are to fit."""
+
+    def fits(n: int) -> bool:
+        return size * n * (depth + width + n + 4) <= LOCAL_BYTES
+
+    extent = max(rows, columns)
+    triangle = causal and rows == columns
+    if extent <= (SMALL if triangle else WHOLE) and fits(extent):
+        return extent
+    largest = SMALL if triangle and extent <= SHORT else BLOCK
+    most = next((n for n in range(largest, 0, -LANES) if fits(n)), 0)
+    if not most:
+        return 0
+    each = -(-extent // -(-extent // most))
+    return min(-(-each // LANES) * LANES, most)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some rows or columns: where they begin, and how many there are."""
+
+    at: At
+    count: int
+
+    def element(self, index: Index) -> At:
+        base, terms = self.at
+        return base, (*terms, (index, 1))
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """Blocks of columns that a block of rows meets: by a loop, or one by itself.
+
+    `hidden`: whether `causal` hides some elements. `first`: the block's first visit, and the first
+    time that anything meets these columns.
+    """
+
+    columns: _Block
+    hidden: bool
+    first: bool
+    index: Index | None = None
+    rounds: int | Affine = 1
+
+
+class _Blocks:
+    """What both directions have in common: operands, blocks, and loops over them."""
+
+    def __init__(self, nodes: Sequence[Node], layout: Layout) -> None:
+        self.nodes, self.layout = nodes, layout
+        node = nodes[0]
+        self.node, self.type = node, node.type
+        q, k = node.inputs[:2]
+        (*self.batch, self.rows, self.depth), self.columns = q.shape, k.shape[-2]
+        self.values = Values(lambda one: None)
+        self.indices = [Index(f"batch{i}") for i in range(len(self.batch))]
+        self.outer: list[At] = [
+            along(i) if n != 1 else FIXED for i, n in zip(self.indices, self.batch, strict=True)
+        ]
+        self.triangle = node.causal and self.rows == self.columns
+        self.mask: Place | None = None
+
+    def see(self, width: int, mask: Node | None) -> None:
+        """Settles what depends on the values' width."""
+        self.width = width
+        self.size = block_extent(
+            self.rows, self.columns, self.depth, width, self.type.size, self.node.causal
+        )
+        self.several = self.columns > self.size
+        self.scores = Buffer(self.type, "scores", local=self.size * self.size)
+        if mask is not None:
+            place = self.layout.seen(mask)
+            window = place.window.expanded((*self.batch, self.rows, self.columns))
+            assert window is not None
+            self.mask = Place(place.memory, window)
+
+    # ------------------------------------------------------------------- memory
+
+    def load(self, node: Node, *at: At) -> Load:
+        """An operand's element in this batch."""
+        place = self.layout.seen(node)
+        return self._load(place, at)
+
+    def _load(self, place: Place, at: Sequence[At]) -> Load:
+        where = self.values.affine(place.window, [*self.outer, *at])
+        return Load(self.values.buffer(place.memory), where)
+
+    def stores(self, node: Node, value: Expression, *at: At, add: bool = False) -> list[Statement]:
+        """A result's element, wherever it belongs."""
+        return [
+            Store(self.values.buffer(place.memory),
+                  self.values.affine(place.window, [*self.outer, *at]), value, add=add)
+            for place in self.layout.targets(node)
+        ]  # fmt: skip
+
+    def score(self, column: Index, row: Index) -> Affine:
+        """Where a score is kept."""
+        return Affine(0, ((column, self.size), (row, 1)))
+
+    def number(self, value: float) -> Constant:
+        return Constant(self.type, value)
+
+    def apply(self, operation: Scalar, *operands: Expression) -> Apply:
+        return Apply(operation, operands, self.type)
+
+    def turned(self, node: Node, rows: _Block, buffer: Buffer) -> list[Statement]:
+        """Rows of an operand with its axes in the other order, where several products read them."""
+        if not self.several:
+            return []
+        r, c = Index("r"), Index("c")
+        store = Store(buffer, Affine(0, ((c, self.size), (r, 1))),
+                      self.load(node, rows.element(r), along(c)))  # fmt: skip
+        return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], Kind.LANES)])]
+
+    def across(self, node: Node, rows: _Block, buffer: Buffer, row: Index, depth: Index) -> Load:
+        """An element of such rows, for a product that has them as columns."""
+        if self.several:
+            return Load(buffer, Affine(0, ((depth, self.size), (row, 1))))
+        return self.load(node, rows.element(row), along(depth))
+
+    # -------------------------------------------------------------------- loops
+
+    def over_batch(self, body: list[Statement]) -> list[Statement]:
+        """Loops over what comes before rows and columns."""
+        for index, n in reversed(list(zip(self.indices, self.batch, strict=True))):
+            if n != 1:
+                body = [Loop(index, n, body, Kind.PARALLEL)]
+        first = body[0]
+        if not (isinstance(first, Loop) and first.kind is Kind.PARALLEL):
+            body = [Loop(Index("once"), 1, body, Kind.PARALLEL)]  # blocks are one thread's own
+        return body
+
+    def visits(self, rows: _Block, number: Index | None, last: bool) -> list[_Visit]:
+        """The blocks of columns that a block of rows has to do with."""
+        full, tail = divmod(self.columns, self.size)
+        j = Index("j")
+        some = _Block((0, ((j, self.size),)), self.size)
+        if self.triangle:
+            found = [_Visit(_Block(rows.at, rows.count), True, True)]
+            if last and full:
+                found.append(_Visit(some, False, False, j, full))
+            elif number is not None:
+                found.append(_Visit(some, False, False, j, Affine(0, ((number, 1),))))
+            return found
+        hidden, found = self.node.causal, []
+        if full == 1:
+            found = [_Visit(_Block(FIXED, self.size), hidden, True)]
+        elif full:
+            found = [_Visit(some, hidden, False, j, full)]
+        if tail:
+            found.append(_Visit(_Block((full * self.size, ()), tail), hidden, not full))
+        return found
+
+    def row_blocks(self) -> list[tuple[_Block, Index | None, int, bool]]:
+        """Blocks of rows: each with its loop's index and rounds, and whether it is a shorter one
+        at the end."""
+        full, tail = divmod(self.rows, self.size)
+        found: list[tuple[_Block, Index | None, int, bool]] = []
+        if full == 1:
+            found.append((_Block(FIXED, self.size), None, 1, False))
+        elif full:
+            i = Index("i")
+            found.append((_Block((0, ((i, self.size),)), self.size), i, full, False))
+        if tail:
+            found.append((_Block((full * self.size, ()), tail), None, 1, True))
+        return found
+
+    def visited(self, visit: _Visit, body: list[Statement]) -> list[Statement]:
+        return body if visit.index is None else [Loop(visit.index, visit.rounds, body)]
+
+    # ------------------------------------------------------------------- scores
+
+    def product(
+        self, rows: tuple[Index, int], columns: tuple[Index, int], depth: tuple[Index, int],
+        a: Load, b: Load, total: Accumulator, body: list[Statement],
+    ) -> Contract:  # fmt: skip
+        return Contract((Axis(*rows),), Axis(*columns), (Axis(*depth),), a, b, total, body)
+
+    def total(self) -> Accumulator:
+        return Accumulator(Fold.SUM, self.type)
+
+    def shown(
+        self, total: Expression, rows: _Block, columns: _Block, r: Index, k: Index, hidden: bool
+    ) -> Expression:
+        """A score from its product: scaled and masked."""
+        value: Expression = self.apply(Scalar.MUL, total, self.number(self.node.scale))
+        low = self.number(-math.inf)
+        if hidden:
+            test = Apply(Scalar.LE, (_position(columns, k), _position(rows, r)), Type.BOOL)
+            value = self.apply(Scalar.WHERE, test, value, low)
+        if self.mask is not None:
+            mask = self._load(self.mask, [rows.element(r), columns.element(k)])
+            if mask.type is Type.BOOL:
+                return self.apply(Scalar.WHERE, mask, value, low)
+            value = self.apply(Scalar.ADD, value, mask)
+        return value
+
+    def made(self, name: str, body: list[Statement]) -> Written:
+        buffers = [self.values.buffers[id(m)] for m in self.values.memories]
+        return Kernel(name, buffers, body), self.values.memories
+
+
+def _position(block: _Block, index: Index) -> Position:
+    base, terms = block.element(index)
+    pairs: tuple[tuple[Index, Extent], ...] = terms
+    return Position(Affine(base, pairs))
+
+
+class _Forward(_Blocks):
+    """The result, and the logarithms of the sums."""
+
+    def __init__(self, nodes: Sequence[Node], layout: Layout) -> None:
+        super().__init__(nodes, layout)
+        self.y = next((n for n in nodes if n.op is Op.ATTENTION), None)
+        self.sums = next((n for n in nodes if n.op is Op.ATTENTION_SUMS), None)
+        self.q, self.k = self.node.inputs[:2]
+        at = 3 if self.node.op is Op.ATTENTION else 2
+        mask = self.node.inputs[at] if len(self.node.inputs) > at else None
+        self.see(0 if self.y is None else self.y.shape[-1], mask)
+        local = {"q": self.depth, "y": self.width, "top": 1, "sum": 1, "factor": 1}
+        self.q_turned, self.made_y, self.top, self.sum, self.factor = (
+            Buffer(self.type, name, local=max(1, n) * self.size) for name, n in local.items()
+        )
+
+    def kernel(self) -> Written:
+        """A thread does some blocks of rows."""
+        body: list[Statement] = []
+        for rows, index, rounds, last in self.row_blocks():
+            inner = self._block(rows, index, last)
+            if index is not None:
+                inner = [Loop(index, rounds, inner, Kind.PARALLEL)]
+            body += self.over_batch(inner)
+        return self.made("attention", body)
+
+    def _block(self, rows: _Block, number: Index | None, last: bool) -> list[Statement]:
+        visits = self.visits(rows, number, last)
+        alone = len(visits) == 1 and visits[0].first
+        body = self.turned(self.q, rows, self.q_turned)
+        if not visits[0].first:
+            body += self._nothing_yet(rows)
+        for visit in visits:
+            steps = [*self._scores(visit, rows), self._softmax(visit, rows)]
+            if alone:
+                steps.append(self._ends(rows))
+            if self.y is not None:
+                steps.append(self._values(visit, rows, alone))
+            body += self.visited(visit, steps)
+        if not alone:
+            body.append(self._ends(rows))
+            body += self._result(rows)
+        return body
+
+    def _nothing_yet(self, rows: _Block) -> list[Statement]:
+        r, c, row = Index("r"), Index("c"), Index("r")
+        at = Affine(0, ((r, 1),))
+        begin = [Store(self.top, at, self.number(-math.inf)), Store(self.sum, at, self.number(0))]
+        body: list[Statement] = [Loop(r, rows.count, list(begin), Kind.LANES)]
+        if self.y is not None:
+            clear = Store(self.made_y, Affine(0, ((row, self.width), (c, 1))), self.number(0))
+            body.append(Loop(row, rows.count, [Loop(c, self.width, [clear], Kind.LANES)]))
+        return body
+
+    def _scores(self, visit: _Visit, rows: _Block) -> list[Statement]:
+        r, k, c = Index("r"), Index("k"), Index("c")
+        total, columns = self.total(), visit.columns
+        value = self.shown(total, rows, columns, r, k, visit.hidden)
+        return [self.product(
+            (k, columns.count), (r, rows.count), (c, self.depth),
+            self.load(self.k, columns.element(k), along(c)),
+            self.across(self.q, rows, self.q_turned, r, c),
+            total, [Store(self.scores, self.score(k, r), value)],
+        )]  # fmt: skip
+
+    def _softmax(self, visit: _Visit, rows: _Block) -> Statement:
+        """Scores become their exponentials; maxima and sums take them in."""
+        r, k, n = Index("r"), Index("k"), visit.columns.count
+        at, score = Affine(0, ((r, 1),)), Load(self.scores, self.score(k, r))
+        top = Accumulator(Fold.MAXIMUM, self.type, "top")
+        total = Accumulator(Fold.SUM, self.type)
+        body: list[Statement] = [
+            Begin(top, None if visit.first else Load(self.top, at)),
+            Loop(k, n, [Update(top, score)]),
+        ]
+        base = self._finite(top)
+        start: Expression | None = None
+        if not visit.first:
+            before = self.apply(Scalar.SUB, Load(self.top, at), base)
+            body.append(Store(self.factor, at, self.apply(Scalar.EXP, before)))
+            start = self.apply(Scalar.MUL, Load(self.sum, at), Load(self.factor, at))
+        again = Index("k")
+        score = Load(self.scores, self.score(again, r))
+        e = self.apply(Scalar.EXP, self.apply(Scalar.SUB, score, base))
+        body += [
+            Begin(total, start),
+            Loop(again, n, [Update(total, e), Store(self.scores, self.score(again, r), e)]),
+            Store(self.top, at, top),
+            Store(self.sum, at, total),
+        ]
+        return Loop(r, rows.count, body, Kind.LANES)
+
+    def _finite(self, top: Expression) -> Expression:
+        """A maximum that can be subtracted: 0 as long as all scores are -inf."""
+        nothing = Apply(Scalar.EQ, (top, self.number(-math.inf)), Type.BOOL)
+        return self.apply(Scalar.WHERE, nothing, self.number(0), top)
+
+    def _values(self, visit: _Visit, rows: _Block, alone: bool) -> Statement:
+        """Adds the probabilities' product with the values."""
+        assert self.y is not None
+        v = self.y.inputs[2]
+        r, k, c = Index("r"), Index("k"), Index("c")
+        total, columns = self.total(), visit.columns
+        at, row = Affine(0, ((r, self.width), (c, 1))), Affine(0, ((r, 1),))
+        if alone:
+            value = self.apply(Scalar.MUL, total, Load(self.factor, row))
+            body = self.stores(self.y, value, rows.element(r), along(c))
+        elif visit.first:
+            body = [Store(self.made_y, at, total)]
+        else:
+            so_far = Load(self.made_y, at)
+            value = self.apply(Scalar.FMA, so_far, Load(self.factor, row), total)
+            body = [Store(self.made_y, at, value)]
+        return self.product(
+            (r, rows.count), (c, self.width), (k, columns.count),
+            Load(self.scores, self.score(k, r)), self.load(v, columns.element(k), along(c)),
+            total, body,
+        )  # fmt: skip
+
+    def _ends(self, rows: _Block) -> Statement:
+        """The sums' logarithms, and what to multiply rows by."""
+        r = Index("r")
+        at = Affine(0, ((r, 1),))
+        total: Expression = Load(self.sum, at)
+        top: Expression = Load(self.top, at)
+        if self.mask is not None:  # rows may be masked everywhere: they give 0
+            none = Apply(Scalar.EQ, (total, self.number(0)), Type.BOOL)
+            total = self.apply(Scalar.WHERE, none, self.number(1), total)
+            top = self._finite(top)
+        body: list[Statement] = []
+        if self.y is not None:
+            body.append(Store(self.factor, at, self.apply(Scalar.DIV, self.number(1), total)))
+        if self.sums is not None:
+            value = self.apply(Scalar.ADD, self.apply(Scalar.LOG, total), top)
+            body += self.stores(self.sums, value, rows.element(r))
+        return Loop(r, rows.count, body, Kind.LANES)
+
+    def _result(self, rows: _Block) -> list[Statement]:
+        if self.y is None:
+            return []
+        r, c = Index("r"), Index("c")
+        value = self.apply(Scalar.MUL, Load(self.made_y, Affine(0, ((r, self.width), (c, 1)))),
+                           Load(self.factor, Affine(0, ((r, 1),))))  # fmt: skip
+        body = self.stores(self.y, value, rows.element(r), along(c))
+        return [Loop(r, rows.count, [Loop(c, self.width, body, Kind.LANES)])]
+
+
+class _Backward(_Blocks):
+    """The gradients of queries, keys and values, as far as they are wanted."""
+
+    def __init__(self, nodes: Sequence[Node], layout: Layout) -> None:
+        super().__init__(nodes, layout)
+        self.q, self.k, self.v, self.g, self.sums, self.inner, *mask = self.node.inputs
+        self.see(self.v.shape[-1], mask[0] if mask else None)
+        self.wanted: dict[int, Node] = {node.of: node for node in nodes}
+        self.q_turned = Buffer(self.type, "q", local=self.depth * self.size)
+        self.g_turned = Buffer(self.type, "g", local=self.width * self.size)
+
+    def kernel(self) -> Written:
+        """A thread does everything for some of the batch: nobody else adds to its gradients."""
+        body: list[Statement] = []
+        blocks = self.row_blocks()
+        many_rows = len(blocks) > 1 or blocks[0][1] is not None
+        if not self.triangle:
+            for of, node in self.wanted.items():
+                if many_rows if of else self.several:
+                    body.append(self._clear(node))
+        for rows, index, rounds, last in blocks:
+            inner = self._block(rows, index, last, many_rows)
+            body += inner if index is None else [Loop(index, rounds, inner)]
+        return self.made("attention_backward", self.over_batch(body))
+
+    def _clear(self, node: Node) -> Statement:
+        r, c = Index("r"), Index("c")
+        body = self.stores(node, self.number(0), along(r), along(c))
+        return Loop(r, node.shape[-2], [Loop(c, node.shape[-1], body, Kind.LANES)])
+
+    def _block(
+        self, rows: _Block, number: Index | None, last: bool, many_rows: bool
+    ) -> list[Statement]:
+        body = self.turned(self.q, rows, self.q_turned)
+        if 0 in self.wanted or 1 in self.wanted:
+            body += self.turned(self.g, rows, self.g_turned)
+        for visit in self.visits(rows, number, last):
+            fresh = self.triangle and visit.first
+            add_rows, add_columns = self.several and not fresh, many_rows and not fresh
+            steps: list[Statement] = [self._probabilities(visit, rows)]
+            if 2 in self.wanted:
+                steps.append(self._columns(2, self.g, visit, rows, add_columns))
+            if 0 in self.wanted or 1 in self.wanted:
+                steps.append(self._slopes(visit, rows))
+            if 1 in self.wanted:
+                steps.append(self._columns(1, self.q, visit, rows, add_columns))
+            if 0 in self.wanted:
+                steps.append(self._rows(visit, rows, add_rows))
+            body += self.visited(visit, steps)
+        return body
+
+    def _probabilities(self, visit: _Visit, rows: _Block) -> Statement:
+        r, k, c = Index("r"), Index("k"), Index("c")
+        total, columns = self.total(), visit.columns
+        value = self.shown(total, rows, columns, r, k, visit.hidden)
+        value = self.apply(Scalar.SUB, value, self.load(self.sums, rows.element(r)))
+        value = self.apply(Scalar.EXP, value)
+        return self.product(
+            (k, columns.count), (r, rows.count), (c, self.depth),
+            self.load(self.k, columns.element(k), along(c)),
+            self.across(self.q, rows, self.q_turned, r, c),
+            total, [Store(self.scores, self.score(k, r), value)],
+        )  # fmt: skip
+
+    def _slopes(self, visit: _Visit, rows: _Block) -> Statement:
+        """The gradient of the scores, in their place."""
+        r, k, c = Index("r"), Index("k"), Index("c")
+        total, columns, at = self.total(), visit.columns, self.score(k, r)
+        value = self.apply(Scalar.SUB, total, self.load(self.inner, rows.element(r)))
+        value = self.apply(Scalar.MUL, value, Load(self.scores, at))
+        value = self.apply(Scalar.MUL, value, self.number(self.node.scale))
+        return self.product(
+            (k, columns.count), (r, rows.count), (c, self.width),
+            self.load(self.v, columns.element(k), along(c)),
+            self.across(self.g, rows, self.g_turned, r, c),
+            total, [Store(self.scores, at, value)],
+        )  # fmt: skip
+
+    def _columns(
+        self, of: int, other: Node, visit: _Visit, rows: _Block, add: bool
+    ) -> Statement:
+        """Adds to the gradient of keys or values."""
+        r, k, c = Index("r"), Index("k"), Index("c")
+        total, columns = self.total(), visit.columns
+        body = self.stores(self.wanted[of], total, columns.element(k), along(c), add=add)
+        return self.product(
+            (k, columns.count), (c, other.shape[-1]), (r, rows.count),
+            Load(self.scores, self.score(k, r)), self.load(other, rows.element(r), along(c)),
+            total, body,
+        )  # fmt: skip
+
+    def _rows(self, visit: _Visit, rows: _Block, add: bool) -> Statement:
+        """Adds to the gradient of queries."""
+        r, k, c = Index("r"), Index("k"), Index("c")
+        total, columns = self.total(), visit.columns
+        body = self.stores(self.wanted[0], total, rows.element(r), along(c), add=add)
+        return self.product(
+            (r, rows.count), (c, self.depth), (k, columns.count),
+            Load(self.scores, self.score(k, r)), self.load(self.k, columns.element(k), along(c)),
+            total, body,
+        )  # fmt: skip
