@@ -181,7 +181,7 @@ def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
         given, masks, shape = [q, k, v], rest[1:], (*batch, rows, width)
     if node.op is Op.ATTENTION_GRADIENT:
         (g, sums, inner), masks = rest[1:4], rest[4:]
-        wanted = (shape, tuple((*batch, rows)), tuple((*batch, rows)))
+        wanted = (shape, (*batch, rows), (*batch, rows))
         _require((g.shape, sums.shape, inner.shape) == wanted, node, f"of {g}, {sums}, {inner}")
         given += [g, sums, inner]
         shape = given[node.of].shape

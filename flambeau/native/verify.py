@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
@@ -54,7 +55,7 @@ class _Check:
         self.good: set[Expression] = set()
         self.known: dict[Accumulator, Type] = {}
 
-    def fail(self, why: str) -> None:
+    def fail(self, why: str) -> NoReturn:
         raise VerifyError(f"{', '.join(self.place)}: {why}")
 
     def run(self) -> None:
