@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
 
 from ..native.eager import Policy, kernel_when_ready
-from ..native.pool import run
+from ..native.invoke import run
 from ..tensor.dtypes import FLOAT32, FLOAT64
 from .matmul import product
 from .pointwise_native import large
@@ -17,7 +16,6 @@ Array = np.ndarray
 
 LARGE = 1 << 15  # scores up to which NumPy is as fast
 _MOST = 1 << 24  # from which on they are not to be had all at once
-_SHARED = 1 << 16  # from which on threads share the work
 _FLOATS = frozenset((FLOAT32, FLOAT64))
 _ready: dict[tuple, Any] = {}
 
@@ -36,7 +34,7 @@ def _kernel(kind: np.dtype, causal: bool) -> Any:
     function = kernel_when_ready(("probabilities", kind, causal), build)
     if function is None:
         return None
-    made = _ready[kind, causal] = (function.address, ctypes.c_int64 * 6)
+    made = _ready[kind, causal] = function.address
     return made
 
 
@@ -52,12 +50,8 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     if not _fits(count, q) or (found := _kernel(q.dtype, causal)) is None:
         return None
     p = np.ascontiguousarray(product(q, k.swapaxes(-1, -2)))
-    address, cells = found
-    factor = np.asarray(scale, q.dtype)
-    values = [a.__array_interface__["data"][0] for a in (p, factor)]
     each = rows * columns
-    given = cells(*values, p.size // each, rows, columns, each)
-    run(address, ctypes.addressof(given), 0 if count > _SHARED else 1)
+    run(found, count, p, np.asarray(scale, q.dtype), p.size // each, rows, columns, each)
     return product(p, v), p
 
 

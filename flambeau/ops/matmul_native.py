@@ -6,12 +6,12 @@ linear algebra library under NumPy does the work.
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
 
 from ..native.eager import Policy, kernel_when_ready
+from ..native.invoke import shared
 from .registry import Array
 
 WORTH = 1 << 13  # elements of `a` below which nobody need ask
@@ -35,15 +35,11 @@ def large_product(a: Array, b: Array, bias: Array | None = None) -> Array | None
         found = _asked(key, found, a, b, bias)
         if found is None:
             return None
-    address, cells = found
     if bias is not None and not bias.flags.c_contiguous:
         return None
     y = np.empty((*shape[:-1], b.shape[-1]), a.dtype)
     arrays = (a, b, y) if bias is None else (a, b, bias, y)
-    from ..native.pool import run
-
-    given = cells(*[array.__array_interface__["data"][0] for array in arrays])
-    run(address, ctypes.addressof(given), 0 if count >= _SHARED else 1)
+    shared(found[0], *arrays, threads=0 if count >= _SHARED else 1)
     return y
 
 
@@ -71,7 +67,7 @@ def _asked(key: tuple, found: Any, a: Array, b: Array, bias: Array | None) -> An
     function = kernel_when_ready(("product", *key), build)
     if function is None:
         return None
-    made = _seen[key] = (function.address, ctypes.c_int64 * (3 if bias is None else 4))
+    made = _seen[key] = (function.address,)
     return made
 
 

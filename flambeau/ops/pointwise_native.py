@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..native.eager import Policy, kernel_when_ready
-from ..native.pool import run
+from ..native.invoke import run
 from ..tensor.dtypes import FLOAT32, FLOAT64
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 Array = np.ndarray
 
 LARGE = 1 << 15  # elements up to which NumPy is as fast
-_SHARED = 1 << 16  # elements from which on threads share the work
-_CHEAP_LARGE = 1 << 17  # both, where memory is the limit
+_CHEAP_LARGE = 1 << 17  # the same, where memory is the limit
 _CHEAP = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.sqrt, np.floor, np.ceil, np.trunc,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_not,
@@ -79,15 +77,10 @@ def served(body: Any, operands: tuple, formula: Callable | None = None) -> Array
         found = _asked(key, found, body if formula is None else formula)
     if found is None:
         return None
-    address, kind, cells = found
+    address, kind = found
     y = np.empty_like(first, kind)
-    values = [a.__array_interface__["data"][0] for a in (*operands, y)]
-    if columns:
-        values += (first.size // columns, columns)
-    else:
-        values.append(first.size)
-    given = cells(*values)
-    run(address, ctypes.addressof(given), 0 if first.size > _SHARED else 1)
+    sizes = (first.size // columns, columns) if columns else (first.size,)
+    run(address, first.size, *operands, y, *sizes)
     return y
 
 
@@ -100,7 +93,7 @@ def _settled(body: Any) -> Any:
 
 
 def _asked(key: tuple, found: int | None, formula: Callable) -> tuple | None:
-    """(address, dtype of the result, type of the cells), when there is a kernel."""
+    """(address, dtype of the result), when there is a kernel."""
     if found is None:  # a setting may be another one at each call
         if len(_ready) < _MOST:
             _ready[key] = 1
@@ -115,10 +108,8 @@ def _asked(key: tuple, found: int | None, formula: Callable) -> tuple | None:
     function = kernel_when_ready(("pointwise", *key), build)
     if function is None:
         return None
-    buffers, sizes = function.kernel.buffers, function.kernel.sizes
-    kind = np.dtype(buffers[-1].type.value)
-    cells = ctypes.c_int64 * (len(buffers) + len(sizes))
-    made = _ready[key] = (function.address, kind, cells)
+    kind = np.dtype(function.kernel.buffers[-1].type.value)
+    made = _ready[key] = (function.address, kind)
     return made
 
 

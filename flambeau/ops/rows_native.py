@@ -5,27 +5,25 @@ Each function gives None until its kernel is there, and for what it does not ser
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..native.eager import Policy, kernel_when_ready
-from ..native.pool import run
+from ..native.invoke import run
 from ..tensor.dtypes import FLOAT32, FLOAT64
 
 Array = np.ndarray
 
 LARGE = 1 << 15  # elements up to which NumPy is as fast
-_SHARED = 1 << 16  # elements from which on threads share the work
 _ndarray = np.ndarray
 _FLOATS = frozenset((FLOAT32, FLOAT64))
-_ready: dict[tuple, tuple[int, Any]] = {}  # (address, type of the cells) by name and settings
+_ready: dict[tuple, int] = {}  # addresses by name and settings
 
 
-def kernel(name: str, x: Array, *settings: Any) -> tuple[int, Any] | None:
-    """The address of a kernel of kernels/rows.py and the type of its cells, or None."""
+def kernel(name: str, x: Array, *settings: Any) -> int | None:
+    """The address of a kernel of kernels/rows.py, or None."""
     key = (name, x.dtype, *settings)
     found = _ready.get(key)
     if found is not None:
@@ -40,17 +38,13 @@ def kernel(name: str, x: Array, *settings: Any) -> tuple[int, Any] | None:
     function = kernel_when_ready(("rows", *key), build)
     if function is None:
         return None
-    count = len(function.kernel.buffers) + len(function.kernel.sizes)
-    made = _ready[key] = (function.address, ctypes.c_int64 * count)
+    made = _ready[key] = function.address
     return made
 
 
-def call(found: tuple[int, Any], arrays: Sequence[Array], *sizes: int) -> None:
+def call(found: int, arrays: Sequence[Array], *sizes: int) -> None:
     """Runs a kernel on the memory of arrays."""
-    address, cells = found
-    values = [a.__array_interface__["data"][0] for a in arrays]
-    given = cells(*values, *sizes)
-    run(address, ctypes.addressof(given), 0 if arrays[0].size > _SHARED else 1)
+    run(found, arrays[0].size, *arrays, *sizes)
 
 
 def fits(*arrays: Array) -> bool:
@@ -123,7 +117,7 @@ _FOLDS = {np.add: "SUM", np.maximum: "MAXIMUM", np.minimum: "MINIMUM", np.argmax
           np.argmin: "ARGMIN"}  # fmt: skip
 
 
-def _named(name: str, x: Array, ufunc: Callable, formula: str) -> tuple[int, Any] | None:
+def _named(name: str, x: Array, ufunc: Callable, formula: str) -> int | None:
     from ..native.loops import Fold
 
     return kernel(name, x, Fold[_FOLDS[ufunc]], formula)

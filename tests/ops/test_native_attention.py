@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.native import invoke
 from flambeau.native.eager import Policy
 from flambeau.native.pool import POOL
 from flambeau.ops import attention_native
@@ -30,8 +31,8 @@ def results(q, k, v, causal: bool) -> list[np.ndarray]:
     ((), 1, 1), ((2, 3), 17, 17), ((2,), 5, 33), ((3,), 33, 16),
 ])  # fmt: skip
 def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> None:
-    for name in ("LARGE", "_SHARED"):
-        monkeypatch.setattr(attention_native, name, 0)
+    monkeypatch.setattr(attention_native, "LARGE", 0)
+    monkeypatch.setattr(invoke, "SMALL", 0)
     torch.manual_seed(0)
     q, k, v = (torch.randn(*batch, n, 4, dtype=dtype, requires_grad=True)
                for n in (rows, columns, columns))  # fmt: skip

@@ -12,6 +12,7 @@ from flambeau.native.compiled import compile_all
 from flambeau.native.kernels.pointwise import pointwise
 from flambeau.native.loops import Type
 from flambeau.native.pool import POOL
+from flambeau.native import invoke
 from flambeau.ops import dispatch, pointwise_native
 from flambeau.ops.rectifiers import rectify
 from flambeau.ops.registry import OPERATORS, Kind
@@ -24,7 +25,8 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3.0, 20.0, 
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for few elements, on two threads."""
     monkeypatch.setattr(dispatch, "LARGE", 3)
-    for name in ("LARGE", "_SHARED", "_CHEAP_LARGE"):
+    monkeypatch.setattr(invoke, "SMALL", 3)
+    for name in ("LARGE", "_CHEAP_LARGE"):
         monkeypatch.setattr(pointwise_native, name, 3)
     monkeypatch.setattr(pointwise_native, "_ready", {})
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.native import invoke
 from flambeau.native.pool import POOL
 from flambeau.ops import rows_native
 
@@ -21,7 +22,7 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
     for name in ("rows_native", "softmax", "norm_kernels", "reduce", "cross_entropy"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "LARGE", 0)
-    monkeypatch.setattr(rows_native, "_SHARED", 0)
+    monkeypatch.setattr(invoke, "SMALL", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield

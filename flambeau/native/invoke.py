@@ -1,0 +1,224 @@
+"""Calls of kernels from Python for what a built-in function costs: a tenth of a call by ctypes.
+
+`alone(kernel, *arguments)` and the function behind `shared` are built-in functions of this process,
+made of LLVM IR: they take NumPy arrays and integers as they are, and hand the kernel the arrays'
+addresses and the integers as its cells. Where CPython's objects do not lie as expected, ctypes does
+the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from . import launch
+from .pool import POOL
+from .pool import run as run_cells
+
+# %self is the class of arrays. A cell that is no array's address is an integer.
+_TEXT = """
+@PyLong_Type = external global i8
+@_Py_NoneStruct = external global i8
+@PyExc_TypeError = external global ptr
+@message = private constant [52 x i8] c"A kernel takes arrays and 64-bit integers, not a %s\\00"
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyErr_Occurred()
+declare ptr @PyErr_Format(ptr, ptr, ...)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare void @Py_IncRef(ptr)
+
+define internal i1 @pack(ptr %arrays, ptr %args, i64 %count, ptr %cells) alwaysinline {
+entry:
+  %any = icmp sgt i64 %count, 0
+  br i1 %any, label %one, label %good
+one:
+  %i = phi i64 [0, %entry], [%i_next, %keep]
+  %arg_at = getelementptr ptr, ptr %args, i64 %i
+  %arg = load ptr, ptr %arg_at
+  %class_at = getelementptr i8, ptr %arg, i64 CLASS
+  %class = load ptr, ptr %class_at
+  %is_array = icmp eq ptr %class, %arrays
+  br i1 %is_array, label %array, label %other
+array:
+  %data_at = getelementptr i8, ptr %arg, i64 DATA
+  %data = load i64, ptr %data_at
+  br label %keep
+other:
+  %is_number = icmp eq ptr %class, @PyLong_Type
+  br i1 %is_number, label %number, label %wrong
+wrong:
+  %name_at = getelementptr i8, ptr %class, i64 NAME
+  %name = load ptr, ptr %name_at
+  %error = load ptr, ptr @PyExc_TypeError
+  %null = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %error, ptr @message, ptr %name)
+  br label %bad
+number:
+  %value = call i64 @PyLong_AsLongLong(ptr %arg)
+  %odd = icmp eq i64 %value, -1
+  br i1 %odd, label %look, label %keep
+look:
+  %raised = call ptr @PyErr_Occurred()
+  %fine = icmp eq ptr %raised, null
+  br i1 %fine, label %keep, label %bad
+keep:
+  %cell = phi i64 [%data, %array], [%value, %number], [-1, %look]
+  %cell_at = getelementptr i64, ptr %cells, i64 %i
+  store i64 %cell, ptr %cell_at
+  %i_next = add i64 %i, 1
+  %more = icmp slt i64 %i_next, %count
+  br i1 %more, label %one, label %good
+good:
+  ret i1 true
+bad:
+  ret i1 false
+}
+
+define ptr @alone(ptr %self, ptr %args, i64 %count) {
+  %cells = alloca i64, i64 %count
+  %good = call i1 @pack(ptr %self, ptr %args, i64 %count, ptr %cells)
+  br i1 %good, label %run, label %bad
+run:
+  %function = load ptr, ptr %cells
+  %own = getelementptr i64, ptr %cells, i64 1
+  call void %function(i64 0, i64 1, ptr %own)
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+bad:
+  ret ptr null
+}
+
+define ptr @shared(ptr %self, ptr %args, i64 %count) {
+  %cells = alloca i64, i64 %count
+  %good = call i1 @pack(ptr %self, ptr %args, i64 %count, ptr %cells)
+  br i1 %good, label %run, label %bad
+run:
+  %state = load ptr, ptr %cells
+  %launch_at = getelementptr i64, ptr %cells, i64 1
+  %launch = load ptr, ptr %launch_at
+  %function_at = getelementptr i64, ptr %cells, i64 2
+  %function = load ptr, ptr %function_at
+  %own = getelementptr i64, ptr %cells, i64 3
+  %last = sub i64 %count, 1
+  %threads_at = getelementptr i64, ptr %cells, i64 %last
+  %threads = load i64, ptr %threads_at
+  %lock = call ptr @PyEval_SaveThread()
+  call void %launch(ptr %state, ptr %function, ptr %own, i64 %threads)
+  call void @PyEval_RestoreThread(ptr %lock)
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+bad:
+  ret ptr null
+}
+"""
+SMALL = 1 << 16  # elements of work that one thread does before another is awake
+_FASTCALL = 0x80  # METH_FASTCALL
+_DATA = ("PyLong_Type", "_Py_NoneStruct", "PyExc_TypeError")
+
+
+class _Definition(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p),
+                ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))  # fmt: skip
+
+
+def _layout() -> tuple[int, int] | None:
+    """Where an array object holds its class and the address of its memory, if as expected."""
+    head, probe = object.__basicsize__, np.zeros(3)
+    for place in range(0, head, 8):
+        if ctypes.c_void_p.from_address(id(probe) + place).value == id(np.ndarray):
+            data = ctypes.c_void_p.from_address(id(probe) + head).value
+            return (place, head) if data == probe.ctypes.data else None
+    return None
+
+
+def _text() -> str | None:
+    """The LLVM IR for this interpreter, or None where it is another one than was thought of."""
+    if sys.implementation.name != "cpython":
+        return None
+    try:
+        for name in _DATA:
+            ctypes.c_char.in_dll(ctypes.pythonapi, name)
+    except (AttributeError, ValueError):
+        return None
+    layout = _layout()
+    if layout is None:
+        return None
+    name = object.__basicsize__ + 8  # of a class: behind the head and the size of its items
+    places = {"CLASS": layout[0], "DATA": layout[1], "NAME": name}
+    text = _TEXT
+    for word, at in places.items():
+        text = text.replace(word, str(at))
+    return text
+
+
+_kept: list[Any] = []  # a definition lives as long as its function
+
+
+def _builtin(name: bytes, address: int) -> Callable[..., None]:
+    definition = _Definition(name, address, _FASTCALL, None)
+    _kept.append(definition)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    return make(ctypes.addressof(definition), np.ndarray, None)
+
+
+@cache
+def _made() -> tuple[Callable[..., None], Callable[..., None] | None]:
+    from .target import load
+
+    text = _text()
+    if text is None:
+        return _by_ctypes, None
+    try:
+        found = load(text, ("alone", "shared"))
+    except RuntimeError:
+        return _by_ctypes, None
+    return _builtin(b"alone", found["alone"]), _builtin(b"shared", found["shared"])
+
+
+def alone() -> Callable[..., None]:
+    """The function that calls a kernel, given by its address, on the caller's thread.
+
+    It keeps the interpreter's lock: for work that is done in a few microseconds. TypeError for an
+    argument that is neither an array (of no subclass) nor an integer.
+    """
+    return _made()[0]
+
+
+def shared(kernel: int, *arguments: Any, threads: int = 0) -> None:
+    """Calls a kernel on so many threads, or as many as the pool has, without Python's lock."""
+    call = _made()[1]
+    count = threads or POOL.threads()
+    if call is None:
+        _by_ctypes(kernel, *arguments, threads=count)
+        return
+    start = launch.functions()["launch"]
+    if count == 1:
+        call(0, start, kernel, *arguments, 1)
+    else:
+        POOL.call(call, count, start, kernel, *arguments)
+
+
+def run(kernel: int, work: int, *arguments: Any) -> None:
+    """Calls a kernel: on the caller's thread for up to SMALL elements of work, else on all."""
+    if work > SMALL:
+        shared(kernel, *arguments)
+    else:
+        _made()[0](kernel, *arguments)
+
+
+def _by_ctypes(kernel: int, *arguments: Any, threads: int = 1) -> None:
+    values = [a.__array_interface__["data"][0] if a.__class__ is np.ndarray else a
+              for a in arguments]  # fmt: skip
+    if any(v.__class__ is not int for v in values):
+        raise TypeError("A kernel takes arrays and 64-bit integers")
+    cells = (ctypes.c_int64 * max(len(values), 1))(*values)
+    run_cells(kernel, ctypes.addressof(cells), threads)
