@@ -59,7 +59,12 @@ THREADS = Flag(
     "FLAMBEAU_THREADS", 0, 1, "`OMP_NUM_THREADS`, else every processor that the process may use",
     "How many threads kernels, programs and matrix products run on, as `set_num_threads`.",
 )
-FLAGS = (DEBUG, CACHE_DIR, CACHE_SIZE, THREADS)
+CPU = Flag(
+    "FLAMBEAU_CPU", "", "", "the processor at hand",
+    "The processor that machine code is made for: `avx512`, `avx2` or `sse4`, to see how a program "
+    "does on a lesser one.",
+)  # fmt: skip
+FLAGS = (DEBUG, CACHE_DIR, CACHE_SIZE, THREADS, CPU)
 
 
 def page() -> str:

@@ -7,12 +7,14 @@ import ctypes
 import os
 import re
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from . import cache, scratch
+from .flags import CPU
 from .loops import Type
 
 
@@ -52,6 +54,7 @@ TARGETS = {
     "avx512": Target("x86_64-unknown-linux-gnu", "skylake-avx512", "-prefer-256-bit", 64, 32,
                      _TILES[32]),
     "avx2": Target("x86_64-unknown-linux-gnu", "haswell", "", 32, 16, _TILES[16]),
+    "sse4": Target("x86_64-unknown-linux-gnu", "x86-64-v2", "", 16, 16, _TILES[16]),
     "neon": Target("aarch64-unknown-linux-gnu", "generic", "+neon", 16, 32, _TILES[32]),
 }  # fmt: skip
 
@@ -109,9 +112,10 @@ class _Gate:
 
 _gate = _Gate()
 
+
 @lru_cache(maxsize=1)
 def host() -> Target:
-    """The processor that this process runs on."""
+    """The processor that this process makes code for: its own, or what FLAMBEAU_CPU asks for."""
     import llvmlite.binding as llvm
 
     with _gate:
@@ -126,10 +130,27 @@ def host() -> Target:
         elif found.get("avx2") and found.get("fma"):
             like = TARGETS["avx2"]
         else:
-            like = Target("", "", "", 16, 16, _TILES[16])
+            like = TARGETS["sse4"]
     else:
         like = TARGETS["neon"]
+    lesser = _asked_for(like)
+    if lesser is not None:
+        like, cpu, features = lesser, lesser.cpu, lesser.features
     return Target(triple, cpu, features, like.vector_bytes, like.vector_registers, like.tiles)
+
+
+def _asked_for(like: Target) -> Target | None:
+    """What FLAMBEAU_CPU names, where a processor like this one can run its code."""
+    name = CPU.value()
+    if not name:
+        return None
+    can = {key: one for key, one in TARGETS.items()
+           if one.triple == like.triple and one.vector_bytes <= like.vector_bytes}  # fmt: skip
+    if name in can:
+        return can[name]
+    warnings.warn(f"FLAMBEAU_CPU={name!r} is not one of {', '.join(can)}, which this processor "
+                  "can run, and is not heeded", stacklevel=3)  # fmt: skip
+    return None
 
 
 # ----------------------------------------------------------------- from text to machine code

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -54,6 +56,28 @@ def test_the_host_uses_its_widest_vectors() -> None:
     if name:
         assert f"%{name}" in assembly(SQUARES)
     assert assembly(SQUARES) == assembly(SQUARES, target)
+
+
+@pytest.mark.parametrize("name", ["avx2", "sse4"])
+def test_a_lesser_processor_can_be_asked_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if host().triple.split("-")[0] != "x86_64" or host().vector_bytes < TARGETS[name].vector_bytes:
+        pytest.skip("not such a processor")
+    program = f"""
+import numpy as np, flambeau as torch
+from flambeau.native.target import TARGETS, host
+assert host().tiles == TARGETS["{name}"].tiles
+x = torch.linspace(-3, 3, 200_000).view(400, 500)
+expected = np.exp(x.numpy().astype(float)) @ x.numpy().T
+np.testing.assert_allclose((x.exp() @ x.t()).numpy(), expected, rtol=2e-5, atol=2e-3)
+"""
+    monkeypatch.setenv("FLAMBEAU_CPU", name)
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_unknown_processor_is_not_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAMBEAU_CPU", "abacus")
+    with pytest.warns(UserWarning, match="FLAMBEAU_CPU='abacus' is not one of .*not heeded"):
+        assert host.__wrapped__() == host()
 
 
 def test_lanes() -> None:
