@@ -7,7 +7,7 @@
 5. share_common: one node for what is computed twice.
 6. split_reductions: long folds in parts that threads can share.
 7. fuse (in schedule): which nodes one kernel computes together.
-8. schedule: groups become kernels in the loop IR.
+8. schedule: groups become kernels in the loop IR, in an order in which little is alive.
 9. plan_memory: lifetimes in one arena; where threads must wait.
 10. native.emit: kernels become machine code, each structure once.
 """

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ...native.loops import Store, statements
 from ..memory import Home, Memory
 from ..schedule.layout import Layout
-from ..schedule.task import Task
+from ..schedule.task import Task, task_memories
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 
@@ -44,14 +44,6 @@ def plan_memory(tasks: Sequence[Task], layout: Layout) -> Plan:
             if memory.home is Home.ARENA and last[id(memory)] == k:
                 arena.give(offsets[id(memory)], _rounded(memory.bytes))
     return Plan(arena.size, offsets, _barriers(tasks, layout, offsets))
-
-
-def task_memories(task: Task, layout: Layout) -> list[Memory]:
-    """All that a task reads or writes."""
-    if task.call is None:
-        return task.memories
-    read = [layout.seen(one).memory for one in task.call.inputs]
-    return [*read, *(place.memory for place in layout.targets(task.call))]
 
 
 def written(task: Task) -> set[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, field
 from math import prod
 
@@ -19,6 +18,7 @@ from ..graph import Graph, Node, Op
 from ..group import ATTENTIONS, Group
 from ..memory import Memory, Place
 from ..passes.fuse import Fusion, fuse
+from ..passes.order import order
 from .attention import attention_flops, attention_kernels
 from .contraction import ContractionKernel
 from .layout import Layout
@@ -96,40 +96,27 @@ def schedule(graph: Graph) -> tuple[list[Task], Layout]:
     fusion = fuse(graph)
     layout = Layout(graph, fusion)
     tasks = [_copy(source, target) for source, target in layout.first]
-    for group in _in_order(fusion.groups):
-        tasks += _tasks(group, fusion, layout)
+    made = [_tasks(group, fusion, layout) for group in fusion.groups]
+    for group in order(fusion.groups, lambda g: _memories(made[g.position], layout)):
+        tasks += made[group.position]
     return tasks + [_copy(source, target) for source, target in layout.copies], layout
+
+
+def task_memories(task: Task, layout: Layout) -> list[Memory]:
+    """All that a task reads or writes."""
+    if task.call is None:
+        return task.memories
+    read = [layout.seen(one).memory for one in task.call.inputs]
+    return [*read, *(place.memory for place in layout.targets(task.call))]
+
+
+def _memories(tasks: list[Task], layout: Layout) -> list[Memory]:
+    return [memory for task in tasks for memory in task_memories(task, layout)]
 
 
 def _copy(source: Place, target: Place) -> Task:
     kernel, memories = copy_kernel(source, target)
     return Task("copy", kernel, memories, work=prod(target.window.shape))
-
-
-def _in_order(groups: list[Group]) -> list[Group]:
-    """Groups by position, each after those that must run before it."""
-    heap: list[int] = []
-    waiting: dict[int, list[int]] = {}  # by the last of those that a group waits for
-    missing = (1 << len(groups)) - 1  # bit i: group i is still to come
-
-    def look(position: int) -> None:
-        last = (groups[position].before & missing).bit_length() - 1
-        if last < 0:
-            heapq.heappush(heap, position)
-        else:
-            waiting.setdefault(last, []).append(position)
-
-    for group in groups:
-        look(group.position)
-    found = []
-    while heap:
-        position = heapq.heappop(heap)
-        found.append(groups[position])
-        missing ^= 1 << position
-        for later in waiting.pop(position, ()):
-            look(later)
-    assert len(found) == len(groups), "the groups wait for one another in a circle"
-    return found
 
 
 def _tasks(group: Group, fusion: Fusion, layout: Layout) -> list[Task]:

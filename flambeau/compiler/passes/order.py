@@ -1,0 +1,91 @@
+"""order: in which order the groups run, so that little is alive and what was written is soon read.
+
+Of the groups that could be next comes the one that frees most memory for what it takes; of equals
+the one that reads what was written last.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+
+from ..group import Group
+from ..memory import Home, Memory
+
+Entry = tuple[int, int, int]  # minus the bytes freed, minus the time of what is read, position
+
+
+class Order:
+    """The order of some groups; `touched` gives the memory that a group reads or writes."""
+
+    def __init__(
+        self, groups: Sequence[Group], touched: Callable[[Group], Iterable[Memory]]
+    ) -> None:
+        self.groups = groups
+        self.memories = [self._in_arena(touched(group)) for group in groups]
+        self.left: dict[int, set[int]] = {}  # by memory: the groups that have yet to touch it
+        for position, memories in enumerate(self.memories):
+            for key in memories:
+                self.left.setdefault(key, set()).add(position)
+        self.written: dict[int, int] = {}  # by memory: the time at which it was first touched
+        self.heap: list[Entry] = []
+        self.entry: dict[int, Entry] = {}  # of the groups that can be next
+        self.waiting: dict[int, list[int]] = {}  # by the last of those that a group waits for
+        self.missing = (1 << len(groups)) - 1  # bit i: group i is still to come
+
+    @staticmethod
+    def _in_arena(memories: Iterable[Memory]) -> dict[int, int]:
+        return {id(one): one.bytes for one in memories if one.home is Home.ARENA}
+
+    def run(self) -> list[Group]:
+        """The groups, each after those that must run before it."""
+        for position in range(len(self.groups)):
+            self._look(position)
+        found: list[Group] = []
+        while self.heap:
+            entry = heapq.heappop(self.heap)
+            position = entry[2]
+            if self.entry.get(position) != entry:
+                continue  # it was entered anew
+            del self.entry[position]
+            found.append(self.groups[position])
+            self.missing ^= 1 << position
+            self._touch(position, len(found))
+            for later in self.waiting.pop(position, ()):
+                self._look(later)
+        assert len(found) == len(self.groups), "the groups wait for one another in a circle"
+        return found
+
+    def _look(self, position: int) -> None:
+        last = (self.groups[position].before & self.missing).bit_length() - 1
+        if last < 0:
+            self._enter(position)
+        else:
+            self.waiting.setdefault(last, []).append(position)
+
+    def _enter(self, position: int) -> None:
+        freed, time = 0, 0
+        for key, size in self.memories[position].items():
+            time = max(time, self.written.get(key, 0))
+            if key not in self.written:
+                freed -= size
+            if len(self.left[key]) == 1:
+                freed += size
+        entry = self.entry[position] = (-freed, -time, position)
+        heapq.heappush(self.heap, entry)
+
+    def _touch(self, position: int, time: int) -> None:
+        """A group has run: what it touched is alive, or has one reader less."""
+        for key in self.memories[position]:
+            left = self.left[key]
+            left.discard(position)
+            first = self.written.setdefault(key, time) == time
+            if first or len(left) == 1:
+                for other in left if first else list(left):
+                    if other in self.entry:
+                        self._enter(other)
+
+
+def order(groups: Sequence[Group], touched: Callable[[Group], Iterable[Memory]]) -> list[Group]:
+    """Groups in the order in which they run; see Order."""
+    return Order(groups, touched).run()
