@@ -10,9 +10,11 @@ import pytest
 from scipy import special
 
 from flambeau.native.compiled import Function, compiled
+from flambeau.native.emit.kernel import emit
 from flambeau.native.loops import (
     Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
 )  # fmt: skip
+from flambeau.native.target import TARGETS, load
 
 Long = np.longdouble
 REFERENCES: dict[str, Callable] = {
@@ -97,6 +99,34 @@ def test_float64_is_the_c_library_s(name: str) -> None:
     function(name, 37, arity, Type.F64).run([x] * arity + [out])
     exact = np.power(x, x) if name == "POW" else REFERENCES[name](x)
     np.testing.assert_allclose(out, np.asarray(exact, float), rtol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["ERF", "EXP", "LOG", "POW", "TANH"])
+def test_formulas_for_processors_without_permutations(name: str) -> None:
+    x = arguments()
+    y = np.empty_like(x)
+    kernel = function(name, x.size, 1 + (name == "POW")).kernel
+    text = emit(kernel, TARGETS["avx2"], f"plain_{name}")
+    assert "avx512" not in text
+    address = load(text, [f"plain_{name}"])[f"plain_{name}"]
+    given = [x, np.full_like(x, 1.5), y] if name == "POW" else [x, y]
+    Function(kernel, f"plain_{name}", address).run(given)
+    with np.errstate(all="ignore"):
+        wide = x.astype(Long)
+        exact = np.power(wide, 1.5) if name == "POW" else REFERENCES[name](wide)
+        assert_close(y, exact, 1.5)
+
+
+@pytest.mark.parametrize("name", ["ERF", "EXP", "LOG", "POW", "TANH"])
+@pytest.mark.parametrize("count", [1, 2, 5, 15, 17, 31, 33, 47, 64, 100])
+def test_any_number_of_lanes_gives_the_same(name: str, count: int) -> None:
+    x = np.random.default_rng(count).uniform(0.1, 3, 100).astype(np.float32)
+    whole, some = np.empty_like(x), np.zeros(count + 1, np.float32)
+    given = [x, x] if name == "POW" else [x]
+    function(name, 100, len(given)).run([*given, whole])
+    function(name, count, len(given)).run([*given, some])
+    np.testing.assert_array_equal(some[:count], whole[:count])
+    assert some[count] == 0
 
 
 def test_exp_down_to_the_last_number_above_zero() -> None:

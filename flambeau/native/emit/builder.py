@@ -6,6 +6,7 @@ bits; in memory a BOOL is a byte.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 from collections.abc import Iterator, Sequence
@@ -130,8 +131,27 @@ def _brain_bits(value: float) -> int:
     return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
 
 
+def literal(numbers: Sequence[ir.Value]) -> ir.Value:
+    """Constants as the lanes of one."""
+    inside = ", ".join(f"{one.type} {one.get_reference()}" for one in numbers)
+    return Literal(vector(numbers[0].type, len(numbers)), f"<{inside}>")
+
+
+class Module(ir.Module):  # type: ignore[misc]
+    """A module, and how many bytes its vectors have."""
+
+    def __init__(self, name: str, vector_bytes: int) -> None:
+        super().__init__(name)
+        self.vector_bytes = vector_bytes
+
+
 class Builder(ir.IRBuilder):  # type: ignore[misc]
     """An IRBuilder with loops, lanes and masked memory."""
+
+    @property
+    def vector_bytes(self) -> int:
+        """Of the processor's vectors."""
+        return int(self.module.vector_bytes)
 
     def integer(self, value: int) -> ir.Value:
         """An i64 constant."""
@@ -227,6 +247,25 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
             return self.extract_element(value, ir.Constant(I64, start))
         chosen = ir.Constant(vector(I32, lanes), list(range(start, start + lanes)))
         return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
+
+    def widened(self, value: ir.Value, lanes: int) -> ir.Value:
+        """A vector with lanes of no matter what after its own, up to so many."""
+        if not isinstance(value.type, ir.VectorType):
+            return self.splat(value, lanes)
+        own = lanes_of(value)
+        if own == lanes:
+            return value
+        chosen = ir.Constant(vector(I32, lanes), [*range(own), *[0] * (lanes - own)])
+        return self.shuffle_vector(value, Literal(value.type, "poison"), chosen)
+
+    def joined(self, parts: Sequence[ir.Value]) -> ir.Value:
+        """Vectors of as many lanes, a power of two of them, one after another."""
+        while len(parts) > 1:
+            lanes = lanes_of(parts[0])
+            chosen = ir.Constant(vector(I32, 2 * lanes), list(range(2 * lanes)))
+            parts = [self.shuffle_vector(a, b, chosen)
+                     for a, b in zip(parts[::2], parts[1::2], strict=True)]  # fmt: skip
+        return parts[0]
 
     def reversed(self, value: ir.Value) -> ir.Value:
         """The lanes, last one first."""
@@ -332,6 +371,19 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
             found = ir.GlobalVariable(self.module, I64, "zeros")
             found.linkage, found.global_constant = "internal", True
             found.initializer = ir.Constant(I64, 0)
+            found.type = POINTER
+        return found
+
+    def table(self, numbers: Sequence[ir.Value]) -> ir.Value:
+        """The address of constants."""
+        kind = ir.ArrayType(numbers[0].type, len(numbers))
+        inside = ", ".join(f"{one.type} {one.get_reference()}" for one in numbers)
+        name = f"table.{hashlib.sha256(inside.encode()).hexdigest()[:16]}"
+        found = self.module.globals.get(name)
+        if found is None:
+            found = ir.GlobalVariable(self.module, kind, name)
+            found.linkage, found.global_constant = "internal", True
+            found.initializer = Literal(kind, f"[{inside}]")
             found.type = POINTER
         return found
 

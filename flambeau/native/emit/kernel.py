@@ -14,7 +14,7 @@ from ..loops import (
     Buffer, Contract, Kernel, Kind, Loop, Statement, Store, Type, statements,
 )  # fmt: skip
 from ..target import Target, host
-from .builder import I64, MEMORY, POINTER, Builder
+from .builder import I64, MEMORY, POINTER, Builder, Module
 from .context import Context, Scope
 from .plan import plan, touched
 from .statement import emit_body, run
@@ -28,8 +28,9 @@ ROW = 1024  # rounds of a loop over lanes that are worth a round of their own
 def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) -> str:
     """LLVM IR of a module with the kernel's function, of the kernel's name if `name` is None."""
     name = kernel.name if name is None else name
-    module = ir.Module(name)
-    context = _context(module, kernel, target or host())
+    target = target or host()
+    module = Module(name, target.vector_bytes)
+    context = _context(module, kernel, target)
     alone: list[Statement] = []
     for statement in kernel.body:
         if _shared(statement):

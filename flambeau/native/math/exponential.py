@@ -6,8 +6,8 @@ from .lanes import Lanes, Value
 
 LOG2_E = 1.4426950408889634
 LN2 = 0.6931471805599453
-# ln 2 in two parts, the first short enough that n times it is exact.
-LN2_HIGH32, LN2_LOW32 = 0.693359375, -2.12194440054690583e-4
+# ln 2 in two positive parts, the first short enough that n times it is exact.
+LN2_HIGH32, LN2_LOW32 = 0.693145751953125, 1.4286068203094172e-06
 LN2_HIGH64, LN2_LOW64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 MAGIC32, MAGIC64 = 12582912.0, 6755399441055744.0  # 1.5 * 2**mantissa: adding rounds to integer
 
@@ -41,24 +41,32 @@ def scaled(m: Lanes, y: Value, n: Value, mantissa: int, zero: Value) -> Value:
 def exp32(m: Lanes, x: Value) -> Value:
     """exp of float32: 1.1 units in the last place at most."""
     zero = m.less(x, -103.98)
-    x = m.clamped(x, -104.0, 89.0)
+    x = m.where(m.less(89.0, x), 89.0, x)
+    if not m.permutes:
+        x = m.where(m.less(x, -104.0), -104.0, x)
     shifted = m.fma(x, LOG2_E, MAGIC32)
     n = m.b.sub(m.bits(shifted), m.integer(0x4B400000))
     whole = m.sub(shifted, MAGIC32)
     r = m.fma(whole, -LN2_LOW32, m.fma(whole, -LN2_HIGH32, x))
     y = m.add(m.fma(m.polynomial(r, EXP32), m.mul(r, r), r), 1.0)
+    if m.permutes:
+        return m.scaled(y, whole, zero)
     return scaled(m, y, n, 23, zero)
 
 
 def exp64(m: Lanes, x: Value) -> Value:
     """exp of float64, to 1e-15 relative; for the wide formulas."""
     zero = m.less(x, -745.2)
-    x = m.clamped(x, -760.0, 720.0)
+    x = m.where(m.less(720.0, x), 720.0, x)
+    if not m.permutes:
+        x = m.where(m.less(x, -760.0), -760.0, x)
     shifted = m.fma(x, LOG2_E, MAGIC64)
     n = m.b.sub(m.bits(shifted), m.integer(0x4338000000000000))
     whole = m.sub(shifted, MAGIC64)
     r = m.fma(whole, -LN2_LOW64, m.fma(whole, -LN2_HIGH64, x))
     y = m.add(m.fma(m.polynomial(r, EXP64), m.mul(r, r), r), 1.0)
+    if m.permutes:
+        return m.scaled(y, whole, zero)
     return scaled(m, y, n, 52, zero)
 
 

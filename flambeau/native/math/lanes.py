@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..emit.builder import I32, I64, REGISTER, Builder, constant, vector
+from ..emit.builder import I32, I64, REGISTER, Builder, constant, floating, literal, vector
 from ..loops import Type
 
 Value = Any
@@ -119,6 +119,64 @@ class Lanes:
     def negative(self, x: Value) -> Value:
         """Whether the sign bit is set, of -0.0 too."""
         return self.b.icmp_signed("<", self.bits(x), self.integer(0))
+
+    @property
+    def permutes(self) -> bool:
+        """Whether the processor picks any lanes of two registers at once (AVX-512)."""
+        return self.b.vector_bytes >= 64
+
+    def looked_up(self, index: Value, values: Sequence[float]) -> Value:
+        """Of 32 numbers that which the lowest five bits of each lane's index say."""
+        numbers = [floating(REGISTER[self.type], value) for value in values]
+        if self.lanes == 1:
+            table = self.b.table(numbers)
+            place = self.b.zext(self.b.and_(index, self.integer(31)), I64)
+            return self.b.read(self.b.moved(table, place, self.type), self.type)
+        low, high = (literal(numbers[k : k + 16]) for k in (0, 16))
+        parts = []
+        for start in range(0, self.lanes, 16):
+            some = self.b.widened(self.b.part(index, start, min(self.lanes, 16)), 16)
+            name = "llvm.x86.avx512.vpermi2var.ps.512"
+            found = self.b.external(name, low.type, (low, some, high))
+            parts.append(self.b.part(found, 0, min(self.lanes, 16)))
+        return self.b.joined(parts)
+
+    def scaled(self, y: Value, n: Value, tiny: Value) -> Value:
+        """y * 2**n for whole floats n, and 0 where `tiny`: AVX-512.
+
+        A product that underflows takes a hundred times as long, so it is not made there.
+        """
+        letters, width = ("ps", 16) if self.type is Type.F32 else ("pd", 8)
+        name = f"llvm.x86.avx512.mask.scalef.{letters}.512"
+        kind, mask = vector(REGISTER[self.type], width), ir.IntType(width)
+        zeros, keep = ir.Constant(kind, None), self.b.not_(tiny)
+        count = min(self.lanes, width)
+        parts = []
+        for start in range(0, self.lanes, width):
+            one, power, kept = (self.b.widened(self.b.part(value, start, count), width)
+                                for value in (y, n, keep))  # fmt: skip
+            given = (one, power, zeros, self.b.bitcast(kept, mask), ir.Constant(I32, 4))
+            parts.append(self.b.part(self.b.external(name, kind, given), 0, count))
+        return self.b.joined(parts)
+
+    def exponent(self, x: Value) -> Value:
+        """floor(log2(|x|)) as a float, of denormals too; infinities of 0 and infinity: AVX-512."""
+        return self._taken_apart("getexp", x)
+
+    def mantissa(self, x: Value) -> Value:
+        """x over a power of 2, in [0.75, 1.5); 1 of 0 and of infinity, NaN below 0: AVX-512."""
+        return self._taken_apart("getmant", x, ir.Constant(I32, 15))
+
+    def _taken_apart(self, operation: str, x: Value, *how: Value) -> Value:
+        letters, width = ("ps", 16) if self.type is Type.F32 else ("pd", 8)
+        name = f"llvm.x86.avx512.mask.{operation}.{letters}.512"
+        kind, mask = vector(REGISTER[self.type], width), ir.IntType(width)
+        zeros, count, parts = ir.Constant(kind, None), min(self.lanes, width), []
+        for start in range(0, self.lanes, width):
+            one = self.b.widened(self.b.part(x, start, count), width)
+            given = (one, *how, zeros, ir.Constant(mask, -1), ir.Constant(I32, 4))
+            parts.append(self.b.part(self.b.external(name, kind, given), 0, count))
+        return self.b.joined(parts)
 
     def wide(self, x: Value) -> tuple[Lanes, Value]:
         """The same values as float64, and the formulas for them."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from .exponential import LN2, LN2_HIGH32, LN2_LOW32, LOG2_E
 from .lanes import Lanes, Value
 
-# (log(1 + f) - f + f**2 / 2) / f**3, by least squares towards minimax.
+# (log(1 + f) - f + f**2 / 2) / f**3 for f in [-0.25, 0.5], by least squares towards minimax.
 LOG32 = (
-    0.06746601318918095, -0.1167564129170755, 0.11888174594933994, -0.12405591418652259,
-    0.14219550909037146, -0.16667995667057947, 0.20002118732153323, -0.2500000960365363,
-    0.3333331260280378,
+    -0.04507446708878538, 0.10462995713146599, -0.1316119653096201, 0.14478400495873053,
+    -0.16647312343585802, 0.19990860860190332, -0.2500009582880468, 0.3333344912045088,
 )  # fmt: skip
 ATANH = tuple(2 / k for k in (21, 19, 17, 15, 13, 11, 9, 7, 5, 3))  # of log((1 + s) / (1 - s))
-ROOT_HALF_BITS = 0x3F3504F3
+THREE_QUARTERS_BITS = 0x3F400000
 INFINITY = float("inf")
 NAN = float("nan")
 
@@ -26,19 +25,27 @@ def _ends(m: Lanes, x: Value, y: Value) -> Value:
 
 def log32(m: Lanes, x: Value) -> Value:
     """log of float32: 1 unit in the last place."""
+    if m.permutes:
+        part = m.mantissa(x)
+        return _of_parts(m, m.sub(m.exponent(x), m.exponent(part)), m.sub(part, 1.0))
     b = m.b
     tiny = m.less(x, 1.17549435e-38)  # denormal: scaled up
     scaled = m.where(tiny, m.mul(x, 8388608.0), x)
-    offset = b.sub(m.bits(scaled), m.integer(ROOT_HALF_BITS))
+    offset = b.sub(m.bits(scaled), m.integer(THREE_QUARTERS_BITS))
     exponent = b.ashr(offset, m.integer(23))
-    mantissa = b.add(b.and_(offset, m.integer(0x007FFFFF)), m.integer(ROOT_HALF_BITS))
+    mantissa = b.add(b.and_(offset, m.integer(0x007FFFFF)), m.integer(THREE_QUARTERS_BITS))
     f = m.sub(m.floats(mantissa), 1.0)
     e = m.sub(b.sitofp(exponent, m.kind), m.where(tiny, 23.0, 0.0))
+    return _ends(m, x, _of_parts(m, e, f))
+
+
+def _of_parts(m: Lanes, e: Value, f: Value) -> Value:
+    """log(2**e * (1 + f)) of float32."""
     square = m.mul(f, f)
     y = m.mul(m.mul(m.polynomial(f, LOG32), f), square)
     y = m.fma(e, LN2_LOW32, y)
     y = m.add(f, m.fma(square, -0.5, y))
-    return _ends(m, x, m.fma(e, LN2_HIGH32, y))
+    return m.fma(e, LN2_HIGH32, y)
 
 
 def atanh_series(m: Lanes, s: Value) -> Value:
