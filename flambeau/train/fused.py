@@ -15,7 +15,7 @@ from typing import Any
 from .. import compiler
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
 from ..ops.random import get_rng_state, set_rng_state
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, wrap
 from .data import detached
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
@@ -34,7 +34,9 @@ def call(net: Any, x: Any) -> Any:
 
 
 def check_scalar(loss: Any) -> None:
-    """Raises ValueError for a loss of several numbers."""
+    """Raises ValueError for a loss of several numbers, TypeError for one that is no tensor."""
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"the loss is a {type(loss).__name__}, but training needs a tensor")
     if loss.ndim:
         raise ValueError(
             f"the loss has shape {tuple(loss.shape)}, but training needs a scalar: take its mean, "
@@ -44,29 +46,39 @@ def check_scalar(loss: Any) -> None:
 
 def train_step_of(
     net: Any, loss: Any, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
-    region: Region | None,
+    region: Region | None, recorded: bool,
 ) -> Step:  # fmt: skip
-    """The function `(x, y)` that makes an update, and returns the loss and the output."""
+    """The function `(x, y)` that makes an update, and returns the loss and the output.
+
+    They are cut off from the graph: by `detach`, which a compiler that records the step can see, or
+    else at the fourth of its price, since nobody goes backward any more.
+    """
+    cut: Any = Tensor.detach if recorded else _bare
 
     def train_step(x: Any, y: Any) -> tuple[Any, Any]:
         for optimizer in optimizers:
             optimizer.zero_grad()
         if region is None:
-            y_pred = call(net, x)
+            y_pred = net(x) if type(x) is Tensor else call(net, x)
             value = loss(y_pred, y)
         else:
             with region():
                 y_pred = call(net, x)
                 value = loss(y_pred, y)
-        check_scalar(value)
+        if type(value) is not Tensor or value._array.ndim:
+            check_scalar(value)
         value.backward()
         if clip is not None:
             clip()
         for optimizer in optimizers:
             optimizer.step()
-        return value.detach(), detached(y_pred)
+        return cut(value), cut(y_pred) if type(y_pred) is Tensor else detached(y_pred)
 
     return train_step
+
+
+def _bare(tensor: Tensor) -> Tensor:
+    return wrap(tensor._array)
 
 
 def clip_of(net: Any, norm: float | None, value: float | None) -> Callable[[], None] | None:

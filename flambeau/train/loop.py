@@ -18,7 +18,7 @@ from .handlers import Entered, Handle, Handlers
 from .hooks import Hooks
 from .near import near
 from .persist import Persisted, Persistence
-from .randomness import random_state, set_random_state
+from .randomness import plain, random_state, set_random_state
 from .scope import Scope
 from .signature import step_of
 from .state import State
@@ -380,11 +380,13 @@ class Loop:
         """
         state = self.state
         begun = state.batch_number - self._completed  # 1 within a step that is not done
-        random = self._boundary if self._stage == "valid" else random_state(state.data)
+        random = self._boundary if self._stage == "valid" else None
+        order = self._order if self._stage == "train" else None
         return {
             "epoch": state.epoch, "step": state.step - begun, "batch_number": self._completed,
             "batches": state.batches, "stage": self._stage,
-            "order": self._order if self._stage == "train" else None, "random": random,
+            "order": None if order is None else plain(order),
+            "random": plain(random_state(state.data) if random is None else random),
             "metrics": dict(state.metrics), "counts": dict(self._counts),
             "history": [(number, dict(logs)) for number, logs in self._rows],
             "persistence": self.persistence.state_dict(),

@@ -23,7 +23,7 @@ class Measures:
 
     def __init__(self, metrics: Any = None) -> None:
         self.group = metrics if isinstance(metrics, MetricGroup) else MetricGroup(metrics)
-        self._metrics = len(self.group)
+        self.metrics = len(self.group)
         self.sums: dict[str, float] = {}
         self.weights: dict[str, int] = {}
         self.loss_sum, self.loss_weight = 0.0, 0
@@ -64,17 +64,7 @@ class Measures:
                 self.add(name, number(name, value), size)
         elif loss is not None:
             self.add("loss", number("loss", loss), size)
-        if y_pred is not None and self._metrics:
-            self.group.update(y_pred, y)
-
-    def take_scalar(self, state: Any, loss: Tensor, y_pred: Any, y: Any) -> None:
-        """The same for the default step, whose tensors are detached and whose loss is a scalar:
-        every step of a training comes by here."""
-        state.loss, state.y_pred, state.y = loss, y_pred, y
-        size = state.size = len(y) if type(y) is Tensor and y.ndim else batch_size(y_pred, y)
-        self.loss_sum += loss.item() * size
-        self.loss_weight += size
-        if self._metrics:
+        if y_pred is not None and self.metrics:
             self.group.update(y_pred, y)
 
     def results(self, prefix: str = "") -> dict[str, Any]:

@@ -24,16 +24,15 @@ def random_state(data: Any = None) -> dict[str, Any]:
     return {
         "default": default_generator.get_state(),
         "python": random.getstate(),
-        "numpy": _numpy_state(),
+        "numpy": np.random.get_state(),
         "loader": [generator.get_state() for generator in generators(data)],
     }
 
 
-def _numpy_state() -> tuple[Any, ...]:
-    # As plain numbers, which any checkpoint can hold.
-    state: Any = np.random.get_state()
-    name, keys, *rest = state
-    return (name, keys.tolist(), *rest)
+def plain(state: dict[str, Any]) -> dict[str, Any]:
+    """The same with NumPy's words as plain numbers, which any checkpoint can hold."""
+    name, keys, *rest = state["numpy"]
+    return {**state, "numpy": (name, np.asarray(keys).tolist(), *rest)}
 
 
 def set_random_state(state: dict[str, Any], data: Any = None) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..amp import GradScaler, autocast
 from ..settings import are_deterministic_algorithms_enabled
 from ..tensor import dtypes
+from ..tensor.tensor import Tensor
 from . import scope
 from .data import detached, moved, split
 from .fused import (
@@ -20,6 +21,7 @@ from .fused import (
 )  # fmt: skip
 from .kinds import Kinds
 from .measures import Outcome
+from .metrics.metric import batch_size
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -54,13 +56,27 @@ class Supervised:
     # ---- training ----
 
     def step(self, batch: Any) -> tuple[Any, Any, Any]:
-        """One batch: an update, or, accumulating, a part of one."""
-        x, y = self._parts(batch)
-        live = self._live
+        """One batch: an update, or, accumulating, a part of one.
+
+        Every step of a training comes by here, and a call costs as much as all the rest of it.
+        """
+        trainer, live, kind = self.trainer, self._live, type(batch)
+        if (kind is list or kind is tuple) and len(batch) == 2 and trainer.device is None:
+            x, y = batch
+        else:
+            x, y = self._parts(batch)
         if self._staged or live["forward"] or live["backward"] or live["optim"]:
             loss, y_pred = self._stages(x, y)
         else:
             loss, y_pred = self._whole(x, y)
+        measures, state = trainer.measures, trainer.state
+        state.loss, state.y_pred, state.y = loss, y_pred, y
+        shape = y._array.shape if type(y) is Tensor else ()
+        size = state.size = shape[0] if shape else batch_size(y_pred, y)
+        measures.loss_sum += loss.item() * size
+        measures.loss_weight += size
+        if measures.metrics:
+            measures.group.update(y_pred, y)
         return loss, y_pred, y
 
     def _parts(self, batch: Any) -> tuple[Any, Any]:
@@ -75,7 +91,7 @@ class Supervised:
         self._optimizers = tuple(self.trainer.optimizers.values())
         self._clip = clip_of(net, self.clip_norm, self.clip_value)
         region = None if self.fast is None else self._region
-        step = train_step_of(net, loss, self._optimizers, self._clip, region)
+        step = train_step_of(net, loss, self._optimizers, self._clip, region, self._compile)
         if self._compile and are_deterministic_algorithms_enabled():
             from .exact import ExactStep  # brings the compiler
 

@@ -71,7 +71,7 @@ class Trainer(Loop):
         self._own_step = False
         self._eval_body: Callable[[Any], Any] = self.supervised.look
         self._valid_data: Any = None
-        self._body = self._default_step
+        self._body = self.supervised.step
         for callback in callbacks:
             self.use(callback)
 
@@ -127,11 +127,6 @@ class Trainer(Loop):
         """Decorator: what validation and tests do with a batch; returns as a step does."""
         self._eval_body = step_of(function, self)
         return function
-
-    def _default_step(self, batch: Any) -> Any:
-        output = self.supervised.step(batch)
-        self.measures.take_scalar(self.state, *output)
-        return output
 
     # ---- training ----
 
