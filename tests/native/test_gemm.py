@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable
 from itertools import product as combinations
@@ -9,14 +10,17 @@ from itertools import product as combinations
 import ml_dtypes
 import numpy as np
 import pytest
+from llvmlite import ir
 
 from flambeau.native.compiled import compiled
 from flambeau.native.emit.kernel import emit
+from flambeau.native.emit.share import shared
+from flambeau.native.emit.tile import constant
 from flambeau.native.loops import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Fold, Index, Kernel,
     Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
 )  # fmt: skip
-from flambeau.native.target import TARGETS, assembly
+from flambeau.native.target import TARGETS, assembly, load
 
 from .conftest import poisoned, unharmed
 
@@ -240,3 +244,59 @@ def test_a_vector_times_a_matrix() -> None:
         c = np.empty(37, "f")
         compiled(kernel).run([a, b, c], threads=2)
         np.testing.assert_allclose(c, a @ (b.T if flip else b), 1e-4, 1e-4)
+
+
+def stepped(m: int, n: int, k: int, flipped: tuple[bool, bool] = (True, False)) -> Kernel:
+    """A weight's gradient c = a.T @ b, and the update w -= c * s that is made with it."""
+    kernel = matrix_product(m, n, k, flipped)
+    contract = kernel.body[0]
+    assert isinstance(contract, Contract)
+    store = contract.body[0]
+    assert isinstance(store, Store)
+    weight, rate = Buffer(Type.F32, "w"), Buffer(Type.F32, "s")
+    scaled = Apply(Scalar.MUL, (store.value, Load(rate, Affine(0, store.at.terms))), Type.F32)
+    new = Apply(Scalar.SUB, (Load(weight, Affine(0, store.at.terms)), scaled), Type.F32)
+    contract.body.append(Store(weight, Affine(0, store.at.terms), new))
+    kernel.buffers.extend([weight, rate])
+    return kernel
+
+
+@pytest.mark.parametrize("shape", [(130, 300, 20), (200, 330, 65), (96, 1030, 8)])
+def test_a_gradient_and_the_update_of_its_weight(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    rng = np.random.default_rng(0)
+    a, b, c, w, s = (rng.normal(size=size).astype("f") for size in (
+        (k, m), (k, n), (m, n), (m, n), (m, n)))  # fmt: skip
+    memories = [poisoned(x) for x in (a, b, c, w, s)]
+    compiled(stepped(m, n, k)).run([inside for _, inside in memories], threads=2)
+    for memory, inside in memories:
+        assert unharmed(memory, inside.dtype.itemsize)
+    np.testing.assert_allclose(memories[2][1].reshape(m, n), a.T @ b, 1e-4, 1e-4)
+    np.testing.assert_allclose(memories[3][1].reshape(m, n), w - a.T @ b * s, 1e-4, 1e-4)
+
+
+def test_matrices_that_an_epilogue_reads_are_fetched_ahead() -> None:
+    """Where they are too large to be near; one that is only written is waited for by nobody."""
+    def fetched(kernel: Kernel) -> int:
+        return len(re.findall(r"call void @.?llvm.prefetch", emit(kernel, TARGETS["avx512"])))
+
+    assert fetched(stepped(160, 480, 16))
+    assert not fetched(stepped(32, 48, 16))
+    assert not fetched(matrix_product(160, 480, 16, (True, False)))
+
+
+@pytest.mark.parametrize(("groups", "panels", "costs", "across"), [
+    (8, 8, (1, 0, 0), 2), (8, 1, (1, 0, 0), 1), (4, 4, (24, 48, 8), 2), (24, 11, (24, 2, 1), 1),
+    (22, 8, (24, 64, 6), 2), (85, 2, (24, 6, 640), 1),
+])  # fmt: skip
+def test_threads_stand_where_they_have_least_to_do(
+    groups: int, panels: int, costs: tuple[int, int, int], across: int
+) -> None:
+    module = ir.Module()
+    kind = ir.FunctionType(ir.IntType(64), [])
+    b = ir.IRBuilder(ir.Function(module, kind, "two").append_basic_block())
+    made = shared(b, constant(1), constant(2), constant(groups), constant(panels), costs)
+    b.ret(made.first_panel)
+    address = load(str(module), ["two"])["two"]
+    first = ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
+    assert (first > 0) == (across == 2)

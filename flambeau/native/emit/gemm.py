@@ -15,10 +15,11 @@ from llvmlite import ir
 
 from ..loops import Contract
 from ..scratch import GIVE, TAKE, USABLE_BYTES
+from .ahead import LEAST, bytes_of, fetch, streams
 from .dot import Dot, suits
 from .gemm_plan import (
-    A_BYTES, B_BYTES, FIRST_CACHE, NEAR_BYTES, SUMS_BYTES, Plan, Problem, cheap, known, planned,
-    problem,
+    A_BYTES, B_BYTES, FIRST_CACHE, NEAR_BYTES, ROW_BYTES, SUMS_BYTES, Plan, Problem, cheap, known,
+    planned, problem, share_costs,
 )  # fmt: skip
 from .pack import Panel, minimum, pack, pack_groups
 from .share import Share, shared
@@ -50,7 +51,7 @@ def _emit(context: Any, statement: Contract, p: Problem) -> None:
     if suits(p):
         Dot(context, statement, p).emit()
     else:
-        _Product(context, statement, p, planned(p, context.target)).emit()
+        _Product(context, statement, p, planned(p, context.target, not context.parallel)).emit()
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class _Product:
         self.cheap = cheap(statement.body)
         self.row, self.column = p.row, statement.column.index
         self._slot: ir.Value | None = None
+        found = streams(statement.body, self.row, self.column)
+        self.streams = found if bytes_of(found, p.m, p.n) >= LEAST else []
         self.size = p.type.size
         self._memory()
 
@@ -96,10 +99,10 @@ class _Product:
                 most = b.select(short, constant(panels), constant(most))
             self.block_panels = minimum(b, panels, most)
         self.panel_bytes = times(b, depth, tile.columns * self.size)
-        self.near_panels: Number = 1
         a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= NEAR_BYTES
-        if not known(self.panel_bytes) or (self.panel_bytes > FIRST_CACHE and not a_near):
-            self.near_panels = minimum(b, panels, self._quotient(B_BYTES, self.panel_bytes))
+        far = not known(self.panel_bytes) or (self.panel_bytes > FIRST_CACHE and not a_near)
+        most = self._quotient(B_BYTES if far else ROW_BYTES, self.panel_bytes)
+        self.near_panels = minimum(b, panels, most)
         packed = times(b, self.block_groups, self.group_bytes)
         a = (packed if known(packed) else A_BYTES) if plan.pack_a else 0
         near = times(b, self.near_panels, self.panel_bytes)
@@ -154,7 +157,8 @@ class _Product:
         groups, panels = self._parts(p.m, tile.rows), self._parts(p.n, tile.columns)
         share = Share(0, groups, 0, panels)
         if not self.context.parallel:
-            share = shared(b, self.context.tid, self.context.threads, groups, panels)
+            costs = share_costs(tile.rows, tile.vectors, tile.lanes)
+            share = shared(b, self.context.tid, self.context.threads, groups, panels, costs)
             if self.bytes > _ON_STACK:  # idle threads take nothing
                 busy = b.icmp_signed("<", constant(share.first_group), constant(share.last_group))
                 with b.if_then(busy):
@@ -358,6 +362,8 @@ class _Product:
         source = Source(a, offsets, at, a_type, b_type, mask)
         depth = [Depth(work.depth, a_step, b_step)]
         if work.ends is None:
+            fetch(self.context, self.streams, (self.row, first, tile.rows),
+                  (self.column, columns.first, tile.columns))  # fmt: skip
             sums = accumulate(b, tile, source, depth, None, plan.unroll)
             self._finish(tile, sums, first, valid, columns)
             return

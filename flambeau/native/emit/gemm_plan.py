@@ -19,6 +19,8 @@ A_BYTES = 4 << 20  # for packed rows of a: many, since panels of b come from afa
 B_BYTES = 768 << 10  # for packed panels of b, near: each tile's rows of a serve all of them
 FIRST_CACHE = 32 << 10  # a panel up to this stays in the nearest cache while all rows pass
 NEAR_BYTES = 512 << 10  # rows of a up to this are near by themselves
+ROW_BYTES = 384 << 10  # for packed panels otherwise: so rows of c are written in long runs
+ALONE = 200_000  # multiply-adds that are hardly worth sharing
 SUMS_BYTES = 2 << 20  # for partial sums while the depth is cut
 _CHEAP = 6  # operations in an epilogue that is worth repeating for each vector of a tile
 _COSTLY = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
@@ -111,27 +113,54 @@ def tile_cost(rows: int, vectors: int) -> float:
     return max(rows * vectors, rows + vectors, 4.0) / 2 * _OVERHEAD[vectors]
 
 
-def best_tile(m: Number, n: Number, k: Number, lanes: int, registers: int) -> tuple[int, int]:
-    """Rows and vectors of the tile that suits the extents."""
+def share_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
+    """In half cycles a step of the depth: a tile, a panel of columns or group of rows read.
+
+    Two elements a cycle come from memory that other kernels wrote, and are packed.
+    """
+    return rows * vectors, vectors * lanes, rows
+
+
+def _cost(m: int, vectors: int, tile: tuple[int, int], depth: int) -> float:
+    """Cycles of so many rows and vectors of columns, in tiles."""
+    groups, tail = divmod(m, tile[0])
+    panels, edge = divmod(vectors, tile[1])
+    cost = 0.0
+    for count, rows in ((groups, tile[0]), (1 if tail else 0, tail)):
+        for many, wide in ((panels, tile[1]), (1 if edge else 0, edge)):
+            near = 0.1 * rows  # to bring rows of a into the nearest cache
+            step = tile_cost(rows, wide) + near
+            cost += count * many * (depth * step + 12 + rows * wide)
+    return cost * (1 + 0.01 * (bool(tail) + bool(edge)))
+
+
+def _share_cost(m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int) -> float:
+    """Cycles of the larger of two shares: of the groups of rows, or of the panels of columns."""
+    rows = min(m, -(-m // (2 * tile[0])) * tile[0])
+    columns = min(vectors, -(-vectors // (2 * tile[1])) * tile[1])
+    return min(_cost(*part, tile, depth) + depth / 2 * (part[0] + part[1] * lanes)
+               for part in ((rows, vectors), (m, columns)))  # fmt: skip
+
+
+def best_tile(
+    m: Number, n: Number, k: Number, lanes: int, registers: int, shared: bool = False
+) -> tuple[int, int]:
+    """Rows and vectors of the tile that suits the extents; `shared`: among several threads."""
     wide = (8, 3) if registers == 32 else (4, 3)
     if not (known(m) and known(n)):
         return wide
     vectors = -(-n // lanes)
     depth = k if known(k) else 256
+    shared = shared and m * n * depth > ALONE
     best, least = wide, float("inf")
     for v in range(1, min(6, max(vectors, 1)) + 1):
         for r in range(1, min(30, max(m, 1)) + 1):
             if r * v + v + 1 > registers:
                 break
-            groups, tail = divmod(m, r)
-            panels, edge = divmod(vectors, v)
-            cost = 0.0
-            for count, rows in ((groups, r), (1 if tail else 0, tail)):
-                for many, wide_ in ((panels, v), (1 if edge else 0, edge)):
-                    far = 0.1 * rows  # to bring rows of a near
-                    step = tile_cost(rows, wide_) + far
-                    cost += count * many * (depth * step + 12 + rows * wide_)
-            cost *= 1 + 0.01 * (bool(tail) + bool(edge))
+            if shared:
+                cost = _share_cost(m, vectors, (r, v), depth, lanes)
+            else:
+                cost = _cost(m, vectors, (r, v), depth)
             if r * v + v + 1 > registers - 2:
                 cost *= 1.02  # no room to schedule loads ahead
             if cost < least:
@@ -139,10 +168,10 @@ def best_tile(m: Number, n: Number, k: Number, lanes: int, registers: int) -> tu
     return best
 
 
-def planned(p: Problem, target: Any) -> Plan:
+def planned(p: Problem, target: Any, shared: bool) -> Plan:
     """Chooses tile, packing and blocks from what is known."""
     lanes, registers = target.lanes(p.type), target.vector_registers
-    rows, vectors = best_tile(p.m, p.n, p.k, lanes, registers)
+    rows, vectors = best_tile(p.m, p.n, p.k, lanes, registers, shared)
     tile = Tile(rows, vectors, lanes, p.type)
     half = p.a_type in (Type.F16, Type.BF16)
     pack_a, pack_b = half or _packs_a(p), _packs_b(p, tile)
@@ -170,13 +199,12 @@ def _packs_b(p: Problem, tile: Tile) -> bool:
     """Whether panels of b are packed: not contiguous, or they conflict in the nearest cache."""
     if p.b_column != p.b_type.size or not known(p.n):
         return True
-    if known(p.m) and p.m < 12 * tile.rows:
+    far = known(p.k) and known(p.b_depth) and p.k * p.b_depth > 768 << 10
+    if known(p.m) and p.m < (3 if far else 12) * tile.rows:
         return False
-    if not (known(p.k) and known(p.b_depth)):
+    if far or not (known(p.k) and known(p.b_depth)):
         return True
     size = p.k * tile.columns * p.b_type.size
-    if p.k * p.b_depth > 768 << 10:
-        return True
     # Rows at a stride that divides a page share a few of the cache's 64 sets of 12 lines.
     places = 4096 // gcd(4096, max(p.b_depth, 1)) * 12
     return size <= 32 << 10 and p.k > places and (not known(p.m) or p.m >= 512)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -22,14 +23,16 @@ class Share:
 
 
 def _grid(module: ir.Module) -> ir.Function:
-    """i64(threads, groups, panels): threads along the panels, for the least work of any thread."""
+    """i64(threads, groups, panels, tile, panel, group): how many of the threads stand along the
+    panels, so that none has more work than it must. The last three are costs: of a tile, and of
+    bringing a panel's columns and a group's rows near."""
     found = module.globals.get(_GRID)
     if found is not None:
         return found
-    grid = ir.Function(module, ir.FunctionType(I64, [I64] * 3), _GRID)
+    grid = ir.Function(module, ir.FunctionType(I64, [I64] * 6), _GRID)
     grid.linkage = "internal"
     grid.attributes.add("noinline")
-    threads, groups, panels = grid.args
+    threads, groups, panels, tile, panel, group = grid.args
     entry, attempt, done = (grid.append_basic_block(name) for name in ("entry", "try", "done"))
     b = ir.IRBuilder(entry)
     b.branch(attempt)
@@ -41,7 +44,9 @@ def _grid(module: ir.Module) -> ir.Function:
     def most(count: ir.Value, parts: ir.Value) -> ir.Value:
         return b.udiv(b.add(count, b.sub(parts, one)), parts)
 
-    work = b.mul(most(groups, down), most(panels, across))
+    rows, columns = most(groups, down), most(panels, across)
+    near = b.add(b.mul(columns, panel), b.mul(rows, group))
+    work = b.add(b.mul(b.mul(rows, columns), tile), near)
     better = b.icmp_unsigned("<", work, least)
     now, less = b.select(better, across, best), b.select(better, work, least)
     fewer = b.sub(across, one)
@@ -56,9 +61,13 @@ def _grid(module: ir.Module) -> ir.Function:
 
 
 def shared(
-    b: ir.IRBuilder, tid: ir.Value, threads: ir.Value, groups: Number, panels: Number
-) -> Share:
-    """The share of thread `tid`; empty for threads that are too many."""
+    b: ir.IRBuilder, tid: ir.Value, threads: ir.Value, groups: Number, panels: Number,
+    costs: Sequence[int] = (1, 0, 0),
+) -> Share:  # fmt: skip
+    """The share of thread `tid`; empty for threads that are too many.
+
+    `costs`: of a tile, and of bringing a panel of columns and a group of rows near.
+    """
     if isinstance(groups, int) and isinstance(panels, int) and groups * panels <= 1:
         mine = b.zext(b.icmp_signed("==", tid, constant(0)), I64)
         return Share(0, b.mul(mine, constant(groups)), 0, panels)
@@ -66,7 +75,7 @@ def shared(
     several, done = b.append_basic_block("share"), b.append_basic_block("shared")
     b.cbranch(b.icmp_signed(">", threads, constant(1)), several, done)
     b.position_at_end(several)
-    across = b.call(_grid(b.module), [threads, constant(groups), constant(panels)])
+    across = b.call(_grid(b.module), [constant(one) for one in (threads, groups, panels, *costs)])
     down = b.udiv(threads, across)
     row, column = b.udiv(tid, across), b.urem(tid, across)
     some = b.icmp_signed("<", row, down)

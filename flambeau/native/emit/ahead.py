@@ -1,0 +1,81 @@
+"""Fetching ahead: lines that a tile's epilogue will go over, asked for before its sums are made.
+
+They arrive while the tile multiplies. It pays where the epilogue reads matrices, as the update of
+a weight does that is fused with its gradient's product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from ..loops import Affine, Buffer, Expression, Index, Load, Statement, Store, operands
+from .tile import I32, POINTER, Number, constant, plus
+
+LEAST = 128 << 10  # bytes: matrices smaller than this are near by themselves
+_LINE = 64
+_Stream = tuple[Buffer, Affine, bool]
+
+
+def streams(body: Sequence[Statement], row: Index, column: Index) -> list[_Stream]:
+    """Matrices that an epilogue goes over with its tiles: (buffer, position, whether written).
+
+    No stream where it reads no matrix: what is only written is waited for by nobody.
+    """
+    found: dict[tuple[Buffer, int, tuple], _Stream] = {}
+    reads = False
+
+    def add(buffer: Buffer, at: Affine, written: bool) -> bool:
+        if buffer.local is not None or at.stride(column) != 1 or at.stride(row) == 0:
+            return False
+        key = (buffer, at.base, at.terms)
+        found[key] = (buffer, at, written or (key in found and found[key][2]))
+        return True
+
+    stack: list[Expression] = []
+    for one in body:
+        if not isinstance(one, Store):
+            return []
+        if not one.indirect:
+            reads |= add(one.buffer, one.at, True) and one.add
+        stack.append(one.value)
+    seen: set[int] = set()
+    while stack:
+        each = stack.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            stack += operands(each)
+            if isinstance(each, Load) and not each.indirect:
+                reads |= add(each.buffer, each.at, False)
+    return list(found.values()) if reads else []
+
+
+def bytes_of(found: Sequence[_Stream], m: Number, n: Number) -> int:
+    """How much memory the streams go over; a great lot where that is not known."""
+    if not (isinstance(m, int) and isinstance(n, int)):
+        return LEAST
+    return sum(m * n * buffer.type.size for buffer, _, _ in found)
+
+
+def fetch(
+    context: Any, found: Sequence[_Stream], row: tuple[Index, Number, int],
+    column: tuple[Index, Number, int],
+) -> None:  # fmt: skip
+    """Asks for the lines of a tile: (index, first, how many) rows and columns."""
+    b = context.builder
+    for buffer, at, written in found:
+        apart = _LINE // buffer.type.size
+        for i in range(row[2]):
+            for j in range(0, column[2], apart):
+                place = {row[0]: constant(plus(b, row[1], i)),
+                         column[0]: constant(plus(b, column[1], j))}  # fmt: skip
+                _prefetch(b, context.address(buffer, at, place), written)
+
+
+def _prefetch(b: ir.IRBuilder, pointer: ir.Value, write: bool) -> None:
+    kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
+    name = "llvm.prefetch.p0"
+    function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
+    b.call(function, [pointer, *(ir.Constant(I32, one) for one in (int(write), 3, 1))])
