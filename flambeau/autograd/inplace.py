@@ -16,7 +16,8 @@ from ..tensor.storage import VersionCounter
 from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .hooks import move_retained
 from .mode import MODE
-from .tape import Node, Output, Plan, new_node, requires
+from .plan import Plan
+from .tape import Node, Output, new_node, requires
 
 
 def check_writable(x: Tensor, operator: str = "") -> bool:

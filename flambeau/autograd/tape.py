@@ -18,49 +18,10 @@ from ..tensor.dtypes import FLOAT32
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .mode import MODE, SPECIAL
+from .plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, Plan
 
 _next_sequence = itertools.count(1).__next__
 _new = object.__new__
-
-# What a plan may save, by where it comes from.
-INPUT, OUTPUT, SHAPE, ATTRIBUTE, NEEDS, DTYPE = range(6)
-
-
-class Plan:
-    """Which vjps a call needs, given which of its inputs require grad, and what they read.
-
-    `sources`: (kind, position) of each saved value. `entries`: (vjp, indices of the saved values
-    it reads). `inputs`: the positions of the tensor parameters that get a gradient, in order.
-    `only`: the vjp, when there is one and it reads the saved values as they lie. `plain`: nothing
-    saved is a tensor. `joint`: one vjp gives the gradients of all inputs at once.
-    """
-
-    __slots__ = (
-        "entries", "inputs", "joint", "node_type", "only", "pack", "plain", "sources",
-        "unversioned",
-    )  # fmt: skip
-
-    def __init__(
-        self, node_type: type[Node], sources: Sequence[tuple[int, int]],
-        entries: Sequence[tuple[Callable, tuple[int, ...]]], inputs: Sequence[int], joint: bool,
-    ) -> None:  # fmt: skip
-        self.node_type, self.sources, self.entries = node_type, tuple(sources), tuple(entries)
-        self.inputs, self.joint = tuple(inputs), joint
-        self.plain = all(kind not in (INPUT, OUTPUT) for kind, _ in self.sources)
-        self.unversioned = (None,) * len(self.sources)
-        self.pack = _packer(self.sources) if self.plain else None
-        self.only = None
-        if len(self.entries) == 1 and not joint:
-            vjp, indices = self.entries[0]
-            if indices == tuple(range(len(self.sources))):
-                self.only = vjp
-
-
-def _packer(sources: tuple[tuple[int, int], ...]) -> Callable[[tuple], tuple]:
-    """A function from a call's arguments to the tuple of values to save, none of them tensors."""
-    forms = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}
-    parts = [forms.get(kind, "(True,)").format(i) for kind, i in sources]
-    return eval(f"lambda a: ({' '.join(p + ',' for p in parts)})")  # written out: it is hot
 
 
 class SavedOutput:
@@ -486,6 +447,9 @@ def record(operator: Any, result: Any, args: tuple) -> None:
         _record_single(operator, result, args, single)
         return
     positions = operator.tensor_positions
+    if result.__class__ is Tensor and not operator.sequence_positions:
+        _record_several(operator, result, args)
+        return
     mask, edges, needed = 0, [], []
     for position in positions:
         value = args[position]
@@ -532,6 +496,48 @@ def _record_single(operator: Any, y: Tensor, args: tuple, position: int) -> None
     if x._array.dtype is not kind and not plan.joint:
         restore = operator.restores(args, y)
         node.restore = None if restore is None else (restore[position],)
+    node.sequence = _next_sequence()
+    if SPECIAL.count and MODE.anomaly:
+        node.metadata["traceback_"] = traceback.format_stack()[:-3]
+    y._node = node
+    y._requires_grad = y._tracked = True
+
+
+def _record_several(operator: Any, y: Tensor, args: tuple) -> None:
+    """Records an operator of several tensors with one output."""
+    kind = y._array.dtype
+    if kind is not FLOAT32 and kind.kind not in "fcV":
+        return  # integers and bools have no gradient
+    mask, alike = 0, not operator.pointwise
+    edges: tuple = ()
+    needed: tuple = ()
+    for position in operator.tensor_positions:
+        value = args[position]
+        if not isinstance(value, Tensor):
+            needed += (False,)
+            alike = alike and value is None
+            continue
+        alike = alike and value._array.dtype is kind
+        if value._tracked and (value._requires_grad if value._base is None else requires(value)):
+            mask |= 1 << position
+            edges += (value._node or value,)
+            needed += (True,)
+        else:
+            needed += (False,)
+    if not mask:
+        return
+    plan = operator.plans.get(mask) or operator.plan(mask)
+    node = _new(plan.node_type)
+    try:
+        node.saved, node.versions = (save if SPECIAL.count else plan.keep)(plan, args, y, needed)
+    except AttributeError:  # an input that is no tensor
+        node.saved, node.versions = save(plan, args, y, needed)
+    node.plan, node.edges = plan, edges
+    node.restore = node.hooks = None
+    if not alike and not plan.joint:
+        restore = operator.restores(args, y)
+        if restore is not None:
+            node.restore = _spread(tuple([restore[i] for i in plan.inputs]), plan, args)
     node.sequence = _next_sequence()
     if SPECIAL.count and MODE.anomaly:
         node.metadata["traceback_"] = traceback.format_stack()[:-3]

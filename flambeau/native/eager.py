@@ -69,6 +69,38 @@ def _work() -> None:
             continue  # the NumPy path goes on to be used
 
 
+class Small(dict[Any, int]):
+    """Addresses, by dtype, of a kernel for arrays so small that NumPy's calls are what they cost.
+
+    0 up to the call number USED, and where there can be none: so that it depends on the calls
+    alone, not on how long compiling takes, which call is the kernel's first.
+    """
+
+    ASKED, USED = 32, 256
+
+    def __init__(self, builder: Callable[[Any], Kernel]) -> None:
+        super().__init__()
+        self.builder = builder  # of the dtype
+        self.calls: dict[Any, int] = {}
+
+    def __missing__(self, kind: Any) -> int:
+        count = self.calls[kind] = self.calls.get(kind, 0) + 1
+        if count == self.ASKED:  # its code is then on disk, or on the way there
+            kernel_when_ready((id(self), kind), lambda: self.builder(kind))
+        elif count == self.USED:
+            self[kind] = self._made(kind)
+            return self[kind]
+        return 0
+
+    def _made(self, kind: Any) -> int:
+        from .compiled import compiled
+
+        try:
+            return compiled(self.builder(kind)).address
+        except (NotImplementedError, RuntimeError, ValueError, ImportError):
+            return 0
+
+
 def _forked() -> None:
     """A child has no thread at work: what was being made is asked for again."""
     global _lock, _working

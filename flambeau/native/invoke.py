@@ -1,6 +1,6 @@
 """Calls of kernels from Python for what a built-in function costs: a tenth of a call by ctypes.
 
-`alone(kernel, *arguments)` and the function behind `shared` are built-in functions of this process,
+`Calls.alone` and the function behind `shared` are built-in functions of this process,
 made of LLVM IR: they take NumPy arrays and integers as they are, and hand the kernel the arrays'
 addresses and the integers as its cells. Where CPython's objects do not lie as expected, ctypes does
 the same.
@@ -150,8 +150,8 @@ def _text() -> str | None:
     layout = _layout()
     if layout is None:
         return None
-    name = object.__basicsize__ + 8  # of a class: behind the head and the size of its items
-    places = {"CLASS": layout[0], "DATA": layout[1], "NAME": name}
+    named = object.__basicsize__ + 8  # of a class: behind the head and the size of its items
+    places = {"CLASS": layout[0], "DATA": layout[1], "NAME": named}
     text = _TEXT
     for word, at in places.items():
         text = text.replace(word, str(at))
@@ -184,13 +184,18 @@ def _made() -> tuple[Callable[..., None], Callable[..., None] | None]:
     return _builtin(b"alone", found["alone"]), _builtin(b"shared", found["shared"])
 
 
-def alone() -> Callable[..., None]:
-    """The function that calls a kernel, given by its address, on the caller's thread.
+class Calls:
+    """`Calls.alone(kernel, *arguments)` calls a kernel, given by its address, on this thread.
 
     It keeps the interpreter's lock: for work that is done in a few microseconds. TypeError for an
     argument that is neither an array (of no subclass) nor an integer.
     """
-    return _made()[0]
+
+    @staticmethod
+    def alone(kernel: int, *arguments: Any) -> None:
+        """Puts the built-in function into its own place at the first call."""
+        Calls.alone = _made()[0]
+        Calls.alone(kernel, *arguments)
 
 
 def shared(kernel: int, *arguments: Any, threads: int = 0) -> None:
@@ -212,7 +217,7 @@ def run(kernel: int, work: int, *arguments: Any) -> None:
     if work > SMALL:
         shared(kernel, *arguments)
     else:
-        _made()[0](kernel, *arguments)
+        Calls.alone(kernel, *arguments)
 
 
 def _by_ctypes(kernel: int, *arguments: Any, threads: int = 1) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..autograd.inplace import before_write, bump, check_writable, rebase
 from ..autograd.mode import MODE
-from ..autograd.tape import INPUT, SavedOutput, requires
+from ..autograd.plan import INPUT
+from ..autograd.tape import SavedOutput, requires
 from ..tensor.promote import check_cast
 from ..tensor.tensor import Tensor
 

@@ -36,19 +36,11 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     tensor([[3.]])
     """
     try:
-        if input.dtype is weight.dtype and input.dtype in _BLAS and (
-            bias is None or bias.dtype is input.dtype
-        ):
-            if input.ndim > 2:
-                rows = input.reshape(-1, input.shape[-1])
-                if rows.size > WORTH and (y := large_product(rows, weight.T, bias)) is not None:
-                    return y.reshape(input.shape[:-1] + y.shape[1:])
-                y = np.dot(rows, weight.T)
-                y = y.reshape(input.shape[:-1] + y.shape[1:])
-            elif input.size > WORTH and (y := large_product(input, weight.T, bias)) is not None:
-                return y
-            else:
-                y = input.dot(weight.T)
+        kind = input.dtype
+        if kind is weight.dtype and kind in _BLAS and (bias is None or bias.dtype is kind):
+            if input.size > WORTH or input.ndim > 2:
+                return _of_rows(input, weight, bias)
+            y = input.dot(weight.T)
             if bias is not None:
                 y += bias
             return y
@@ -57,6 +49,17 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     _check(input, weight, bias)
     y = product(input, weight.T)
     return y if bias is None else (y + bias).astype(y.dtype, copy=False)
+
+
+def _of_rows(input: Array, weight: Array, bias: Array | None) -> Array:
+    """linear of a stack of rows, or of many."""
+    rows = input.reshape(-1, input.shape[-1]) if input.ndim > 2 else input
+    y = large_product(rows, weight.T, bias) if rows.size > WORTH else None
+    if y is None:
+        y = rows.dot(weight.T)
+        if bias is not None:
+            y += bias
+    return y if rows is input else y.reshape(input.shape[:-1] + y.shape[1:])
 
 
 def _check(input: Array, weight: Array, bias: Array | None) -> None:

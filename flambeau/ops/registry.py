@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.tape import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Node, Plan
+from ..autograd.plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
+from ..autograd.tape import Node
 from ..tensor.tensor import Tensor
 
 Array = np.ndarray

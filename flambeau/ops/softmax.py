@@ -8,6 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..native.eager import Policy
+from ..native.invoke import Calls
 from ..tensor import dtypes as types
 from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ..tensor.promote import legacy_name
@@ -18,9 +20,10 @@ from .reduce import axes_of, spread
 from .registry import Array, composite, opaque
 from .rows_native import LARGE, over_rows
 from .samples import matrices
+from .small_native import LOG_SOFTMAX, MOST, SOFTMAX
 
+_ndarray = np.ndarray
 _FAST = (FLOAT32, FLOAT64)
-_TINY = 8  # up to so many numbers, Python's floats beat five calls of NumPy
 _NARROW = 16  # rows so short that NumPy's reductions along them are slow
 _BLOCK = 1 << 15  # elements that stay in the L2 cache between passes
 
@@ -80,15 +83,6 @@ def _in_blocks(kernel, x: Array, axis: int) -> Array:
     return y
 
 
-def _tiny(x: Array) -> Array:
-    """Softmax of a few numbers."""
-    values = x.tolist()
-    top = max(values)
-    values = [math.exp(v - top) for v in values]
-    total = sum(values)
-    return np.array([v / total for v in values], x.dtype)
-
-
 def _applied(kernel, name: str, input: Array, dim: int, dtype) -> Array:
     """A kernel on an input of any dtype."""
     axis = canonical_dim(dim, input.ndim)
@@ -121,9 +115,15 @@ def softmax(input: Array, dim, dtype=None) -> Array:
     """
     if dtype is None and input.dtype in _FAST:
         n = input.ndim
-        if n == 1 and 0 < input.size <= _TINY and -1 <= dim <= 0:
-            return _tiny(input)
-        if input.size and dim.__class__ is int and -n <= dim < n:
+        size = input.size
+        if 1 < size <= MOST and (dim == n - 1 or dim == -1) and input.__class__ is _ndarray:
+            kernel = SOFTMAX[input.dtype]
+            if kernel and Policy.allowed:
+                y = input.copy()
+                last = y.shape[-1]
+                Calls.alone(kernel, y, size // last, last)
+                return y
+        if size and dim.__class__ is int and -n <= dim < n:
             return _in_blocks(_normalized, input, dim if dim >= 0 else dim + n)
     return _applied(_normalized, "softmax", input, dim, dtype)
 
@@ -176,10 +176,18 @@ def log_softmax(input: Array, dim, dtype=None) -> Array:
     >>> torch.log_softmax(torch.tensor([0., 0.]), 0)
     tensor([-0.6931, -0.6931])
     """
-    n = input.ndim
-    plain = dtype is None and input.dtype in _FAST and input.size and dim.__class__ is int
-    if plain and -n <= dim < n:
-        return _in_blocks(_log_normalized, input, dim if dim >= 0 else dim + n)
+    if dtype is None and input.dtype in _FAST:
+        n = input.ndim
+        size = input.size
+        if 1 < size <= MOST and (dim == n - 1 or dim == -1) and input.__class__ is _ndarray:
+            kernel = LOG_SOFTMAX[input.dtype]
+            if kernel and Policy.allowed:
+                y = input.copy()
+                last = y.shape[-1]
+                Calls.alone(kernel, y, size // last, last)
+                return y
+        if size and dim.__class__ is int and -n <= dim < n:
+            return _in_blocks(_log_normalized, input, dim if dim >= 0 else dim + n)
     return _applied(_log_normalized, "log_softmax", input, dim, dtype)
 
 

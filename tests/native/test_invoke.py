@@ -21,6 +21,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "ctypes":
         monkeypatch.setattr(invoke, "_text", lambda: None)
     invoke._made.cache_clear()
+    monkeypatch.setattr(invoke.Calls, "alone", staticmethod(invoke._made()[0]))
     yield request.param
     invoke._made.cache_clear()
 
@@ -39,7 +40,7 @@ def test_arrays_and_sizes(way: str, n: int, threads: int) -> None:
         if threads:
             invoke.shared(_sum(), a, b, y, n, threads=threads)
         else:
-            assert invoke.alone()(_sum(), a, b, y, n) is None
+            assert invoke.Calls.alone(_sum(), a, b, y, n) is None
     finally:
         POOL.set_threads(before)
     np.testing.assert_array_equal(y, a + b)
@@ -47,14 +48,14 @@ def test_arrays_and_sizes(way: str, n: int, threads: int) -> None:
 
 def test_addresses_do_for_arrays(way: str) -> None:
     a, y = np.arange(5.0), np.zeros(5)
-    invoke.alone()(_sum(), a.ctypes.data, a[1:], y, 4)
+    invoke.Calls.alone(_sum(), a.ctypes.data, a[1:], y, 4)
     np.testing.assert_array_equal(y, [1, 3, 5, 7, 0])
 
 
 @pytest.mark.parametrize("wrong", [None, "text", 1.5, np.float64(1), np.ones(1).view(np.recarray)])
 def test_other_arguments_are_refused(way: str, wrong: object) -> None:
     y = np.zeros(3)
-    for call in (invoke.alone(), invoke.shared):
+    for call in (invoke.Calls.alone, invoke.shared):
         with pytest.raises(TypeError, match="takes arrays and 64-bit integers"):
             call(_sum(), y, wrong, y, 3)
 
@@ -62,21 +63,21 @@ def test_other_arguments_are_refused(way: str, wrong: object) -> None:
 def test_numbers_out_of_range_are_refused() -> None:
     y = np.zeros(3)
     with pytest.raises(OverflowError):
-        invoke.alone()(_sum(), y, y, y, 1 << 64)
+        invoke.Calls.alone(_sum(), y, y, y, 1 << 64)
 
 
 def test_minus_one_is_a_number() -> None:
     y = np.zeros(3)
-    invoke.alone()(_sum(), y, y, y, -1)  # no elements
+    invoke.Calls.alone(_sum(), y, y, y, -1)  # no elements
 
 
 def test_references_are_kept_as_they_were() -> None:
     a, y, kernel = np.ones(3), np.zeros(3), _sum()
-    invoke.alone()(kernel, a, a, y, 3)
+    invoke.Calls.alone(kernel, a, a, y, 3)
     watched = (a, y, a.dtype, np.ndarray, None)
     before = [sys.getrefcount(one) for one in watched]
     for _ in range(1000):
-        invoke.alone()(kernel, a, a, y, 3)
+        invoke.Calls.alone(kernel, a, a, y, 3)
         invoke.shared(kernel, a, a, y, 3)
     after = [sys.getrefcount(one) for one in watched]
     assert all(abs(x - y) < 100 for x, y in zip(before, after, strict=True))

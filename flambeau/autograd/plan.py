@@ -1,0 +1,80 @@
+"""Plans: what a recorded operator keeps for its derivative, by which of its inputs require grad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..tensor.tensor import INFERENCE
+
+if TYPE_CHECKING:
+    from .tape import Node
+
+# What a plan may save, by where it comes from.
+INPUT, OUTPUT, SHAPE, ATTRIBUTE, NEEDS, DTYPE = range(6)
+
+
+class Plan:
+    """Which vjps a call needs, given which of its inputs require grad, and what they read.
+
+    `sources`: (kind, position) of each saved value. `entries`: (vjp, indices of the saved values
+    it reads). `inputs`: the positions of the tensor parameters that get a gradient, in order.
+    `only`: the vjp, when there is one and it reads the saved values as they lie. `plain`: nothing
+    saved is a tensor. `joint`: one vjp gives the gradients of all inputs at once.
+    """
+
+    __slots__ = (
+        "entries", "inputs", "joint", "keep", "node_type", "only", "pack", "plain", "sources",
+        "unversioned",
+    )  # fmt: skip
+
+    def __init__(
+        self, node_type: type[Node], sources: Sequence[tuple[int, int]],
+        entries: Sequence[tuple[Callable, tuple[int, ...]]], inputs: Sequence[int], joint: bool,
+    ) -> None:  # fmt: skip
+        self.node_type, self.sources, self.entries = node_type, tuple(sources), tuple(entries)
+        self.inputs, self.joint = tuple(inputs), joint
+        self.plain = all(kind not in (INPUT, OUTPUT) for kind, _ in self.sources)
+        self.unversioned = (None,) * len(self.sources)
+        self.pack = _packer(self.sources) if self.plain else None
+        self.keep = _keeper(self.sources)
+        self.only = None
+        if len(self.entries) == 1 and not joint:
+            vjp, indices = self.entries[0]
+            if indices == tuple(range(len(self.sources))):
+                self.only = vjp
+
+
+def _packer(sources: tuple[tuple[int, int], ...]) -> Callable[[tuple], tuple]:
+    """A function from a call's arguments to the tuple of values to save, none of them tensors."""
+    forms = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}
+    parts = [forms.get(kind, "(True,)").format(i) for kind, i in sources]
+    return eval(f"lambda a: ({' '.join(p + ',' for p in parts)})")  # written out: it is hot
+
+
+def _keeper(sources: tuple[tuple[int, int], ...]) -> Callable[[Plan, tuple, Any, tuple], tuple]:
+    """`save`, written out for one plan: of a call whose saved inputs are all tensors, whose result
+    is one tensor, with nobody listening; AttributeError for another.
+    """
+    lines, values, versions = [], "", ""
+    for k, (kind, i) in enumerate(sources):
+        version = "None"
+        if kind == INPUT:
+            lines += [f"    v{k} = a[{i}]", f"    if v{k}._stamp is INFERENCE:",
+                      "        raise_inference()", f"    c{k} = v{k}._counter"]  # fmt: skip
+            value, version = f"v{k}", f"0 if c{k} is None else c{k}.value"
+        elif kind == OUTPUT:
+            value, version = "SavedOutput(y)", "0"
+        elif kind == NEEDS:
+            value = "needed"
+        else:
+            form = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}[kind]
+            value = form.format(i)
+        values, versions = values + value + ", ", versions + version + ", "
+    from .tape import SavedOutput, raise_inference
+
+    names: dict[str, Any] = {"INFERENCE": INFERENCE, "raise_inference": raise_inference,
+                             "SavedOutput": SavedOutput}  # fmt: skip
+    source = ["def keep(plan, a, y, needed):", *lines, f"    return ({values}), ({versions})"]
+    exec("\n".join(source), names)  # written out: it is hot
+    return names["keep"]  # type: ignore[no-any-return]

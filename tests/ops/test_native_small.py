@@ -1,0 +1,80 @@
+"""Small arrays in machine code: the same values as NumPy's, from a fixed call on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.native.eager import Policy, Small
+from flambeau.ops import small_native
+
+F = torch.nn.functional
+SPECIAL = [[1.0, -np.inf, 2.0, 0.5], [np.inf, 0.0, 1.0, 2.0], [np.nan, 1.0, 2.0, 3.0],
+           [-np.inf] * 4]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels from the second call on."""
+    monkeypatch.setattr(Small, "ASKED", 1)
+    monkeypatch.setattr(Small, "USED", 2)
+    for table in tables():
+        table.clear()
+        table.calls.clear()
+
+
+def tables() -> list[Small]:
+    found = []
+    for value in vars(small_native).values():
+        found += [value] if isinstance(value, Small) else []
+        if isinstance(value, dict) and not isinstance(value, Small):
+            found += [one for one in value.values() if isinstance(one, Small)]
+    return found
+
+
+def both(monkeypatch, function):
+    """What NumPy gives, and what a kernel does."""
+    monkeypatch.setattr(Policy, "allowed", False)
+    expected = function()
+    monkeypatch.setattr(Policy, "allowed", True)
+    function()
+    function()
+    assert any(address for table in tables() for address in table.values())
+    return function(), expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(4,), (1, 7), (3, 5), (2, 3, 17), (64, 1)])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax(name, shape, dtype, monkeypatch) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(*shape, dtype=dtype)
+    before = x.clone()
+    for dim in (-1, len(shape) - 1):
+        got, want = both(monkeypatch, lambda d=dim: getattr(x, name)(d))
+        np.testing.assert_allclose(got.numpy(), want.numpy(), 1e-6, 1e-6)
+    turned = x.flip(0).transpose(0, -1)
+    got, want = both(monkeypatch, lambda: getattr(turned, name)(-1))
+    np.testing.assert_allclose(got.numpy(), want.numpy(), 1e-6, 1e-6)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.filterwarnings("ignore")
+def test_special_values(name, monkeypatch) -> None:
+    x = torch.tensor(SPECIAL)
+    got, want = both(monkeypatch, lambda: getattr(x, name)(-1))
+    np.testing.assert_allclose(got.numpy(), want.numpy(), 1e-6, 1e-6)
+
+
+def test_kernels_come_at_a_fixed_call(monkeypatch) -> None:
+    monkeypatch.setattr(Small, "ASKED", 2)
+    monkeypatch.setattr(Small, "USED", 4)
+    found = [bool(small_native.SOFTMAX[np.dtype(np.float32)]) for _ in range(6)]
+    assert found == [False, False, False, True, True, True]
+
+
+def test_none_for_other_dtypes() -> None:
+    for kind in (np.int64, np.float16, bool):
+        assert [small_native.SOFTMAX[np.dtype(kind)] for _ in range(5)] == [0] * 5
