@@ -8,14 +8,17 @@ from ..loops import Contract
 from .conv import conv
 from .conv_plan import Unsupported
 from .gemm import gemm
+from .winograd import winograd
 
 
 def contract(context: Any, statement: Contract) -> bool:
     """Emits a Contract; False where no kernel fits, and plain loops must do it."""
     if gemm(context, statement):
         return True
-    try:
-        conv(context, statement)
-    except Unsupported:
-        return False
-    return True
+    for emit in (winograd, conv):
+        try:
+            emit(context, statement)
+        except Unsupported:
+            continue
+        return True
+    return False

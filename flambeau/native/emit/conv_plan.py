@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import gcd, prod
 
 from ..loops import (
-    Affine, Apply, Axis, Constant, Contract, Expression, Index, Position, Scalar, Type,
+    Affine, Apply, Axis, Constant, Contract, Expression, Index, Load, Position, Scalar, Type,
 )  # fmt: skip
 from ..target import Target
 from .tile import sum_type
@@ -67,10 +67,10 @@ def _terms(position: Affine, extents: dict[Index, int]) -> tuple[tuple[Index, in
     return tuple((i, whole(s)) for i, s in position.terms if extents.get(i, 1) > 1)
 
 
-def window(contract: Contract, extents: dict[Index, int]) -> list[Line]:
-    """The coordinates of `a`, the padded ones first; empty where nothing is masked."""
+def window(a: Load, extents: dict[Index, int]) -> list[Line]:
+    """The coordinates of a load, the padded ones first; empty where nothing is masked."""
     limits: dict[tuple[tuple[Index, int], ...], list[int]] = {}
-    for position, operation, value in _bounds(contract.a.mask):
+    for position, operation, value in _bounds(a.mask):
         terms = _terms(position, extents)
         low = sum(min(0, c * (extents[i] - 1)) for i, c in terms)
         high = 1 + sum(max(0, c * (extents[i] - 1)) for i, c in terms)
@@ -81,13 +81,13 @@ def window(contract: Contract, extents: dict[Index, int]) -> list[Line]:
             held[1] = min(held[1], value - position.base)
     if limits.get((), [0, 1]) == [0, 1]:
         limits.pop((), None)  # one position, which is inside
-    lines = [_line(contract.a.at, terms, low, high) for terms, (low, high) in limits.items()]
+    lines = [_line(a.at, terms, low, high) for terms, (low, high) in limits.items()]
     taken = [i for line in lines for i, _ in line.terms]
     if len(set(taken)) < len(taken):
         raise Unsupported("a window across axes")
     if not lines:
         return []
-    for index, stride in _terms(contract.a.at, extents):
+    for index, stride in _terms(a.at, extents):
         if index not in taken:
             lines.append(Line(((index, 1),), 0, None, stride))
     return lines
@@ -306,7 +306,7 @@ def plan(contract: Contract, target: Target) -> Plan:
     steps = prod(whole(a.extent) for a in depth)
     shape = tile_shape([whole(a.extent) for a in rows], columns, steps, lanes,
                        target.vector_registers)  # fmt: skip
-    lines = sorted(window(contract, extents), key=lambda line: -abs(line.stride))
+    lines = sorted(window(contract.a, extents), key=lambda line: -abs(line.stride))
     made = Plan(contract, rows, depth, columns, lanes, type, shape, lines)
     _cut_rows(made)
     made.block = made.depth_extents

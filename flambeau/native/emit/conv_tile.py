@@ -13,7 +13,7 @@ from math import prod
 from llvmlite import ir
 
 from ..loops import (
-    Affine, Contract, Expression, Extent, Index, Load, Store, expressions, operands, statements,
+    Contract, Expression, Extent, Index, Load, Store, expressions, operands, statements,
 )  # fmt: skip
 from .builder import Builder
 from .context import Context
@@ -24,13 +24,13 @@ from .tile import Sums, Tile, constant, load_vector, moved, store_vector, times
 Bindings = dict[Index, ir.Value]
 
 
-def _reads(contract: Contract) -> Iterator[Affine]:
-    """Every position that the epilogue's body reads or writes."""
+def touched(contract: Contract) -> Iterator[Load | Store]:
+    """Everything that the epilogue's body reads or writes."""
     seen: set[int] = set()
     stack: list[Expression] = []
     for statement in statements(contract.body):
         if isinstance(statement, Store):
-            yield statement.at
+            yield statement
         stack.extend(expressions(statement))
     while stack:
         one = stack.pop()
@@ -38,13 +38,23 @@ def _reads(contract: Contract) -> Iterator[Affine]:
             continue
         seen.add(id(one))
         if isinstance(one, Load):
-            yield one.at
+            yield one
         stack.extend(operands(one))
 
 
 def _nearer(x: Extent, y: Extent) -> bool:
     """Whether stride x is a step in memory, and a shorter one than y."""
     return isinstance(x, int) and isinstance(y, int) and 0 < abs(x) < abs(y)
+
+
+def sideways(contract: Contract, last: Index) -> bool:
+    """Whether an epilogue's stores are nearer to one another along the row axis `last`."""
+    column = contract.column.index
+    places = [s.at for s in contract.body if isinstance(s, Store)]
+    return bool(places) and all(
+        p.stride(column) not in (0, 1) and _nearer(p.stride(last), p.stride(column))
+        for p in places
+    )
 
 
 class Placed:
@@ -94,23 +104,14 @@ class Epilogue:
 
     def __init__(self, context: Context, contract: Contract, cut: Plan) -> None:
         self.context, self.contract, self.cut = context, contract, cut
-        self.sideways = self._sideways()
+        self.sideways = sideways(contract, cut.rows[-1].index)
         self.flat = self.sideways and self._flat()
-
-    def _sideways(self) -> bool:
-        """Whether the lanes run along the rows: the stores are nearer there."""
-        last, column = self.cut.rows[-1].index, self.contract.column.index
-        places = [s.at for s in self.contract.body if isinstance(s, Store)]
-        return bool(places) and all(
-            p.stride(column) not in (0, 1) and _nearer(p.stride(last), p.stride(column))
-            for p in places
-        )
 
     def _flat(self) -> bool:
         """Whether a whole tile's rows are one run of memory for the epilogue."""
         axes = self.cut.rows[self.cut.shape.axis :]
-        for place in _reads(self.contract):
-            strides = [place.stride(a.index) for a in axes]
+        for place in touched(self.contract):
+            strides = [place.at.stride(a.index) for a in axes]
             if not any(strides):
                 continue
             step = 1

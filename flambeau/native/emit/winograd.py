@@ -1,0 +1,396 @@
+"""Convolutions by Winograd's algorithm: 3 x 3 taps, 2 x 2 outputs from sixteen products a tile.
+
+A thread's weights and a batch of its tiles are brought into the sixteen places, each place is a
+matrix product, and the sums come back as outputs, on which the epilogue is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from llvmlite import ir
+
+from ..loops import Affine, Contract, Index, Load, Store
+from ..scratch import GIVE, TAKE, USABLE_BYTES
+from .builder import I32, POINTER, Builder
+from .context import Context
+from .conv_plan import Unsupported
+from .conv_tile import sideways, touched
+from .panel import Block, pack
+from .tile import (
+    Depth, Source, Tile, accumulate, constant, load_vector, moved, splat, store_vector, times,
+)  # fmt: skip
+from .winograd_plan import Cut, Side, plan
+
+Square = list[list[ir.Value]]
+
+_INTO_L2 = (ir.Constant(I32, 0), ir.Constant(I32, 2), ir.Constant(I32, 1))  # of a prefetch
+
+
+def winograd(context: Context, contract: Contract) -> None:
+    """Emits a convolution, shared out among the threads.
+
+    Raises Unsupported, before anything is emitted, where it is of another kind or not worth it.
+    """
+    cut = plan(contract, context.target)
+    if contract.a.indirect or contract.b.indirect or contract.b.mask is not None:
+        raise Unsupported("gathers")
+    if sideways(contract, cut.sides[1].row.index):
+        raise Unsupported("outputs with rows innermost")
+    _Emission(context, contract, cut).emit()
+
+
+def spread(b: Builder, d: Square) -> Square:
+    """A 4 x 4 tile of inputs in the sixteen places."""
+    return _both_ways(d, lambda x: [
+        b.fsub(x[0], x[2]), b.fadd(x[1], x[2]), b.fsub(x[2], x[1]), b.fsub(x[1], x[3])
+    ])  # fmt: skip
+
+
+def weighed(b: Builder, g: Square) -> Square:
+    """3 x 3 taps in the sixteen places."""
+    def line(x: Sequence[ir.Value]) -> list[ir.Value]:
+        kind = x[0].type
+        half = ir.Constant(kind, [0.5] * kind.count)
+        outer, inner = b.fmul(b.fadd(x[0], x[2]), half), b.fmul(x[1], half)
+        return [x[0], b.fadd(outer, inner), b.fsub(outer, inner), x[2]]
+
+    return _both_ways(g, line)
+
+
+def gathered(b: Builder, m: Square) -> Square:
+    """2 x 2 outputs of the sixteen sums."""
+    return _both_ways(m, lambda x: [
+        b.fadd(b.fadd(x[0], x[1]), x[2]), b.fsub(b.fsub(x[1], x[2]), x[3])
+    ])  # fmt: skip
+
+
+def _both_ways(square: Square, line: object) -> Square:
+    """A transformation of lines, done to the columns and then to the rows."""
+    assert callable(line)
+    columns = [line([row[j] for row in square]) for j in range(len(square[0]))]
+    return [line([column[i] for column in columns]) for i in range(len(columns[0]))]
+
+
+class Tiles:
+    """Numbered tiles of a convolution's images: where they are, and reading them."""
+
+    def __init__(self, context: Context, sides: tuple[Side, Side], others: Sequence, load: Load
+                 ) -> None:  # fmt: skip
+        self.context, self.sides, self.others, self.load = context, sides, others, load
+        self.b: Builder = context.builder
+
+    def place(self, number: ir.Value) -> dict[Index, ir.Value]:
+        """The rows' indices of a tile's first output."""
+        b, found = self.b, {}
+        for side in reversed(self.sides):
+            at = b.srem(number, constant(side.tiles))
+            number = b.sdiv(number, constant(side.tiles))
+            found[side.row.index] = b.mul(at, constant(2))
+        for k, axis in reversed(list(enumerate(self.others))):
+            found[axis.index] = b.srem(number, constant(axis.extent)) if k else number
+            number = b.sdiv(number, constant(axis.extent)) if k else number
+        return found
+
+    def address(self, load: Load, bindings: dict[Index, ir.Value]) -> ir.Value:
+        """The address that a load has where all indices that are not known are at 0."""
+        known = {**self.context.bindings, **bindings}
+        terms = tuple([term for term in load.at.terms if term[0] in known])
+        return self.context.address(load.buffer, Affine(load.at.base, terms), bindings)
+
+    def spread(self, number: ir.Value, channels: int, lanes: int, target: ir.Value, plane: int
+               ) -> None:  # fmt: skip
+        """Writes a tile's channels in the sixteen places, `plane` bytes apart."""
+        b, place = self.b, self.place(number)
+        start = self.address(self.load, place)
+        for side in self.sides:
+            start = moved(b, start, -side.shift * side.stride * 4)
+        inside = [self._inside(side, place[side.row.index]) for side in self.sides]
+        whole = None
+        for side, each in zip(self.sides, inside, strict=True):
+            if any(one is not None for one in each):
+                h = place[side.row.index]
+                whole = b.both(whole, b.both(b.icmp_signed(">=", h, constant(side.low)),
+                               b.icmp_signed("<=", h, constant(side.high - 4))))  # fmt: skip
+        if whole is None:
+            self._channels(start, channels, lanes, target, plane, None)
+            return
+        with b.if_else(whole) as (there, border):
+            with there:
+                self._channels(start, channels, lanes, target, plane, None)
+            with border:
+                self._channels(start, channels, lanes, target, plane, inside)
+
+    def _inside(self, side: Side, first: ir.Value) -> list[ir.Value | None]:
+        """Whether each of a tile's four positions is there; None where it always is."""
+        b, last = self.b, 2 * side.tiles - 2
+        found: list[ir.Value | None] = []
+        for i in range(4):
+            if side.low <= i and last + i < side.high:
+                found.append(None)
+                continue
+            at = b.add(first, constant(i - side.low))
+            found.append(b.icmp_unsigned("<", at, constant(side.high - side.low)))
+        return found
+
+    def _channels(self, start: ir.Value, channels: int, lanes: int, target: ir.Value, plane: int,
+                  inside: Sequence[Sequence[ir.Value | None]] | None) -> None:  # fmt: skip
+        b = self.b
+        masks = None if inside is None else [
+            [None if (one := b.both(x, y)) is None else splat(b, one, lanes) for y in inside[1]]
+            for x in inside[0]]  # fmt: skip
+
+        def vector(c: ir.Value | int, count: int) -> None:
+            rest = None if count == lanes else b.first_lanes(count, lanes)
+            source = moved(b, start, times(b, c, 4))
+            tile = [[
+                load_vector(b, moved(b, source, (i * rows + j * columns) * 4), self.load.type,
+                            lanes, b.both(rest, None if masks is None else masks[i][j]))
+                for j in range(4)] for i in range(4)]  # fmt: skip
+            into = moved(b, target, times(b, c, 4))
+            for k, one in enumerate(value for row in spread(b, tile) for value in row):
+                store_vector(b, one, moved(b, into, k * plane), 4)
+
+        rows, columns = (side.stride for side in self.sides)
+        full = channels // lanes * lanes
+        if full:
+            with b.counted(0, full, lanes) as c:
+                vector(c, lanes)
+        if channels > full:
+            vector(full, channels - full)
+
+
+class _Emission:
+    """One convolution being emitted."""
+
+    def __init__(self, context: Context, contract: Contract, cut: Cut) -> None:
+        self.context, self.contract, self.cut = context, contract, cut
+        self.b: Builder = context.builder
+        self.tiles = Tiles(context, cut.sides, cut.others, contract.a)
+        self.streams = self._streams()
+        parts = (cut.lanes * cut.lanes * 4, 9 * cut.weights, 16 * cut.weights * cut.panels,
+                 16 * cut.spread_plane, 16 * cut.made_plane,
+                 8 * (cut.batch + cut.rows) * len(self.streams))  # fmt: skip
+        self.places = [sum(parts[:k]) for k in range(len(parts))]
+        if sum(parts) > USABLE_BYTES:
+            raise Unsupported("too much scratch")
+
+    def emit(self) -> None:
+        """Groups of panels by batches of tiles, this thread's share of them."""
+        b, cut = self.b, self.cut
+        low, high = self._share(-(-cut.count // cut.panels) * cut.units)
+        with self._scratch() as scratch:
+            self.square, self.taps, self.weights, self.inputs, self.sums, self.table = (
+                moved(b, scratch, place) for place in self.places
+            )
+            if cut.once:
+                self._spread(constant(0), constant(cut.tiles))
+            units = constant(cut.units)
+            end = b.sdiv(b.add(high, constant(cut.units - 1)), units)
+            with b.counted(b.sdiv(low, units), end) as group:
+                before = b.mul(group, units)
+                start = b.intrinsic("smax", before.type, (b.sub(low, before), constant(0)))
+                stop = b.minimum_of(b.sub(high, before), units)
+                panel = b.mul(group, constant(cut.panels))
+                until = b.minimum_of(b.add(panel, constant(cut.panels)), constant(cut.count))
+                self._weigh(panel, until)
+                with b.counted(start, stop) as unit:
+                    self._unit(unit, panel, until)
+
+    def _share(self, total: int) -> tuple[ir.Value, ir.Value]:
+        context, b = self.context, self.b
+        if context.parallel:
+            return constant(0), constant(total)
+        low = b.sdiv(b.mul(context.tid, constant(total)), context.threads)
+        following = b.add(context.tid, constant(1))
+        return low, b.sdiv(b.mul(following, constant(total)), context.threads)
+
+    @contextmanager
+    def _scratch(self) -> Iterator[ir.Value]:
+        taken = self.b.external(TAKE, POINTER, [self.context.tid])
+        yield taken
+        self.b.external(GIVE, ir.VoidType(), [taken])
+
+    def _each_panel(self, first: ir.Value, until: ir.Value) -> Iterator[tuple[ir.Value, int]]:
+        """(a panel's number, its columns): emits code for full panels, and for a smaller last."""
+        b, cut = self.b, self.cut
+        rest = cut.columns % cut.width
+        full = cut.columns // cut.width
+        if full:
+            with b.counted(first, b.minimum_of(until, constant(full))) as which:
+                yield which, cut.width
+        if rest:
+            with b.if_then(b.icmp_signed("==", until, constant(cut.count))):
+                yield constant(cut.count - 1), rest
+
+    # --------------------------------------------------------------------------- weights
+
+    def _weigh(self, first: ir.Value, until: ir.Value) -> None:
+        """The weights of some panels in the sixteen places: place by place, panel by panel."""
+        b, cut, load = self.b, self.cut, self.contract.b
+        column = load.at.stride(self.contract.column.index)
+        axes = [cut.sides[0].tap, cut.sides[1].tap, cut.channel]
+        depth = [(int(a.extent), int(load.at.stride(a.index))) for a in axes]  # type: ignore[arg-type]
+        block = Block(depth, int(column), cut.type, cut.lanes, cut.width, self.square)  # type: ignore[arg-type]
+        start = self.tiles.address(load, {})
+        for which, valid in self._each_panel(first, until):
+            source = moved(b, start, times(b, which, cut.width * block.column * 4))
+            pack(b, block, source, self.taps, valid)
+            target = self._panel(which, first)
+            with b.counted(0, cut.weights, cut.lanes * 4) as at:
+                self._weigh_vector(moved(b, self.taps, at), moved(b, target, at))
+
+    def _weigh_vector(self, source: ir.Value, target: ir.Value) -> None:
+        b, cut = self.b, self.cut
+        rows, columns = (range(3)[::-1] if side.turned else range(3) for side in cut.sides)
+        taps = [[load_vector(b, moved(b, source, (3 * i + j) * cut.weights), cut.type, cut.lanes)
+                 for j in columns] for i in rows]  # fmt: skip
+        for k, one in enumerate(value for row in weighed(b, taps) for value in row):
+            store_vector(b, one, moved(b, target, k * cut.weights), 4)
+
+    def _panel(self, which: ir.Value, first: ir.Value) -> ir.Value:
+        place = self.b.mul(self.b.sub(which, first), constant(16 * self.cut.weights))
+        return moved(self.b, self.weights, place)
+
+    # ------------------------------------------------------------------------------ tiles
+
+    def _unit(self, unit: ir.Value, panel: ir.Value, until: ir.Value) -> None:
+        """A batch of tiles, over some panels."""
+        b, cut = self.b, self.cut
+        first = b.mul(unit, constant(cut.batch))
+        count = b.minimum_of(b.sub(constant(cut.tiles), first), constant(cut.batch))
+        inputs = self.inputs
+        if cut.once:
+            inputs = moved(b, inputs, b.mul(first, constant(cut.line)))
+        else:
+            self._spread(first, count)
+        self._note(first, count)
+        for which, valid in self._each_panel(panel, until):
+            self._products(inputs, self._panel(which, panel), count, which)
+            with b.counted(0, count) as i:
+                source = moved(b, self.sums, b.mul(i, constant(cut.width * 4)))
+                self._outputs(b.add(first, i), source, which, valid)
+
+    def _spread(self, first: ir.Value, count: ir.Value) -> None:
+        """Inputs of some tiles in the sixteen places."""
+        b, cut = self.b, self.cut
+        with b.counted(constant(0), count) as i:
+            target = moved(b, self.inputs, b.mul(i, constant(cut.line)))
+            self.tiles.spread(b.add(first, i), cut.channels, cut.lanes, target, cut.spread_plane)
+
+    def _products(self, inputs: ir.Value, weights: ir.Value, count: ir.Value, which: ir.Value
+                  ) -> None:  # fmt: skip
+        """Sixteen matrix products: tiles by channels by columns."""
+        b, cut = self.b, self.cut
+        tile = Tile(cut.rows, cut.vectors, cut.lanes, cut.type)
+        rows = [i * cut.line for i in range(cut.rows)]
+        step = cut.width * 4
+        with b.counted(0, 16) as place:
+            a = moved(b, inputs, b.mul(place, constant(cut.spread_plane)))
+            panel = moved(b, weights, b.mul(place, constant(cut.weights)))
+            target = moved(b, self.sums, b.mul(place, constant(cut.made_plane)))
+            ahead = [self._ahead(stream, place, which) for stream in self.streams]
+            with b.counted(constant(0), count, cut.rows) as i:
+                self._fetch(i, ahead)
+                source = Source(moved(b, a, b.mul(i, constant(cut.line))), rows, panel, cut.type,
+                                cut.type)  # fmt: skip
+                sums = accumulate(b, tile, source, [Depth(cut.channels, 4, step)], unroll=4)
+                into = moved(b, target, b.mul(i, constant(step)))
+                for k, value in enumerate(sums):
+                    store_vector(b, value, moved(b, into, k * cut.lanes * 4), 4)
+
+    # What the epilogue will read and write is fetched meanwhile: it would have to wait for it.
+
+    def _streams(self) -> list[Load | Store]:
+        """What the epilogue reads and writes column by column, at another place for each row."""
+        column, rows = self.contract.column.index, self.contract.rows
+        found = {
+            (one.buffer, one.at): one for one in touched(self.contract)
+            if one.at.stride(column) == 1 and any(one.at.stride(a.index) for a in rows)
+            and all(isinstance(stride, int) for _, stride in one.at.terms)
+        }  # fmt: skip
+        return list(found.values())[:3]
+
+    def _note(self, first: ir.Value, count: ir.Value) -> None:
+        """Where each stream is at each tile of a batch."""
+        b = self.b
+        zeros = {axis.index: constant(0) for axis in self.contract.rows}
+        zeros[self.contract.column.index] = constant(0)
+        with b.counted(constant(0), count) as i:
+            place = zeros | self.tiles.place(b.add(first, i))
+            for k, stream in enumerate(self.streams):
+                at = self.context.address(stream.buffer, stream.at, place)
+                b.store(at, self._noted(k, i), align=8)
+
+    def _noted(self, stream: int, tile: ir.Value) -> ir.Value:
+        start = moved(self.b, self.table, stream * 8 * (self.cut.batch + self.cut.rows))
+        return moved(self.b, start, self.b.mul(tile, constant(8)))
+
+    def _ahead(self, stream: Load | Store, place: ir.Value, which: ir.Value) -> ir.Value:
+        """Which bytes of a tile's stream are fetched with one of the sixteen products."""
+        b, cut = self.b, self.cut
+        step = b.minimum_of(place, constant(4 * cut.vectors - 1))
+        pixel, vector = b.udiv(step, constant(cut.vectors)), b.urem(step, constant(cut.vectors))
+        down, right = (int(stream.at.stride(side.row.index)) for side in cut.sides)  # type: ignore[arg-type]
+        at = b.add(b.mul(b.lshr(pixel, constant(1)), constant(down)),
+                   b.mul(b.and_(pixel, constant(1)), constant(right)))  # fmt: skip
+        at = b.add(at, b.mul(which, constant(cut.width)))
+        at = b.add(at, b.mul(vector, constant(cut.lanes)))
+        return b.mul(at, constant(stream.buffer.type.size))
+
+    def _fetch(self, tile: ir.Value, ahead: Sequence[ir.Value]) -> None:
+        b = self.b
+        for k, offset in enumerate(ahead):
+            noted = self._noted(k, tile)
+            for i in range(self.cut.rows):
+                at = b.load(moved(b, noted, 8 * i), typ=POINTER, align=8)
+                b.intrinsic("prefetch", ir.VoidType(), (moved(b, at, offset), *_INTO_L2),
+                            overloads=(POINTER,))  # fmt: skip
+
+    # ---------------------------------------------------------------------------- outputs
+
+    def _outputs(self, number: ir.Value, source: ir.Value, which: ir.Value, valid: int) -> None:
+        """A tile's outputs over a panel of `valid` columns."""
+        b, cut = self.b, self.cut
+        place = {axis.index: constant(0) for axis in self.contract.rows} | self.tiles.place(number)
+        column = b.mul(which, constant(cut.width))
+        full = valid // cut.lanes
+        if full:
+            with b.counted(0, full) as j:
+                done = b.mul(j, constant(cut.lanes))
+                self._vector(place, moved(b, source, b.mul(done, constant(4))),
+                             b.add(column, done), None)  # fmt: skip
+        if valid % cut.lanes:
+            done = constant(full * cut.lanes)
+            self._vector(place, moved(b, source, full * cut.lanes * 4), b.add(column, done),
+                         b.first_lanes(valid % cut.lanes, cut.lanes))  # fmt: skip
+
+    def _vector(self, place: dict[Index, ir.Value], source: ir.Value, column: ir.Value,
+                mask: ir.Value | None) -> None:  # fmt: skip
+        """2 x 2 outputs of a vector of columns."""
+        b, cut = self.b, self.cut
+        sums = [[load_vector(b, moved(b, source, (4 * i + j) * cut.made_plane), cut.type, cut.lanes)
+                 for j in range(4)] for i in range(4)]  # fmt: skip
+        for i, row in enumerate(gathered(b, sums)):
+            for j, value in enumerate(row):
+                self._output(place, (i, j), value, column, mask)
+
+    def _output(self, place: dict[Index, ir.Value], at: tuple[int, int], value: ir.Value,
+                column: ir.Value, mask: ir.Value | None) -> None:  # fmt: skip
+        b, cut, there, known = self.b, self.cut, None, dict(place)
+        for side, step in zip(cut.sides, at, strict=True):
+            row = side.row.index
+            known[row] = b.add(place[row], constant(step)) if step else place[row]
+            if step and side.extent % 2:
+                there = b.both(there, b.icmp_signed("<", known[row], constant(side.extent)))
+
+        def store() -> None:
+            self.context.epilogue(self.contract.body, known, (self.contract.column.index, column),
+                                  cut.lanes, value, mask)  # fmt: skip
+
+        if there is None:
+            store()
+            return
+        with b.if_then(there):
+            store()

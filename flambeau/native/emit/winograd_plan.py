@@ -1,0 +1,228 @@
+"""Which convolutions are made by Winograd's algorithm F(2 x 2, 3 x 3), and how they are cut.
+
+Tiles of 2 x 2 outputs are made from 4 x 4 inputs with 16 multiplications instead of 36. Sums of up
+to four values come before and after; their rounding is of the size of the products' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ..loops import Axis, Contract, Index, Load, Type
+from ..target import Target
+from .conv_plan import Line, Unsupported, whole, window
+
+L2 = 1 << 20  # bytes that may be counted on
+_ENOUGH = 0.85  # of a direct convolution's cycles, from which on it is worth it
+_PLACES = 16  # products of a tile
+_ONCE = 5 << 20  # bytes of inputs that are spread once for all panels
+_PAD = 64  # bytes between planes, or all sixteen would share a set of the cache
+
+
+@dataclass(frozen=True)
+class Side:
+    """One axis of the image: outputs along `row`, taps along `tap`.
+
+    Tile i reads positions 2 * i to 2 * i + 3, which `stride` elements apart are in memory; those
+    in [low, high) are there, others are zeros. `turned`: the taps go down.
+    """
+
+    row: Axis
+    tap: Axis
+    stride: int
+    turned: bool
+    low: int
+    high: int
+
+    @property
+    def extent(self) -> int:
+        """How many outputs."""
+        return whole(self.row.extent)
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles they are."""
+        return -(-self.extent // 2)
+
+    @property
+    def shift(self) -> int:
+        """Positions from the first one to where row and tap are 0."""
+        return 2 if self.turned else 0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A convolution cut: tiles are numbered through all images, `batch` of them at a time.
+
+    `rows` x `vectors` is the register tile, `panels` how many panels of columns are made at a time.
+    """
+
+    contract: Contract
+    sides: tuple[Side, Side]
+    others: tuple[Axis, ...]
+    channel: Axis
+    lanes: int
+    type: Type
+    rows: int
+    vectors: int
+    panels: int
+    batch: int
+    once: bool  # inputs are spread for all the tiles at the beginning
+
+    @property
+    def channels(self) -> int:
+        return whole(self.channel.extent)
+
+    @property
+    def columns(self) -> int:
+        return whole(self.contract.column.extent)
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def count(self) -> int:
+        """Panels in all."""
+        return -(-self.columns // self.width)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles in all."""
+        images = prod(whole(a.extent) for a in self.others)
+        return images * self.sides[0].tiles * self.sides[1].tiles
+
+    @property
+    def units(self) -> int:
+        """Batches of tiles in all."""
+        return -(-self.tiles // self.batch)
+
+    @property
+    def line(self) -> int:
+        """Bytes from one tile's channels to the next one's."""
+        return line_bytes(self.channels, self.lanes, self.type.size)
+
+    @property
+    def spread_plane(self) -> int:
+        """Bytes of the inputs for one of the products: a batch's, or all."""
+        tiles = self.units * self.batch if self.once else self.batch
+        return tiles * self.line + _PAD
+
+    @property
+    def made_plane(self) -> int:
+        """Bytes of a batch's sums over one panel for one of the products."""
+        return self.batch * self.width * self.type.size + _PAD
+
+    @property
+    def weights(self) -> int:
+        """Bytes of one panel's weights for one of the products."""
+        return self.channels * self.width * self.type.size
+
+
+def line_bytes(channels: int, lanes: int, size: int) -> int:
+    """Of vectors of channels; not a multiple of what would make lines share a set of the cache."""
+    line = -(-channels // lanes) * lanes * size
+    return line + 64 if line % 512 == 0 else line
+
+
+def plan(contract: Contract, target: Target) -> Cut:
+    """Cuts a convolution. Unsupported where it is another one, or not worth it."""
+    if contract.a.type is not Type.F32 or contract.b.type is not Type.F32:
+        raise Unsupported("types")
+    sides, others, channel = geometry(contract.a, contract.rows, contract.depth)
+    lanes = target.lanes(Type.F32)
+    columns, channels = whole(contract.column.extent), whole(channel.extent)
+    if channels < lanes or columns < lanes:
+        raise Unsupported("few channels")
+    vectors = _vectors(-(-columns // lanes), channels)
+    rows = (target.vector_registers - 1 - vectors) // vectors
+    rows = rows // 2 * 2 if rows > 2 else rows
+    tiles = prod(whole(a.extent) for a in others) * sides[0].tiles * sides[1].tiles
+    panel = _PLACES * channels * vectors * lanes * 4
+    panels = max(1, min(-(-columns // (vectors * lanes)), L2 // panel))
+    each = _PLACES * line_bytes(channels, lanes, 4)
+    batch = _batch(tiles, rows, each)
+    once = panels * vectors * lanes < columns and -(-tiles // rows) * rows * each <= _ONCE
+    cut = Cut(contract, sides, others, channel, lanes, Type.F32, rows, vectors, panels, batch, once)
+    if _cycles(cut) > _ENOUGH * _direct(cut):
+        raise Unsupported("a direct convolution is as fast")
+    return cut
+
+
+def geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
+             ) -> tuple[tuple[Side, Side], tuple[Axis, ...], Axis]:  # fmt: skip
+    """The two sides of the image, the other rows, and the channels, which are contiguous.
+
+    `rows` are what `a` slides over, `depth` its taps and channels.
+    """
+    if a.indirect:
+        raise Unsupported("gathers")
+    extents = {axis.index: whole(axis.extent) for axis in (*rows, *depth)}
+    if not prod(extents.values()):
+        raise Unsupported("nothing to do")
+    reaches = _reaches(a, rows, depth, extents)
+    sides: list[Side] = []
+    left, others = [axis for axis in depth if axis.extent != 1], []
+    for row in rows:
+        stride = whole(a.at.stride(row.index))
+        taps = [t for t in left if abs(whole(a.at.stride(t.index))) == stride and t.extent == 3]
+        if stride <= 1 or row.extent == 1 or not taps:
+            others.append(row)
+            continue
+        left.remove(taps[0])
+        turned = whole(a.at.stride(taps[0].index)) < 0
+        low, high = 0, whole(row.extent) + 2
+        line = reaches.pop(frozenset((row.index, taps[0].index)), None)
+        if line is not None and line.extent is not None:
+            if line.stride != stride:
+                raise Unsupported("rows that go down")
+            first = line.offset - (2 if turned else 0)
+            low, high = max(low, -first), min(high, line.extent - first)
+        sides.append(Side(row, taps[0], stride, turned, low, high))
+    if len(sides) != 2 or len(left) != 1 or a.at.stride(left[0].index) != 1:
+        raise Unsupported("not three by three over images with channels innermost")
+    if any(line.extent is not None for line in reaches.values()):
+        raise Unsupported("a mask over other axes")
+    return (sides[0], sides[1]), tuple(others), left[0]
+
+
+def _reaches(a: Load, rows: Sequence[Axis], depth: Sequence[Axis], extents: dict[Index, int]
+             ) -> dict[frozenset[Index], Line]:  # fmt: skip
+    """The lines of a load's window by their indices; steps along them are of one element."""
+    lines = window(a, extents)
+    if any(abs(c) != 1 for line in lines for _, c in line.terms if line.extent is not None):
+        raise Unsupported("strides or dilation")
+    return {frozenset(i for i, _ in line.terms): line for line in lines}
+
+
+def _vectors(across: int, channels: int) -> int:
+    """Vectors of a panel: as many as waste none, fewer where its weights would be too large."""
+    most = 4 if channels <= 256 else 2
+    return min(range(1, most + 1), key=lambda v: (-(-across // v) * v, -v))
+
+
+def _batch(tiles: int, rows: int, each: int) -> int:
+    """Tiles at a time: whole register tiles, a few at least, as many as the caches hold."""
+    least, most = 4 * rows, max(4 * rows, min(12 * rows, (3 * L2 // 4) // each))
+    sizes = range(least, most + 1, rows)
+    waste = {n: -(-tiles // n) * n for n in sizes}
+    return min(sizes, key=lambda n: (waste[n] > 1.03 * min(waste.values()), -n))
+
+
+def _cycles(cut: Cut) -> float:
+    """Of the whole, on one thread."""
+    across, deep = cut.count * cut.vectors, -(-cut.channels // cut.lanes)
+    groups = -(-cut.count // cut.panels)
+    tiles = cut.units * cut.batch
+    products = _PLACES * tiles * across * (cut.channels / 2 + 8)
+    around = tiles * (50 * deep * (1 if cut.once else groups) + 45 * across)
+    return products + around + 2 * 45 * cut.channels * across
+
+
+def _direct(cut: Cut) -> float:
+    """Of a direct convolution, on one thread."""
+    outputs = prod(whole(a.extent) for a in cut.contract.rows)
+    return 9 * outputs * (cut.channels + 2) * -(-cut.columns // cut.lanes) / 2
