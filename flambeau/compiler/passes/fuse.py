@@ -16,6 +16,8 @@ from ..group import (
     CONTRACTIONS,
     INLINE,
     MOVEMENTS,
+    RECURRENCES,
+    TOGETHER,
     Chain,
     Group,
     domain,
@@ -29,6 +31,7 @@ from ..group import (
 )
 from ..window import whole
 from .turned_weights import turned_weights
+from .waists import waists
 
 COSTLY = frozenset(
     Scalar[name] for name in (
@@ -36,7 +39,7 @@ COSTLY = frozenset(
         "ASINH ACOSH ATANH ERF ERFC DIV SQRT REM"
     ).split()
 )  # fmt: skip
-CHEAP = 3  # operations that are done again rather than kept
+CHEAP = 5  # operations that are done again rather than kept
 MOST_LEAVES = 28  # buffers that one kernel reads: each takes a register for its address
 BLOCK = 16  # elements of a line of cache
 TURNED = 1 << 14  # elements of an array that is better turned in blocks
@@ -50,10 +53,19 @@ class Fusion:
         self.graph = graph
         self.nodes = graph.nodes()
         self.kept: dict[int, Node] = {}
+        self._keep()
+        self._group()
+        found = list(waists(self))
+        if found:
+            self.kept.update((id(node), node) for node in found)
+            self._reach()
+            self._group()
+
+    def _group(self) -> None:
+        """Puts all kept nodes into groups."""
         self.group_of: dict[int, Group] = {}
         self.groups: list[Group] = []
         self.readers: dict[int, list[Group]] = {}  # by id of what is read
-        self._keep()
         for node in self.nodes:
             if id(node) in self.kept and node.op not in (Op.INPUT, Op.ARRAY):
                 self._place(node)
@@ -74,6 +86,9 @@ class Fusion:
                 # a convolution packs the borders of its image as it goes
                 bordered = node.op in (Op.CONV, Op.CONV_WEIGHT) and one is node.inputs[0]
                 self._keep_source(one, bordered)
+        self._reach()
+
+    def _reach(self) -> None:
         for node in self.nodes:
             if id(node) in self.kept:
                 self._make_reachable(node)
@@ -92,23 +107,33 @@ class Fusion:
             folded[id(node)] = node.op is Op.REDUCE or (
                 node.op in INLINE and any(folded[id(one)] for one in node.inputs)
             )
-            cost[id(node)] = self._cost(node, cost, folded[id(node)])
+            cost[id(node)] = self._cost(node, cost, folded[id(node)], uses)
             shared = len(uses.get(id(node), ())) > 1
             if shared and node.op in (Op.APPLY, Op.TAKE, Op.TAKE_ALONG) and cost[id(node)] > CHEAP:
                 self.kept[id(node)] = node
                 cost[id(node)] = 0
 
-    def _cost(self, node: Node, cost: dict[int, float], folded: bool) -> float:
+    def _cost(
+        self, node: Node, cost: dict[int, float], folded: bool, uses: dict[int, set[int]]
+    ) -> float:
         """What computing a node again costs, in operations an element."""
         if id(node) in self.kept or not node.inputs:
             return 0
+        size = max(prod(node.shape), 1)
+        # what is stretched is worked out once for many elements
+        below = sum(cost[id(one)] * min(1, prod(one.shape) / size) for one in node.inputs)
         if node.op in MOVEMENTS:
-            return cost[id(node.inputs[0])]
+            return below
         full = [one for one in node.inputs if prod(one.shape) == prod(node.shape)]
         own = 10 if node.op is not Op.APPLY or node.operation in COSTLY else 1
-        if not folded and any(_under_movements(one).op in CONTRACTIONS for one in full):
+        if not folded and any(self._is_unread(_under_movements(one), uses) for one in full):
             own += CHEAP  # better done once, as the contraction's epilogue
-        return own + sum(cost[id(one)] for one in node.inputs) + (len(full) > 1)
+        return own + below + (len(full) > 1)
+
+    @staticmethod
+    def _is_unread(node: Node, uses: dict[int, set[int]]) -> bool:
+        """Whether a contraction's sums need not be kept themselves, since one node reads them."""
+        return node.op in CONTRACTIONS and len(uses.get(id(node), ())) == 1
 
     def _keep_source(self, node: Node, bordered: bool = False) -> None:
         """Keeps the value under a chain of movements, or the end of the chain.
@@ -153,11 +178,11 @@ class Fusion:
                     if g.shape == shape}  # fmt: skip
             order = sorted({**near, **sources}.values(), key=lambda g: -g.position)
             for group in order:
-                if self._fits(group, node, read, list(sources.values())):
+                if self.fits(group, node, read, list(sources.values())):
                     joined = group
                     break
-        elif node.op in ATTENTIONS:
-            joined = self._attention(node, read, list(sources.values()))
+        elif node.op in TOGETHER:
+            joined = self._companions(node, read, list(sources.values()))
         group = joined or self._new(node)
         group.nodes.append(node)
         group.axes = group.axes or (domain(node)[1] if group.contraction is None else ())
@@ -172,10 +197,10 @@ class Fusion:
             if group not in known:
                 known.append(group)
 
-    def _attention(
+    def _companions(
         self, node: Node, read: list[tuple[Node, Chain]], sources: list[Group]
     ) -> Group | None:
-        """The group that works out the same scores, if there is one that the node can join."""
+        """The group of nodes whose kernel gives this one too, if there is one that it can join."""
         near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])
                 if g.special is not None}  # fmt: skip
         for group in near.values():
@@ -184,7 +209,7 @@ class Fusion:
             assert group.special is not None
             twice = any(one.op is node.op and one.attributes == node.attributes
                         for one in group.nodes)  # fmt: skip
-            if not later and not twice and _one_attention(group.special, node):
+            if not later and not twice and _one_kernel(group.special, node):
                 return group
         return None
 
@@ -208,7 +233,7 @@ class Fusion:
             if other.before & bit:
                 other.before |= before
 
-    def _fits(
+    def fits(
         self, group: Group, node: Node, read: list[tuple[Node, Chain]], sources: list[Group]
     ) -> bool:
         """Whether a node can be computed by a group's kernel."""
@@ -321,8 +346,12 @@ def _impossible(leaf: Node, chain: Chain) -> Node | None:
     return None
 
 
-def _one_attention(a: Node, b: Node) -> bool:
-    """Whether two nodes are of one attention: its result and sums, or its gradients."""
+def _one_kernel(a: Node, b: Node) -> bool:
+    """Whether two nodes are of one attention (its result and sums, or its gradients) or of one
+    recurrent layer."""
+    if a.op in RECURRENCES:
+        given = [{k: v for k, v in one.attributes.items() if k != "of"} for one in (a, b)]
+        return a.op is b.op and a.inputs == b.inputs and given[0] == given[1]
     if a.op not in ATTENTIONS or (a.scale, a.causal) != (b.scale, b.causal):
         return False
     if (a.op is Op.ATTENTION_GRADIENT) != (b.op is Op.ATTENTION_GRADIENT):
