@@ -13,6 +13,7 @@ import numpy as np
 
 from ..native.loops import Fold, Scalar, Type
 from .graph import Graph, Node, Op
+from .recurrence import evaluated, gradient_evaluated
 
 Array = np.ndarray
 
@@ -292,6 +293,8 @@ RULES: dict[Op, Callable] = {
     Op.ATTENTION: _attention,
     Op.ATTENTION_SUMS: _attention_sums,
     Op.ATTENTION_GRADIENT: _attention_gradient,
+    Op.RECURRENCE: evaluated,
+    Op.RECURRENCE_GRADIENT: gradient_evaluated,
     Op.TAKE: lambda node, x, index: np.take(x, index, 0),
     Op.ADD_ROWS: _add_rows,
     Op.TAKE_ALONG: lambda node, x, index: np.take_along_axis(x, index, node.axis),

@@ -50,6 +50,13 @@ class Op(Enum):
     # shape without its last axis; 0 for rows of -inf alone where there is a mask
     ATTENTION_GRADIENT = auto()  # (q, k, v, g, sums, inner, [mask]): p = exp(scores - sums) and
     # s = p * (g @ v.T - inner) * scale, by `of`: 0: s @ k, 1: s.T @ q, 2: p.T @ g
+    RECURRENCE = auto()  # inputs by `names`: x (steps, rows, gates * width), the sums from the
+    # inputs; w (gates * width, width); where there are such h and c (rows, width), the states
+    # before, and bias (width). All steps of a `cell` (native.kernels.recurrent_cells), from the
+    # last one on where `reverse`; `of`: y (steps, rows, width), what the cell keeps, or the last c
+    RECURRENCE_GRADIENT = auto()  # inputs by `names`: w, what the cell keeps, where there are such
+    # gy (as y), dh and dc (of the last states), previous and first (what the cell reads of the step
+    # before, and before all steps). `of`: d and dx, the cotangents of all sums, dh or dc
     CALL = auto()  # (a, ...) an eager function on whole arrays: function, output (which of its
     # results this node is), group (nodes of one call share it)
 

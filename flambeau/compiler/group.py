@@ -12,6 +12,8 @@ from .window import Window, whole
 MOVEMENTS = frozenset((Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SLICE, Op.PAD))
 CONTRACTIONS = frozenset((Op.MATMUL, Op.CONV, Op.CONV_WEIGHT))
 ATTENTIONS = frozenset((Op.ATTENTION, Op.ATTENTION_SUMS, Op.ATTENTION_GRADIENT))
+RECURRENCES = frozenset((Op.RECURRENCE, Op.RECURRENCE_GRADIENT))
+TOGETHER = ATTENTIONS | RECURRENCES  # one kernel computes several such nodes
 INLINE = MOVEMENTS | {Op.APPLY, Op.CONSTANT, Op.IOTA, Op.TAKE, Op.TAKE_ALONG}
 Chain = tuple[Node, ...]  # movements, in the order in which they are applied
 
@@ -23,7 +25,7 @@ class Group:
     `shape`: the extents of its loops. `axes`: those that its reductions fold, empty for pointwise
     work. `contraction`: the matrix product or convolution whose epilogue the others are.
     `special`: the one node of a group that is neither (a scan, a concatenation, a call ...), or
-    the first of those of one attention.
+    the first of those of one attention or recurrent layer.
     """
 
     shape: Shape

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from ..native.kernels.recurrent_cells import CELLS
 from ..native.loops import Fold, Scalar, Type
 from .graph import COMPARISONS, Graph, Node, Op
 from .memory import Home
 from .passes.plan_memory import Plan, task_memories
+from .recurrence import by_name, extents, has, input_shapes, result_shape
 from .schedule.layout import Layout
 from .schedule.task import Task
 
@@ -193,9 +195,20 @@ def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
                  f"a mask of {mask.type} {mask.shape}")  # fmt: skip
 
 
+def _recurrence(node: Node, *inputs: Node) -> None:
+    _same_type(node, *inputs)
+    _require(has(CELLS[node.cell], node.of), node, "no such result")
+    shapes = input_shapes(node)
+    for name, one in by_name(node).items():
+        _require(shapes.get(name) == one.shape, node, f"{name} of {one.shape}")
+    steps, rows, _ = extents(node)
+    _require(node.shape == result_shape(node, (steps, rows)), node, f"for {steps} steps")
+
+
 _RULES: dict[Op, Callable[..., None]] = {
     Op.APPLY: _apply, Op.RESHAPE: _reshape, Op.PERMUTE: _permute, Op.EXPAND: _expand,
     Op.SLICE: _slice, Op.PAD: _pad, Op.CONCAT: _concat, Op.UPDATE: _update, Op.REDUCE: _reduce,
     Op.ATTENTION: _attention, Op.ATTENTION_SUMS: _attention, Op.ATTENTION_GRADIENT: _attention,
+    Op.RECURRENCE: _recurrence, Op.RECURRENCE_GRADIENT: _recurrence,
     Op.MATMUL: _matmul, Op.CONV: _conv, Op.TAKE: _take,
 }  # fmt: skip

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...ops.promotion import compute_dtype
 from ...ops.recurrent import Steps
+from . import recurrent_whole as whole_layer
 from .nodes import literal
 from .registry import lowering
 from .symbol import Symbol, symbol
@@ -102,6 +103,10 @@ def _lstm_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _as(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
+    if w_hr is None and whole_layer.in_one_kernel("lstm", steps, width, kind):
+        sums = _inputs(x, w_ih, _biases(b_ih, b_hh))
+        found = whole_layer.lstm(whole_layer.Layer("lstm", steps), sums, h, c, w_hh, keep)
+        return (*_rounded(kind, *found[:3]), *found[3:])
     halves, shifts = _halves(width, inside)
     column = halves[:, None]
     inputs = _inputs(x, w_ih * column, _biases(b_ih, b_hh, halves))
@@ -138,6 +143,16 @@ def _lstm_adjoint(
         inside, g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y
     )
     steps = Steps(sizes, reverse)
+    if w_hr is None and whole_layer.in_one_kernel("lstm", steps, c.shape[1], kind):
+        layer = whole_layer.Layer("lstm", steps)
+        d, dh, dc = whole_layer.lstm_adjoint(layer, (g_y, g_h, g_c), (h, c), (gates, cells), w_hh,
+                                             needs)  # fmt: skip
+        return _rounded(
+            kind, np.matmul(d, w_ih) if needs[0] else None, dh, dc,
+            _rows_product(d, x) if needs[3] else None,
+            layer.weight(d, y, h) if needs[4] else None,
+            np.sum(d, 0) if needs[5] or needs[6] else None, None,
+        )  # fmt: skip
     before = _previous(_parts(cells, steps), c, steps)
     i, f, g, o = _parts_of(gates, 4)
     slopes = [_parts(v, steps) for v in (
@@ -186,6 +201,17 @@ def _new_last(w: Symbol) -> Symbol:
     return np.concatenate([w[width:], w[:width]], 0)
 
 
+def _gru_inputs(x: Symbol, w: Symbol, b_ih: Any, b_hh: Any) -> tuple[Symbol, Any]:
+    """The sums from the inputs, and the bias that comes in with each step: the new gate's."""
+    if b_hh is None:
+        return _inputs(x, w, b_ih), None
+    width = b_hh.shape[0] // 3
+    counted = np.ones(3 * width, x.dtype)
+    counted[2 * width :] = 0
+    outer = b_hh * counted
+    return _inputs(x, w, outer if b_ih is None else outer + b_ih), b_hh[2 * width :]
+
+
 @lowering("_gru_layer")
 def _gru_layer(
     x: Symbol, h: Symbol, w_ih: Symbol, w_hh: Symbol, b_ih: Any = None,
@@ -194,6 +220,10 @@ def _gru_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _as(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, width = Steps(sizes, reverse), h.shape[1]
+    if whole_layer.in_one_kernel("gru", steps, width, kind):
+        sums, of_new = _gru_inputs(x, w_ih, b_ih, b_hh)
+        found = whole_layer.gru(whole_layer.Layer("gru", steps), sums, h, w_hh, of_new, keep)
+        return (*_rounded(kind, *found[:2]), *found[2:])
     factor = np.full(3 * width, 0.5, inside)
     factor[2 * width :] = 1
     counted = factor.copy()
@@ -228,7 +258,17 @@ def _gru_adjoint(
 ) -> tuple[Any, ...]:  # fmt: skip
     kind, inside = x.dtype, gates.dtype
     g_y, g_h, x, h, w_ih, w_hh, y = _as(inside, g_y, g_h, x, h, w_ih, w_hh, y)
-    steps, w = Steps(sizes, reverse), _new_first(w_hh)
+    steps = Steps(sizes, reverse)
+    if whole_layer.in_one_kernel("gru", steps, h.shape[1], kind):
+        layer = whole_layer.Layer("gru", steps)
+        d, dx, dh = whole_layer.gru_adjoint(layer, (g_y, g_h), h, (y, gates, inner), w_hh, needs)
+        return _rounded(
+            kind, np.matmul(dx, w_ih) if needs[0] else None, dh,
+            _rows_product(dx, x) if needs[2] else None,
+            layer.weight(d, y, h) if needs[3] else None,
+            np.sum(dx, 0) if needs[4] else None, np.sum(d, 0) if needs[5] else None,
+        )  # fmt: skip
+    w = _new_first(w_hh)
     before = _previous(_parts(y, steps), h, steps)
     r, z, new = _parts_of(gates, 3)
     of_n = (1 - new * new) * (1 - z)
@@ -272,6 +312,10 @@ def _rnn_layer(
     x, h, w_ih, w_hh, b_ih, b_hh = _as(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, turned = Steps(sizes, reverse), w_hh.T
     inputs = _inputs(x, w_ih, _biases(b_ih, b_hh))
+    cell = "relu" if relu else "tanh"
+    if whole_layer.in_one_kernel(cell, steps, h.shape[1], kind):
+        layer = whole_layer.Layer(cell, steps)
+        return _rounded(kind, *whole_layer.simple(layer, inputs, h, w_hh))
     ys = []
     for part in _parts(inputs, steps):
         z = part + np.matmul(_first(h, part.shape[0]), turned)
@@ -287,7 +331,16 @@ def _rnn_adjoint(
 ) -> tuple[Any, ...]:  # fmt: skip
     kind, inside = x.dtype, compute_dtype(x.dtype)
     g_y, g_h, x, h, w_ih, w_hh, y = _as(inside, g_y, g_h, x, h, w_ih, w_hh, y)
-    steps = Steps(sizes, reverse)
+    steps, cell = Steps(sizes, reverse), "relu" if relu else "tanh"
+    if whole_layer.in_one_kernel(cell, steps, h.shape[1], kind):
+        layer = whole_layer.Layer(cell, steps)
+        d, dh = whole_layer.simple_adjoint(layer, (g_y, g_h), y, w_hh, needs)
+        return _rounded(
+            kind, np.matmul(d, w_ih) if needs[0] else None, dh,
+            _rows_product(d, x) if needs[2] else None,
+            layer.weight(d, y, h) if needs[3] else None,
+            np.sum(d, 0) if needs[4] or needs[5] else None,
+        )  # fmt: skip
     slope = np.greater(y, 0).astype(inside) if relu else 1 - y * y
     slopes = _parts(slope, steps)
     shares = None if g_y is None else _parts(g_y, steps)

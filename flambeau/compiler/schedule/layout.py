@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph import Graph, Node, Op
-from ..group import ATTENTIONS, Group, leaves, reshaping, window_through
+from ..group import TOGETHER, Group, leaves, reshaping, window_through
 from ..memory import Home, Memory, Place, in_arena
 from ..passes.fuse import Fusion, is_turned
 from ..window import Window, row_major, whole
@@ -184,7 +184,7 @@ class Layout:
         group = self.fusion.group_of.get(id(part))
         if group is None or id(part) in self._places:
             return False
-        if group.special is not None and group.special.op not in ATTENTIONS:
+        if group.special is not None and group.special.op not in TOGETHER:
             return False
         if group.special is not None:
             group = Group(part.shape)

@@ -15,7 +15,7 @@ from ...native.loops import (
     statements,
 )
 from ..graph import Graph, Node, Op
-from ..group import ATTENTIONS, Group
+from ..group import ATTENTIONS, RECURRENCES, Group
 from ..memory import Memory, Place
 from ..passes.fuse import Fusion, fuse
 from ..passes.order import order
@@ -23,6 +23,7 @@ from .attention import attention_flops, attention_kernels
 from .contraction import ContractionKernel
 from .layout import Layout
 from .loops import LoopKernel
+from .recurrent import recurrent_flops, recurrent_kernels
 from .special import copy_kernel, special_kernels
 
 SMALL = 1 << 13  # elements (or multiply-adds / 16) below which one thread does a task alone
@@ -134,6 +135,13 @@ def _tasks(group: Group, fusion: Fusion, layout: Layout) -> list[Task]:
                      origins=origins, group=group)
                 for kernel, memories in kernels
             ]  # fmt: skip
+        if node.op in RECURRENCES:
+            panels, steps = recurrent_kernels(group, layout)
+            flops, elements = recurrent_flops(group), panels[2][1].elements
+            return [
+                Task(*panels, work=elements, origins=origins, group=group),
+                Task(*steps, work=flops // 32, flops=flops, origins=origins, group=group),
+            ]
         return [
             Task(kernel.name, kernel, memories, work=prod(node.shape), origins=origins,
                  group=group)

@@ -1,0 +1,148 @@
+"""Recurrent layers whose steps are one kernel: all steps of the same rows, narrow enough for their
+weights to stay in a thread's cache. Others are lowered step by step (recurrent.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...native.kernels.recurrent_cells import CELLS
+from ...ops.promotion import compute_dtype
+from ...ops.recurrent import Steps
+from ..graph import Node, Op
+from ..group import MOVEMENTS
+from ..recurrence import recurrence, recurrence_gradient
+from .symbol import Symbol, symbol
+
+WEIGHT_BYTES = 1 << 20  # of recurrent weights that stay near
+_FLOATS = ("float32", "float64")
+
+
+def in_one_kernel(cell: str, steps: Steps, width: int, kind: np.dtype) -> bool:
+    """Whether a layer's steps become one kernel."""
+    inside = compute_dtype(kind)
+    if not steps.dense or len(steps.windows) < 2 or not steps.batch or not width:
+        return False
+    size = CELLS[cell].gates * width * width * inside.itemsize
+    return inside.name in _FLOATS and size <= WEIGHT_BYTES
+
+
+class Layer:
+    """One direction of a layer: its steps, in their order and as rows."""
+
+    def __init__(self, cell: str, steps: Steps) -> None:
+        self.cell = cell
+        self.count, self.rows = len(steps.windows), steps.batch
+        self.reverse = steps.windows[0][0] != 0
+
+    def stepped(self, x: Any) -> Any:
+        """Rows as (steps, rows of one, columns)."""
+        return None if x is None else x.reshape(self.count, self.rows, x.shape[-1])
+
+    def flat(self, x: Symbol) -> Symbol:
+        """Steps as rows."""
+        return x.reshape(self.count * self.rows, x.shape[-1])
+
+    def last(self, x: Symbol) -> Symbol:
+        """What is there after the last step."""
+        return x[0] if self.reverse else x[self.count - 1]
+
+    def forward(self, given: dict[str, Any], of: str) -> Symbol:
+        """A result of the layer's steps."""
+        return symbol(recurrence(self.cell, _nodes(given), self.reverse, of))
+
+    def backward(self, given: dict[str, Any], of: str) -> Symbol:
+        """A cotangent."""
+        return symbol(recurrence_gradient(self.cell, _nodes(given), self.reverse, of))
+
+    def weight(self, d: Symbol, y: Symbol, h: Any) -> Symbol:
+        """The cotangent of the recurrent weights, from those of the sums (both as rows)."""
+        n = self.rows
+        late, first = (d[:-n], d[-n:]) if self.reverse else (d[n:], d[:n])
+        before = y[n:] if self.reverse else y[:-n]
+        made = np.matmul(late.T, before)
+        return made if _nothing(h) else made + np.matmul(first.T, h)
+
+
+def _nodes(given: dict[str, Any]) -> dict[str, Node | None]:
+    return {name: None if _nothing(x) else x.node for name, x in given.items()}
+
+
+def _nothing(x: Any) -> bool:
+    """Whether a value is absent, or zero everywhere."""
+    if x is None:
+        return True
+    node = x.node
+    while node.op in MOVEMENTS:
+        node = node.inputs[0]
+    return bool(node.op is Op.CONSTANT and node.value == 0)
+
+
+def lstm(layer: Layer, sums: Symbol, h: Symbol, c: Symbol, w_hh: Symbol,
+         keep: bool) -> tuple[Symbol, ...]:  # fmt: skip
+    """(y, last h, last c, and for backward: gates, c, tanh(c))."""
+    given = {"x": layer.stepped(sums), "h": h, "c": c, "w": w_hh}
+    y = layer.forward(given, "y")
+    if not keep:
+        return layer.flat(y), layer.last(y), layer.forward(given, "c")
+    gates, cells = layer.forward(given, "gates"), layer.forward(given, "cells")
+    # Nobody reads tanh(c), so nobody works it out: backward does so by itself.
+    return (layer.flat(y), layer.last(y), layer.last(cells), layer.flat(gates), layer.flat(cells),
+            np.tanh(layer.flat(cells)))  # fmt: skip
+
+
+def lstm_adjoint(
+    layer: Layer, cotangents: Sequence[Any], states: Sequence[Symbol], kept: Sequence[Symbol],
+    w_hh: Symbol, needs: Sequence[bool],
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """The cotangents of the sums, of h and of c."""
+    g_y, g_h, g_c = cotangents
+    gates, cells = (layer.stepped(v) for v in kept)
+    given = {"w": w_hh, "gates": gates, "cells": cells, "gy": layer.stepped(g_y), "dh": g_h,
+             "dc": g_c, "previous": cells, "first": states[1]}  # fmt: skip
+    d = layer.flat(layer.backward(given, "d"))
+    dh, dc = (layer.backward(given, of) if needs[k] else None
+              for k, of in ((1, "dh"), (2, "dc")))  # fmt: skip
+    return d, dh, dc
+
+
+def gru(layer: Layer, sums: Symbol, h: Symbol, w_hh: Symbol, bias: Any,
+        keep: bool) -> tuple[Symbol, ...]:  # fmt: skip
+    """(y, last h, and for backward: gates, the new gate's part from h)."""
+    given = {"x": layer.stepped(sums), "h": h, "w": w_hh, "bias": bias}
+    y = layer.forward(given, "y")
+    made = (layer.flat(y), layer.last(y))
+    if not keep:
+        return made
+    return (*made, *(layer.flat(layer.forward(given, of)) for of in ("gates", "inner")))
+
+
+def gru_adjoint(
+    layer: Layer, cotangents: Sequence[Any], h: Symbol, kept: Sequence[Symbol], w_hh: Symbol,
+    needs: Sequence[bool],
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """The cotangents of the sums from h, of those from x, and of h."""
+    y, gates, inner = (layer.stepped(v) for v in kept)
+    given = {"w": w_hh, "gates": gates, "inner": inner, "gy": layer.stepped(cotangents[0]),
+             "dh": cotangents[1], "previous": y, "first": h}  # fmt: skip
+    d, dx = (layer.flat(layer.backward(given, of)) for of in ("d", "dx"))
+    return d, dx, layer.backward(given, "dh") if needs[1] else None
+
+
+def simple(layer: Layer, sums: Symbol, h: Symbol, w_hh: Symbol) -> tuple[Symbol, Symbol]:
+    """(y, last h)."""
+    y = layer.forward({"x": layer.stepped(sums), "h": h, "w": w_hh}, "y")
+    return layer.flat(y), layer.last(y)
+
+
+def simple_adjoint(
+    layer: Layer, cotangents: Sequence[Any], y: Symbol, w_hh: Symbol, needs: Sequence[bool]
+) -> tuple[Any, Any]:
+    """The cotangents of the sums and of h."""
+    given = {"w": w_hh, "y": layer.stepped(y), "gy": layer.stepped(cotangents[0]),
+             "dh": cotangents[1]}  # fmt: skip
+    d = layer.flat(layer.backward(given, "d"))
+    return d, layer.backward(given, "dh") if needs[1] else None

@@ -1,0 +1,98 @@
+"""Kernels of recurrent layers: the weights as panels, then all steps."""
+
+from __future__ import annotations
+
+from ...native.kernels.recurrent import (
+    Extents, Grid, Written as Recurrence, backward, block_rows, forward, pack, packed_elements,
+)  # fmt: skip
+from ...native.kernels.recurrent_cells import CELLS
+from ...native.loops import Buffer, Constant, Kernel, Type
+from ...native.pool import threads
+from ..graph import Node, Op
+from ..group import Group
+from ..memory import Home, Memory, Place
+from ..recurrence import by_name, extents
+from .layout import Layout
+
+Written = tuple[str, Kernel, list[Memory]]  # with its name
+
+
+def recurrent_kernels(group: Group, layout: Layout) -> list[Written]:
+    """The kernels of a group of one recurrent layer's nodes."""
+    return _Layer(group.nodes, layout).kernels()
+
+
+def recurrent_flops(group: Group) -> int:
+    """Floating-point operations of the products."""
+    node = group.nodes[0]
+    steps, rows, width = extents(node)
+    return 2 * steps * rows * CELLS[node.cell].gates * width**2
+
+
+class _Layer:
+    """The places of a layer's operands and results, as grids over buffers."""
+
+    def __init__(self, nodes: list[Node], layout: Layout) -> None:
+        self.nodes, self.layout, self.node = nodes, layout, nodes[0]
+        self.cell = CELLS[self.node.cell]
+        self.steps, self.rows, self.width = extents(self.node)
+        self.back = self.node.op is Op.RECURRENCE_GRADIENT
+        self.descending = self.back != self.node.reverse  # from the last step to the first
+        self.buffers: dict[int, Buffer] = {}
+        self.memories: dict[Buffer, Memory] = {}
+
+    def kernels(self) -> list[Written]:
+        """The two kernels."""
+        type = self.node.type
+        rows = block_rows(self.rows, threads())
+        blocks = -(-self.rows // rows)
+        whole = rows * blocks == self.rows
+        given = by_name(self.node)
+        weight = self.grid(self.layout.seen(given.pop("w")), "w")
+        packing = pack(self.cell, self.width, weight, self.back)
+        panels = self.memory(packed_elements(self.cell, self.width, self.back), "panels")
+        first = ("panels", packing, [self.memories[weight.buffer], panels])
+        self.buffers, self.memories = {}, {}
+        grids = {name: self.grid(self.layout.seen(one), name) for name, one in given.items()}
+        grids["panels"] = Grid(self.buffer(panels), 0)
+        wanted = {one.of: [self.grid(place, one.of) for place in self.layout.targets(one)]
+                  for one in self.nodes}  # fmt: skip
+        count = Extents(self.steps, self.width, rows, blocks,
+                        None if whole else Constant(Type.I64, self.rows),
+                        Constant(Type.I64, self.steps - 1))  # fmt: skip
+        made = (backward if self.back else forward)(self.cell, type, count, grids, wanted)
+        memories = self.all_memories(made, blocks)
+        return [first, (made.kernel.name, made.kernel, memories)]
+
+    def all_memories(self, made: Recurrence, blocks: int) -> list[Memory]:
+        """The memory of every buffer of the second kernel."""
+        for buffer, elements in made.work.items():
+            self.memories[buffer] = self.memory(elements * blocks, buffer.name)
+        return [self.memories[buffer] for buffer in made.kernel.buffers]
+
+    def memory(self, elements: int, name: str) -> Memory:
+        return Memory(Home.ARENA, self.node.type, elements, name=name)
+
+    def buffer(self, memory: Memory) -> Buffer:
+        found = self.buffers.get(id(memory))
+        if found is None:
+            found = self.buffers[id(memory)] = Buffer(memory.type, f"b{len(self.buffers)}")
+            self.memories[found] = memory
+        return found
+
+    def grid(self, place: Place, name: str) -> Grid:
+        """Where a value lies, by the steps in the order in which they are taken."""
+        window = place.window
+        strides = window.strides
+        buffer, base = self.buffer(place.memory), window.offset
+        if len(strides) == 1:
+            return Grid(buffer, 0, 0, base, strides[0] or 1)
+        if len(strides) == 2:
+            return Grid(buffer, strides[0], 0, base, strides[1] or 1)
+        step, row, column = strides
+        if self.descending:
+            base += step * (self.steps - 1)
+            step = -step
+        if name == "previous":
+            base += step
+        return Grid(buffer, row, step, base, column or 1)

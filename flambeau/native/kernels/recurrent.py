@@ -1,0 +1,427 @@
+"""Recurrent layers over time: all steps in one kernel, forward and backward.
+
+Threads share blocks of rows, one row a sequence. A thread takes its rows through all steps, so that
+nobody waits between them, and reads the recurrent weights as panels that stay in its cache. A step
+is a product of some rows with each panel, and at once the cell's work on that panel's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..loops import (
+    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Fold, Index,
+    Kernel, Kind, Load, Loop, Position, Scalar, Statement, Store, Type,
+)  # fmt: skip
+from .recurrent_cells import Cell
+from .value import Value, where
+
+MOST_ROWS = 16  # of a block: two groups of rows of a tile, and their states stay near
+PANELS = (64, 48, 32, 16)  # columns of a panel, where there is a choice
+
+Terms = tuple[tuple[Index, int], ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where a sequence lies: the position of the first step that is taken, and the strides of
+    steps in the order in which they are taken, of rows and of columns."""
+
+    buffer: Buffer
+    row: int
+    step: Extent = 0
+    base: int = 0
+    column: int = 1
+
+    def at(self, step: Index | None, rows: Terms, columns: Terms, first: int = 0) -> Affine:
+        """The position of an element; `first`: the column at which `columns` begin."""
+        terms: list[tuple[Index, Extent]] = []
+        if step is not None and self.step != 0:
+            terms.append((step, self.step))
+        terms += [(index, n * self.row) for index, n in rows if self.row]
+        terms += [(index, n * self.column) for index, n in columns if self.column]
+        return Affine(self.base + first * self.column, tuple(terms))
+
+
+@dataclass(frozen=True)
+class Extents:
+    """How much there is to do.
+
+    `rows` are those of a block. `batch` is the number of all rows, where the last block has fewer.
+    `last` is the number of the last step.
+    """
+
+    steps: Extent
+    width: int
+    rows: int
+    blocks: Extent
+    batch: Expression | None
+    last: Expression
+
+
+@dataclass
+class Written:
+    """A kernel, and the working memory that it wants: elements of each buffer for one block."""
+
+    kernel: Kernel
+    work: dict[Buffer, int]
+
+
+def block_rows(batch: int, threads: int) -> int:
+    """Rows of a block: the same number of blocks for each thread, if there are enough rows."""
+    blocks = -(-batch // MOST_ROWS)
+    blocks = min(-(-blocks // threads) * threads, batch)
+    return -(-batch // blocks)
+
+
+def panel_columns(width: int) -> int:
+    """The columns of a panel of a product that wide: so that few are for nothing."""
+    return min(PANELS, key=lambda n: (-(-width // n) * n, -n))
+
+
+def units(cell: Cell, width: int) -> int:
+    """How many units a forward panel has; those columns of all gates lie side by side."""
+    return 16 if cell.gates > 1 else panel_columns(width)
+
+
+def rounded(width: int, count: int) -> int:
+    """A width up to a whole number of panels."""
+    return -(-width // count) * count
+
+
+def packed_elements(cell: Cell, width: int, backward: bool) -> int:
+    """Elements of the panels of the recurrent weights."""
+    count = panel_columns(width) if backward else units(cell, width)
+    return rounded(width, count) * width * cell.gates
+
+
+# ------------------------------------------------------------------------------- panels
+
+
+def pack(cell: Cell, width: int, weight: Grid, backward: bool) -> Kernel:
+    """weight, panels: the recurrent weights (gates * width, width), for the forward kernel as
+    (panel, depth, gate, unit), for the backward one as (panel, depth, column)."""
+    count = panel_columns(width) if backward else units(cell, width)
+    whole, tail = divmod(width, count)
+    into = Buffer(weight.buffer.type, "panels")
+    body: list[Statement] = []
+    if whole:
+        p = Index("panel")
+        inner = _panel(cell, width, weight, into, backward, (0, ((p, 1),), count, count))
+        body.append(Loop(p, whole, inner, Kind.PARALLEL))
+    if tail:
+        inner = _panel(cell, width, weight, into, backward, (whole, (), count, tail))
+        body.append(Loop(Index("once"), 1, inner, Kind.PARALLEL))
+    return Kernel("panels", [weight.buffer, into], body)
+
+
+def _panel(
+    cell: Cell, width: int, weight: Grid, into: Buffer, backward: bool,
+    panel: tuple[int, Terms, int, int],
+) -> list[Statement]:  # fmt: skip
+    """One panel: its number, how many columns (of a gate) it has, and how many there are."""
+    first, index, count, valid = panel
+    gates = 1 if backward else cell.gates
+    across, depth = gates * count, width * (cell.gates if backward else 1)
+    found: list[Statement] = []
+    for gate in range(gates):
+        k, u = Index("depth"), Index("column")
+        along = (*((i, count) for i, _ in index), (u, 1))
+        if backward:
+            at = weight.at(None, ((k, 1),), along, first * count)
+        else:
+            at = weight.at(None, along, ((k, 1),))
+            at = Affine(at.base + (gate * width + first * count) * weight.row, at.terms)
+        base = first * depth * across + gate * count
+        terms = (*((i, depth * across) for i, _ in index), (k, across), (u, 1))
+        store = Store(into, Affine(base, terms), Load(weight.buffer, at))
+        found.append(Loop(k, depth, [Loop(u, valid, [store], Kind.LANES)]))
+        if valid < count:
+            k, u = Index("depth"), Index("column")
+            zero = Store(into, Affine(base + valid, ((k, across), (u, 1))),
+                         Constant(into.type, 0))  # fmt: skip
+            found.append(Loop(k, depth, [Loop(u, count - valid, [zero], Kind.LANES)]))
+    return found
+
+
+# ------------------------------------------------------------------------------ what both share
+
+
+class _Steps:
+    """Blocks of rows, taken through all steps."""
+
+    def __init__(
+        self, cell: Cell, type: Type, extents: Extents, given: Mapping[str, Grid],
+        wanted: Mapping[str, Sequence[Grid]], count: int,
+    ) -> None:  # fmt: skip
+        self.cell, self.type, self.extents = cell, type, extents
+        self.given, self.wanted = given, wanted
+        self.count = count  # columns of a panel, or units
+        self.panels = rounded(extents.width, count) // count
+        self.wide = self.panels * count
+        self.block, self.step = Index("block"), Index("step")
+        self.buffers: dict[Buffer, None] = {}
+        self.work: dict[Buffer, int] = {}
+        for grid in (*given.values(), *(g for some in wanted.values() for g in some)):
+            self.buffers[grid.buffer] = None
+
+    def working(self, name: str, columns: int) -> Grid:
+        """Memory of the block's own, of that many columns a row."""
+        made = Buffer(self.type, name)
+        self.buffers[made] = None
+        self.work[made] = self.extents.rows * columns
+        return Grid(made, columns)
+
+    def rows(self, row: Index) -> Terms:
+        return ((self.block, self.extents.rows), (row, 1))
+
+    def there(self, row: Index) -> Expression | None:
+        """Whether a row exists; None where all do."""
+        if self.extents.batch is None:
+            return None
+        at = Position(Affine(0, self.rows(row)))
+        return Apply(Scalar.LT, (at, self.extents.batch), Type.BOOL)
+
+    def load(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
+             first: int = 0) -> Value:  # fmt: skip
+        """An element of what is given."""
+        grid = self.given[name]
+        return Value(Load(grid.buffer, grid.at(step, self.rows(row), columns, first), (), mask))
+
+    def own(self, grid: Grid, row: Index, columns: Terms, first: int = 0) -> Value:
+        """An element of working memory."""
+        return Value(Load(grid.buffer, grid.at(None, self.rows(row), columns, first)))
+
+    def kept(self, grid: Grid, row: Index, columns: Terms, value: Value, first: int = 0) -> Store:
+        """A store to working memory."""
+        return Store(grid.buffer, grid.at(None, self.rows(row), columns, first), value.expression)
+
+    def stores(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
+               parts: Sequence[Value]) -> list[Statement]:  # fmt: skip
+        """Writes the parts of a result, each the layer's width of columns, wherever it belongs."""
+        return [
+            Store(grid.buffer, grid.at(step, self.rows(row), columns, k * self.extents.width),
+                  part.expression, (), mask)
+            for grid in self.wanted.get(name, ()) for k, part in enumerate(parts)
+        ]  # fmt: skip
+
+    def over_rows(self, body: Sequence[Statement], row: Index, column: Index,
+                  columns: int) -> Statement:  # fmt: skip
+        return Loop(row, self.extents.rows, [Loop(column, columns, list(body), Kind.LANES)])
+
+    def starts(self, name: str, into: Grid) -> Statement:
+        """A state before all steps: zeros where none is given."""
+        row, column = Index("row"), Index("column")
+        value = Value(Constant(self.type, 0))
+        if name in self.given:
+            value = self.load(name, None, row, ((column, 1),), self.there(row))
+        store = self.kept(into, row, ((column, 1),), value)
+        return self.over_rows([store], row, column, self.extents.width)
+
+    def ends(self, name: str, state: Grid) -> list[Statement]:
+        """A state after all steps, where it is wanted."""
+        if name not in self.wanted:
+            return []
+        row, column = Index("row"), Index("column")
+        at = ((column, 1),)
+        value = self.own(state, row, at)
+        stores = self.stores(name, None, row, at, self.there(row), [value])
+        return [self.over_rows(stores, row, column, self.extents.width)]
+
+    def product(self, panel: Index, a: Grid, depth: int, into: Affine, row: Index, column: Index,
+                across: int, buffer: Buffer, add: bool) -> Contract:  # fmt: skip
+        """The block's rows of `a` times a panel."""
+        k, total = Index("depth"), Accumulator(Fold.SUM, self.type)
+        panels = self.given["panels"].buffer
+        return Contract(
+            (Axis(row, self.extents.rows),), Axis(column, across), (Axis(k, depth),),
+            Load(a.buffer, a.at(None, self.rows(row), ((k, 1),))),
+            Load(panels, Affine(0, ((panel, depth * across), (k, across), (column, 1)))),
+            total, [Store(buffer, into, total, add=add)],
+        )  # fmt: skip
+
+    def written(self, name: str, body: list[Statement]) -> Written:
+        loop = Loop(self.block, self.extents.blocks, body, Kind.PARALLEL)
+        return Written(Kernel(name, list(self.buffers), [loop]), self.work)
+
+
+# ------------------------------------------------------------------------------ forward
+
+
+def forward(
+    cell: Cell, type: Type, extents: Extents, given: Mapping[str, Grid],
+    wanted: Mapping[str, Sequence[Grid]],
+) -> Written:  # fmt: skip
+    """All steps of a layer.
+
+    Given: x (steps, rows, gates * width), the sums from the inputs; panels; and where there are
+    such: h and c (rows, width), bias (width), that of the new gate's part from h. Wanted: y (steps,
+    rows, width), what the cell keeps, and the last states h and c.
+    """
+    return _Forward(cell, type, extents, given, wanted, units(cell, extents.width)).kernel()
+
+
+class _Forward(_Steps):
+    def kernel(self) -> Written:
+        """The states before, the steps, the states after."""
+        cell = self.cell
+        self.h, self.new = self.working("h", self.wide), self.working("new", self.wide)
+        body = [self.starts("h", self.h)]
+        if cell.carries:
+            self.c = self.working("c", self.wide)
+            body.append(self.starts("c", self.c))
+        panel = Index("panel")
+        steps = [Loop(panel, self.panels, self._panel(panel)), self._moved()]
+        body.append(Loop(self.step, self.extents.steps, steps))
+        body += self.ends("h", self.h)
+        if cell.carries:
+            body += self.ends("c", self.c)
+        return self.written("recurrence", body)
+
+    def _panel(self, panel: Index) -> list[Statement]:
+        """A panel's sums, then its units."""
+        gates, rows = self.cell.gates, self.extents.rows
+        across = gates * self.count
+        sums = Buffer(self.type, "sums", local=rows * across)
+        row, column = Index("row"), Index("column")
+        into = Affine(0, ((row, across), (column, 1)))
+        product = self.product(panel, self.h, self.extents.width, into, row, column, across, sums,
+                               False)  # fmt: skip
+        row, unit = Index("row"), Index("unit")
+        columns = ((panel, self.count), (unit, 1))
+        mask = self._mask(row, columns)
+        found = self.cell.forward(self._values(row, unit, columns, sums, across, mask))
+        stores: list[Statement] = [self.kept(self.new, row, columns, found["y"][0])]
+        for name, parts in found.items():
+            stores += self.stores(name, self.step, row, columns, mask, parts)
+        if self.cell.carries:  # comes last: what is stored before is made of the old one
+            stores.append(self.kept(self.c, row, columns, found["cells"][0]))
+        return [product, self.over_rows(stores, row, unit, self.count)]
+
+    def _values(self, row: Index, unit: Index, columns: Terms, sums: Buffer, across: int,
+                mask: Expression | None) -> dict[str, Any]:  # fmt: skip
+        width, gates = self.extents.width, range(self.cell.gates)
+        values: dict[str, Any] = {
+            "x": [self.load("x", self.step, row, columns, mask, k * width) for k in gates],
+            "s": [Value(Load(sums, Affine(k * self.count, ((row, across), (unit, 1)))))
+                  for k in gates],
+            "h": self.own(self.h, row, columns),
+        }  # fmt: skip
+        if self.cell.carries:
+            values["c"] = self.own(self.c, row, columns)
+        if "bias" in self.given:
+            bias = self.given["bias"]
+            inside = self._inside(columns)
+            values["bias"] = Value(Load(bias.buffer, bias.at(None, (), columns), (), inside))
+        return values
+
+    def _inside(self, columns: Terms) -> Expression | None:
+        """Whether a column of a panel exists; None where all do."""
+        if self.wide == self.extents.width:
+            return None
+        limit = Constant(Type.I64, self.extents.width)
+        return Apply(Scalar.LT, (Position(Affine(0, columns)), limit), Type.BOOL)
+
+    def _mask(self, row: Index, columns: Terms) -> Expression | None:
+        tests = [t for t in (self.there(row), self._inside(columns)) if t is not None]
+        if len(tests) == 2:
+            return Apply(Scalar.AND, tuple(tests), Type.BOOL)
+        return tests[0] if tests else None
+
+    def _moved(self) -> Statement:
+        """The new state becomes the last one, when all panels have read that."""
+        each, count = Index("element"), self.extents.rows * self.wide
+        at = Affine(0, ((self.block, count), (each, 1)))
+        move = Store(self.h.buffer, at, Load(self.new.buffer, at))
+        return Loop(each, count, [move], Kind.LANES)
+
+
+# ------------------------------------------------------------------------------ backward
+
+
+def backward(
+    cell: Cell, type: Type, extents: Extents, given: Mapping[str, Grid],
+    wanted: Mapping[str, Sequence[Grid]],
+) -> Written:  # fmt: skip
+    """The cotangents of all steps' sums; steps are taken from the last one on.
+
+    Given: panels, what the cell keeps, and where there are such: gy (steps, rows, width), dh and dc
+    (rows, width), the cotangents of the last states, `previous`, what the cell reads of the step
+    before, and `first`, the same before all steps. Wanted: d (steps, rows, gates * width), dx where
+    the two halves of the sums have cotangents of their own, dh and dc, of the first states.
+    """
+    return _Backward(cell, type, extents, given, wanted, panel_columns(extents.width)).kernel()
+
+
+class _Backward(_Steps):
+    def kernel(self) -> Written:
+        """The cotangents after, the steps, those before."""
+        cell, width = self.cell, self.extents.width
+        self.dh = self.working("dh", self.wide)
+        self.d = self.working("d", cell.gates * width)
+        body = [self.starts("dh", self.dh)]
+        if cell.carries:
+            self.dc = self.working("dc", width)
+            body.append(self.starts("dc", self.dc))
+        body.append(Loop(self.step, self.extents.steps, [self._cell(), self._product()]))
+        body += self.ends("dh", self.dh)
+        if cell.carries:
+            body += self.ends("dc", self.dc)
+        return self.written("recurrence_backward", body)
+
+    def _cell(self) -> Statement:
+        """The cotangents of a step's sums."""
+        row, unit = Index("row"), Index("unit")
+        columns, mask = ((unit, 1),), self.there(row)
+        found = self.cell.backward(self._values(row, columns, mask))
+        width = self.extents.width
+        stores: list[Statement] = [self.kept(self.d, row, columns, part, k * width)
+                                   for k, part in enumerate(found["d"])]  # fmt: skip
+        for name in ("d", "dx"):
+            if name in found:
+                stores += self.stores(name, self.step, row, columns, mask, found[name])
+        for name, state in (("dh", self.dh), *((("dc", self.dc),) if self.cell.carries else ())):
+            if name in found:  # comes last: what is stored before is made of the old one
+                stores.append(self.kept(state, row, columns, found[name][0]))
+        return self.over_rows(stores, row, unit, width)
+
+    def _values(self, row: Index, columns: Terms, mask: Expression | None) -> dict[str, Any]:
+        width = self.extents.width
+        dh = self.own(self.dh, row, columns)
+        if "gy" in self.given:
+            dh = dh + self.load("gy", self.step, row, columns, mask)
+        values: dict[str, Any] = {"dh": dh}
+        for name, parts in self.cell.keeps.items():
+            values[name] = [self.load(name, self.step, row, columns, mask, k * width)
+                            for k in range(parts)]  # fmt: skip
+        if self.cell.carries:
+            values["dc"] = self.own(self.dc, row, columns)
+        if self.cell.before is not None:
+            values["before"] = self._before(row, columns, mask)
+        return values
+
+    def _before(self, row: Index, columns: Terms, mask: Expression | None) -> Value:
+        """What came before the step: from the step before, or the state before all steps."""
+        now = Position(Affine(0, ((self.step, 1),)))
+
+        def under(test: Scalar) -> Expression:
+            made = Apply(test, (now, self.extents.last), Type.BOOL)
+            return made if mask is None else Apply(Scalar.AND, (made, mask), Type.BOOL)
+
+        later = under(Scalar.LT)
+        before = self.load("previous", self.step, row, columns, later)
+        if "first" not in self.given:
+            return before
+        first = self.load("first", None, row, columns, under(Scalar.EQ))
+        return where(Value(Apply(Scalar.LT, (now, self.extents.last), Type.BOOL)), before, first)
+
+    def _product(self) -> Statement:
+        """The cotangent of the last state, by panels."""
+        panel, row, column = Index("panel"), Index("row"), Index("column")
+        into = self.dh.at(None, self.rows(row), ((panel, self.count), (column, 1)))
+        depth = self.cell.gates * self.extents.width
+        product = self.product(panel, self.d, depth, into, row, column, self.count,
+                               self.dh.buffer, self.cell.partly)  # fmt: skip
+        return Loop(panel, self.panels, [product])

@@ -1,0 +1,52 @@
+"""Graphs of one recurrent layer: all results, and all gradients of what they are made of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flambeau.compiler.evaluate import numpy_type
+from flambeau.compiler.graph import Graph, Node, Op, Source
+from flambeau.compiler.recurrence import has, recurrence, recurrence_gradient
+from flambeau.native.kernels.recurrent_cells import CELLS
+from flambeau.native.loops import Type
+
+
+def recurrent_graph(
+    name: str, steps: int, rows: int, width: int, reverse: bool = False, type: Type = Type.F32,
+    states: bool = True,
+) -> Graph:  # fmt: skip
+    """y, what the cell keeps, the last states; then d, dx, and what reaches the first states.
+
+    Without `states` there are none before, and cotangents of y alone.
+    """
+    cell = CELLS[name]
+    sources: list[Source] = []
+    inputs: list[Node] = []
+
+    def new(*shape: int) -> Node:
+        sources.append(Source("state", shape, type, lambda: None))
+        inputs.append(Node(Op.INPUT, (), shape, type, {"slot": len(inputs)}))
+        return inputs[-1]
+
+    x, w = new(steps, rows, cell.gates * width), new(cell.gates * width, width)
+    gy = new(steps, rows, width)
+    more = {of: new(rows, width) for of in ("h", "c", "dh", "dc") if has(cell, of) and states}
+    bias = new(width) if name == "gru" and states else None
+    given = {"x": x, "w": w, "h": more.get("h"), "c": more.get("c"), "bias": bias}
+    found = {of: recurrence(name, given, reverse, of)
+             for of in dict.fromkeys(("y", *cell.keeps, "c")) if has(cell, of)}  # fmt: skip
+    before = cell.before or ("", "")
+    back = {"w": w, **{of: found[of] for of in cell.keeps}, "gy": gy, "dh": more.get("dh"),
+            "dc": more.get("dc"), "previous": found.get(before[0]),
+            "first": more.get(before[1])}  # fmt: skip
+    gradients = [recurrence_gradient(name, back, reverse, of) for of in ("d", "dx", "dh", "dc")
+                 if has(cell, of)]  # fmt: skip
+    return Graph(sources, inputs, [*found.values(), *gradients], [])
+
+
+def drawn(graph: Graph) -> list[np.ndarray]:
+    """Values for the sources; weights that neither die out nor explode."""
+    random = np.random.default_rng(0)
+    found = [random.normal(size=one.shape) for one in graph.sources]
+    found[1] /= max(1, graph.sources[1].shape[1]) ** 0.5
+    return [v.astype(numpy_type(one.type)) for v, one in zip(found, graph.sources, strict=True)]

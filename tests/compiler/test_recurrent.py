@@ -1,0 +1,213 @@
+"""Recurrent layers whose steps are one kernel: against evaluate(), eager, and at odd sizes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.compiler.pipeline import build
+from flambeau.compiler.schedule.task import accesses
+from flambeau.compiler.verify import GraphError, verify_graph
+from flambeau.native.interp import dtype, interpret
+from flambeau.native.kernels.recurrent_cells import CELLS
+from flambeau.native.loops import Affine, Type
+from flambeau.native.verify import verify
+
+from .recurrent_graphs import drawn, recurrent_graph
+from .steps import same
+from .test_pipeline import outcome, run
+
+SIZES = [(2, 1, 1), (3, 33, 17), (4, 31, 16)]
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.mark.parametrize(("name", "steps", "rows", "width"), [
+    *((name, *size) for name in ("lstm", "gru", "tanh") for size in SIZES), ("relu", *SIZES[1]),
+    ("lstm", 2, 32, 128), ("gru", 3, 5, 129),
+])  # fmt: skip
+def test_all_steps(name: str, steps: int, rows: int, width: int) -> None:
+    graph = recurrent_graph(name, steps, rows, width, reverse=steps % 2 == 1, states=steps != 2)
+    verify_graph(graph)
+    given = drawn(graph)
+    step, found = run(graph, given, threads=2)
+    names = ["panels", "recurrence", "panels", "recurrence_backward"]
+    assert [task.name for task in step.tasks] == names
+    for task in step.tasks:
+        assert task.kernel is not None
+        verify(task.kernel)
+    for a, b in zip(found, outcome(graph, given), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_in_double_precision(name: str) -> None:
+    graph = recurrent_graph(name, 4, 19, 37, type=Type.F64)
+    given = drawn(graph)
+    _, found = run(graph, given)
+    for a, b in zip(found, outcome(graph, given), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(CELLS))
+def test_kernels_mean_what_they_do(name: str) -> None:
+    """The loops, interpreted."""
+    graph = recurrent_graph(name, 2, 3, 5, type=Type.F64)
+    given = drawn(graph)
+    _, expected = run(graph, given)
+    step = build(graph)
+    memory: dict[int, np.ndarray] = {}
+    for task in step.tasks:
+        assert task.kernel is not None
+        arrays = []
+        for one in task.memories:
+            if id(one) not in memory:
+                start = np.full(one.elements, np.nan, dtype(one.type))
+                source = given[one.index].reshape(-1) if one.home.name == "SOURCE" else start
+                memory[id(one)] = source.copy()
+            arrays.append(memory[id(one)])
+        for buffer, offset in zip(task.kernel.buffers, task.offsets, strict=True):
+            for one in accesses(task.kernel):  # steps may go down from there
+                if one.buffer is buffer:
+                    one.at = Affine(one.at.base + offset, one.at.terms)
+        interpret(task.kernel, arrays)
+    for k, node in enumerate(graph.outputs):
+        place = step.layout.targets(step.graph.outputs[k])[0]
+        found = memory[id(place.memory)].reshape(node.shape)
+        np.testing.assert_allclose(found, expected[k], rtol=1e-9, atol=1e-11)
+
+
+def test_wrong_extents_are_refused() -> None:
+    for at, shape in ((0, (2, 3, 5)), (-1, (2, 4))):
+        graph = recurrent_graph("lstm", 2, 3, 4)
+        graph.outputs[at].shape = shape
+        with pytest.raises(GraphError, match="RECURRENCE"):
+            verify_graph(graph)
+
+
+GUARDED = """
+import sys
+sys.path[:0] = [{tests!r}, {root!r}]
+from compiler.guarded import array, install, unharmed
+from compiler.recurrent_graphs import drawn, recurrent_graph
+from flambeau.compiler import pipeline
+numpy = install()
+for name, steps, rows, width in {cases!r}:
+    graph = recurrent_graph(name, steps, rows, width, steps % 2 == 1)
+    given = drawn(graph)
+    for at_end in (True, False):
+        numpy.at_end = at_end
+        states = [array(one.shape, one.dtype, at_end) for one in given]
+        for one, state, value in zip(graph.sources, states, given):
+            state[...] = value
+            one.array = lambda state=state: state
+        step = pipeline.build(graph)
+        step.threads = 2
+        step.run([])
+        assert unharmed(step), (name, steps, rows, width)
+"""
+
+
+def test_nothing_outside_is_touched() -> None:
+    """Every memory between guard pages, and what lies in the arena between poison."""
+    cases = [(name, steps, rows, width) for name in ("lstm", "gru", "tanh")
+             for steps, rows, width in ((2, 1, 1), (3, 33, 7), (2, 3, 17))]  # fmt: skip
+    program = GUARDED.format(tests=str(HERE.parent), root=str(HERE.parents[1]), cases=cases)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def layer(kind: str, **options: Any) -> Any:
+    torch.manual_seed(0)
+    return getattr(nn, kind)(6, 20, **options)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("options", [
+    {}, {"bias": False, "dtype": torch.float64},
+    {"batch_first": True, "num_layers": 2, "bidirectional": True},
+], ids=str)  # fmt: skip
+def test_layers_as_eager(kind: str, options: dict) -> None:
+    """With and without states that require gradients; what is not read of the results is zero."""
+    net = layer(kind, **options)
+    parameters = list(net.parameters())
+
+    def step(x: torch.Tensor, states: Any) -> tuple:
+        y, last = net(x, states)
+        given = [x, *([] if states is None else
+                      states if isinstance(states, tuple) else [states])]  # fmt: skip
+        ends = last if isinstance(last, tuple) else (last,)
+        loss = y.square().sum() + (0 if states is None else sum(v.sum() for v in ends))
+        found = torch.autograd.grad(loss, (*given, *parameters))
+        return y.detach(), [v.detach() for v in ends], found
+
+    def states() -> Any:
+        count = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
+        made = [torch.randn(count, 5, 20, dtype=options.get("dtype"), requires_grad=True)
+                for _ in range(2)]  # fmt: skip
+        return tuple(made) if kind == "LSTM" else made[0]
+
+    bound = 1e-9 if "dtype" in options else 1e-4
+    for given in (lambda: None, states):
+        fast = torch.compile(step, mode="now")
+        for _ in range(4):
+            x = torch.randn(7, 5, 6, dtype=options.get("dtype"))
+            x = (x.transpose(0, 1) if options.get("batch_first") else x).requires_grad_()
+            held = given()
+            same(fast(x, held), step(x, held), bound)
+        assert "recurrence_backward" in fast.explain()
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_inference_keeps_nothing(kind: str) -> None:
+    net = layer(kind)
+
+    @torch.no_grad()
+    def step(x: torch.Tensor) -> Any:
+        return net(x)
+
+    fast = torch.compile(step, mode="now")
+    for _ in range(4):
+        x = torch.randn(9, 1, 6)
+        same(fast(x), step(x), 1e-5)
+    (program,) = fast._programs
+    stores = [len(task.memories) for task in program.step.tasks if task.name == "recurrence"]
+    assert stores
+    assert max(stores) <= 8
+
+
+def test_steps_of_other_lengths_and_wide_layers_go_step_by_step() -> None:
+    """Packed sequences and projections have kernels for each step."""
+    net, projected = layer("GRU"), layer("LSTM", proj_size=3)
+
+    def step(x: torch.Tensor) -> tuple:
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4, 3, 1]))
+        y, _ = nn.utils.rnn.pad_packed_sequence(net(packed)[0])
+        return y, projected(x)[0]
+
+    fast = torch.compile(step, mode="now")
+    for _ in range(4):
+        x = torch.randn(4, 3, 6)
+        same(fast(x), step(x), 1e-5)
+    assert "recurrence" not in fast.explain()
+
+
+def test_modules_keep_what_backward_reads() -> None:
+    """Forward and backward as two programs."""
+    net = layer("LSTM")
+    fast = torch.compile(net, mode="now")
+    for _ in range(4):
+        x = torch.randn(5, 3, 6)
+        found = []
+        for one in (fast, net):
+            net.zero_grad()
+            one(x)[0].square().sum().backward()
+            found.append([p.grad.clone() for p in net.parameters()])
+        same(*found, 1e-4)
