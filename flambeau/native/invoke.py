@@ -93,6 +93,25 @@ bad:
   ret ptr null
 }
 
+define ptr @write(ptr %self, ptr %args, i64 %count) {
+  %first = alloca i64, i64 1
+  %more = icmp sgt i64 %count, 0
+  %one = zext i1 %more to i64
+  %known = call i1 @pack(ptr %self, ptr %args, i64 %one, ptr %first)
+  br i1 %known, label %fill, label %bad
+fill:
+  %target = load ptr, ptr %first
+  %rest = getelementptr ptr, ptr %args, i64 1
+  %left = sub i64 %count, 1
+  %good = call i1 @pack(ptr %self, ptr %rest, i64 %left, ptr %target)
+  br i1 %good, label %done, label %bad
+done:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+bad:
+  ret ptr null
+}
+
 define ptr @shared(ptr %self, ptr %args, i64 %count) {
   %cells = alloca i64, i64 %count
   %good = call i1 @pack(ptr %self, ptr %args, i64 %count, ptr %cells)
@@ -171,23 +190,26 @@ def _builtin(name: bytes, address: int) -> Callable[..., None]:
 
 
 @cache
-def _made() -> tuple[Callable[..., None], Callable[..., None] | None]:
+def _made() -> tuple[Callable[..., None], Callable[..., None] | None, Callable[..., None]]:
+    """alone, the one behind shared if there is one, write."""
     from .target import load
 
     text = _text()
     if text is None:
-        return _by_ctypes, None
+        return _by_ctypes, None, _written_by_ctypes
     try:
-        found = load(text, ("alone", "shared"))
+        found = load(text, ("alone", "shared", "write"))
     except RuntimeError:
-        return _by_ctypes, None
-    return _builtin(b"alone", found["alone"]), _builtin(b"shared", found["shared"])
+        return _by_ctypes, None, _written_by_ctypes
+    return (_builtin(b"alone", found["alone"]), _builtin(b"shared", found["shared"]),
+            _builtin(b"write", found["write"]))  # fmt: skip
 
 
 class Calls:
     """`Calls.alone(kernel, *arguments)` calls a kernel, given by its address, on this thread.
 
-    It keeps the interpreter's lock: for work that is done in a few microseconds. TypeError for an
+    It keeps the interpreter's lock: for work that is done in a few microseconds.
+    `Calls.write(address, *arguments)` only writes the cells, to an address. TypeError for an
     argument that is neither an array (of no subclass) nor an integer.
     """
 
@@ -196,6 +218,12 @@ class Calls:
         """Puts the built-in function into its own place at the first call."""
         Calls.alone = _made()[0]
         Calls.alone(kernel, *arguments)
+
+    @staticmethod
+    def write(address: int, *arguments: Any) -> None:
+        """As `alone`."""
+        Calls.write = _made()[2]
+        Calls.write(address, *arguments)
 
 
 def shared(kernel: int, *arguments: Any, threads: int = 0) -> None:
@@ -220,10 +248,18 @@ def run(kernel: int, work: int, *arguments: Any) -> None:
         Calls.alone(kernel, *arguments)
 
 
-def _by_ctypes(kernel: int, *arguments: Any, threads: int = 1) -> None:
+def _cells(arguments: tuple) -> ctypes.Array:
     values = [a.__array_interface__["data"][0] if a.__class__ is np.ndarray else a
               for a in arguments]  # fmt: skip
     if any(v.__class__ is not int for v in values):
         raise TypeError("A kernel takes arrays and 64-bit integers")
-    cells = (ctypes.c_int64 * max(len(values), 1))(*values)
+    return (ctypes.c_int64 * max(len(values), 1))(*values)
+
+
+def _by_ctypes(kernel: int, *arguments: Any, threads: int = 1) -> None:
+    cells = _cells(arguments)
     run_cells(kernel, ctypes.addressof(cells), threads)
+
+
+def _written_by_ctypes(address: int, *arguments: Any) -> None:
+    ctypes.memmove(address, _cells(arguments), 8 * len(arguments))

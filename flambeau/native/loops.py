@@ -334,13 +334,14 @@ class Kernel:
 
     The outermost statements run one after another on each thread, without a barrier between
     them: none may read what another thread wrote. Outside PARALLEL loops and Contracts, thread 0
-    alone runs.
+    alone runs. `exact`: no product is added to something without being rounded first.
     """
 
     name: str
     buffers: list[Buffer]
     body: list[Statement]
     sizes: list[Size] = field(default_factory=list)
+    exact: bool = False
 
 
 # ------------------------------------------------------------------------------- looking around

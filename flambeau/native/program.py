@@ -6,7 +6,6 @@ One call runs them all. Between records threads meet at a barrier, which costs 0
 from __future__ import annotations
 
 import ctypes
-import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 
 from . import launch
 from .launch import BARRIER as BARRIER
+from .invoke import Calls
 from .launch import SERIAL as SERIAL
 from .pool import POOL, aligned, ticks_per_second
 
@@ -89,7 +89,7 @@ class Program:
         self.lock = threading.RLock()  # for callers whose arena must stay theirs beyond a run
         self._cells = (ctypes.c_int64 * max(sum(len(r.cells) for r in records), 1))()
         self._table = (ctypes.c_int64 * max(slots, 1))()
-        self._fill = struct.Struct(f"={slots}q").pack_into
+        self._table_at = ctypes.addressof(self._table)
         self._slots = slots
         at, starts = 0, []
         for record in records:
@@ -112,24 +112,30 @@ class Program:
         """How many records there are."""
         return self._count
 
-    def run(self, values: Sequence[int] = (), threads: int = 0) -> None:
+    def run(self, values: Sequence[Any] = (), threads: int = 0) -> None:
         """Writes `values` into the table, one for each slot, and runs all records.
 
+        A value is an integer, or an array, which stands for its address.
         `threads` 0 takes as many as the pool has. Calls from several Python threads follow one
         another. An interrupt strikes before or after the run, never within.
         """
         with self.lock:
-            self._fill(self._table, 0, *values)
+            self._fill(values)
             count = threads or POOL.threads()
             if count == 1:
                 self._run(0, self._address, 1)
             else:
                 POOL.call(self._run, count, self._address)
 
+    def _fill(self, values: Sequence[Any]) -> None:
+        if len(values) != self._slots:
+            raise ValueError(f"{len(values)} values for a table of {self._slots} slots")
+        Calls.write(self._table_at, *values)
+
     def timed(self, values: Sequence[int] = (), threads: int = 0) -> Timing:
         """Runs once, as `run` does, and says how long each record took on each thread."""
         with self.lock:
-            self._fill(self._table, 0, *values)
+            self._fill(values)
             count = threads or POOL.threads()
             times = np.zeros((count, self._count, 2), np.int64)
             self._head[5] = times.ctypes.data

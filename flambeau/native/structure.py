@@ -36,6 +36,8 @@ class _Writer:
         self.kernel = kernel
 
     def text(self) -> str:
+        if self.kernel.exact:
+            self.line("exact")
         for buffer in self.kernel.buffers:
             self.line(f"argument {self.buffer(buffer)}")
         for size in self.kernel.sizes:

@@ -103,7 +103,7 @@ class Elementwise(Optimizer):
     def _prepare(self) -> None:
         super()._prepare()
         self._kernels: dict[Any, Any] = {}  # or how often one was asked for, by flags and dtype
-        self._tables: dict[tuple[Tensor, int], Table] = {}  # by first parameter and length
+        self._tables: dict[Any, Table] = {}  # by first parameter, length and kernel
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Updates every parameter that has a gradient; returns what `closure` gave."""
@@ -173,10 +173,11 @@ class Elementwise(Optimizer):
             for name in names:
                 written.append(state[name])
         addresses = [id(t._array) for t in written]
-        place = rows[0][0], len(rows)
+        place = rows[0][0], len(rows), kernel
         table = self._tables.get(place)
         if table is None or table.addresses != addresses:
-            table = self._tables[place] = Table(addresses, written, len(names) + 1)
+            table = Table(kernel, addresses, written, len(names) + 1)
+            self._tables[place] = table
         if table.unfit:
             unfit = [row for row, fit in zip(rows, table.fit, strict=True) if not fit]
             rows = [row for row, fit in zip(rows, table.fit, strict=True) if fit]
@@ -184,8 +185,7 @@ class Elementwise(Optimizer):
         grads = table.fit_gradients([grad._array for _, grad, _ in rows])
         if grads is None:
             return rows
-        table.pack(*map(id, grads))
-        kernel.call(table.pointer, table.grads_pointer, len(rows), *scalars)
+        table.run(grads, scalars)
         for tensor in written:
             tensor._bump()
         return []

@@ -27,6 +27,23 @@ def scaled(
     return Kernel(name, [x, y], [Loop(i, n, body, kind)], [n])
 
 
+def test_exact_kernels_round_products_before_they_add() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.normal(size=1000).astype("f") for _ in range(3))
+    buffers, i, n = [Buffer(F32, name) for name in "abcy"], Index("i"), Size("n")
+    loads = [Load(buffer, Affine(0, ((i, 1),))) for buffer in buffers[:3]]
+    product = Apply(Scalar.MUL, (loads[0], loads[1]), F32)
+    store = Store(buffers[3], Affine(0, ((i, 1),)), Apply(Scalar.ADD, (product, loads[2]), F32))
+    plain, exact = (Kernel("k", buffers, [Loop(i, n, [store], Kind.LANES)], [n], e)
+                    for e in (False, True))  # fmt: skip
+    assert structure(plain) != structure(exact)
+    found = [np.zeros(1000, "f") for _ in range(2)]
+    for kernel, y in zip((plain, exact), found, strict=True):
+        compiled(kernel).run([a, b, c, y], [1000])
+    np.testing.assert_array_equal(found[1], a * b + c)
+    np.testing.assert_allclose(found[0], a * b + c, 1e-5, 1e-6)
+
+
 def test_names_do_not_count() -> None:
     assert structure(scaled()) == structure(scaled(name="other"))
     assert compiled(scaled()) is compiled(scaled(name="other"))

@@ -310,6 +310,28 @@ def test_compiled_equals_formula_in_float32(name, reference, options, monkeypatc
         np.testing.assert_array_equal(compiled, formula)
 
 
+@pytest.mark.parametrize("size", [1, 31, 1000])
+def test_threads_share_an_update(size, monkeypatch):
+    from flambeau.native.pool import POOL
+    from flambeau.optim import elementwise, kernel
+
+    monkeypatch.setattr(elementwise, "WARM", 0)
+    monkeypatch.setattr(kernel, "SMALL", 0)
+    before, ends = POOL.threads(), []
+    for threads in (1, 2):
+        POOL.set_threads(threads)
+        leaves = [leaf(np.linspace(-1, 1, n).astype("f")) for n in (size, 3, size)]
+        optimizer = torch.optim.Adam(leaves, lr=0.1, weight_decay=0.1)
+        for step in range(3):
+            for p in leaves:
+                p.grad = p.detach() * (step + 1)
+            optimizer.step()
+        ends.append([p.detach().numpy() for p in leaves])
+    POOL.set_threads(before)
+    for one, two in zip(*ends, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
 def test_asgd_averages_after_t0():
     leaves = [leaf(v) for v in parameters()]
     optimizer = torch.optim.ASGD(leaves, lr=0.1, t0=5)

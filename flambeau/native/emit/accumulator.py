@@ -17,7 +17,6 @@ from .plan import Plan
 
 ARG = (Fold.ARGMAX, Fold.ARGMIN)
 NOWHERE = (1 << 63) - 1  # the position of an ARGMAX of nothing
-CONTRACT = ("contract",)
 
 
 def neutral(fold: Fold, type: Type) -> Any:
@@ -42,9 +41,9 @@ def combine(b: Builder, fold: Fold, type: Type, held: ir.Value, value: ir.Value)
     if fold is Fold.ALL:
         return b.and_(held, value)
     if fold is Fold.SUM:
-        return b.fadd(held, value, flags=CONTRACT) if type.floating else b.add(held, value)
+        return b.fadd(held, value, flags=b.contract) if type.floating else b.add(held, value)
     if fold is Fold.PRODUCT:
-        return b.fmul(held, value, flags=CONTRACT) if type.floating else b.mul(held, value)
+        return b.fmul(held, value, flags=b.contract) if type.floating else b.mul(held, value)
     greater = fold is Fold.MAXIMUM
     if type.floating:
         # LLVM's maximum and minimum give NaN for NaN; which zero wins is left to the processor.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from ..loops import Fold, Scalar, Type
-from .accumulator import CONTRACT, combine
+from .accumulator import combine
 from .builder import REGISTER, Builder, constant, vector
 
 COMPARISONS = {
@@ -57,9 +57,9 @@ def _function(b: Builder, operation: Scalar, values: Values, type: Type, lanes: 
 
 
 FLOATING: dict[Scalar, Callable[..., ir.Value]] = {
-    Scalar.ADD: lambda b, v, t: b.fadd(*v, flags=CONTRACT),
-    Scalar.SUB: lambda b, v, t: b.fsub(*v, flags=CONTRACT),
-    Scalar.MUL: lambda b, v, t: b.fmul(*v, flags=CONTRACT),
+    Scalar.ADD: lambda b, v, t: b.fadd(*v, flags=b.contract),
+    Scalar.SUB: lambda b, v, t: b.fsub(*v, flags=b.contract),
+    Scalar.MUL: lambda b, v, t: b.fmul(*v, flags=b.contract),
     Scalar.DIV: lambda b, v, t: b.fdiv(*v),
     Scalar.NEG: lambda b, v, t: b.fneg(*v),
     Scalar.ABS: lambda b, v, t: b.intrinsic("fabs", v[0].type, v),

@@ -138,11 +138,11 @@ def literal(numbers: Sequence[ir.Value]) -> ir.Value:
 
 
 class Module(ir.Module):  # type: ignore[misc]
-    """A module, and how many bytes its vectors have."""
+    """A module, how many bytes its vectors have, and whether each operation is rounded."""
 
-    def __init__(self, name: str, vector_bytes: int) -> None:
+    def __init__(self, name: str, vector_bytes: int, exact: bool = False) -> None:
         super().__init__(name)
-        self.vector_bytes = vector_bytes
+        self.vector_bytes, self.exact = vector_bytes, exact
 
 
 class Builder(ir.IRBuilder):  # type: ignore[misc]
@@ -152,6 +152,11 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
     def vector_bytes(self) -> int:
         """Of the processor's vectors."""
         return int(self.module.vector_bytes)
+
+    @property
+    def contract(self) -> tuple[str, ...]:
+        """The flags of additions and products: they may be rounded once, together."""
+        return () if self.module.exact else ("contract",)
 
     def integer(self, value: int) -> ir.Value:
         """An i64 constant."""

@@ -29,7 +29,7 @@ def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) 
     """LLVM IR of a module with the kernel's function, of the kernel's name if `name` is None."""
     name = kernel.name if name is None else name
     target = target or host()
-    module = Module(name, target.vector_bytes)
+    module = Module(name, target.vector_bytes, kernel.exact)
     context = _context(module, kernel, target)
     alone: list[Statement] = []
     for statement in kernel.body:
