@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import machine
+from . import draws_native
 from .devices import device as Device
 
 DEFAULT_SEED = 67280421310721
@@ -101,11 +101,21 @@ class Generator:
                 return self._block[start:end]
             return self._words_across_blocks(start, count)
 
-    def _words_across_blocks(self, start: int, count: int) -> np.ndarray:
+    def words_in(self, memory: np.ndarray, count: int) -> np.ndarray:
+        """`words` for one who reads them before the next call; they lie in `memory` if need be."""
+        with self.lock:
+            if self._position + count <= BLOCK:
+                return self.words(count)
+            return self._words_across_blocks(self._position, count, memory[:count])
+
+    def _words_across_blocks(
+        self, start: int, count: int, words: np.ndarray | None = None
+    ) -> np.ndarray:
         spare = BLOCK - start
         rest = (count - spare) % BLOCK
         whole = count - spare - rest
-        words = np.empty(count, np.uint32)
+        if words is None:
+            words = np.empty(count, np.uint32)
         words[:spare] = self._block[start:]
         if whole:
             self._whole_blocks(words[spare : spare + whole])
@@ -117,12 +127,10 @@ class Generator:
         return words
 
     def _whole_blocks(self, words: np.ndarray) -> None:
-        twist = machine.kernel("twist", words.size)
-        if twist is not None:
-            # NumPy's state is the 624 words of the key, then the position in it.
-            key = self._bits.ctypes.state_address
-            twist(key, words.ctypes.data, words.size // BLOCK)
-        elif words.size <= _LARGEST_RAW:
+        # NumPy's state is the 624 words of the key, then the position in it.
+        if draws_native.twist(self._bits.ctypes.state_address, words):
+            return
+        if words.size <= _LARGEST_RAW:
             words[...] = self._bits.random_raw(words.size)
         else:
             words[...] = self._legacy.randint(0, 1 << 32, words.size, dtype=np.uint32)

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 from . import machine
+from .draws_native import converter
 from .generator import Generator, default_generator
 from .sampling import (
     BFLOAT16,
@@ -133,7 +134,8 @@ def _fill_span(array: np.ndarray, generator: Generator | None, low: int, span: i
         rest = (words - words // short * short).view(np.int32)
         return _as_dtype(np.add(rest, base, dtype=np.int64) if low else rest, dtype)
 
-    return fill_words(array, generator, 1, compute)
+    convert = converter("integers", dtype, array.size, np.array(short), np.array(base))
+    return fill_words(array, generator, 1, compute, convert)
 
 
 def _as_dtype(integers: np.ndarray, dtype: np.dtype) -> np.ndarray:

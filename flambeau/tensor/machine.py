@@ -1,4 +1,4 @@
-"""Machine code for large random draws: the twister, Box and Muller's blocks, shuffles, C's maths.
+"""Machine code for large random draws: Box and Muller's blocks, shuffles, C's maths.
 
 The array code in generator.py, normal.py, integers.py and libm.py is the definition; these kernels
 give the same bits sooner. They are compiled by llvmlite once enough work has been asked for to pay
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _WORTH_IMPORTING, _WORTH_COMPILING = 3_000_000, 2_000_000
 LEAST = 512  # smaller draws stay with the array code
 MATHS = ("log", "log1p", "exp", "sin", "cos", "tan")
-_BLOCK, _MIDDLE = 624, 397
 
 # The single-precision polynomials of Moshier's Cephes library, which normal.py uses too.
 LOG = (
@@ -86,7 +85,6 @@ def _compile() -> None:
         binding.add_symbol(f"flambeau_{name}", address)
     module = ir.Module("flambeau_random")
     arguments: dict[str, tuple[Any, ...]] = {
-        "twist": _emit_twist(module),
         "shuffle": _emit_shuffle(module),
         "normal32": _emit_normal32(module),
         "normal64": _emit_normal64(module),
@@ -138,39 +136,6 @@ def _loop(b: ir.IRBuilder, start: Any, stop: Any, step: int = 1) -> Iterator[Any
     index.add_incoming(following, b.block)
     b.cbranch(b.icmp_signed("<", following, stop), body, after)
     b.position_at_end(after)
-
-
-def _emit_twist(module: ir.Module) -> tuple[Any, ...]:
-    """twist(key, words, blocks): advance the twister block by block and write its words."""
-    from llvmlite import ir
-
-    word, int64 = ir.IntType(32), ir.IntType(64)
-    b, (key, words, blocks) = _function(
-        module, "twist", [word.as_pointer(), word.as_pointer(), int64]
-    )
-
-    def renew(place: Any, after: Any, other: Any) -> None:
-        u, v = b.load(b.gep(key, [place])), b.load(b.gep(key, [after]))
-        mixed = b.or_(b.and_(u, word(0x80000000)), b.and_(v, word(0x7FFFFFFF)))
-        odd = b.icmp_unsigned("!=", b.and_(v, word(1)), word(0))
-        value = b.xor(b.lshr(mixed, word(1)), b.select(odd, word(0x9908B0DF), word(0)))
-        b.store(b.xor(value, b.load(b.gep(key, [other]))), b.gep(key, [place]))
-
-    with _loop(b, 0, blocks) as block:
-        with _loop(b, 0, _BLOCK - _MIDDLE) as j:
-            renew(j, b.add(j, int64(1)), b.add(j, int64(_MIDDLE)))
-        with _loop(b, _BLOCK - _MIDDLE, _BLOCK - 1) as j:
-            renew(j, b.add(j, int64(1)), b.sub(j, int64(_BLOCK - _MIDDLE)))
-        renew(int64(_BLOCK - 1), int64(0), int64(_MIDDLE - 1))
-        out = b.gep(words, [b.mul(block, int64(_BLOCK))])
-        with _loop(b, 0, _BLOCK) as j:
-            y = b.load(b.gep(key, [j]))
-            y = b.xor(y, b.lshr(y, word(11)))
-            y = b.xor(y, b.and_(b.shl(y, word(7)), word(0x9D2C5680)))
-            y = b.xor(y, b.and_(b.shl(y, word(15)), word(0xEFC60000)))
-            b.store(b.xor(y, b.lshr(y, word(18))), b.gep(out, [j]))
-    b.ret_void()
-    return _POINTER, _POINTER, _INDEX
 
 
 def _emit_shuffle(module: ir.Module) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from . import libm, machine
+from .draws_native import converter
 from .generator import Generator, default_generator
 from .sampling import FLOATS, memory_order, narrow, parts, require, unit32, unit64
 
@@ -166,10 +167,17 @@ def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
 def _fill_blocks32(flat: np.ndarray, source: Generator, mean: float, std: float) -> None:
     whole = flat.size // _BLOCK * _BLOCK
     centre, width = np.float32(mean), np.float32(std)
+    convert = converter("unit", flat.dtype, whole) if flat.dtype == np.float32 else None
+    memory = np.empty(min(_CHUNK, whole), np.uint32)
     for start in range(0, whole, _CHUNK):
         part = flat[start : min(start + _CHUNK, whole)]
-        uniforms = unit32(source.words(part.size))
         run = machine.kernel("normal32", part.size)
+        words = source.words_in(memory, part.size)
+        if convert is not None and run is not None:
+            convert(words, part)
+            run(part.ctypes.data, part.size // _BLOCK, centre, width)
+            continue
+        uniforms = unit32(words)
         if run is None:
             part[...] = _box_muller32(uniforms, centre, width)
         else:

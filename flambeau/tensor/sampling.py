@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from . import libm
+from .draws_native import converter
 from .generator import Generator, default_generator
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -58,23 +59,32 @@ def fill_words(
     generator: Generator | None,
     words_each: int,
     compute: Callable[[np.ndarray], np.ndarray],
+    convert: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> np.ndarray:
-    """Fill `array` with what `compute` makes of its words, `words_each` of them an element."""
+    """Fill `array` with what `compute` makes of its words, `words_each` of them an element.
+
+    `convert(words, elements)` does the same in machine code.
+    """
     count = array.size
     if count == 0:
         return array
     source = default_generator if generator is None else generator
     target = memory_order(array)
     step = _CHUNK // words_each
-    if count <= step:
+    if count <= step and convert is None:
         target[...] = compute(source.words(count * words_each)).reshape(target.shape)
         return array
     in_place = target.flags.c_contiguous
     flat = target.reshape(-1) if in_place else np.empty(count, array.dtype)
     with source.lock:
+        memory = np.empty(min(_CHUNK, count * words_each), np.uint32)
         for start in range(0, count, step):
             part = flat[start : start + step]
-            part[...] = compute(source.words(part.size * words_each))
+            words = source.words_in(memory, part.size * words_each)
+            if convert is None:
+                part[...] = compute(words)
+            else:
+                convert(words, part)
     if not in_place:
         target[...] = flat.reshape(target.shape)
     return array
@@ -120,7 +130,8 @@ def fill_uniform(
     dtype = array.dtype
     require(dtype, dtype in FLOATS, "check_uniform_bounds")
     if low == 0.0 and high == 1.0 and dtype.itemsize >= 4:
-        return fill_words(array, generator, *((2, unit64) if dtype.itemsize == 8 else (1, unit32)))
+        each, unit = (2, unit64) if dtype.itemsize == 8 else (1, unit32)
+        return fill_words(array, generator, each, unit, converter("unit", dtype, array.size))
     _check_bounds(dtype, low, high)
     wide = dtype.itemsize == 8
     precise = np.float64 if wide else np.float32
@@ -136,7 +147,9 @@ def fill_uniform(
         values[values == top] = bottom
         return values
 
-    return fill_words(array, generator, 2 if wide else 1, compute)
+    numbers = (np.array(x, precise) for x in (span, start, bottom, top))
+    convert = converter("uniform", dtype, array.size, *numbers)
+    return fill_words(array, generator, 2 if wide else 1, compute, convert)
 
 
 def _check_bounds(dtype: np.dtype, low: float, high: float) -> None:
@@ -169,9 +182,21 @@ def fill_bernoulli(
     require(dtype, allowed, "bernoulli_scalar_cpu_")
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
-    # x * 2**-53 < p, in integers.
-    bound = np.uint64(math.ceil(p * 2.0**53))
-    return fill_words(array, generator, 2, lambda words: (pairs(words) & _MASK53) < bound)
+    return _fill_with(array, 1, p, generator)
+
+
+def _fill_with(
+    array: np.ndarray, on: float | np.generic, p: float, generator: Generator | None
+) -> np.ndarray:
+    """Fill with `on` where numbers on [0, 1) are less than p, else 0."""
+    dtype = array.dtype
+    bound = np.uint64(math.ceil(p * 2.0**53))  # x * 2**-53 < p, in integers
+    wide = np.float32 if dtype.itemsize == 2 and dtype in FLOATS else dtype
+    convert = converter("bernoulli", dtype, array.size, np.array(bound), np.array(on, wide))
+    fill_words(array, generator, 2, lambda words: (pairs(words) & _MASK53) < bound, convert)
+    if convert is None and on != 1:
+        array *= on
+    return array
 
 
 def _fill_bernoulli_each(
@@ -204,10 +229,10 @@ def fill_dropout(array: np.ndarray, p: float, generator: Generator | None = None
     if p == 0.0 or p == 1.0:
         array[...] = 1.0 - p
         return array
-    fill_bernoulli(array, 1 - p, generator)
-    precise = np.float64 if array.dtype.itemsize == 8 else np.float32
-    array *= (precise(1) / precise(1 - p)).astype(array.dtype)
-    return array
+    dtype = array.dtype
+    require(dtype, dtype.kind != "c" and dtype not in WIDE_UNSIGNED, "bernoulli_scalar_cpu_")
+    precise = np.float64 if dtype.itemsize == 8 else np.float32
+    return _fill_with(array, (precise(1) / precise(1 - p)).astype(dtype), 1 - p, generator)
 
 
 def fill_exponential(

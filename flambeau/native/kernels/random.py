@@ -1,0 +1,157 @@
+"""Random numbers: the Mersenne Twister's blocks of words, and what is made of words.
+
+Words come one by one (U32), or in pairs read as U64, the first word of a pair being the upper half
+of its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..loops import (
+    Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Kind, Load, Loop, Scalar, Size,
+    Statement, Store, Type,
+)  # fmt: skip
+from .pointwise import computed
+from .value import Value, apply, compare, where
+
+BLOCK, MIDDLE = 624, 397  # words of a state, and how far ahead the word is that joins in
+_MATRIX = 0x9908B0DF
+GROUP = 8  # blocks from one move of the state to the next
+_PART = 208  # words renewed at a time: less than 624 - 397, and whole vectors
+
+
+def _word(number: int) -> Expression:
+    return Constant(Type.U32, number)
+
+
+def _of(operation: Scalar, *operands: Expression) -> Expression:
+    return Apply(operation, operands, Type.U32)
+
+
+def _renewed(first: Expression, second: Expression, ahead: Expression) -> Expression:
+    """The next state's word, of the word at its place, the one after it, and one ahead."""
+    upper = _of(Scalar.AND, first, _word(0x80000000))
+    mixed = _of(Scalar.OR, upper, _of(Scalar.AND, second, _word(0x7FFFFFFF)))
+    odd = _of(Scalar.AND, second, _word(1))
+    matrix = _of(Scalar.AND, _of(Scalar.SUB, _word(0), odd), _word(_MATRIX))
+    return _of(Scalar.XOR, _of(Scalar.XOR, _of(Scalar.SHR, mixed, _word(1)), matrix), ahead)
+
+
+def _tempered(y: Expression) -> Expression:
+    """The word that is given out."""
+    y = _of(Scalar.XOR, y, _of(Scalar.SHR, y, _word(11)))
+    for shift, mask in ((7, 0x9D2C5680), (15, 0xEFC60000)):
+        y = _of(Scalar.XOR, y, _of(Scalar.AND, _of(Scalar.SHL, y, _word(shift)), _word(mask)))
+    return _of(Scalar.XOR, y, _of(Scalar.SHR, y, _word(18)))
+
+
+def twist() -> Kernel:
+    """key (624 words, in place), words, rest; groups of GROUP blocks, single blocks in `rest`.
+
+    A state is written behind the one that it is made of, and the last of a group is then moved to
+    the front: so every place has a word one and 397 places ahead of it.
+    """
+    key, words, rest = (Buffer(Type.U32, name) for name in ("key", "words", "rest"))
+    line = Buffer(Type.U32, "line", local=(GROUP + 1) * BLOCK)
+    groups, singles, place = Size("groups"), Size("singles"), Index("place")
+    at = Affine(0, ((place, 1),))
+
+    def moved(target: Buffer, source: Load) -> Loop:
+        return Loop(place, BLOCK, [Store(target, at, source)], Kind.LANES)
+
+    def several(out: Buffer, count: Size, size: int) -> Loop:
+        group, block, part, lane = (Index(name) for name in ("group", "block", "part", "lane"))
+        here = ((block, BLOCK), (part, _PART), (lane, 1))
+        made = _renewed(*(Load(line, Affine(ahead, here)) for ahead in (0, 1, MIDDLE)))
+        given = Affine(0, ((group, size * BLOCK), *here))
+        renew: list[Statement] = [Store(out, given, _tempered(made)),
+                                  Store(line, Affine(BLOCK, here), made)]  # fmt: skip
+        parts = Loop(part, BLOCK // _PART, [Loop(lane, _PART, renew, Kind.LANES)])
+        last = Load(line, Affine(size * BLOCK, at.terms))
+        return Loop(group, count, [Loop(block, size, [parts]), moved(line, last)])
+
+    return Kernel("twist", [key, words, rest], [
+        moved(line, Load(key, at)), several(words, groups, GROUP), several(rest, singles, 1),
+        moved(key, Load(line, at)),
+    ], [groups, singles])  # fmt: skip
+
+
+# ------------------------------------------------------------------------- what words become
+
+
+class _Draw:
+    """A kernel over `count` elements."""
+
+    def __init__(self) -> None:
+        index, self.count = Index("i"), Size("count")
+        self.index, self.at = index, Affine(0, ((index, 1),))
+        self.buffers: list[Buffer] = []
+
+    def _buffer(self, type: Type, name: str) -> Buffer:
+        self.buffers.append(Buffer(type, name))
+        return self.buffers[-1]
+
+    def words(self) -> Value:
+        """The words, one an element."""
+        return Value(Load(self._buffer(Type.U32, "words"), self.at))
+
+    def pairs(self) -> Value:
+        """64 bits an element, of two words each."""
+        both = Value(Load(self._buffer(Type.U64, "words"), self.at))
+        return apply(Scalar.OR, apply(Scalar.SHL, both, 32), apply(Scalar.SHR, both, 32))
+
+    def number(self, type: Type, name: str) -> Value:
+        """An argument of one element."""
+        return Value(Load(self._buffer(type, name), Affine()))
+
+    def kernel(self, name: str, type: Type, made: Value) -> Kernel:
+        """The kernel that writes these elements."""
+        y = self._buffer(type, "y")
+        body: Sequence[Statement] = [Store(y, self.at, made.cast(type).expression)]
+        return Kernel(name, self.buffers, [Loop(self.index, self.count, [*body], Kind.LANES)],
+                      [self.count])  # fmt: skip
+
+
+def _unit(draw: _Draw, type: Type) -> Value:
+    """Uniform on [0, 1), of 24 bits of a word or of 53 of two."""
+    if type is Type.F64:
+        bits = apply(Scalar.AND, draw.pairs(), (1 << 53) - 1)
+        return bits.cast(Type.I64).cast(type) * 2.0**-53
+    bits = apply(Scalar.AND, draw.words(), (1 << 24) - 1)
+    return bits.cast(Type.I32).cast(Type.F32) * 2.0**-24
+
+
+def unit(type: Type) -> Kernel:
+    """words, y; count: uniform numbers on [0, 1), of F32 or F64."""
+    draw = _Draw()
+    return draw.kernel("unit", type, _unit(draw, type))
+
+
+def uniform(type: Type) -> Kernel:
+    """words, span, start, low, high, y; count: uniform numbers on [start, start + span).
+
+    What is rounded to `high` becomes `low`.
+    """
+    draw, wide = _Draw(), computed(type)
+    made = _unit(draw, type)
+    span, start, low, high = (draw.number(wide, name) for name in ("span", "start", "low", "high"))
+    made = apply(Scalar.FMA, made, span, start).cast(type).cast(wide)
+    return draw.kernel("uniform", type, where(compare(Scalar.EQ, made, high), low, made))
+
+
+def bernoulli(type: Type) -> Kernel:
+    """words, bound, on, y; count: `on` where 53 bits of two words are less than bound, else 0."""
+    draw, wide = _Draw(), computed(type)
+    bits = apply(Scalar.AND, draw.pairs(), (1 << 53) - 1)
+    below = compare(Scalar.LT, bits, draw.number(Type.U64, "bound"))
+    on = draw.number(wide, "on")
+    return draw.kernel("bernoulli", type, below if type is Type.BOOL else where(below, on, 0))
+
+
+def integers(type: Type) -> Kernel:
+    """words, span, low, y; count: whole numbers from low (I64) on, the words modulo span (U32)."""
+    draw = _Draw()
+    words, span = draw.words(), draw.number(Type.U32, "span")
+    rest = apply(Scalar.REM, words, span).cast(Type.I64)
+    return draw.kernel("integers", type, rest + draw.number(Type.I64, "low"))

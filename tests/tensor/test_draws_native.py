@@ -1,0 +1,90 @@
+"""Random numbers by machine code: the bits and the state that array code leaves, at any size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from flambeau.native.eager import Policy
+from flambeau.tensor import draws_native, integers, machine, normal, sampling
+from flambeau.tensor.generator import Generator
+
+SIZES = [0, 1, 2, 623, 624, 625, 1248, 1249, 4992, 5617, 70_001, 131_072]
+FLOATS = ["float32", "float64", "float16", "bfloat16"]
+DRAWS: dict[str, tuple[list[str], Callable]] = {
+    "unit": (FLOATS, sampling.fill_uniform),
+    "uniform": (FLOATS, lambda a, g: sampling.fill_uniform(a, g, -3.3, 1.7)),
+    "narrow": (["float16"], lambda a, g: sampling.fill_uniform(a, g, 1, 1.003)),
+    "bernoulli": ([*FLOATS, "bool", "int64", "uint8", "int16"],
+                  lambda a, g: sampling.fill_bernoulli(a, 0.3, g)),
+    "dropout": (FLOATS, lambda a, g: sampling.fill_dropout(a, 0.3, g)),
+    "integers": (["int64", "int32", "int16", "float32", "float16"],
+                 lambda a, g: integers.fill_random(a, g, -7, 93)),
+    "normal": (["float32", "float16"], lambda a, g: normal.fill_normal(a, g, 0.5, 2.0)),
+}  # fmt: skip
+
+
+def numpy_type(name: str) -> np.dtype:
+    """A dtype by its name, bfloat16 too."""
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+def drawn(fill: Callable, array: np.ndarray, spent: int) -> tuple[bytes, bytes]:
+    """The bytes that a draw leaves in an array, after some words, and the generator's state."""
+    source = Generator().manual_seed(array.size + spent)
+    source.words(spent)
+    fill(array, source)
+    return array.tobytes(), np.asarray(Generator.unwrap_state(source.get_state())).tobytes()
+
+
+def made(fill: Callable, dtype: np.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits for the kernels of a draw."""
+    monkeypatch.setattr(draws_native, "LARGE", 1)
+    monkeypatch.setattr(machine, "LEAST", 16)
+    machine.compile_kernels()
+    before = draws_native.native
+
+    def waited(name: str, dtype: np.dtype | None = None) -> int | None:
+        end = time.monotonic() + 60
+        while before(name, dtype) is None:
+            assert time.monotonic() < end, name
+            time.sleep(0.001)
+        return before(name, dtype)
+
+    monkeypatch.setattr(draws_native, "native", waited)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in DRAWS for d in DRAWS[n][0]])
+def test_machine_code_gives_the_bits_of_array_code(
+    name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill, kind = DRAWS[name][1], numpy_type(dtype)
+    cases = [(n, spent) for n in SIZES for spent in (0, 5)]
+    monkeypatch.setattr(draws_native, "LARGE", 1 << 62)
+    monkeypatch.setattr(machine, "LEAST", 1 << 62)
+    expected = [drawn(fill, np.empty(n, kind), spent) for n, spent in cases]
+    turned = drawn(fill, np.empty((70, 90), kind).T[:, ::2], 3)
+    made(fill, kind, monkeypatch)
+    for (n, spent), one in zip(cases, expected, strict=True):
+        assert drawn(fill, np.empty(n, kind), spent) == one, (n, spent)
+    assert drawn(fill, np.empty((70, 90), kind).T[:, ::2], 3) == turned
+
+
+def test_the_twister_goes_on_from_what_machine_code_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    made(sampling.fill_uniform, np.dtype(np.float32), monkeypatch)
+    source, plain = Generator().manual_seed(1), np.random.RandomState(1)
+    for count in (3, 624 * 9, 1, 624 * 8 + 620, 624, 10_000):
+        expected = plain.randint(0, 1 << 32, count, dtype=np.uint32)
+        np.testing.assert_array_equal(source.words(count), expected)
+
+
+def test_machine_code_draws_where_kernels_with_other_rounding_may_not(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Policy, "allowed", False)
+    made(sampling.fill_uniform, np.dtype(np.float32), monkeypatch)
+    assert draws_native.native("twist") is not None
