@@ -7,12 +7,13 @@ import re
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.emit.conv_plan import plan
+from flambeau.native.compiled import Function, compiled
+from flambeau.native.emit import winograd_plan, winograd_weight
+from flambeau.native.emit.conv_plan import Unsupported, plan
 from flambeau.native.emit.kernel import emit
 from flambeau.native.kernels import conv
 from flambeau.native.loops import Contract, Kernel, Loop, Type
-from flambeau.native.target import TARGETS, assembly, host
+from flambeau.native.target import TARGETS, assembly, host, load
 
 # batch, channels, (h, w), outputs, kernel; then stride, padding, dilation, groups
 CASES = {
@@ -31,7 +32,15 @@ CASES = {
     "long depth": ((4, 300, (5, 5), 40, (5, 5)), {"padding": (2, 2)}),
     "gradient in blocks": ((3, 2, (43, 43), 40, (3, 3)), {}),
     "long lines": ((2, 40, (1, 5003), 20, (1, 5)), {"padding": (0, 2)}),
+    "sixteen places": ((12, 48, (8, 8), 32, (3, 3)), {}),
     "wide padding": ((2, 5, (3, 3), 6, (3, 3)), {"padding": (2, 3)}),
+}  # fmt: skip
+PLACES = {  # by Winograd's algorithm, worth it or not
+    "whole vectors": ((2, 16, (8, 8), 32, (3, 3)), {}),
+    "uneven": ((3, 37, (9, 7), 51, (3, 3)), {"padding": (1, 0)}),
+    "several parts": ((2, 80, (6, 5), 136, (3, 3)), {"padding": (2, 1)}),
+    "large weights": ((1, 520, (3, 4), 50, (3, 3)), {}),
+    "two rows": ((3, 32, (4, 20), 16, (3, 3)), {"padding": (0, 0)}),
 }  # fmt: skip
 LAYOUTS = [(False, False), (True, True)]  # images, weight: channels innermost
 EVERY = [(case, *layout) for case in CASES for layout in LAYOUTS]
@@ -39,7 +48,7 @@ EVERY += [(case, True, False) for case in ("plain", "strided", "gradient in bloc
 
 
 def geometry(case: str, last: bool, weight_last: bool, type: Type = Type.F32) -> conv.Geometry:
-    (batch, channels, spatial, outputs, kernel), settings = CASES[case]
+    (batch, channels, spatial, outputs, kernel), settings = {**CASES, **PLACES}[case]
     settings = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1, **settings}
     output = tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
@@ -141,6 +150,42 @@ def test_every_case_is_tiled() -> None:
                 assert found
                 for one in found:
                     plan(one, host())
+
+
+PLANS = (winograd_plan, winograd_plan, winograd_weight)
+BUILDS = (conv.forward, conv.backward_data, conv.backward_weight)
+
+
+@pytest.mark.parametrize("case", PLACES)
+@pytest.mark.parametrize("weight_last", [False, True])
+def test_sixteen_places(compare, monkeypatch, case: str, weight_last: bool) -> None:
+    """As exact as direct sums: no more than a few roundings of the largest result."""
+    for plans in (winograd_plan, winograd_weight):
+        monkeypatch.setattr(plans, "ENOUGH", 1e9)
+    g = geometry(case, True, weight_last)
+    rng = np.random.default_rng(3)
+    x, w, gy = (rng.normal(size=s).astype(np.float32) for s in shapes(g))
+    wanted = expected(g, x, w, gy)
+    x, gy, w = laid(x, True), laid(gy, True), laid(w, weight_last)
+    given = ([x, w], [gy, w], [x, gy])
+    wanted = laid(wanted[0], True), laid(wanted[1], True), laid(wanted[2], weight_last)
+    for plans, build, arrays, want in zip(PLANS, BUILDS, given, wanted, strict=True):
+        kernel = build(g)
+        plans.plan(contracts(kernel)[0], host())
+        name = f"places_{case.replace(' ', '_')}_{build.__name__}_{weight_last}"
+        function = Function(kernel, name, load(emit(kernel, name=name), [name])[name])
+        before = [*arrays, np.full(want.size, np.nan, np.float32)]
+        compare(function, kernel, before, (), [*arrays, want], 0, 2e-6 * np.abs(want).max(),
+                (1, 2, 5))  # fmt: skip
+
+
+def test_three_by_three_taps_are_made_in_sixteen_places() -> None:
+    """With channels innermost; others, and few channels, are not worth it."""
+    for plans, build in zip(PLANS, BUILDS, strict=True):
+        plans.plan(contracts(build(geometry("sixteen places", True, True)))[0], host())
+        for case, last in (("dilated", True), ("strided", True), ("plain", False), ("valid", True)):
+            with pytest.raises(Unsupported):
+                plans.plan(contracts(build(geometry(case, last, last)))[0], host())
 
 
 def test_tiles_span_short_rows() -> None:

@@ -9,13 +9,14 @@ from .conv import conv
 from .conv_plan import Unsupported
 from .gemm import gemm
 from .winograd import winograd
+from .winograd_weight import winograd_weight
 
 
 def contract(context: Any, statement: Contract) -> bool:
     """Emits a Contract; False where no kernel fits, and plain loops must do it."""
     if gemm(context, statement):
         return True
-    for emit in (winograd, conv):
+    for emit in (winograd, winograd_weight, conv):
         try:
             emit(context, statement)
         except Unsupported:

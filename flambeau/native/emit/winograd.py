@@ -6,12 +6,12 @@ matrix product, and the sums come back as outputs, on which the epilogue is done
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from llvmlite import ir
 
-from ..loops import Affine, Contract, Index, Load, Store
+from ..loops import Affine, Axis, Contract, Index, Load, Store
 from ..scratch import GIVE, TAKE, USABLE_BYTES
 from .builder import I32, POINTER, Builder
 from .context import Context
@@ -19,7 +19,8 @@ from .conv_plan import Unsupported
 from .conv_tile import sideways, touched
 from .panel import Block, pack
 from .tile import (
-    Depth, Source, Tile, accumulate, constant, load_vector, moved, splat, store_vector, times,
+    Depth, Number, Source, Tile, accumulate, constant, load_vector, moved, splat, store_vector,
+    times,
 )  # fmt: skip
 from .winograd_plan import Cut, Side, plan
 
@@ -43,7 +44,7 @@ def winograd(context: Context, contract: Contract) -> None:
 
 def spread(b: Builder, d: Square) -> Square:
     """A 4 x 4 tile of inputs in the sixteen places."""
-    return _both_ways(d, lambda x: [
+    return both_ways(d, lambda x: [
         b.fsub(x[0], x[2]), b.fadd(x[1], x[2]), b.fsub(x[2], x[1]), b.fsub(x[1], x[3])
     ])  # fmt: skip
 
@@ -56,17 +57,17 @@ def weighed(b: Builder, g: Square) -> Square:
         outer, inner = b.fmul(b.fadd(x[0], x[2]), half), b.fmul(x[1], half)
         return [x[0], b.fadd(outer, inner), b.fsub(outer, inner), x[2]]
 
-    return _both_ways(g, line)
+    return both_ways(g, line)
 
 
 def gathered(b: Builder, m: Square) -> Square:
     """2 x 2 outputs of the sixteen sums."""
-    return _both_ways(m, lambda x: [
+    return both_ways(m, lambda x: [
         b.fadd(b.fadd(x[0], x[1]), x[2]), b.fsub(b.fsub(x[1], x[2]), x[3])
     ])  # fmt: skip
 
 
-def _both_ways(square: Square, line: object) -> Square:
+def both_ways(square: Square, line: object) -> Square:
     """A transformation of lines, done to the columns and then to the rows."""
     assert callable(line)
     columns = [line([row[j] for row in square]) for j in range(len(square[0]))]
@@ -76,9 +77,10 @@ def _both_ways(square: Square, line: object) -> Square:
 class Tiles:
     """Numbered tiles of a convolution's images: where they are, and reading them."""
 
-    def __init__(self, context: Context, sides: tuple[Side, Side], others: Sequence, load: Load
-                 ) -> None:  # fmt: skip
+    def __init__(self, context: Context, load: Load, sides: tuple[Side, Side],
+                 others: Sequence[Axis], channels: int) -> None:  # fmt: skip
         self.context, self.sides, self.others, self.load = context, sides, others, load
+        self.channels = channels
         self.b: Builder = context.builder
 
     def place(self, number: ir.Value) -> dict[Index, ir.Value]:
@@ -99,11 +101,12 @@ class Tiles:
         terms = tuple([term for term in load.at.terms if term[0] in known])
         return self.context.address(load.buffer, Affine(load.at.base, terms), bindings)
 
-    def spread(self, number: ir.Value, channels: int, lanes: int, target: ir.Value, plane: int
-               ) -> None:  # fmt: skip
-        """Writes a tile's channels in the sixteen places, `plane` bytes apart."""
+    def spread(self, number: ir.Value, channels: Number, lanes: int, target: ir.Value, plane: int,
+               known: dict[Index, ir.Value] | None = None) -> None:  # fmt: skip
+        """Writes a tile's channels in the sixteen places, `plane` bytes apart; the first of so
+        many channels is where `known` is."""
         b, place = self.b, self.place(number)
-        start = self.address(self.load, place)
+        start = self.address(self.load, {**place, **(known or {})})
         for side in self.sides:
             start = moved(b, start, -side.shift * side.stride * 4)
         inside = [self._inside(side, place[side.row.index]) for side in self.sides]
@@ -134,15 +137,14 @@ class Tiles:
             found.append(b.icmp_unsigned("<", at, constant(side.high - side.low)))
         return found
 
-    def _channels(self, start: ir.Value, channels: int, lanes: int, target: ir.Value, plane: int,
+    def _channels(self, start: ir.Value, channels: Number, lanes: int, target: ir.Value, plane: int,
                   inside: Sequence[Sequence[ir.Value | None]] | None) -> None:  # fmt: skip
         b = self.b
         masks = None if inside is None else [
             [None if (one := b.both(x, y)) is None else splat(b, one, lanes) for y in inside[1]]
             for x in inside[0]]  # fmt: skip
 
-        def vector(c: ir.Value | int, count: int) -> None:
-            rest = None if count == lanes else b.first_lanes(count, lanes)
+        def vector(c: ir.Value, rest: ir.Value | None) -> None:
             source = moved(b, start, times(b, c, 4))
             tile = [[
                 load_vector(b, moved(b, source, (i * rows + j * columns) * 4), self.load.type,
@@ -153,12 +155,22 @@ class Tiles:
                 store_vector(b, one, moved(b, into, k * plane), 4)
 
         rows, columns = (side.stride for side in self.sides)
-        full = channels // lanes * lanes
-        if full:
-            with b.counted(0, full, lanes) as c:
-                vector(c, lanes)
-        if channels > full:
-            vector(full, channels - full)
+        self.by_vectors(channels, self.channels, lanes, vector)
+
+    def by_vectors(self, count: Number, extent: int, lanes: int,
+                   body: Callable[[ir.Value, ir.Value | None], None]) -> None:  # fmt: skip
+        """body(the first, a mask) for vectors of `count` elements, of `extent` in all.
+
+        A part of them, but the last, is whole vectors; so there is a smaller one only where
+        `extent` is not whole vectors.
+        """
+        b = self.b
+        full = b.and_(constant(count), constant(-lanes))
+        with b.counted(constant(0), full, lanes) as first:
+            body(first, None)
+        if extent % lanes:
+            with b.if_then(b.icmp_signed("<", full, constant(count))):
+                body(full, b.first_lanes(extent % lanes, lanes))
 
 
 class _Emission:
@@ -167,7 +179,7 @@ class _Emission:
     def __init__(self, context: Context, contract: Contract, cut: Cut) -> None:
         self.context, self.contract, self.cut = context, contract, cut
         self.b: Builder = context.builder
-        self.tiles = Tiles(context, cut.sides, cut.others, contract.a)
+        self.tiles = Tiles(context, contract.a, cut.sides, cut.others, cut.channels)
         self.streams = self._streams()
         parts = (cut.lanes * cut.lanes * 4, 9 * cut.weights, 16 * cut.weights * cut.panels,
                  16 * cut.spread_plane, 16 * cut.made_plane,

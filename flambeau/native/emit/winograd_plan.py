@@ -15,10 +15,10 @@ from ..target import Target
 from .conv_plan import Line, Unsupported, whole, window
 
 L2 = 1 << 20  # bytes that may be counted on
-_ENOUGH = 0.85  # of a direct convolution's cycles, from which on it is worth it
-_PLACES = 16  # products of a tile
+ENOUGH = 0.85  # of a direct convolution's cycles, from which on it is worth it
+PLACES = 16  # products of a tile
 _ONCE = 5 << 20  # bytes of inputs that are spread once for all panels
-_PAD = 64  # bytes between planes, or all sixteen would share a set of the cache
+PAD = 64  # bytes between planes, or all sixteen would share a set of the cache
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,12 @@ class Cut:
     def spread_plane(self) -> int:
         """Bytes of the inputs for one of the products: a batch's, or all."""
         tiles = self.units * self.batch if self.once else self.batch
-        return tiles * self.line + _PAD
+        return tiles * self.line + PAD
 
     @property
     def made_plane(self) -> int:
         """Bytes of a batch's sums over one panel for one of the products."""
-        return self.batch * self.width * self.type.size + _PAD
+        return self.batch * self.width * self.type.size + PAD
 
     @property
     def weights(self) -> int:
@@ -141,13 +141,13 @@ def plan(contract: Contract, target: Target) -> Cut:
     rows = (target.vector_registers - 1 - vectors) // vectors
     rows = rows // 2 * 2 if rows > 2 else rows
     tiles = prod(whole(a.extent) for a in others) * sides[0].tiles * sides[1].tiles
-    panel = _PLACES * channels * vectors * lanes * 4
+    panel = PLACES * channels * vectors * lanes * 4
     panels = max(1, min(-(-columns // (vectors * lanes)), L2 // panel))
-    each = _PLACES * line_bytes(channels, lanes, 4)
+    each = PLACES * line_bytes(channels, lanes, 4)
     batch = _batch(tiles, rows, each)
     once = panels * vectors * lanes < columns and -(-tiles // rows) * rows * each <= _ONCE
     cut = Cut(contract, sides, others, channel, lanes, Type.F32, rows, vectors, panels, batch, once)
-    if _cycles(cut) > _ENOUGH * _direct(cut):
+    if _cycles(cut) > ENOUGH * _direct(cut):
         raise Unsupported("a direct convolution is as fast")
     return cut
 
@@ -217,7 +217,7 @@ def _cycles(cut: Cut) -> float:
     across, deep = cut.count * cut.vectors, -(-cut.channels // cut.lanes)
     groups = -(-cut.count // cut.panels)
     tiles = cut.units * cut.batch
-    products = _PLACES * tiles * across * (cut.channels / 2 + 8)
+    products = PLACES * tiles * across * (cut.channels / 2 + 8)
     around = tiles * (50 * deep * (1 if cut.once else groups) + 45 * across)
     return products + around + 2 * 45 * cut.channels * across
 

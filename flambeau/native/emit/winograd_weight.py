@@ -1,0 +1,286 @@
+"""Gradients of 3 x 3 weights by Winograd's algorithm: sixteen products for a tile of 2 x 2 outputs.
+
+A thread takes a rectangle of input channels by output channels. Batches of tiles of the image and
+of the outputs' gradient are brought into the sixteen places, where matrix products add them up;
+at the end the sums come back as nine taps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+
+from llvmlite import ir
+
+from ..loops import Axis, Contract, Index, Type
+from ..scratch import GIVE, TAKE, USABLE_BYTES
+from ..target import Target
+from .builder import POINTER, Builder, vector
+from .context import Context
+from .conv_plan import Unsupported, whole
+from .share import Share, shared
+from .tile import (
+    Depth, Source, Tile, accumulate, constant, load_vector, moved, splat, store_vector, times,
+)  # fmt: skip
+from .winograd import Square, Tiles, both_ways
+from .winograd_plan import ENOUGH, PAD, PLACES, Side, geometry, line_bytes
+
+_BATCH = 64  # tiles at a time
+_SUMS = 1 << 19  # bytes of sums at a time
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A gradient cut: register tiles of `rows` x `vectors`, and sums of at most `channels` x
+    `columns` at a time. Channels and columns are shared out by vectors and by panels."""
+
+    contract: Contract
+    sides: tuple[Side, Side]
+    others: tuple[Axis, ...]
+    channel: Axis
+    lanes: int
+    rows: int
+    vectors: int
+    channels: int
+    columns: int
+
+    @property
+    def tiles(self) -> int:
+        """Tiles in all."""
+        images = prod(whole(a.extent) for a in self.others)
+        return images * self.sides[0].tiles * self.sides[1].tiles
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """Bytes from one tile's channels, or columns, to the next one's."""
+        return line_bytes(self.channels, self.lanes, 4), line_bytes(self.columns, self.lanes, 4)
+
+    @property
+    def planes(self) -> tuple[int, int, int]:
+        """Bytes of one of the sixteen places: of inputs, of gradients, of sums."""
+        inputs, outputs = (_BATCH * line + PAD for line in self.lines)
+        return inputs, outputs, self.channels * self.columns * 4 + PAD
+
+
+def plan(contract: Contract, target: Target) -> Cut:
+    """Cuts a gradient. Unsupported where it is another contraction, or not worth it."""
+    a, b = contract.a, contract.b
+    if a.type is not Type.F32 or b.type is not Type.F32 or b.indirect or b.mask is not None:
+        raise Unsupported("types")
+    sides, others, channel = geometry(a, contract.depth, contract.rows)
+    lanes = target.lanes(Type.F32)
+    channels, columns = whole(channel.extent), whole(contract.column.extent)
+    if b.at.stride(contract.column.index) != 1 or b.at.stride(channel.index) != 0:
+        raise Unsupported("gradients with columns apart")
+    if any(b.at.stride(side.tap.index) != 0 for side in sides):
+        raise Unsupported("gradients that slide")
+    if channels < lanes or columns < lanes:
+        raise Unsupported("few channels")
+    rows, vectors = _tile(-(-columns // lanes), target.vector_registers)
+    if lanes % rows:
+        raise Unsupported("few lanes")
+    high = -(-channels // lanes) * lanes
+    wide = -(-columns // (vectors * lanes)) * vectors * lanes
+    while PLACES * high * wide * 4 > _SUMS:
+        if wide > high and wide > vectors * lanes:
+            wide = -(-wide // (2 * vectors * lanes)) * vectors * lanes
+        else:
+            high = -(-high // (2 * lanes)) * lanes
+    cut = Cut(contract, sides, others, channel, lanes, rows, vectors, high, wide)
+    if _cycles(cut, channels, columns) > ENOUGH * _direct(cut, channels, columns):
+        raise Unsupported("direct sums are as fast")
+    return cut
+
+
+def _tile(across: int, registers: int) -> tuple[int, int]:
+    """Rows and vectors of the register tile."""
+    if registers < 32:
+        return 4, 2 if across % 2 == 0 else 1
+    return (8, 2) if across % 2 == 0 else (8, 3) if across % 3 == 0 else (16, 1)
+
+
+def _cycles(cut: Cut, channels: int, columns: int) -> float:
+    deep, across = -(-channels // cut.lanes), -(-columns // cut.lanes)
+    again = -(-channels // cut.channels), -(-columns // cut.columns)
+    products = PLACES * cut.tiles * deep * cut.lanes * across / 2 * 1.1
+    spread = cut.tiles * 50 * (deep * again[1] + across * again[0])
+    return products + spread + 120 * channels * across
+
+
+def _direct(cut: Cut, channels: int, columns: int) -> float:
+    outputs = prod(whole(a.extent) for a in cut.contract.depth)
+    return 9 * outputs * channels * -(-columns // cut.lanes) / 2 / 0.85
+
+
+def winograd_weight(context: Context, contract: Contract) -> None:
+    """Emits the gradient of a weight, shared out among the threads.
+
+    Raises Unsupported, before anything is emitted, where it is of another kind or not worth it.
+    """
+    _Emission(context, contract, plan(contract, context.target)).emit()
+
+
+def _spread(b: Builder, g: Square) -> Square:
+    """2 x 2 gradients in the sixteen places; the last of each line has the other sign."""
+    return both_ways(g, lambda x: [x[0], b.fadd(x[0], x[1]), b.fsub(x[0], x[1]), x[1]])
+
+
+def _gathered(b: Builder, m: Square) -> Square:
+    """3 x 3 taps of the sixteen sums."""
+    def line(x: list[ir.Value]) -> list[ir.Value]:
+        half = ir.Constant(x[0].type, [0.5] * x[0].type.count)
+        middle = b.fmul(b.fadd(x[1], x[2]), half)
+        return [b.fadd(x[0], middle), b.fmul(b.fsub(x[1], x[2]), half), b.fsub(middle, x[3])]
+
+    return both_ways(m, line)
+
+
+class _Emission:
+    """One gradient being emitted."""
+
+    def __init__(self, context: Context, contract: Contract, cut: Cut) -> None:
+        self.context, self.contract, self.cut = context, contract, cut
+        self.b: Builder = context.builder
+        self.tiles = Tiles(context, contract.a, cut.sides, cut.others, whole(cut.channel.extent))
+        parts = [PLACES * plane for plane in cut.planes]
+        self.places = [sum(parts[:k]) for k in range(3)]
+        if sum(parts) > USABLE_BYTES:
+            raise Unsupported("too much scratch")
+
+    def emit(self) -> None:
+        """This thread's rectangle, part by part."""
+        b, cut = self.b, self.cut
+        share = self._share()
+        channels = whole(cut.channel.extent)
+        with self._scratch() as scratch:
+            self.inputs, self.outputs, self.sums = (moved(b, scratch, p) for p in self.places)
+            low = b.mul(constant(share.first_group), constant(cut.lanes))
+            high = b.minimum_of(b.mul(constant(share.last_group), constant(cut.lanes)),
+                                constant(channels))  # fmt: skip
+            left = b.mul(constant(share.first_panel), constant(cut.width))
+            right = b.minimum_of(b.mul(constant(share.last_panel), constant(cut.width)),
+                                 constant(whole(self.contract.column.extent)))  # fmt: skip
+            with b.counted(low, high, cut.channels) as channel:
+                count = b.minimum_of(b.sub(high, channel), constant(cut.channels))
+                with b.counted(left, right, cut.columns) as column:
+                    across = b.minimum_of(b.sub(right, column), constant(cut.columns))
+                    self._part(channel, count, column, across)
+
+    def _share(self) -> Share:
+        cut, context = self.cut, self.context
+        groups = -(-whole(cut.channel.extent) // cut.lanes)
+        panels = -(-whole(self.contract.column.extent) // cut.width)
+        if context.parallel:
+            return Share(0, groups, 0, panels)
+        return shared(self.b, context.tid, context.threads, groups, panels)
+
+    @contextmanager
+    def _scratch(self) -> Iterator[ir.Value]:
+        taken = self.b.external(TAKE, POINTER, [self.context.tid])
+        yield taken
+        self.b.external(GIVE, ir.VoidType(), [taken])
+
+    def _part(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
+              ) -> None:  # fmt: skip
+        """The sums of some channels and columns over all tiles."""
+        b, cut = self.b, self.cut
+        zero = ir.Constant(vector(ir.FloatType(), cut.lanes), None)
+        with b.counted(0, PLACES * cut.planes[2], cut.lanes * 4) as at:
+            store_vector(b, zero, moved(b, self.sums, at), 4)
+        with b.counted(0, cut.tiles, _BATCH) as first:
+            tiles = b.minimum_of(b.sub(constant(cut.tiles), first), constant(_BATCH))
+            with b.counted(constant(0), tiles) as i:
+                number = b.add(first, i)
+                target = moved(b, self.inputs, b.mul(i, constant(cut.lines[0])))
+                self.tiles.spread(number, count, cut.lanes, target, cut.planes[0],
+                                  {cut.channel.index: channel})  # fmt: skip
+                target = moved(b, self.outputs, b.mul(i, constant(cut.lines[1])))
+                self._spread_outputs(number, column, across, target)
+            self._products(tiles, count, across)
+        self._taps(channel, count, column, across)
+
+    # ------------------------------------------------------------------------------ tiles
+
+    def _spread_outputs(self, number: ir.Value, column: ir.Value, across: ir.Value,
+                        target: ir.Value) -> None:  # fmt: skip
+        """A tile's gradients in the sixteen places."""
+        b, cut, load = self.b, self.cut, self.contract.b
+        place = self.tiles.place(number)
+        start = self.tiles.address(load, {**place, self.contract.column.index: column})
+        down, right = (int(load.at.stride(side.row.index)) * 4 for side in cut.sides)  # type: ignore[arg-type]
+        there = [[None, None] if side.extent % 2 == 0 else
+                 [None, b.icmp_signed("<", place[side.row.index], constant(side.extent - 1))]
+                 for side in cut.sides]  # fmt: skip
+        masks = [[None if (one := b.both(x, y)) is None else splat(b, one, cut.lanes)
+                  for y in there[1]] for x in there[0]]  # fmt: skip
+
+        def vector(j: ir.Value, rest: ir.Value | None) -> None:
+            source, into = (moved(b, p, times(b, j, 4)) for p in (start, target))
+            tile = [[load_vector(b, moved(b, source, y * down + x * right), load.type, cut.lanes,
+                                 b.both(rest, masks[y][x])) for x in (0, 1)]
+                    for y in (0, 1)]  # fmt: skip
+            for k, one in enumerate(value for row in _spread(b, tile) for value in row):
+                store_vector(b, one, moved(b, into, k * cut.planes[1]), 4)
+
+        self.tiles.by_vectors(across, whole(self.contract.column.extent), cut.lanes, vector)
+
+    def _products(self, tiles: ir.Value, count: ir.Value, across: ir.Value) -> None:
+        """Sixteen matrix products, added to the sums: channels by tiles by columns."""
+        b, cut = self.b, self.cut
+        tile = Tile(cut.rows, cut.vectors, cut.lanes, Type.F32)
+        rows = [4 * i for i in range(cut.rows)]
+        with b.counted(0, PLACES) as place:
+            starts = zip((self.inputs, self.outputs, self.sums), cut.planes, strict=True)
+            a, g, sums = (moved(b, p, b.mul(place, constant(plane))) for p, plane in starts)
+            with b.counted(constant(0), across, cut.width) as j:
+                right = moved(b, g, b.mul(j, constant(4)))
+                with b.counted(constant(0), count, cut.rows) as i:
+                    source = Source(moved(b, a, b.mul(i, constant(4))), rows, right, Type.F32,
+                                    Type.F32)  # fmt: skip
+                    into = moved(b, sums, b.mul(b.add(b.mul(i, constant(cut.columns)), j),
+                                                constant(4)))  # fmt: skip
+                    places = [moved(b, into, (r * cut.columns + v * cut.lanes) * 4)
+                              for r in range(cut.rows) for v in range(cut.vectors)]  # fmt: skip
+                    held = [load_vector(b, p, Type.F32, cut.lanes) for p in places]
+                    depth = [Depth(tiles, *cut.lines)]
+                    made = accumulate(b, tile, source, depth, held, unroll=4)
+                    for value, p in zip(made, places, strict=True):
+                        store_vector(b, value, p, 4)
+
+    # ------------------------------------------------------------------------------- taps
+
+    def _taps(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
+              ) -> None:  # fmt: skip
+        """The nine taps of each channel and column."""
+        b, cut = self.b, self.cut
+        with b.counted(constant(0), count) as i:
+            line = moved(b, self.sums, b.mul(i, constant(cut.columns * 4)))
+            known = {cut.channel.index: b.add(channel, i)}
+
+            def vector(j: ir.Value, rest: ir.Value | None) -> None:
+                start = moved(b, line, times(b, j, 4))
+                sums = [[load_vector(b, moved(b, start, (4 * y + x) * cut.planes[2]), Type.F32,
+                                     cut.lanes) for x in range(4)] for y in range(4)]  # fmt: skip
+                self._stored(_gathered(b, sums), known, b.add(column, constant(j)), rest)
+
+            self.tiles.by_vectors(across, whole(self.contract.column.extent), cut.lanes, vector)
+
+    def _stored(self, taps: Square, known: dict[Index, ir.Value], column: ir.Value,
+                mask: ir.Value | None) -> None:  # fmt: skip
+        """The epilogue, for nine taps of a vector of columns."""
+        first, second = self.cut.sides
+        zeros = {axis.index: constant(0) for axis in self.contract.rows}
+        for y, row in enumerate(taps):
+            for x, value in enumerate(row):
+                at = {first.tap.index: constant(2 - y if first.turned else y),
+                      second.tap.index: constant(2 - x if second.turned else x)}  # fmt: skip
+                self.context.epilogue(
+                    self.contract.body, {**zeros, **known, **at},
+                    (self.contract.column.index, column), self.cut.lanes, value, mask)  # fmt: skip
