@@ -1,7 +1,7 @@
 """What a training engine costs: flambeau.train beside ignite and Poutyne on PyTorch, each in fresh
 processes with two threads; medians over the rounds.
 
-    python benchmarks/train.py [--torch-python PYTHON] [--rounds N] [--steps N] [--json FILE]
+    python benchmarks/train.py [--torch-python PYTHON] [--rounds N] [--epochs N] [--json FILE]
 
 Needs PyTorch, pytorch-ignite and Poutyne (the extra `bench`) in the interpreter or in PYTHON.
 """
@@ -14,6 +14,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from processes import THREADS, python_with_torch
@@ -22,29 +23,44 @@ HERE = Path(__file__).resolve().parent
 ENGINES = ("flambeau", "torch", "ignite", "poutyne")
 
 ROWS = {
-    "engine, no handler": ("us", 1e6, "an empty step, over a bare `for`"),
+    "import": ("s", 1.0, "the library and the engine"),
+    "engine, none": ("us", 1e6, "an empty step without handlers, over a bare `for`"),
     "engine, 5 handlers": ("us", 1e6, "the same with five functions at each step's end"),
-    "trainer, no handler": ("us", 1e6, "a small net's step, over a loop written by hand"),
+    "trainer, none": ("us", 1e6, "a small net's step, over the same loop written by hand"),
     "trainer, 5 handlers": ("us", 1e6, "the same with five functions at each step's end"),
-    "mnist": ("s", 1.0, "the network of examples/mnist.py, training and test"),
-    "mnist accuracy": ("", 1.0, "its share of right answers"),
-}
+    "compiled, none": ("us", 1e6, "a compiled step, over a loop by hand around the same"),
+    "compiled, 5 handlers": ("us", 1e6, "the same with five functions at each step's end"),
+    "mnist, nothing kept": ("s", 1.0, "the next row where no machine code was kept from before"),
+    "mnist, first epoch": ("s", 1.0, "the network of examples/mnist.py: 10,000 images, then the "
+                           "2,000 of the test; compiling included"),
+    "mnist, later epoch": ("s", 1.0, "each of those that follow"),
+    "mnist, all epochs": ("s", 1.0, "all of them"),
+    "mnist accuracy": ("", 1.0, "the share of right answers after the last"),
+}  # fmt: skip
 
 
-def measure(python: str, engine: str, steps: int) -> dict[str, float]:
+def measure(python: str, engine: str, *options: str, **variables: str) -> dict[str, float]:
     """Runs train_engines.py once in a fresh process."""
+    surroundings = {**os.environ, **THREADS, **variables}
+    surroundings.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     run = subprocess.run(
-        [python, str(HERE / "train_engines.py"), engine, str(steps)],
-        env={**os.environ, **THREADS}, stdout=subprocess.PIPE, text=True, check=False,
+        [python, str(HERE / "train_engines.py"), engine, *options],
+        env=surroundings, stdout=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     if run.returncode:
         sys.exit(f"{engine} failed in {python}; the extra `bench` has what it needs")
     return json.loads(run.stdout.splitlines()[-1])
 
 
+def nothing_kept() -> float:
+    """flambeau's first epoch where every kernel has to be made."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(sys.executable, "flambeau", "1", "--digits", FLAMBEAU_CACHE_DIR=folder)
+    return found["mnist, first epoch"]
+
+
 def table(found: dict[str, dict[str, float]]) -> str:
-    """The medians as text; behind those of the others, how many times flambeau's they are. Below
-    zero: faster than the loop by hand, which is not compiled."""
+    """The medians as text; behind those of the others, how many times flambeau's they are."""
     lines = [f"{'':<22}" + "".join(f"{engine:>18}" for engine in ENGINES)]
     for row, (unit, factor, _) in ROWS.items():
         line, ours = f"{row:<22}", found["flambeau"][row]
@@ -63,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--torch-python", help="an interpreter with torch, ignite and poutyne")
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
-    parser.add_argument("--steps", type=int, default=157, help="of MNIST training (%(default)s)")
+    parser.add_argument("--epochs", type=int, default=3, help="of MNIST training (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write the medians there")
     args = parser.parse_args()
 
@@ -72,7 +88,7 @@ def main() -> None:
     for i in range(args.rounds):
         for engine in ENGINES if i % 2 == 0 else reversed(ENGINES):
             python = sys.executable if engine == "flambeau" else theirs
-            for row, value in measure(python, engine, args.steps).items():
+            for row, value in measure(python, engine, str(args.epochs)).items():
                 samples[engine].setdefault(row, []).append(value)
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
@@ -80,6 +96,8 @@ def main() -> None:
         engine: {row: statistics.median(values) for row, values in rows.items()}
         for engine, rows in samples.items()
     }
+    if args.epochs:
+        found["flambeau"]["mnist, nothing kept"] = nothing_kept()
     print(table(found))
     if args.json:
         Path(args.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -1,41 +1,67 @@
 """One fresh process of train.py: what one engine's steps cost, and its MNIST training.
 
-    python train_engines.py {flambeau,torch,ignite,poutyne} STEPS
+    python train_engines.py {flambeau,torch,ignite,poutyne} EPOCHS [--digits]
 
-Prints a line of JSON: seconds by row. "torch" is the loop written by hand.
+Prints a line of JSON: seconds by row. "torch" is the loop written by hand. `--digits`: MNIST alone.
 """
 
 from __future__ import annotations
 
-import itertools
+import argparse
 import json
-import statistics
 import sys
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 THREADS = 2
-REPEATS = 7
+REPEATS = 11
 EMPTY_STEPS = 20_000
 SMALL_STEPS = 1_000
+CHUNKS = 10  # into which a run is cut
 BATCH = 64
+READY = 1.0  # seconds in which what is compiled beside the first steps is there
 
 
-def seconds(work) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
+class Watched:
+    """Batches that note how long each tenth of them was in work.
+
+    What disturbs a machine only makes it slower, so the fastest tenth is what a step costs; and
+    what an engine does once a run is left out.
+    """
+
+    def __init__(self, batches: list) -> None:
+        self.batches, self.times = batches, []
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self):
+        size = len(self.batches) // CHUNKS
+        for start in range(0, len(self.batches), size):
+            begin = time.perf_counter()
+            yield from self.batches[start : start + size]
+            self.times.append((time.perf_counter() - begin) / size)
 
 
-def difference(work, bare, steps: int) -> float:
-    """Seconds a step that `work` takes more than `bare`: the median of runs in turn."""
+def difference(make_work, make_bare, batches: list) -> float:
+    """Seconds a step that an engine takes more than a loop by hand: the two run in turn."""
+    mine, theirs = Watched(batches), Watched(batches)
+    work, bare = make_work(mine), make_bare(theirs)
     work(), bare()
-    return statistics.median(seconds(work) - seconds(bare) for _ in range(REPEATS)) / steps
+    time.sleep(READY)
+    mine.times, theirs.times = [], []
+    for _ in range(REPEATS):
+        work(), bare()
+    return min(mine.times) - min(theirs.times)
 
 
 class FlambeauEngine:
     """flambeau.train."""
+
+    @staticmethod
+    def imported():
+        import flambeau.train  # noqa: F401
 
     @staticmethod
     def empty(step, data, handlers):
@@ -48,33 +74,69 @@ class FlambeauEngine:
         return lambda: loop.run(data)
 
     @staticmethod
-    def training(net, optimizer, loss, data, handlers=0):
+    def training(net, optimizer, loss, data, handlers=0, compile=False):
         from flambeau.train import Trainer
         from flambeau.train import step as stage
 
-        trainer = Trainer(net, optimizer, loss)
+        trainer = Trainer(net, optimizer, loss, compile=compile)
         for _ in range(handlers):
             trainer.attach(stage.end, lambda run: None)
         return lambda: trainer.fit(data)
+
+    @staticmethod
+    def epochs(net, optimizer, loss, data, valid, count, over):
+        from flambeau.train import Trainer, epoch
+
+        trainer = Trainer(net, optimizer, loss, metrics=["accuracy"])
+        trainer.attach(epoch.end, lambda run: over(run.metric("valid_accuracy")))
+        trainer.fit(data, valid, count)
 
 
 class TorchEngine:
     """No engine: the loop that is written by hand."""
 
     @staticmethod
-    def training(net, optimizer, loss, data, handlers=0):
+    def imported():
+        import torch  # noqa: F401
+
+    @staticmethod
+    def training(net, optimizer, loss, data, handlers=0, compile=False):
+        def step(x, y):
+            optimizer.zero_grad()
+            value = loss(net(x), y)
+            value.backward()
+            optimizer.step()
+            return value
+
+        if compile:
+            import torch
+
+            step = torch.compile(step)
+
         def run():
             for x, y in data:
-                optimizer.zero_grad()
-                value = loss(net(x), y)
-                value.backward()
-                optimizer.step()
+                step(x, y)
 
         return run
+
+    @classmethod
+    def epochs(cls, net, optimizer, loss, data, valid, count, over):
+        import mnist
+
+        work = cls.training(net, optimizer, loss, data)
+        for _ in range(count):
+            net.train()
+            work()
+            over(mnist.test(net, valid)[1])
 
 
 class IgniteEngine:
     """ignite's Engine and its supervised trainer."""
+
+    @staticmethod
+    def imported():
+        import ignite.engine
+        import ignite.metrics  # noqa: F401
 
     @staticmethod
     def _with_handlers(engine, handlers):
@@ -103,9 +165,27 @@ class IgniteEngine:
 
         return run
 
+    @staticmethod
+    def epochs(net, optimizer, loss, data, valid, count, over):
+        from ignite.engine import Events, create_supervised_evaluator, create_supervised_trainer
+        from ignite.metrics import Accuracy
+
+        engine = create_supervised_trainer(net, optimizer, loss)
+        evaluator = create_supervised_evaluator(net, metrics={"accuracy": Accuracy()})
+
+        @engine.on(Events.EPOCH_COMPLETED)
+        def test(engine):
+            over(evaluator.run(valid).metrics["accuracy"])
+
+        engine.run(data, max_epochs=count)
+
 
 class PoutyneEngine:
     """Poutyne's Model.fit_generator; it has no loop without a net."""
+
+    @staticmethod
+    def imported():
+        import poutyne  # noqa: F401
 
     @staticmethod
     def training(net, optimizer, loss, data, handlers=0):
@@ -121,6 +201,17 @@ class PoutyneEngine:
             data, epochs=1, verbose=False, callbacks=callbacks, steps_per_epoch=len(data)
         )
 
+    @staticmethod
+    def epochs(net, optimizer, loss, data, valid, count, over):
+        from poutyne import Callback, Model
+
+        class Report(Callback):
+            def on_epoch_end(self, epoch_number, logs):
+                over(logs["val_acc"] / 100)  # Poutyne has percentages
+
+        model = Model(net, optimizer, loss, batch_metrics=["accuracy"])
+        model.fit_generator(data, valid, epochs=count, verbose=False, callbacks=[Report()])
+
 
 ENGINES = {
     "flambeau": FlambeauEngine, "torch": TorchEngine, "ignite": IgniteEngine,
@@ -128,77 +219,104 @@ ENGINES = {
 }  # fmt: skip
 
 
+def named(what: str, handlers: int) -> str:
+    return f"{what}, {f'{handlers} handlers' if handlers else 'none'}"
+
+
 def empty_steps(engine) -> dict[str, float]:
     """What an engine adds to a `for` over numbers."""
-    data = list(range(EMPTY_STEPS))
 
     def step(engine, batch):
         return None
 
-    def bare():
-        for batch in data:
-            step(None, batch)
+    def by_hand(data):
+        def run():
+            for batch in data:
+                step(None, batch)
 
+        return run
+
+    numbers = list(range(EMPTY_STEPS))
     return {
-        f"engine, {'no handler' if not count else f'{count} handlers'}": difference(
-            engine.empty(step, data, count), bare, EMPTY_STEPS
+        named("engine", count): difference(
+            lambda data, count=count: engine.empty(step, data, count), by_hand, numbers
         )
         for count in (0, 5)
     }
 
 
-def small_steps(engine, torch) -> dict[str, float]:
-    """What it adds to a training written by hand in the same library."""
-    torch.manual_seed(0)
-    net = torch.nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    loss = torch.nn.functional.mse_loss
-    data = [(torch.randn(8, 4), torch.randn(8, 1)) for _ in range(SMALL_STEPS)]
-    bare = TorchEngine.training(net, optimizer, loss, data)
+def small_steps(engine, torch, compile: bool) -> dict[str, float]:
+    """What it adds to a training written by hand in the same library, compiled both or neither."""
+    batches = [(torch.randn(8, 4), torch.randn(8, 1)) for _ in range(SMALL_STEPS)]
+    options = {"compile": True} if compile else {}
+
+    def maker(who, handlers):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        loss = torch.nn.functional.mse_loss
+        return lambda data: who.training(net, optimizer, loss, data, handlers, **options)
+
     return {
-        f"trainer, {'no handler' if not count else f'{count} handlers'}": difference(
-            engine.training(net, optimizer, loss, data, count), bare, SMALL_STEPS
+        named("compiled" if compile else "trainer", count): difference(
+            maker(engine, count), maker(TorchEngine, 0), batches
         )
         for count in (0, 5)
     }
 
 
-def digits(engine, torch, steps: int) -> dict[str, float]:
-    """The training of examples/mnist.py for some steps, and its accuracy on the test images."""
+def digits(engine, torch, epochs: int) -> dict[str, float]:
+    """The training of examples/mnist.py: the first epoch, from the first call of the engine on,
+    a later one, both with the test images at the end, and the accuracy on them."""
     sys.path.insert(0, str(HERE.parent / "examples"))
     import mnist
     from torch.utils.data import DataLoader
 
     torch.manual_seed(1)
     loader = DataLoader(mnist.dataset("train"), batch_size=BATCH, shuffle=True)
-    batches = loader if steps >= len(loader) else list(itertools.islice(loader, steps))
+    valid = DataLoader(mnist.dataset("test"), batch_size=500)
     net = mnist.Net()
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-    work = engine.training(net, optimizer, torch.nn.functional.nll_loss, batches)
-    begin = time.perf_counter()
-    net.train()
-    work()
-    _, accuracy = mnist.test(net, DataLoader(mnist.dataset("test"), batch_size=500))
-    return {"mnist": time.perf_counter() - begin, "mnist accuracy": accuracy}
+    times, accuracies = [time.perf_counter()], []
+
+    def over(accuracy):
+        times.append(time.perf_counter())
+        accuracies.append(float(accuracy))
+
+    engine.epochs(net, optimizer, torch.nn.functional.nll_loss, loader, valid, epochs, over)
+    found = {"mnist, first epoch": times[1] - times[0], "mnist accuracy": accuracies[-1]}
+    if epochs > 1:
+        found["mnist, later epoch"] = (times[-1] - times[1]) / (epochs - 1)
+        found["mnist, all epochs"] = times[-1] - times[0]
+    return found
 
 
 def main() -> None:
-    name, steps = sys.argv[1], int(sys.argv[2])
-    engine = ENGINES[name]
-    if name == "flambeau":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("engine", choices=ENGINES)
+    parser.add_argument("epochs", type=int)
+    parser.add_argument("--digits", action="store_true", help="that training alone")
+    args = parser.parse_args()
+
+    engine = ENGINES[args.engine]
+    begin = time.perf_counter()
+    if args.engine == "flambeau":
         sys.path.insert(0, str(HERE.parent))
         from flambeau import torch_alias
 
         torch_alias.install()  # so that the examples' `import torch` is flambeau here
     import torch
 
+    engine.imported()
+    found = {"import": time.perf_counter() - begin}
     torch.set_num_threads(THREADS)
-    found = {}
-    if hasattr(engine, "empty"):
+    if not args.digits and hasattr(engine, "empty"):
         found |= empty_steps(engine)
-    if engine is not TorchEngine:
-        found |= small_steps(engine, torch)
-    print(json.dumps(found | digits(engine, torch, steps)))
+    if not args.digits and engine is not TorchEngine:
+        found |= small_steps(engine, torch, False)
+        if args.engine == "flambeau":
+            found |= small_steps(engine, torch, True)
+    print(json.dumps(found | (digits(engine, torch, args.epochs) if args.epochs else {})))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ _AGAIN = 3  # how often a program that no longer holds is made anew
 
 
 class ExactStep:
-    """A step `(x, y)` that is run by its program wherever there can be one."""
+    """A step of a batch that is run by its program wherever there can be one."""
 
     def __init__(
         self, step: Step, parts: tuple[Any, ...], optimizers: tuple[Any, ...], kinds: Kinds
@@ -33,38 +33,38 @@ class ExactStep:
         self._compiled: Any = None
         self.made: set[str] = set()  # kinds that had a program in this process
 
-    def __call__(self, x: Any, y: Any) -> tuple[Any, Any]:
+    def __call__(self, *batch: Any) -> Any:
         if self._compiled is None:
             self._compiled = ask_for_compiled(self.step, mode="now")
         if not isinstance(self._compiled, Compiled):
-            return self.step(x, y)
-        found = self._compiled.attempt(x, y)
-        return found if found is not MISS else self._first(x, y)
+            return self.step(*batch)
+        found = self._compiled.attempt(*batch)
+        return found if found is not MISS else self._first(batch)
 
-    def _first(self, x: Any, y: Any) -> tuple[Any, Any]:
+    def _first(self, batch: tuple[Any, ...]) -> Any:
         """A step for which there is no program yet."""
-        kinds, kind = self.kinds, kind_of((x, y))
+        kinds, kind = self.kinds, kind_of(batch)
         if kind not in kinds.known:
             if len(kinds.known) >= PROGRAMS:
-                return self.step(x, y)
+                return self.step(*batch)
             kinds.known[kind] = 0
         if kind in kinds.plain:
-            return self.step(x, y)
+            return self.step(*batch)
         if kind in self.made:
             kinds.known[kind] += 1
             if kinds.known[kind] > _AGAIN:
                 kinds.plain.add(kind)
-                return self.step(x, y)
-        return self._rehearse(kind, x, y)
+                return self.step(*batch)
+        return self._rehearse(kind, batch)
 
-    def _rehearse(self, kind: str, x: Any, y: Any) -> tuple[Any, Any]:
+    def _rehearse(self, kind: str, batch: tuple[Any, ...]) -> Any:
         """Runs the step until it is compiled, puts everything back, and runs the program.
 
         A step that makes state for an optimiser is a plain one: the next is another program.
         """
         before, shape = Before(self.modules, self.optimizers), shape_of(self.optimizers)
         try:
-            outcome = self._compiled(x, y)
+            outcome = self._compiled(*batch)
         except BaseException:
             before.put_back()
             raise
@@ -72,16 +72,16 @@ class ExactStep:
             return outcome
         try:
             for _ in range(RECORDED + 1):
-                self._compiled(x, y)
+                self._compiled(*batch)
         finally:
             before.put_back()
-        found = self._compiled.attempt(x, y)
+        found = self._compiled.attempt(*batch)
         if found is MISS:
             self.kinds.plain.add(kind)
             if kind in self.kinds.compiled:
                 warnings.warn("the step was compiled when the run was saved, and cannot be now: it "
                               "goes on, but the last bits may differ", stacklevel=2)  # fmt: skip
-            return self.step(x, y)
+            return self.step(*batch)
         self.made.add(kind)
         self.kinds.compiled.add(kind)
         return found

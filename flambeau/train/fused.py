@@ -18,7 +18,7 @@ from ..ops.random import get_rng_state, set_rng_state
 from ..tensor.tensor import Tensor, wrap
 from .data import detached
 
-Step = Callable[[Any, Any], tuple[Any, Any]]
+Step = Callable[..., Any]
 Region = Callable[[], contextlib.AbstractContextManager[Any]]
 
 _told = False

@@ -20,6 +20,7 @@ from .fused import (
     Region, Step, call, check_scalar, clip_of, compiled_by_its_first_call, train_step_of,
 )  # fmt: skip
 from .kinds import Kinds
+from .look import Look
 from .measures import Outcome
 from .metrics.metric import batch_size
 
@@ -45,7 +46,8 @@ class Supervised:
         self._staged = accumulate > 1 or self.scaler is not None
         self._region = region_of(self.fast)
         self._compile = compiled
-        self.kinds = Kinds()
+        self.kinds, self.look_kinds = Kinds(), Kinds()
+        self._looks: dict[int, Look] = {}  # by net: averages have one of their own
         self._whole: Step
         self.renew()
 
@@ -87,6 +89,7 @@ class Supervised:
 
     def renew(self) -> None:
         """The net, the loss or the optimiser is another: the step in one piece is made anew."""
+        self._looks.clear()
         net, loss = self.trainer.net, self.trainer.loss
         self._optimizers = tuple(self.trainer.optimizers.values())
         self._clip = clip_of(net, self.clip_norm, self.clip_value)
@@ -155,20 +158,27 @@ class Supervised:
     def look(self, batch: Any) -> Outcome:
         """One batch of an evaluation."""
         x, y = self._parts(batch)
-        trainer = self.trainer
-        with trainer.scope(scope.forward, trainer.state.step):
-            with self._region():
-                y_pred = call(trainer.net if trainer.averaged is None else trainer.averaged, x)
-                loss = None if trainer.loss is None else trainer.loss(y_pred, y)
-            trainer.state.loss, trainer.state.y_pred, trainer.state.y = loss, y_pred, y
-        return Outcome(loss, y_pred, y)
+        trainer, state, look = self.trainer, self.trainer.state, self._look()
+        with trainer.scope(scope.forward, state.step):
+            function = look.plain if self._live["forward"] else look.look
+            state.loss, state.y_pred = function(x, y)
+            state.y = y
+        return Outcome(state.loss, state.y_pred, y)
 
     def predict(self, x: Any) -> Any:
         """The net's output."""
-        trainer, device = self.trainer, self.trainer.device
+        device = self.trainer.device
+        return self._look().predict(x if device is None else moved(x, device))
+
+    def _look(self) -> Look:
+        trainer = self.trainer
         net = trainer.net if trainer.averaged is None else trainer.averaged
-        with self._region():
-            return call(net, x if device is None else moved(x, device))
+        found = self._looks.get(id(net))
+        if found is None:
+            region = None if self.fast is None else self._region
+            found = Look(net, trainer.loss, region, self._compile, self.look_kinds)
+            self._looks[id(net)] = found
+        return found
 
 
 def precision_of(precision: Any) -> Any:

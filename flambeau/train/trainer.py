@@ -174,6 +174,7 @@ class Trainer(Loop):
     def _forget(self) -> None:
         super()._forget()
         self.supervised.kinds.load_state_dict({})
+        self.supervised.look_kinds.load_state_dict({})
 
     def _begin_epoch(self) -> None:
         self.measures.reset()
@@ -280,6 +281,8 @@ class Trainer(Loop):
             parts["scaler"] = self.supervised.scaler.state_dict()
         if self.supervised.kinds.known:
             parts["kinds"] = self.supervised.kinds.state_dict()
+        if self.supervised.look_kinds.known:
+            parts["look_kinds"] = self.supervised.look_kinds.state_dict()
         if self.supervised.pending:
             parts["accumulated"] = {
                 "batches": self.supervised.pending,
@@ -306,6 +309,7 @@ class Trainer(Loop):
         if self.supervised.scaler is not None:
             self.supervised.scaler.load_state_dict(saved["scaler"])
         self.supervised.kinds.load_state_dict(saved.get("kinds", {}))
+        self.supervised.look_kinds.load_state_dict(saved.get("look_kinds", {}))
         super().load_state_dict(saved["run"])
         self.measures.load_state_dict(saved["run"]["measures"])
         accumulated = saved.get("accumulated", {"batches": 0, "gradients": {}})

@@ -1,0 +1,66 @@
+"""What an evaluation does with a batch: the net's output and its loss, compiled like the step.
+
+A few batches are not worth a program: it is asked for when there have been more. In a run that can
+be resumed it is made at once, so that the bits do not depend on how many there were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..settings import are_deterministic_algorithms_enabled
+from .fused import Region, ask_for_compiled, call
+from .kinds import Kinds
+
+_FEW = 4  # batches before a program is asked for
+
+
+class Look:
+    """Batches seen by `net`, without gradients: `look(x, y)` is (loss, output), `predict(x)` the
+    output."""
+
+    def __init__(
+        self, net: Any, loss: Any, region: Region | None, compiled: bool, kinds: Kinds
+    ) -> None:
+        self.net = net
+
+        def evaluation(x: Any, y: Any) -> tuple[Any, Any]:
+            if region is None:
+                y_pred = call(net, x)
+                return (None if loss is None else loss(y_pred, y)), y_pred
+            with region():
+                y_pred = call(net, x)
+                return (None if loss is None else loss(y_pred, y)), y_pred
+
+        def prediction(x: Any) -> Any:
+            if region is None:
+                return call(net, x)
+            with region():
+                return call(net, x)
+
+        self.plain: Callable[..., Any] = evaluation
+        self.look = evaluation if not compiled else Whole(evaluation, (net, loss), kinds)
+        self.predict = prediction if not compiled else Whole(prediction, (net,), kinds)
+
+
+class Whole:
+    """A function of a batch that is compiled when it has been called some times."""
+
+    def __init__(self, function: Callable[..., Any], parts: tuple[Any, ...], kinds: Kinds) -> None:
+        self.function, self.parts, self.kinds = function, parts, kinds
+        self._calls = 0
+        self._made: Callable[..., Any] | None = None
+
+    def __call__(self, *batch: Any) -> Any:
+        if self._made is None:
+            if are_deterministic_algorithms_enabled():
+                from .exact import ExactStep  # brings the compiler
+
+                self._made = ExactStep(self.function, self.parts, (), self.kinds)
+            elif self._calls < _FEW:
+                self._calls += 1
+                return self.function(*batch)
+            else:
+                self._made = ask_for_compiled(self.function)
+        return self._made(*batch)

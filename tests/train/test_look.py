@@ -1,0 +1,87 @@
+"""Validation, tests and predictions are compiled as the step is, and give the same numbers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.train import EMA, Trainer, forward
+
+torch.manual_seed(0)
+X, Y = torch.randn(96, 5), torch.randint(0, 3, (96,))
+
+
+def made(compile, **options):
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(5, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5),
+                        nn.Linear(16, 3))  # fmt: skip
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    return Trainer(net, optimizer, "cross_entropy", metrics=["accuracy"], compile=compile,
+                   **options)  # fmt: skip
+
+
+def programs(trainer, what):
+    whole = getattr(trainer.supervised._look(), what)
+    compiled = getattr(whole._made, "_compiled", whole._made)
+    return 0 if compiled is None else len(compiled._programs)
+
+
+def until_compiled(trainer, what, use):
+    end = time.monotonic() + 60
+    while not programs(trainer, what) and time.monotonic() < end:
+        use()
+    assert programs(trainer, what)
+
+
+def test_the_same_numbers():
+    fast, plain = made(True), made(False)
+    until_compiled(fast, "look", lambda: fast.evaluate((X, Y)))
+    until_compiled(fast, "predict", lambda: fast.predict(X))
+    assert fast.evaluate((X, Y)) == pytest.approx(plain.evaluate((X, Y)), rel=1e-6)
+    torch.testing.assert_close(fast.predict(X), plain.predict(X))
+    with torch.no_grad():
+        fast.net[0].weight.mul_(2)  # the program reads the weights of the moment
+        plain.net[0].weight.mul_(2)
+    assert fast.evaluate((X, Y)) == pytest.approx(plain.evaluate((X, Y)), rel=1e-6)
+    assert fast.net.training
+
+
+def test_a_few_batches_are_not_worth_it():
+    trainer = made(True)
+    trainer.evaluate((X, Y))
+    assert trainer.supervised._look().look._made is None
+
+
+def test_who_listens_to_forward_hears_it():
+    trainer, heard = made(True), []
+    until_compiled(trainer, "look", lambda: trainer.evaluate((X, Y)))
+    trainer.attach(forward.end, lambda run: heard.append(float(run.state.loss)))
+    trainer.evaluate((X, Y))
+    assert len(heard) == 3
+
+
+def test_averages_have_a_net_of_their_own():
+    ema = EMA(0.5)
+    trainer = made(True, callbacks=[ema])
+    until_compiled(trainer, "predict", lambda: trainer.predict(X))
+    trainer.fit((X, Y), epochs=2)
+    assert not torch.equal(ema.net[0].weight, trainer.net[0].weight)
+    ema.net.eval()
+    torch.testing.assert_close(trainer.predict(X), ema.net(X))
+
+
+def test_in_an_exact_run_the_first_batch_is_compiled():
+    torch.use_deterministic_algorithms(True)
+    try:
+        states = []
+        for compile in (True, False):
+            trainer = made(compile)
+            found = trainer.evaluate((X, Y))
+            states.append((torch.get_rng_state().tolist(), found["test_accuracy"]))
+            assert not compile or programs(trainer, "look") == 1
+        assert states[0] == states[1]
+    finally:
+        torch.use_deterministic_algorithms(False)
