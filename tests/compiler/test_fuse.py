@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from flambeau.compiler import pipeline
-from flambeau.compiler.graph import Graph, Node, apply, constant, matmul, reduce
+from flambeau.compiler.graph import (
+    Graph, Node, apply, concat, constant, matmul, permute, reduce, reshape,
+)  # fmt: skip
 from flambeau.native.loops import Fold, Scalar, Type
 
 from .random_graphs import graph_of, source
@@ -36,3 +38,23 @@ def test_forward_stores_the_slope_instead_of_what_it_is_made_of() -> None:
     check(gelu_step())
     _, _, plan = pipeline.planned(pipeline.optimised(gelu_step()))
     assert plan.size < 2.2 * BYTES  # gelu and slope, not also its input
+
+
+def test_what_is_only_turned_is_written_so() -> None:
+    """Heads put side by side, a concatenation turned: no kernel of their own."""
+    x = source(0, (4, 3, 6, 8))
+    heads = [matmul(x, permute(apply(f, x), (0, 1, 3, 2))) for f in (Scalar.TANH, Scalar.SIN)]
+    both = concat([reshape(one, (1, *one.shape)) for one in heads], 0)
+    side = reshape(permute(both, (1, 3, 0, 2, 4)), (24, 36))
+    graph = graph_of([x], [matmul(side, permute(side, (1, 0))), reduce(side, Fold.SUM, (0,))])
+    step = check(graph)
+    assert [task.name for task in step.tasks].count("copy") == 0
+    assert len(step.tasks) <= 5, [task.name for task in step.tasks]  # two products, turned TANH
+    # and SIN in them or before them, the last product and the sum
+
+
+def test_costly_work_on_few_columns_is_not_a_product_s_epilogue() -> None:
+    x, y = source(0, (64, 16)), source(1, (16, 4))
+    product = matmul(x, y)
+    step = check(graph_of([x, y], [apply(Scalar.EXP, product)]))
+    assert len(step.tasks) == 2

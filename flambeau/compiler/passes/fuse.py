@@ -43,6 +43,7 @@ CHEAP = 5  # operations that are done again rather than kept
 MOST_LEAVES = 28  # buffers that one kernel reads: each takes a register for its address
 BLOCK = 16  # elements of a line of cache
 TURNED = 1 << 14  # elements of an array that is better turned in blocks
+NARROW = 4  # columns of a product whose epilogue does not fill a vector by far
 LONG = 1 << 15  # elements of a domain that one thread should not go over alone
 
 
@@ -145,6 +146,11 @@ class Fusion:
         while one.op in MOVEMENTS and id(one) not in self.kept:
             chain.insert(0, one)
             one = one.inputs[0]
+        at = _impossible(one, tuple(chain))
+        while at not in (None, *chain[:1]) and prod(at.inputs[0].shape) <= prod(node.shape):
+            chain = chain[chain.index(at) :]  # from what strides can say again
+            one = at.inputs[0]
+            at = _impossible(one, tuple(chain))
         window = window_through(whole(one.shape), tuple(chain))
         usable = window is not None and one.op is not Op.CONSTANT
         usable = usable and (bordered or window.whole)
@@ -266,6 +272,8 @@ class Fusion:
         """Pointwise work on the product's elements, in whatever shape of the same size."""
         if node.op is Op.REDUCE or prod(node.shape) != prod(group.shape) or 0 in group.shape:
             return False
+        if group.shape[-1] <= NARROW and self._is_costly(node):
+            return False  # vectors of the product would be nearly empty
         chain = reshaping(node, group.shape)
         reads_group = False
         for leaf, movements in leaves(node, self.kept, chain):
@@ -276,6 +284,10 @@ class Fusion:
             elif _impossible(leaf, movements) is not None:
                 return False
         return reads_group
+
+    def _is_costly(self, node: Node) -> bool:
+        return any(one.op is Op.APPLY and one.operation in COSTLY
+                   for one in interior(node, self.kept))  # fmt: skip
 
     def _fits_loops(self, group: Group, node: Node, read: list[tuple[Node, Chain]]) -> bool:
         """Work over the same domain, which reads the group's own values only at its own place."""

@@ -10,6 +10,8 @@ from ..memory import Home, Memory, Place, in_arena
 from ..passes.fuse import Fusion, is_turned
 from ..window import Window, row_major, whole
 
+PLACED = TOGETHER | {Op.CONCAT}  # special nodes that can write to where strides say
+
 
 class Layout:
     """Places of values. A value that only its own kernel reads has none."""
@@ -148,15 +150,18 @@ class Layout:
                 self._aim(inner, Place(self.place(node).memory, window))
 
     def _place_moved(self, node: Node) -> None:
-        """A value that is only ever read permuted is written so in the first place."""
+        """A value that is only ever read permuted is written so in the first place; others may read
+        it too where its rows stay whole."""
         (inner,) = node.inputs
         if is_turned(node):
             return
         readers = self.fusion.readers.get(id(inner), ())
         group = self.fusion.group_of[id(node)]
-        alone = len(readers) == 1 and readers[0] is group and group.contraction is None
+        alone = len(readers) == 1 or (node.op is Op.PERMUTE and node.axes[-1] + 1 == len(node.axes))
         targets = self.targets(node)
-        if not alone or group.axes or len(targets) != 1 or self._read_elsewise(inner, node, group):
+        if not alone or group not in readers or group.axes or group.contraction is not None:
+            return
+        if len(targets) != 1 or self._read_elsewise(inner, node, group):
             return
         memory = targets[0].memory
         if memory.home is Home.SOURCE and self._readers(memory.index):
@@ -184,7 +189,7 @@ class Layout:
         group = self.fusion.group_of.get(id(part))
         if group is None or id(part) in self._places:
             return False
-        if group.special is not None and group.special.op not in TOGETHER:
+        if group.special is not None and group.special.op not in PLACED:
             return False
         if group.special is not None:
             group = Group(part.shape)
