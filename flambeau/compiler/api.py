@@ -283,6 +283,7 @@ class Compiled:
         variant.environment = Environment(self._function)
         if old is not None:
             variant.environment.ignored = old.ignored
+        variant.environment.ignore(trace.effects)
         ignored = variant.modules.ignored if variant.modules is not None else set()
         variant.modules = Modules(trace, variant.environment)
         variant.modules.ignored = ignored
@@ -403,6 +404,8 @@ def _advice(what: str) -> str:
     if "one call runs" in what or "in some calls only" in what or "at one" in what:
         return ("Which operators run must not depend on values: use torch.where, or decide outside "
                 "of the step")  # fmt: skip
+    if "Python's" in what:
+        return "Do that outside of the step, or keep the number in a tensor"
     if "other arguments" in what:
         return "Pass numbers that change from call to call as tensors"
     return ""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor.storage import _as_bytes
-from .trace import Event, Storage, Value, address
+from .trace import Effect, Event, Storage, Value, address
 
 
 ANY = "any grad"  # a grad that was only looked at: whether there was one
@@ -167,6 +167,8 @@ class Bindings:
     checks: list[Any] = field(default_factory=list)  # bounds of indices, see bounds.py
     backward: BackwardBindings | None = None
     calls: list[str] = field(default_factory=list)  # operators called as they are, and why
+    effects: list[Effect] = field(default_factory=list)  # which the result's second part serves
+    after: list[Callable] = field(default_factory=list)  # what is called once it has run
 
     def forget(self) -> None:
         """Lets go of the values of the recorded call, once the program is checked."""

@@ -23,7 +23,7 @@ from ..tensor.tensor import Tensor
 from .capture import Recorder, module_recorder
 from .leftovers import walk
 from .library import replacements
-from .outside import draws, host_reads, when_on
+from .outside import draws, host_reads, schedules, when_on
 from .trace import WINDOW, WRITE, GradAccess
 
 Pairs = Iterator[tuple[Any, Callable]]
@@ -44,6 +44,7 @@ def bypasses(r: Recorder) -> Pairs:
     yield from _gradients(r)
     yield from draws(r)
     yield from host_reads(r)
+    yield from schedules(r)
     for function, replacement in replacements(r):
         yield function, when_on(r, lambda _, *args, replacement=replacement, **kwargs: replacement(
             *args, **kwargs))  # fmt: skip

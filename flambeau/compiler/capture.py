@@ -30,6 +30,7 @@ from ..ops.registry import OPERATORS, PUBLIC, Kind, Operator
 from ..tensor.size import Size
 from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor, wrap
+from .effects import Surroundings
 from .leftovers import finish, live_outputs
 from .swap import Swap, clone
 from .trace import (
@@ -55,6 +56,7 @@ class Recorder:
         self.modules: list[Any] = []
         self.lines: dict[int, tuple[str, str]] = {}  # where a node of the tape was made
         self.held: list[Any] = []
+        self.surroundings: Surroundings | None = None
 
     @property
     def on(self) -> bool:
@@ -489,12 +491,14 @@ def capture(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Trace |
         recorder = Recorder()
         trace = recorder.trace
         recorder.held.append(_remember(trace, args, kwargs))
+        recorder.surroundings = Surroundings(function, args, kwargs)
         swaps = _swapped(recorder)
         _recorders.current = recorder
         real = builtins.print
         builtins.print = functools.partial(_printed, recorder, real)
         try:
-            result = trace.result = function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            trace.result = recorder.surroundings.note(trace, result)
             record_backward(recorder, args, kwargs)
         finally:
             builtins.print = real

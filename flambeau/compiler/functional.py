@@ -23,7 +23,7 @@ from .lower.registry import Untraceable
 from .regions import Region, partition
 from .trace import (
     CALL, CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value, address,
-    mapped, values_in,
+    mapped, updates_of, values_in,
 )  # fmt: skip
 
 
@@ -72,6 +72,8 @@ class _Functional:
                 self.handle(event)
             line = ""
             self.bindings.result = self._returned(self.trace.result)
+            self.bindings.effects = self.trace.effects
+            self.bindings.after = self._host_calls()
             written = self._grads() + self._written()
             graph = Graph(self.sources, self.inputs, self.outputs, written)
             if backward is not None:
@@ -82,6 +84,13 @@ class _Functional:
         except Untraceable as error:
             raise Unfit(str(error), line) from None
         return graph, self.bindings
+
+    def _host_calls(self) -> list[Callable[[], Any]]:
+        """What is called after the run: schedulers, whose optimisers are done by then."""
+        for call in self.trace.host_calls:
+            if call.updates < updates_of(self.trace, call.optimiser):
+                raise Unfit("a scheduler steps before its optimiser does", call.line)
+        return [call.function for call in self.trace.host_calls]
 
     def _within_bounds(self, graph: Graph) -> Graph:
         graph, self.bindings.checks = checked(graph, self.labels, self.bindings.slots)

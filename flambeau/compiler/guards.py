@@ -14,7 +14,7 @@ from typing import Any
 
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
-from .trace import Trace
+from .trace import Effect, Trace
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType)
@@ -84,6 +84,13 @@ class Environment:
         found = [v for _, _, _, v in self.entries.values() if isinstance(v, Module)]
         owner = getattr(self.function, "__self__", self.function)
         return [*found, owner] if isinstance(owner, Module) else found
+
+    def ignore(self, effects: list[Effect]) -> None:
+        """Looks no more at the places where each call puts another tensor."""
+        places = {(id(effect.place), effect.key) for effect in effects}
+        cells = {id(effect.place) for effect in effects if isinstance(effect.place, types.CellType)}
+        self.ignored |= {entry for entry, (_, place, key, _) in self.entries.items()
+                         if (id(place), key) in places or id(place) in cells}  # fmt: skip
 
     def changed(self) -> set[str]:
         """The entries whose value is another now."""

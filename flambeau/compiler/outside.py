@@ -1,4 +1,6 @@
-"""Outside: recorders for what a step takes from elsewhere: random numbers, and Python's looks."""
+"""Outside: recorders for what a step shares with the rest of the program: random numbers, values
+that Python looks at, schedulers.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from ..optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from ..tensor import generator as generators
 from ..tensor import integers, rejection, sampling
 from ..tensor import normal as normals
 from ..tensor import tensor as tensors
 from ..tensor.tensor import Tensor
 from .capture import Recorder
-from .trace import DRAW
+from .trace import DRAW, HostCall, updates_of
 
 in_place = import_module("..ops.inplace", __package__)
 Pairs = Iterator[tuple[Any, Callable]]
@@ -105,6 +108,37 @@ def draws(r: Recorder) -> Pairs:
         yield function, when_on(r, _unseen)
     for name in ("_reseed", "set_state"):
         yield getattr(generators.Generator, name), when_on(r, _seeded)
+
+
+# ---------------------------------------------------------------------------- schedulers
+
+
+def _scheduled(r: Recorder, original: Callable, self: Any, *args: Any, **kwargs: Any) -> Any:
+    """A scheduler's step is Python alone, on numbers that programs read at each call."""
+    if args or kwargs:
+        r.problem("a scheduler's step gets a number, which may be another at each call")
+    optimiser = self.optimizer
+    updates = updates_of(r.trace, optimiser)
+    with r.silence():
+        found = original(self, *args, **kwargs)
+    r.trace.host_calls.append(HostCall(self.step, optimiser, updates, r.line()[0]))
+    assert r.surroundings is not None
+    r.surroundings.refresh()
+    return found
+
+
+def _kinds(base: type) -> Iterator[type]:
+    yield base
+    for kind in base.__subclasses__():
+        yield from _kinds(kind)
+
+
+def schedules(r: Recorder) -> Pairs:
+    """(function, recorder) for the steps of schedulers; ReduceLROnPlateau reads a value."""
+    for kind in _kinds(LRScheduler):
+        step = vars(kind).get("step")
+        if hasattr(step, "__code__") and not issubclass(kind, ReduceLROnPlateau):
+            yield step, when_on(r, _scheduled)
 
 
 # ---------------------------------------------------------------------------- host reads

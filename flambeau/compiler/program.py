@@ -6,6 +6,7 @@ Guards that fail give MISS, with nothing changed.
 
 from __future__ import annotations
 
+import functools
 import operator
 import threading
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from .bindings import (
 )  # fmt: skip
 from .capture import autocast_now
 from .counters import Ticker
+from .effects import perform
 from .evaluate import numpy_type
 from .guards import Environment, Modules
 from .joint_node import Runner, hung
@@ -285,7 +287,14 @@ class _Writer:
             self.names["join"] = self.program.backward.node
             tensors = ", ".join(f"{i}: t{i}" for i in self.tensors)
             lines.append(f"    node = join(o, {{{tensors}}})")
-        lines.append(f"    return {self.result(self.bindings.result)}")
+        for call in self.bindings.after:
+            lines.append(f"    {self.name(call)}()")
+        if not self.bindings.effects:
+            lines.append(f"    return {self.result(self.bindings.result)}")
+            return
+        self.names["perform"] = functools.partial(perform, self.bindings.effects)
+        lines += [f"    r, kept = {self.result(self.bindings.result)}", "    perform(kept)",
+                  "    return r"]  # fmt: skip
 
     def values(self) -> list[str]:
         """What `run` takes; the numbers of one update, which stand together, at once."""

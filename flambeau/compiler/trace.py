@@ -6,6 +6,7 @@ need no events: another window on the same storage says all there is to say.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,6 +126,31 @@ class Backward:
     arrays: list[np.ndarray | None] = field(default_factory=list)
 
 
+@dataclass(eq=False)
+class Effect:
+    """A tensor, or several, that a call put into Python's memory: where a program puts its own.
+
+    `place`: a dict, in which `key` is set, a cell, or a list, at whose end they are added.
+    """
+
+    name: str
+    place: Any
+    key: Any
+
+
+@dataclass(eq=False)
+class HostCall:
+    """A call of Python that a program makes too: a scheduler's step.
+
+    `optimiser`: whose numbers it changes, after how many of its updates.
+    """
+
+    function: Callable[[], Any]
+    optimiser: Any
+    updates: int
+    line: str
+
+
 class Trace:
     """The events of a call, the memory they touched, and what came of it."""
 
@@ -135,7 +161,10 @@ class Trace:
         self.grads: dict[int, GradAccess] = {}  # by id of the leaf
         self.problems: list[tuple[str, str]] = []  # (what, line): why it cannot be compiled
         self.notes: list[tuple[str, str]] = []
-        self.result: Any = None
+        self.result: Any = None  # with what the effects keep beside it, where there are any
+        self.plain: list[Any] = []  # what of the result is Python's
+        self.effects: list[Effect] = []
+        self.host_calls: list[HostCall] = []
         self.known: set[int] = set()  # ids of owners that were there before the call
         self.existing: set[int] = set()  # ids of tensors that were there, but for arguments
         self.externals: dict[int, Any] = {}  # those of them that the step used, by id
@@ -194,6 +223,11 @@ class Trace:
         self.problems.append((what, line))
 
 
+def updates_of(trace: Trace, optimiser: Any) -> int:
+    """How many updates of an optimiser a trace has."""
+    return sum(e.kind == UPDATE and e.kwargs["optimiser"] is optimiser for e in trace.events)
+
+
 _NOTHING = np.empty(0)
 
 
@@ -217,6 +251,15 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
         what = _event_difference(one, two, apart)
         if what is not None:
             return what, two.line
+    if len(a.plain) != len(b.plain) or not all(map(_same_plain, a.plain, b.plain)):
+        return "it returns another number in each call", ""
+    for kept, others in ((a.effects, b.effects), (b.effects, a.effects)):
+        extra = {one.name for one in kept} - {one.name for one in others}
+        if extra:
+            return f"it changes {min(extra)} in some calls only", ""
+    calls = [[(one.function, one.updates) for one in trace.host_calls] for trace in (a, b)]
+    if calls[0] != calls[1]:
+        return "a scheduler steps in some calls only", (*b.host_calls, *a.host_calls)[0].line
     if len(a.events) != len(b.events):
         longer = a if len(a.events) > len(b.events) else b
         extra = longer.events[min(len(a.events), len(b.events))]
@@ -227,6 +270,10 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
                     "(a tensor carried over from the call before, or made outside anew)",
                     _first_use(b, two.number))  # fmt: skip
     return None
+
+
+def _same_plain(one: Any, two: Any) -> bool:
+    return one is two or bool(one == two or (one != one and two != two))
 
 
 def _same_external(one: Storage, two: Storage) -> bool:

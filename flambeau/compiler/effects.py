@@ -1,0 +1,325 @@
+"""Effects: what a call changes in Python beside tensors: names, attributes, lists, dicts.
+
+A program runs no Python. Tensors that a step keeps where it finds them again are kept by the
+program too; any other change, as of a counter, would not happen: a reason to stay eager.
+"""
+
+from __future__ import annotations
+
+import collections
+import dis
+import functools
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..nn.module import Module
+from ..optim import Optimizer
+from ..optim.lr_scheduler import LRScheduler
+from ..tensor.tensor import Tensor
+from .trace import Effect, Trace
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_LIBRARIES = frozenset((*sys.stdlib_module_names, "flambeau", "numpy", "scipy", "llvmlite"))
+_OWN = frozenset((*vars(Module()), "__weakref__"))  # attributes that every module has
+_MISSING = object()
+_MOST = 20_000  # objects looked at
+_LONG = 1_000  # entries of a container that are looked into
+
+
+@dataclass
+class _Holder:
+    """A place that holds named values: `read` copies them, as a dict or, for a list, a tuple.
+
+    `place`: the dict, cell or list to change for the same effect; None where that is not done.
+    `form` shows a key.
+    """
+
+    path: str
+    read: Callable[[], Any]
+    place: Any = None
+    form: str = "{path}.{key}"
+    before: Any = None
+
+    def named(self, key: Any) -> str:
+        return self.form.format(path=self.path, key=key)
+
+
+class Surroundings:
+    """The Python objects that a function reaches by its names and arguments, and what they hold."""
+
+    def __init__(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+        self._seen: dict[int, Any] = {}  # held, so that the ids stay theirs
+        self._names: set[str] = set()  # in the code of the functions
+        self._codes: list[types.CodeType] = []
+        self._namespaces: list[types.ModuleType] = []
+        self._stack: list[tuple[Any, str]] = [(kwargs, ""), (args, ""), (function, "")]
+        self.holders: list[_Holder] = []
+        self.groups: list[_Holder] = []  # of optimisers: schedulers may change them
+        self._walk()
+        for holder in (*self.holders, *self.groups):
+            holder.before = holder.read()
+
+    def refresh(self) -> None:
+        """Takes the optimisers' numbers as they are: a scheduler has set them."""
+        for holder in self.groups:
+            holder.before = holder.read()
+
+    def note(self, trace: Trace, result: Any) -> Any:
+        """Adds what has changed to the trace. Gives what a program has to give: the result, and
+        with it the tensors that were kept, where some were."""
+        trace.plain = list(_plain_leaves(result))
+        kept = []
+        for holder in (*self.holders, *self.groups):
+            for name, key, value in _changes(holder):
+                if holder.place is None or not _of_tensors(value):
+                    trace.problem(f"it changes {name}, which is Python's, and no compiled call "
+                                  "would", self._line_of(key))  # fmt: skip
+                    return result
+                trace.effects.append(Effect(name, holder.place, key))
+                kept.append(value)
+        return (result, tuple(kept)) if kept else result
+
+    # --------------------------------------------------------------------------- looking
+
+    def _walk(self) -> None:
+        while True:
+            while self._stack and len(self._seen) < _MOST:
+                x, path = self._stack.pop()
+                if isinstance(x, (*_PLAIN, Tensor, np.ndarray, np.generic)) or id(x) in self._seen:
+                    continue
+                self._seen[id(x)] = x
+                self._look(x, path)
+            more = [(one, name) for one in self._namespaces for name in self._names & set(vars(one))
+                    if id(vars(one)[name]) not in self._seen]  # fmt: skip
+            more = [(vars(one)[name], f"{one.__name__}.{name}") for one, name in more
+                    if not isinstance(vars(one)[name], (*_PLAIN, Tensor, np.ndarray, np.generic))]
+            if not more or len(self._seen) >= _MOST:
+                break
+            self._stack = more
+        for one in self._namespaces:
+            self._hold(one.__name__, functools.partial(_named, vars(one), self._names), vars(one))
+
+    def _look(self, x: Any, path: str) -> None:
+        if isinstance(x, types.FunctionType):
+            self._function(x)
+        elif isinstance(x, types.MethodType):
+            self._push((x.__self__, "self"), (x.__func__, path))
+        elif isinstance(x, functools.partial):
+            self._push((x.func, path), (x.args, path), (x.keywords, path))
+        elif isinstance(x, types.ModuleType):
+            if not _of_library(x.__name__):
+                self._namespaces.append(x)
+        elif isinstance(x, type):
+            if not _of_library(x.__module__):
+                self._class(x, path)
+        elif isinstance(x, Module):
+            self._module(x, path)
+        elif isinstance(x, (dict, list, set, tuple, frozenset, collections.deque)):
+            self._container(x, path)
+        elif isinstance(x, LRScheduler):
+            self._push((getattr(x, "optimizer", None), path))
+        elif isinstance(x, Optimizer) and _of_library(type(x).__module__):
+            for i, group in enumerate(x.param_groups):
+                read = functools.partial(_plain, group)
+                self.groups.append(_Holder(f"{path}.param_groups[{i}]", read, None,
+                                           "{path}[{key!r}]"))  # fmt: skip
+        else:
+            self._object(x, path)
+
+    def _push(self, *found: tuple[Any, str]) -> None:
+        self._stack.extend(found)
+
+    def _hold(self, path: str, read: Callable, place: Any, form: str = "{path}.{key}") -> None:
+        self.holders.append(_Holder(path, read, place, form))
+
+    def _function(self, function: types.FunctionType) -> None:
+        if _of_library(function.__module__):
+            return
+        code = function.__code__
+        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        for name, cell in cells:
+            self._hold("", functools.partial(_content, cell, name), cell, "{key}")
+            self._push(*((value, name) for value in _content(cell, name).values()))
+        names: set[str] = set()
+        for one in _nested(code):
+            self._codes.append(one)
+            self._names.update(one.co_names)
+            names.update(i.argval for i in dis.get_instructions(one)
+                         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"))  # fmt: skip
+        space = function.__globals__
+        self._hold("", functools.partial(_named, space, names), space, "{key}")
+        self._push(*((space[name], name) for name in names if name in space))
+        if vars(function):
+            self._container(vars(function), function.__name__, "{path}.{key}")
+        self._push((function.__defaults__, ""), (function.__kwdefaults__, ""))
+
+    def _class(self, kind: type, path: str) -> None:
+        for base in kind.__mro__:
+            if not _of_library(base.__module__):
+                self._hold(base.__name__, functools.partial(_shown, base), None)
+                for name, value in list(vars(base).items()):
+                    inner = getattr(value, "__func__", getattr(value, "fget", value))
+                    self._push((inner, f"{base.__name__}.{name}"))
+
+    def _module(self, module: Module, path: str) -> None:
+        space = module.__dict__
+        self._hold(path, functools.partial(_besides, space, _OWN), space)
+        self._hold(path, functools.partial(dict, module._buffers), None)
+        self._hold(path, functools.partial(_only, space, "training"), None)
+        self._push(*((value, f"{path}.{name}") for name, value in space.items()
+                     if name not in _OWN))  # fmt: skip
+        self._push(*((value, f"{path}.{name}") for name, value in module._modules.items()))
+        self._push((type(module), path))
+
+    def _container(self, x: Any, path: str, form: str = "{path}[{key!r}]") -> None:
+        if isinstance(x, dict):
+            self._hold(path, functools.partial(dict, x), x, form)
+        elif isinstance(x, (list, collections.deque)):
+            self._hold(path, functools.partial(tuple, x), x if isinstance(x, list) else None,
+                       "{path}")  # fmt: skip
+        elif isinstance(x, set):
+            self._hold(path, functools.partial(_as_dict, x), None, "{path}")
+        if len(x) <= _LONG:
+            items = list(x.items() if isinstance(x, dict) else enumerate(x))
+            form = form if isinstance(x, dict) else "{path}[{key}]"
+            self._push(*((value, form.format(path=path, key=key) if path else str(key))
+                         for key, value in items))  # fmt: skip
+        if type(x).__module__ != "builtins":
+            self._object(x, path)
+
+    def _object(self, x: Any, path: str) -> None:
+        kind = type(x)
+        if _of_library(kind.__module__) and kind is not types.SimpleNamespace:
+            return
+        self._push((kind, path))
+        if hasattr(x, "__dict__"):
+            self._container(vars(x), path, "{path}.{key}")
+        slots = [name for base in kind.__mro__ for name in _slots(base)]
+        if slots:
+            self._hold(path, functools.partial(_attributes, x, tuple(slots)), None)
+            self._push(*((value, f"{path}.{name}")
+                         for name, value in _attributes(x, tuple(slots)).items()))  # fmt: skip
+
+    def _line_of(self, key: Any) -> str:
+        """Where the code stores under such a name; "" where that cannot be said."""
+        for code in self._codes:
+            line = code.co_firstlineno
+            for one in dis.get_instructions(code):
+                line = one.starts_line if isinstance(one.starts_line, int) and not isinstance(
+                    one.starts_line, bool) else line  # fmt: skip
+                if one.opname.startswith("STORE") and one.argval == key:
+                    return f"{code.co_filename}:{line}"
+        return ""
+
+
+# --------------------------------------------------------------------------------- changes
+
+
+def perform(effects: list[Effect], kept: tuple) -> None:
+    """Does in Python what a recorded call did, with the tensors of this one."""
+    for effect, value in zip(effects, kept, strict=True):
+        if isinstance(effect.place, list):
+            effect.place.extend(value)
+        elif isinstance(effect.place, types.CellType):
+            effect.place.cell_contents = value
+        else:
+            effect.place[effect.key] = value
+
+
+def _changes(holder: _Holder) -> Iterator[tuple[str, Any, Any]]:
+    """(name, key, value now) for what is not as it was; for a list, what was added to it."""
+    before, now = holder.before, holder.read()
+    if isinstance(now, tuple):
+        same = len(now) >= len(before) and all(map(_same, before, now))
+        if not same:
+            yield holder.path, None, _MISSING
+        elif len(now) > len(before):
+            yield holder.path, None, list(now[len(before):])
+        return
+    for key in {**before, **now}:
+        if not _same(before.get(key, _MISSING), now.get(key, _MISSING)):
+            yield holder.named(key), key, now.get(key, _MISSING)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (a.__class__ in _PLAIN and a.__class__ is b.__class__
+                      and bool(a == b or (a != a and b != b)))  # fmt: skip
+
+
+def _plain_leaves(x: Any) -> Iterator[Any]:
+    if isinstance(x, (tuple, list)):
+        for one in x:
+            yield from _plain_leaves(one)
+    elif isinstance(x, dict):
+        yield from _plain_leaves(list(x.values()))
+    elif x.__class__ in _PLAIN:
+        yield x
+
+
+def _of_tensors(x: Any) -> bool:
+    """Whether a value consists of tensors alone, in new tuples, lists and dicts."""
+    if x.__class__ in (tuple, list):
+        return all(map(_of_tensors, x))
+    if x.__class__ is dict:
+        return all(map(_of_tensors, x.values()))
+    return isinstance(x, Tensor)
+
+
+# --------------------------------------------------------------------------------- reading
+
+
+def _of_library(name: Any) -> bool:
+    return not isinstance(name, str) or name.split(".")[0] in _LIBRARIES
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _nested(one)
+
+
+def _content(cell: Any, name: str) -> dict[str, Any]:
+    try:
+        return {name: cell.cell_contents}
+    except ValueError:  # nothing yet
+        return {}
+
+
+def _named(space: dict, names: set[str]) -> dict[str, Any]:
+    return {name: space[name] for name in names if name in space}
+
+
+def _only(space: dict, name: str) -> dict[str, Any]:
+    return {name: space[name]}
+
+
+def _besides(space: dict, names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in space.items() if name not in names}
+
+
+def _plain(space: dict) -> dict[str, Any]:
+    return {name: value for name, value in space.items() if value.__class__ in _PLAIN}
+
+
+def _shown(kind: type) -> dict[str, Any]:
+    return {name: value for name, value in vars(kind).items() if not name.startswith("__")}
+
+
+def _as_dict(x: set) -> dict[Any, Any]:
+    return dict.fromkeys(x)
+
+
+def _slots(base: type) -> tuple[str, ...]:
+    found = base.__dict__.get("__slots__", ())
+    found = (found,) if isinstance(found, str) else tuple(found)
+    return tuple(name for name in found if name not in ("__dict__", "__weakref__"))
+
+
+def _attributes(x: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(x, name) for name in names if hasattr(x, name)}
