@@ -9,12 +9,14 @@ import numpy as np
 
 from ..autograd.mode import MODE
 from .linear import linear
+from .matmul import product
 from .lstm import _cast
 from .promotion import compute_dtype
 from .recurrent import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
-    unrolled,
+    total_bias, unrolled,
 )  # fmt: skip
+from .recurrent_native import prepared, present, sums_of_inputs
 from .registry import Array, composite, opaque, publish
 from .samples import Rng
 
@@ -45,7 +47,12 @@ def rnn_layer(
     """(h of every row, last h): x (rows, input), h (batch, hidden)."""
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
-    steps, turned = Steps(sizes, reverse), np.ascontiguousarray(w_hh.T)
+    steps = Steps(sizes, reverse)
+    whole_layer = prepared(_cell(relu), steps, w_hh, ("x", "h"), ("y", "h"), False)
+    if whole_layer is not None:
+        made = whole_layer({"x": sums_of_inputs(x, w_ih, total_bias(b_ih, b_hh)), "h": h})
+        return made["y"].astype(kind, copy=False), made["h"].astype(kind, copy=False)
+    turned = np.ascontiguousarray(w_hh.T)
     y = np.dot(x, w_ih.T)
     add_biases(y, b_ih, b_hh)
     scratch = np.empty(h.shape, inside)
@@ -62,6 +69,10 @@ def rnn_layer(
         else:
             h[:n] = made
     return y.astype(kind, copy=False), h.copy().astype(kind, copy=False)
+
+
+def _cell(relu: bool) -> str:
+    return "relu" if relu else "tanh"
 
 
 @rnn_layer.vjp
@@ -84,6 +95,11 @@ def rnn_adjoint(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps = Steps(sizes, reverse)
+    given = present({"y": y, "gy": g_y, "dh": g_h})
+    whole_layer = prepared(_cell(relu), steps, w_hh, tuple(given), ("d", "dh"), True)
+    if whole_layer is not None:
+        back = whole_layer(given)
+        return _gradients(back["d"], back["dh"], x, h, w_ih, y, steps, kind, needs)
     d = (y > 0).astype(inside) if relu else np.subtract(1, y * y)
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
     for start, end in reversed(steps.windows):
@@ -92,8 +108,16 @@ def rnn_adjoint(
             a += g_y[start:end]
         rows *= a
         np.dot(rows, w_hh, a)
+    return _gradients(d, dh, x, h, w_ih, y, steps, kind, needs)
+
+
+def _gradients(
+    d: Array, dh: Array, x: Array, h: Array, w_ih: Array, y: Array, steps: Steps, kind: np.dtype,
+    needs: tuple[bool, ...],
+) -> tuple[Array | None, ...]:  # fmt: skip
+    """What is wanted of the cotangents, from those of the sums."""
     found = (
-        np.dot(d, w_ih) if needs[0] else None,
+        product(d, w_ih) if needs[0] else None,
         dh if needs[1] else None,
         product_of_rows(d, x) if needs[2] else None,
         product_of_rows(d, steps.previous(y, h)) if needs[3] else None,

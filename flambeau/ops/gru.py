@@ -14,12 +14,14 @@ import numpy as np
 from ..autograd.mode import MODE
 from ..autograd.tape import requires
 from .linear import linear
+from .matmul import product
 from .lstm import _BLOCK, _cast
 from .promotion import compute_dtype
 from .recurrent import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
-    unrolled,
+    total_bias, unrolled,
 )  # fmt: skip
+from .recurrent_native import prepared, present, sums_of_inputs
 from .registry import Array, composite, opaque
 from .samples import Rng
 
@@ -50,6 +52,15 @@ def _new_first(w: Array) -> Array:
     return np.concatenate((w[2 * width :], w[: 2 * width]))
 
 
+def _without_new(bias: Array | None) -> Array | None:
+    """The bias of what comes from h without the new gate's, which comes in with each step."""
+    if bias is None:
+        return None
+    made = bias.copy()
+    made[len(bias) // 3 * 2 :] = 0
+    return made
+
+
 @opaque(name="_gru_layer", node="GruLayerBackward0", expose=(), constant_outputs=(2, 3),
         ref=_reference, samples=_samples)  # fmt: skip
 def gru_layer(
@@ -63,13 +74,18 @@ def gru_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, width = Steps(sizes, reverse), h.shape[1]
+    given = present({"h": h, "bias": None if b_hh is None else b_hh[2 * width :]})
+    wanted = ("y", "h", "gates", "inner") if keep else ("y", "h")
+    whole_layer = prepared("gru", steps, w_hh, ("x", *given), wanted, False)
+    if whole_layer is not None:
+        bias = total_bias(b_ih, _without_new(b_hh))
+        made = whole_layer({"x": sums_of_inputs(x, w_ih, bias), **given})
+        y, last = (made[name].astype(kind, copy=False) for name in ("y", "h"))
+        return (y, last, made["gates"], made["inner"]) if keep else (y, last)
     factor = np.ones(3 * width, inside)
     factor[: 2 * width] = 0.5  # sigmoid(x) = (tanh(x / 2) + 1) / 2
     gates = np.dot(x, (w_ih * factor[:, None]).T)
-    outer = None if b_hh is None else b_hh.copy()
-    if outer is not None:
-        outer[2 * width :] = 0  # the new gate's comes in with each step
-    add_biases(gates, b_ih, outer, factor)
+    add_biases(gates, b_ih, _without_new(b_hh), factor)
     w = _new_first(w_hh)
     w[width:] *= 0.5
     turned = np.ascontiguousarray(w.T)
@@ -142,10 +158,25 @@ def gru_adjoint(
     kind, inside = x.dtype, gates.dtype
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps, width = Steps(sizes, reverse), h.shape[1]
+    given = present({"gates": gates, "inner": inner, "previous": y, "first": h, "gy": g_y,
+                     "dh": g_h})  # fmt: skip
+    whole_layer = prepared("gru", steps, w_hh, tuple(given), ("d", "dx", "dh"), True)
+    if whole_layer is not None:
+        made = whole_layer(given)
+        from_x, from_h = made["dx"], made["d"]
+        found = (
+            product(from_x, w_ih) if needs[0] else None,
+            made["dh"] if needs[1] else None,
+            product_of_rows(from_x, x) if needs[2] else None,
+            product_of_rows(from_h, steps.previous(y, h)) if needs[3] else None,
+            np.add.reduce(from_x, 0) if needs[4] else None,
+            np.add.reduce(from_h, 0) if needs[5] else None,
+        )
+        return tuple(None if v is None else v.astype(kind, copy=False) for v in found)
     before, w = steps.previous(y, h), _new_first(w_hh)
     d = _factors(gates, inner, before)
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
-    product = np.empty(h.shape, inside)
+    part = np.empty(h.shape, inside)
     for start, end in reversed(steps.windows):
         a, rows = dh[: end - start], d[start:end]
         if g_y is not None:
@@ -153,7 +184,7 @@ def gru_adjoint(
         each = rows.reshape(end - start, 4, width)
         each *= a[:, None, :]
         a *= gates[start:end, width : 2 * width]
-        a += np.dot(rows[:, : 3 * width], w, product[: end - start])
+        a += np.dot(rows[:, : 3 * width], w, part[: end - start])
     from_x, from_h = d[:, width:], d[:, : 3 * width]
     found = (
         np.dot(from_x, w_ih) if needs[0] else None,

@@ -12,13 +12,13 @@ import numpy as np
 from ..autograd.mode import MODE
 from ..autograd.tape import requires
 from .linear import linear
-from .lstm_native import backward as steps_backward
-from .lstm_native import forward as steps_forward
+from .matmul import product
 from .promotion import compute_dtype
 from .recurrent import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
-    unrolled,
+    total_bias, unrolled,
 )  # fmt: skip
+from .recurrent_native import prepared, present, sums_of_inputs
 from .registry import Array, composite, opaque
 from .samples import Rng
 
@@ -55,45 +55,47 @@ def _halves(width: int, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     return factor, shift
 
 
-@opaque(name="_lstm_layer", node="LstmLayerBackward0", expose=(), constant_outputs=(3, 4, 5, 6),
+@opaque(name="_lstm_layer", node="LstmLayerBackward0", expose=(), constant_outputs=(3, 4, 5),
         ref=_reference, samples=_samples)  # fmt: skip
 def lstm_layer(
     x: Array, h: Array, c: Array, w_ih: Array, w_hh: Array, b_ih: Array | None = None,
     b_hh: Array | None = None, w_hr: Array | None = None, sizes=(), reverse=False, keep=True,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """(h of every row, last h, last c, and for backward: gates, c, tanh(c), h before projection).
+    """(h of every row, last h, last c, and for backward: gates, c, h before projection).
 
     x (rows, input), h (batch, hidden or proj), c (batch, hidden).
     """
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _cast(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
+    if w_hr is None:
+        wanted = ("y", "h", "c", "gates", "cells") if keep else ("y", "h", "c")
+        whole_layer = prepared("lstm", steps, w_hh, ("x", "h", "c"), wanted, False)
+        if whole_layer is not None:
+            sums = sums_of_inputs(x, w_ih, total_bias(b_ih, b_hh))
+            made = whole_layer({"x": sums, "h": h, "c": c})
+            y, h, c = (made[name].astype(kind, copy=False) for name in ("y", "h", "c"))
+            return (y, h, c, made["gates"], made["cells"]) if keep else (y, h, c)
     factor, shift = _halves(width, inside)
     gates = np.dot(x, (w_ih * factor[:, None]).T)
     add_biases(gates, b_ih, b_hh, factor)
     turned = np.ascontiguousarray((w_hh * factor[:, None]).T)
     y = np.empty((steps.rows, h.shape[1]), inside)
     whole = y if w_hr is None else np.empty((steps.rows, width), inside)
-    cells, tanhs = np.empty((2, steps.rows, width), inside)
-    scratch, product = np.empty((steps.batch, 4 * width), inside), np.empty(c.shape, inside)
+    cells = np.empty((steps.rows, width), inside)
+    scratch, part = np.empty((steps.batch, 4 * width), inside), np.empty(c.shape, inside)
     if not steps.dense:
         h, c = h.copy(), c.copy()
-    windows = steps.windows
-    if steps.dense and w_hr is None:
-        found = steps_forward(windows, gates, h, c, turned, (y, cells, tanhs))
-        if found is not None:
-            (h, c), windows = found, []
-    for start, end in windows:
+    for start, end in steps.windows:
         n = end - start
-        g, new, t = gates[start:end], cells[start:end], tanhs[start:end]
+        g, new = gates[start:end], cells[start:end]
         g += np.dot(h[:n], turned, scratch[:n])
         np.tanh(g, g)
         g *= factor
         g += shift
         np.multiply(g[:, width : 2 * width], c[:n], new)
-        new += np.multiply(g[:, :width], g[:, 2 * width : 3 * width], product[:n])
-        np.tanh(new, t)
-        made = np.multiply(g[:, 3 * width :], t, whole[start:end])
+        new += np.multiply(g[:, :width], g[:, 2 * width : 3 * width], part[:n])
+        made = np.multiply(g[:, 3 * width :], np.tanh(new, part[:n]), whole[start:end])
         if w_hr is not None:
             made = np.dot(made, w_hr.T, y[start:end])
         if steps.dense:
@@ -104,7 +106,7 @@ def lstm_layer(
     y = y.astype(kind, copy=False)
     if not keep:
         return y, *last
-    return (y, *last, gates, cells, tanhs, *(() if w_hr is None else (whole,)))
+    return (y, *last, gates, cells, *(() if w_hr is None else (whole,)))
 
 
 def _cast(kind: np.dtype, *arrays: Array | None) -> list[Any]:
@@ -119,9 +121,9 @@ def _(gs, ys, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, reverse, needs):
         return differentiable_adjoint(
             lambda *own: _in_operators(*own, sizes, reverse), inputs, gs[:3], needs
         )
-    whole = ys[6] if len(ys) > 6 else None
+    whole = ys[5] if len(ys) > 5 else None
     dx, dh, dc, dw_ih, dw_hh, db, dw_hr = lstm_adjoint(
-        *gs[:3], x, h, c, w_ih, w_hh, w_hr, ys[0], *ys[3:6], whole, sizes, reverse, needs
+        *gs[:3], x, h, c, w_ih, w_hh, w_hr, ys[0], *ys[3:5], whole, sizes, reverse, needs
     )
     return dx, dh, dc, dw_ih, dw_hh, db, db, dw_hr
 
@@ -153,7 +155,7 @@ def _factors(gates: Array, before: Array, tanhs: Array) -> tuple[Array, Array]:
 def lstm_adjoint(
     g_y: Array | None, g_h: Array | None, g_c: Array | None, x: Array, h: Array, c: Array,
     w_ih: Array, w_hh: Array, w_hr: Array | None, y: Array, gates: Array, cells: Array,
-    tanhs: Array, whole: Array | None, sizes, reverse, needs,
+    whole: Array | None, sizes, reverse, needs,
 ) -> tuple[Array | None, ...]:  # fmt: skip
     """The cotangents of x, h, c, w_ih, w_hh, a bias and w_hr."""
     kind, inside = x.dtype, gates.dtype
@@ -161,15 +163,19 @@ def lstm_adjoint(
         inside, g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y
     )
     steps, width = Steps(sizes, reverse), c.shape[1]
+    if w_hr is None:
+        given = present({"gates": gates, "cells": cells, "previous": cells, "first": c, "gy": g_y,
+                         "dh": g_h, "dc": g_c})  # fmt: skip
+        whole_layer = prepared("lstm", steps, w_hh, tuple(given), ("d", "dh", "dc"), True)
+        if whole_layer is not None:
+            made = whole_layer(given)
+            return _gradients(made["d"], x, y, h, w_ih, None, whole, made["dh"], made["dc"], steps,
+                              kind, needs)  # fmt: skip
     dh = np.zeros(h.shape, inside) if g_h is None else g_h.copy()
     dc = np.zeros(c.shape, inside) if g_c is None else g_c.copy()
-    if steps.dense and w_hr is None:
-        d = steps_backward(steps.windows, (gates, cells, tanhs), c, g_y, dh, dc, w_hh)
-        if d is not None:
-            return _gradients(d, x, y, h, w_ih, None, whole, dh, dc, steps, kind, needs)
-    d, of_cell = _factors(gates, steps.previous(cells, c), tanhs)
+    d, of_cell = _factors(gates, steps.previous(cells, c), np.tanh(cells))
     forgets = gates[:, width : 2 * width]
-    product = np.empty(c.shape, inside)
+    part = np.empty(c.shape, inside)
     projected = None if w_hr is None else np.empty(y.shape, inside)
     for start, end in reversed(steps.windows):
         n = end - start
@@ -181,7 +187,7 @@ def lstm_adjoint(
             total = np.dot(a, w_hr)
         else:
             total = a
-        b += np.multiply(total, of_cell[start:end], product[:n])
+        b += np.multiply(total, of_cell[start:end], part[:n])
         first = rows[:, : 3 * width].reshape(n, 3, width, copy=False)
         first *= b[:, None, :]
         rows[:, 3 * width :] *= total
@@ -196,7 +202,7 @@ def _gradients(
 ) -> tuple[Array | None, ...]:  # fmt: skip
     """What is wanted of the cotangents, from those of the gates."""
     found = (
-        np.dot(d, w_ih) if needs[0] else None,
+        product(d, w_ih) if needs[0] else None,
         dh if needs[1] else None,
         dc if needs[2] else None,
         product_of_rows(d, x) if needs[3] else None,

@@ -15,6 +15,7 @@ from ..autograd.backward import grad
 from ..tensor.tensor import Tensor
 from .dropout import dropout
 from .join import cat, stack
+from .matmul import product
 
 
 class Steps:
@@ -49,22 +50,24 @@ class Steps:
         return made
 
 
+def total_bias(b_ih: np.ndarray | None, b_hh: np.ndarray | None) -> np.ndarray | None:
+    """The biases that there are, added up."""
+    return b_hh if b_ih is None else b_ih if b_hh is None else b_ih + b_hh
+
+
 def add_biases(
     gates: np.ndarray, b_ih: np.ndarray | None, b_hh: np.ndarray | None,
     factor: np.ndarray | None = None,
 ) -> None:  # fmt: skip
     """Adds the biases that there are, times `factor`, to every row."""
-    if b_ih is None or b_hh is None:
-        bias = b_hh if b_ih is None else b_ih
-    else:
-        bias = b_ih + b_hh
+    bias = total_bias(b_ih, b_hh)
     if bias is not None:
         gates += bias if factor is None else bias * factor
 
 
 def product_of_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a.T @ b: a weight's gradient from the cotangents and inputs of all steps."""
-    return np.dot(a.T, b)
+    return product(a.T, b)
 
 
 def differentiable_adjoint(

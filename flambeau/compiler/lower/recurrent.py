@@ -112,22 +112,21 @@ def _lstm_layer(
     inputs = _inputs(x, w_ih * column, _biases(b_ih, b_hh, halves))
     turned = (w_hh * column).T
     factor, shift = (symbol(literal(v[None])) for v in (halves, shifts))
-    made: list[list[Symbol]] = [[], [], [], [], []]
+    made: list[list[Symbol]] = [[], [], [], []]
     for part in _parts(inputs, steps):
         n = part.shape[0]
         gates = np.tanh(part + np.matmul(_first(h, n), turned)) * factor + shift
         i, f, g, o = _parts_of(gates, 4)
         new = f * _first(c, n) + i * g
-        t = np.tanh(new)
-        whole = o * t
+        whole = o * np.tanh(new)
         y = whole if w_hr is None else np.matmul(whole, w_hr.T)
         h, c = _replaced(h, y), _replaced(c, new)
-        for place, value in zip(made, (y, gates, new, t, whole), strict=True):
+        for place, value in zip(made, (y, gates, new, whole), strict=True):
             place.append(value)
     outputs = _rounded(kind, _in_order(made[0], steps), h, c)
     if not keep:
         return outputs
-    kept = made[1:4] if w_hr is None else made[1:]
+    kept = made[1:3] if w_hr is None else made[1:]
     return (*outputs, *(_in_order(parts, steps) for parts in kept))
 
 
@@ -135,7 +134,7 @@ def _lstm_layer(
 def _lstm_adjoint(
     g_y: Any, g_h: Any, g_c: Any, x: Symbol, h: Symbol, c: Symbol,
     w_ih: Symbol, w_hh: Symbol, w_hr: Any, y: Symbol, gates: Symbol,
-    cells: Symbol, tanhs: Symbol, whole: Any, sizes: Sizes, reverse: bool,
+    cells: Symbol, whole: Any, sizes: Sizes, reverse: bool,
     needs: Sequence[bool],
 ) -> tuple[Any, ...]:  # fmt: skip
     kind, inside = x.dtype, gates.dtype
@@ -153,7 +152,7 @@ def _lstm_adjoint(
             layer.weight(d, y, h) if needs[4] else None,
             np.sum(d, 0) if needs[5] or needs[6] else None, None,
         )  # fmt: skip
-    before = _previous(_parts(cells, steps), c, steps)
+    before, tanhs = _previous(_parts(cells, steps), c, steps), np.tanh(cells)
     i, f, g, o = _parts_of(gates, 4)
     slopes = [_parts(v, steps) for v in (
         (i - i * i) * g, (f - f * f) * before, (1 - g * g) * i, (o - o * o) * tanhs,

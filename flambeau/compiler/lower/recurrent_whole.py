@@ -83,15 +83,13 @@ def _nothing(x: Any) -> bool:
 
 def lstm(layer: Layer, sums: Symbol, h: Symbol, c: Symbol, w_hh: Symbol,
          keep: bool) -> tuple[Symbol, ...]:  # fmt: skip
-    """(y, last h, last c, and for backward: gates, c, tanh(c))."""
+    """(y, last h, last c, and for backward: gates, c)."""
     given = {"x": layer.stepped(sums), "h": h, "c": c, "w": w_hh}
     y = layer.forward(given, "y")
     if not keep:
         return layer.flat(y), layer.last(y), layer.forward(given, "c")
     gates, cells = layer.forward(given, "gates"), layer.forward(given, "cells")
-    # Nobody reads tanh(c), so nobody works it out: backward does so by itself.
-    return (layer.flat(y), layer.last(y), layer.last(cells), layer.flat(gates), layer.flat(cells),
-            np.tanh(layer.flat(cells)))  # fmt: skip
+    return layer.flat(y), layer.last(y), layer.last(cells), layer.flat(gates), layer.flat(cells)
 
 
 def lstm_adjoint(

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..loops import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Fold, Index,
-    Kernel, Kind, Load, Loop, Position, Scalar, Statement, Store, Type,
+    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type,
 )  # fmt: skip
 from .recurrent_cells import Cell
 from .value import Value, where
@@ -164,6 +164,9 @@ class _Steps:
         self.block, self.step = Index("block"), Index("step")
         self.buffers: dict[Buffer, None] = {}
         self.work: dict[Buffer, int] = {}
+        for bound in (extents.batch, extents.last):
+            if isinstance(bound, Load):
+                self.buffers[bound.buffer] = None
         for grid in (*given.values(), *(g for some in wanted.values() for g in some)):
             self.buffers[grid.buffer] = None
 
@@ -244,7 +247,8 @@ class _Steps:
 
     def written(self, name: str, body: list[Statement]) -> Written:
         loop = Loop(self.block, self.extents.blocks, body, Kind.PARALLEL)
-        return Written(Kernel(name, list(self.buffers), [loop]), self.work)
+        sizes = [n for n in (self.extents.steps, self.extents.blocks) if isinstance(n, Size)]
+        return Written(Kernel(name, list(self.buffers), [loop], sizes), self.work)
 
 
 # ------------------------------------------------------------------------------ forward

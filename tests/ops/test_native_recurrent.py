@@ -1,0 +1,110 @@
+"""Recurrent layers with all steps in one kernel, eagerly, beside the same in NumPy."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.native.eager import Policy
+from flambeau.native.pool import POOL
+from flambeau.ops import recurrent_native
+
+
+def step(layer: Any, x: Any, states: list) -> list[np.ndarray]:
+    """Results and gradients."""
+    given = [x, *states]
+    for v in [*given, *layer.parameters()]:
+        v.grad = None
+    y, last = layer(x, tuple(states) if len(states) > 1 else states[0])
+    ends = last if isinstance(last, tuple) else (last,)
+    ((y * y).sum() + sum((k + 1) * v.sum() for k, v in enumerate(ends))).backward()
+    found = [y, *ends, *[v.grad for v in [*given, *layer.parameters()]]]
+    return [v.detach().numpy() for v in found]
+
+
+def until_kernels(run: Any, count: int) -> list[np.ndarray]:
+    """What `run` gives once so many shapes have their kernels."""
+    until = time.monotonic() + 60
+    while True:
+        found = run()
+        made = [v for v in recurrent_native._seen.values() if not isinstance(v, int)]
+        if len(made) >= count:
+            return run()
+        assert time.monotonic() < until, found and "no kernel came"
+        time.sleep(0.002)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(recurrent_native, "WORTH", 0)
+    monkeypatch.setattr(recurrent_native, "_SHARED", 0)
+    monkeypatch.setattr(recurrent_native, "_seen", {})
+    before = POOL.threads()
+    yield
+    POOL.set_threads(before)
+
+
+@pytest.mark.parametrize(("kind", "options"), [
+    ("LSTM", {}), ("LSTM", {"bidirectional": True, "dtype": torch.float64}), ("GRU", {}),
+    ("GRU", {"bidirectional": True, "bias": False}), ("RNN", {"bidirectional": True}),
+    ("RNN", {"nonlinearity": "relu"}),
+])  # fmt: skip
+def test_layers(kind: str, options: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengths change under the same kernels."""
+    POOL.set_threads(2)
+    torch.manual_seed(0)
+    both = 2 if "bidirectional" in options else 1
+    layer = getattr(torch.nn, kind)(4, 17, **options)
+    dtype = options.get("dtype")
+    states = [torch.randn(both, 3, 17, dtype=dtype, requires_grad=True)
+              for _ in range(2 if kind == "LSTM" else 1)]  # fmt: skip
+    x = torch.randn(4, 3, 4, dtype=dtype, requires_grad=True)
+    until_kernels(lambda: step(layer, x, states), 2 * both)
+    shapes = len(recurrent_native._seen)
+    for length in (4, 2, 9):
+        x = torch.randn(length, 3, 4, dtype=dtype, requires_grad=True)
+        found = step(layer, x, states)
+        with monkeypatch.context() as patch:
+            patch.setattr(Policy, "allowed", False)
+            wanted = step(layer, x, states)
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+    assert len(recurrent_native._seen) == shapes
+
+
+@pytest.mark.parametrize("batch", [1, 33])
+def test_inference(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = torch.nn.LSTM(4, 20)
+    x = torch.randn(5, batch, 4)
+
+    @torch.no_grad()
+    def run() -> list[np.ndarray]:
+        y, (h, c) = layer(x)
+        return [y.numpy(), h.numpy(), c.numpy()]
+
+    found = until_kernels(run, 1)
+    monkeypatch.setattr(Policy, "allowed", False)
+    for a, b in zip(found, run(), strict=True):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+
+
+def test_gradcheck() -> None:
+    layer = torch.nn.GRU(2, 3, dtype=torch.float64)
+    x = torch.randn(3, 2, 2, dtype=torch.float64, requires_grad=True)
+    h = torch.randn(1, 2, 3, dtype=torch.float64, requires_grad=True)
+    until_kernels(lambda: step(layer, x, [h]), 2)
+    assert torch.autograd.gradcheck(lambda x, h: layer(x, h)[0], (x, h))
+
+
+def test_what_has_no_kernels() -> None:
+    """Packed sequences and projections go step by step."""
+    layer = torch.nn.LSTM(4, 17, proj_size=3)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.randn(3, 2, 4), torch.tensor([3, 1]))
+    for _ in range(3):
+        layer(packed)
+        layer(torch.randn(3, 2, 4))
+    assert not recurrent_native._seen
