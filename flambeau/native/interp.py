@@ -17,6 +17,7 @@ from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
     Index, Kernel, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update, operands,
 )  # fmt: skip
+from .philox import philox
 
 NOWHERE = (1 << 63) - 1  # the position of an ARGMAX of nothing
 
@@ -235,6 +236,8 @@ def applied(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> Any:
         return first
     if operation is Scalar.FMA:
         return _fused(values, kind)
+    if operation is Scalar.PHILOX:
+        return philox(*(np.atleast_1d(value) for value in values))[0]
     if operation in (Scalar.ERF, Scalar.ERFC):
         return getattr(math, operation.name.lower())(float(first))
     if operation in EXACT:

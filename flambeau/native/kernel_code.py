@@ -20,7 +20,7 @@ from .target import host, load_code, object_code, outside, versions
 
 _NICE = 5  # a third of the share of other threads
 _FOLDERS = ("emit", "math")
-_FILES = ("loops.py", "scratch.py", "structure.py", "target.py", "kernel_code.py")
+_FILES = ("loops.py", "philox.py", "scratch.py", "structure.py", "target.py", "kernel_code.py")
 
 
 @lru_cache(maxsize=1)

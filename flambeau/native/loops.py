@@ -110,6 +110,7 @@ class Scalar(Enum):
     NOT = auto()
     SHL = auto()
     SHR = auto()  # arithmetic on signed types, logical on unsigned ones
+    PHILOX = auto()  # (counter, stream, key) of U64: two random words, as in philox.py
     WHERE = auto()  # (BOOL, a, b)
     CAST = auto()  # to the expression's type, as C casts; to BOOL: x != 0
     BITCAST = auto()  # the same bits as the expression's type, of the same size

@@ -21,7 +21,7 @@ _ANY_NUMBER = frozenset((
     Scalar.ROUND,
 ))  # fmt: skip
 _INTEGER = _BOOLEAN | {Scalar.SHL, Scalar.SHR}
-_COUNTS = {Scalar.FMA: 3, Scalar.WHERE: 3} | dict.fromkeys(
+_COUNTS = {Scalar.FMA: 3, Scalar.PHILOX: 3, Scalar.WHERE: 3} | dict.fromkeys(
     (Scalar.NEG, Scalar.ABS, Scalar.SQRT, Scalar.EXP, Scalar.EXP2, Scalar.EXPM1, Scalar.LOG,
      Scalar.LOG2, Scalar.LOG10, Scalar.LOG1P, Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ASIN,
      Scalar.ACOS, Scalar.ATAN, Scalar.SINH, Scalar.COSH, Scalar.TANH, Scalar.ASINH, Scalar.ACOSH,
@@ -329,6 +329,8 @@ def _computes(operation: Scalar, type: Type) -> bool:
     """Whether an operation is defined on operands of a type."""
     if operation is Scalar.WHERE:
         return True
+    if operation is Scalar.PHILOX:
+        return type is Type.U64
     if type in _HALVES:
         return False
     if type is Type.BOOL:

@@ -122,6 +122,12 @@ def _quotient(b: Builder, x: ir.Value, y: ir.Value, type: Type, lanes: int) -> i
     return (b.sdiv if type.signed else b.udiv)(x, y)
 
 
+def _philox(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+    from ..math.philox import philox
+
+    return philox(b, v, type, lanes)
+
+
 INTEGER: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.ADD: lambda b, v, t, n: b.add(*v),
     Scalar.SUB: lambda b, v, t, n: b.sub(*v),
@@ -137,6 +143,7 @@ INTEGER: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.OR: lambda b, v, t, n: b.or_(*v),
     Scalar.XOR: lambda b, v, t, n: b.xor(*v),
     Scalar.NOT: _not,
+    Scalar.PHILOX: _philox,
     Scalar.SHL: lambda b, v, t, n: _shift(b, v, t, n, right=False),
     Scalar.SHR: lambda b, v, t, n: _shift(b, v, t, n, right=True),
     Scalar.FLOOR: lambda b, v, t, n: v[0],

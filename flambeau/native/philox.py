@@ -1,0 +1,33 @@
+"""Philox-4x32-10 (Salmon et al. 2011): random words made of a counter and a key, in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+ROUNDS = 10
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+STEPS = (0x9E3779B9, 0xBB67AE85)  # by which the key's words grow from round to round
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+
+
+def philox_words(counter: Any, stream: Any, key: Any) -> tuple[np.ndarray, ...]:
+    """The four words, as uint64, for counter words 0 and 1, 2 and 3, and key words 0 and 1, each
+    pair one uint64 with the first of them below."""
+    c0, c1, c2, c3, k0, k1 = (
+        part for whole in (counter, stream, key)
+        for part in (np.asarray(whole, np.uint64) & _LOW, np.asarray(whole, np.uint64) >> _HALF)
+    )  # fmt: skip
+    first, second = map(np.uint64, MULTIPLIERS)
+    for _ in range(ROUNDS):
+        p, q = c0 * first, c2 * second
+        c0, c1, c2, c3 = (q >> _HALF) ^ c1 ^ k0, q & _LOW, (p >> _HALF) ^ c3 ^ k1, p & _LOW
+        k0, k1 = (k0 + np.uint64(STEPS[0])) & _LOW, (k1 + np.uint64(STEPS[1])) & _LOW
+    return c0, c1, c2, c3
+
+
+def philox(counter: Any, stream: Any, key: Any) -> np.ndarray:
+    """The first two words as one uint64, the first below: `Scalar.PHILOX`."""
+    first, second, *_ = philox_words(counter, stream, key)
+    return first | (second << _HALF)

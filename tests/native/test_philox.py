@@ -1,0 +1,75 @@
+"""Philox-4x32-10: the published test vectors, and the same in the interpreter and machine code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flambeau.native.compiled import compiled
+from flambeau.native.emit.kernel import emit
+from flambeau.native.interp import interpret
+from flambeau.native.loops import (
+    Affine, Apply, Buffer, Constant, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
+)  # fmt: skip
+from flambeau.native.philox import philox, philox_words
+from flambeau.native.target import TARGETS, load
+from flambeau.native.verify import VerifyError, verify
+
+# Random123's kat_vectors: counter, key and result, word by word.
+VECTORS = [
+    ("00000000 00000000 00000000 00000000", "00000000 00000000",
+     "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff",
+     "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0",
+     "d16cfe09 94fdcceb 5001e420 24126ea1"),
+]  # fmt: skip
+
+
+def pairs(words: str) -> list[int]:
+    """Words two by two, the first of each below."""
+    each = [int(word, 16) for word in words.split()]
+    return [low | high << 32 for low, high in zip(each[::2], each[1::2], strict=True)]
+
+
+@pytest.mark.parametrize(("counter", "key", "result"), VECTORS)
+def test_published_vectors(counter: str, key: str, result: str) -> None:
+    given = [np.array([n], np.uint64) for n in (*pairs(counter), *pairs(key))]
+    assert [f"{int(word[0]):08x}" for word in philox_words(*given)] == result.split()
+    assert int(philox(*given)[0]) == pairs(result)[0]
+    found = np.zeros(1, np.uint64)
+    compiled(kernel(1)).run([*given, found])
+    assert int(found[0]) == pairs(result)[0]
+
+
+def kernel(count: int) -> Kernel:
+    """y[i] = PHILOX(x[i], stream, key) over `count` elements, in lanes."""
+    x, stream, key, y = (Buffer(Type.U64, name) for name in ("x", "stream", "key", "y"))
+    i = Index("i")
+    at = Affine(0, ((i, 1),))
+    value = Apply(Scalar.PHILOX, (Load(x, at), Load(stream, Affine()), Load(key, Affine())),
+                  Type.U64)  # fmt: skip
+    body = [Loop(i, count, [Store(y, at, value)], Kind.LANES)]
+    return Kernel(f"philox{count}", [x, stream, key, y], body)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 37, 129])
+def test_machine_code_and_interpreter_agree(count: int) -> None:
+    draw = np.random.default_rng(count)
+    x, stream, key = (draw.integers(0, 1 << 64, n, np.uint64) for n in (count, 1, 1))
+    expected = philox(x, stream, key)
+    made = kernel(count)
+    plain = emit(made, TARGETS["avx2"], made.name)
+    for run in (lambda a: interpret(made, a), compiled(made).run):
+        y = np.zeros(count, np.uint64)
+        run([x, stream, key, y])
+        np.testing.assert_array_equal(y, expected)
+    assert load(plain, [made.name])[made.name]
+
+
+def test_only_on_64_bits() -> None:
+    y, i = Buffer(Type.U32, "y"), Index("i")
+    number = Constant(Type.U32, 1)
+    value = Apply(Scalar.PHILOX, (number, number, number), Type.U32)
+    with pytest.raises(VerifyError, match="PHILOX on uint32"):
+        verify(Kernel("k", [y], [Loop(i, 4, [Store(y, Affine(0, ((i, 1),)), value)])]))
