@@ -17,8 +17,8 @@ from flambeau.native.emit.kernel import emit
 from flambeau.native.emit.share import shared
 from flambeau.native.emit.tile import constant
 from flambeau.native.loops import (
-    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Fold, Index, Kernel,
-    Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
+    Kernel, Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
 )  # fmt: skip
 from flambeau.native.target import TARGETS, assembly, load
 
@@ -247,16 +247,18 @@ def test_a_vector_times_a_matrix() -> None:
 
 
 def stepped(m: int, n: int, k: int, flipped: tuple[bool, bool] = (True, False)) -> Kernel:
-    """A weight's gradient c = a.T @ b, and the update w -= c * s that is made with it."""
+    """A weight's gradient c = a.T @ b, and the update w -= s * c that is made with it."""
     kernel = matrix_product(m, n, k, flipped)
     contract = kernel.body[0]
     assert isinstance(contract, Contract)
     store = contract.body[0]
     assert isinstance(store, Store)
-    weight, rate = Buffer(Type.F32, "w"), Buffer(Type.F32, "s")
-    scaled = Apply(Scalar.MUL, (store.value, Load(rate, Affine(0, store.at.terms))), Type.F32)
-    new = Apply(Scalar.SUB, (Load(weight, Affine(0, store.at.terms)), scaled), Type.F32)
-    contract.body.append(Store(weight, Affine(0, store.at.terms), new))
+    weight, rate = Buffer(Type.F32, "w"), Buffer(Type.F64, "s")
+    step = Apply(Scalar.CAST, (Load(rate, Affine(0)),), Type.F32)
+    scaled = Apply(Scalar.MUL, (store.value, step), Type.F32)
+    new, at = Accumulator(Fold.SUM, Type.F32), store.at
+    value = Apply(Scalar.SUB, (Load(weight, at), scaled), Type.F32)
+    contract.body = [Begin(new, value), store, Store(weight, at, new)]
     kernel.buffers.extend([weight, rate])
     return kernel
 
@@ -265,14 +267,14 @@ def stepped(m: int, n: int, k: int, flipped: tuple[bool, bool] = (True, False)) 
 def test_a_gradient_and_the_update_of_its_weight(shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     rng = np.random.default_rng(0)
-    a, b, c, w, s = (rng.normal(size=size).astype("f") for size in (
-        (k, m), (k, n), (m, n), (m, n), (m, n)))  # fmt: skip
-    memories = [poisoned(x) for x in (a, b, c, w, s)]
+    a, b, c, w = (rng.normal(size=size).astype("f") for size in (
+        (k, m), (k, n), (m, n), (m, n)))  # fmt: skip
+    memories = [poisoned(x) for x in (a, b, c, w, np.array([0.25]))]
     compiled(stepped(m, n, k)).run([inside for _, inside in memories], threads=2)
     for memory, inside in memories:
         assert unharmed(memory, inside.dtype.itemsize)
     np.testing.assert_allclose(memories[2][1].reshape(m, n), a.T @ b, 1e-4, 1e-4)
-    np.testing.assert_allclose(memories[3][1].reshape(m, n), w - a.T @ b * s, 1e-4, 1e-4)
+    np.testing.assert_allclose(memories[3][1].reshape(m, n), w - a.T @ b * 0.25, 1e-4, 1e-4)
 
 
 def test_matrices_that_an_epilogue_reads_are_fetched_ahead() -> None:
@@ -283,6 +285,11 @@ def test_matrices_that_an_epilogue_reads_are_fetched_ahead() -> None:
     assert fetched(stepped(160, 480, 16))
     assert not fetched(stepped(32, 48, 16))
     assert not fetched(matrix_product(160, 480, 16, (True, False)))
+
+
+def test_what_is_the_same_for_all_elements_is_computed_once() -> None:
+    text = emit(stepped(96, 96, 16), TARGETS["avx512"])
+    assert len(re.findall(r"load double", text)) == 1
 
 
 @pytest.mark.parametrize(("groups", "panels", "costs", "across"), [

@@ -11,7 +11,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Affine, Buffer, Expression, Index, Load, Statement, Store, operands
+from ..loops import (
+    Affine, Begin, Buffer, Expression, Index, Load, Statement, Store, expressions, operands,
+)  # fmt: skip
 from .tile import I32, POINTER, Number, constant, plus
 
 LEAST = 128 << 10  # bytes: matrices smaller than this are near by themselves
@@ -36,11 +38,11 @@ def streams(body: Sequence[Statement], row: Index, column: Index) -> list[_Strea
 
     stack: list[Expression] = []
     for one in body:
-        if not isinstance(one, Store):
+        if not isinstance(one, Store | Begin):
             return []
-        if not one.indirect:
+        if isinstance(one, Store) and not one.indirect:
             reads |= add(one.buffer, one.at, True) and one.add
-        stack.append(one.value)
+        stack += expressions(one)
     seen: set[int] = set()
     while stack:
         each = stack.pop()

@@ -129,8 +129,13 @@ def folded(loop: Loop) -> list[Accumulator]:
 
 def changed(loop: Loop) -> list[Buffer | Accumulator]:
     """What a loop writes: buffers and accumulators."""
+    return written(loop.body)
+
+
+def written(body: Sequence[Statement]) -> list[Buffer | Accumulator]:
+    """What statements write: buffers and accumulators."""
     found: dict[Buffer | Accumulator, None] = {}
-    for statement in statements(loop.body):
+    for statement in statements(body):
         if isinstance(statement, Store):
             found[statement.buffer] = None
         elif isinstance(statement, Begin | Update):

@@ -9,15 +9,15 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ..loops import (
-    Accumulator, Begin, Buffer, Constant, Contract, Expression, Load, Loop, Position, Scalar,
-    Statement, Store, Type, Update, expressions, operands, statements,
+    Accumulator, Begin, Buffer, Constant, Contract, Expression, Index, Load, Loop, Position,
+    Scalar, Statement, Store, Type, Update, expressions, operands, statements,
 )  # fmt: skip
 from . import arithmetic, conversion
 from .accumulator import Held
 from .builder import lanes_of
 from .context import Context, Scope
 from .expression import evaluate, known, place, read, write
-from .plan import always, changed, folded, indices, rounds, touched
+from .plan import always, changed, folded, indices, rounds, touched, written
 from .turned import tiles, turned
 
 BLOCK = 128  # rounds of a long sum that are added up by themselves
@@ -84,6 +84,10 @@ def _contract(context: Context, scope: Scope, one: Contract) -> None:
     from .plain_contract import plain_contract
 
     context.sum = one.sum
+    axes = [*one.rows, one.column, *one.depth]
+    if all(isinstance(axis.extent, int) and axis.extent for axis in axes):
+        what = [one.sum, *written(one.body)]
+        _hoist(context, scope, {axis.index for axis in axes}, what, one.body)
     if not contract(context, one):
         plain_contract(context, one)
     context.changed([one.sum, *[s.buffer for s in statements(one.body) if isinstance(s, Store)]])
@@ -111,14 +115,14 @@ def run(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -
         each = _lanes if loop in context.plan.widths else _serial
         if isinstance(start, int) and isinstance(stop, int):
             if start < stop:
-                _hoist(context, scope, loop)
+                _hoist(context, scope, indices(loop), what, loop.body)
                 each(context, scope, loop, start, stop, sums)
         else:
             first = b.integer(start) if isinstance(start, int) else start
             last = b.integer(stop) if isinstance(stop, int) else stop
             with b.if_then(b.icmp_signed("<", first, last)):
                 inner = scope.inside({})
-                _hoist(context, inner, loop)
+                _hoist(context, inner, indices(loop), what, loop.body)
                 each(context, inner, loop, first, last, sums)
         context.folding = before
     context.changed(what)
@@ -222,15 +226,19 @@ def _blocks(context: Context, sums: Sequence[Held]) -> Iterator[None]:
 # -------------------------------------------------------------------------------- hoisting
 
 
-def _hoist(context: Context, scope: Scope, loop: Loop) -> None:
-    """Computes before a loop, which runs at least once, what is the same in all its rounds.
+def _hoist(
+    context: Context, scope: Scope, inner: set[Index], changes: Sequence[Buffer | Accumulator],
+    body: Sequence[Statement],
+) -> None:  # fmt: skip
+    """Computes what is the same in all rounds of a body, before a loop that runs at least once.
 
-    LLVM would not move loads; nor does it see that the copies of a loop share what is moved.
+    `inner`: the loop's indices and those inside it. LLVM would not move loads; nor does it see
+    that the copies of a loop share what is moved.
     """
-    inner, what = indices(loop), set(changed(loop))
+    what = set(changes)
     if any(isinstance(one, Buffer) and one.aliased for one in what):
         what.update(one for one in context.pointers if one.aliased)
-    inside = list(always(loop.body))
+    inside = list(always(body))
     varies: dict[Expression, bool] = {}
     stack = [one for statement in inside for one in expressions(statement)]
     while stack:
