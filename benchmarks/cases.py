@@ -113,6 +113,30 @@ def softmax(torch):
     return lambda: a.softmax(0)
 
 
+@case("small", "`a.log_softmax(0)`", 1.0)
+def log_softmax(torch):
+    a, _ = pair(torch)
+    return lambda: a.log_softmax(0)
+
+
+@case("small", "`F.cross_entropy(m, t)`, 4 by 4", 1.0)
+def cross_entropy(torch):
+    m, t = square(torch), torch.tensor([0, 3, 1, 2])
+    return lambda: torch.nn.functional.cross_entropy(m, t)
+
+
+@case("small", "`F.gelu(a)`", 1.0)
+def gelu(torch):
+    a, _ = pair(torch)
+    return lambda: torch.nn.functional.gelu(a)
+
+
+@case("small", "`F.layer_norm(m, (4,))`", 1.0)
+def layer_norm(torch):
+    m = square(torch)
+    return lambda: torch.nn.functional.layer_norm(m, (4,))
+
+
 @case("small", "`m @ m`, 4 by 4", 1.0)
 def small_matmul(torch):
     m = square(torch)
@@ -179,6 +203,86 @@ pointwise(
     lambda torch, x: torch.nn.functional.layer_norm(x, (2048,)),
 )
 pointwise("large_transpose", "`t().contiguous()`, 4M", lambda torch, x: x.t().contiguous())
+
+
+pointwise("large_var", "`var(-1)`, 4M", lambda torch, x: x.var(-1))
+pointwise("large_norm", "`norm()`, 4M", lambda torch, x: x.norm())
+pointwise("large_logsumexp", "`logsumexp(-1)`, 4M", lambda torch, x: x.logsumexp(-1))
+pointwise("large_max", "`max(-1)`, 4M", lambda torch, x: x.max(-1))
+pointwise("large_cumsum", "`cumsum(-1)`, 4M", lambda torch, x: x.cumsum(-1))
+pointwise("large_clamp", "`clamp(-1, 1)`, 4M", lambda torch, x: x.clamp(-1, 1))
+pointwise("large_where", "`where(x > 0, x, 0)`, 4M", lambda torch, x: torch.where(x > 0, x, 0.0))
+pointwise("large_masked_fill", "`masked_fill`, 4M", lambda torch, x: x.masked_fill(x > 0, 0.0))
+pointwise("large_double", "`double()`, 4M", lambda torch, x: x.double())
+pointwise("large_bfloat16", "`bfloat16()`, 4M", lambda torch, x: x.bfloat16())
+pointwise("large_cat", "`cat` of two, 4M each", lambda torch, x: torch.cat((x, x), 1))
+pointwise("large_mse", "`mse_loss`, 4M", lambda torch, x: torch.nn.functional.mse_loss(x, x))
+pointwise(
+    "large_smooth_l1", "`smooth_l1_loss`, 4M",
+    lambda torch, x: torch.nn.functional.smooth_l1_loss(x, x),
+)  # fmt: skip
+pointwise("large_dropout", "`dropout`, 4M", lambda torch, x: torch.nn.functional.dropout(x, 0.1))
+
+
+@case("large", "`cross_entropy`, 4096 by 1024, forward and backward")
+def large_cross_entropy(torch):
+    torch.manual_seed(0)
+    x, t = torch.randn(4096, 1024, requires_grad=True), torch.randint(1024, (4096,))
+    return lambda: torch.nn.functional.cross_entropy(x, t).backward()
+
+
+@case("large", "batch norm of 32 x 64 x 32 x 32, forward and backward")
+def batch_norm(torch):
+    torch.manual_seed(0)
+    x, layer = torch.randn(32, 64, 32, 32, requires_grad=True), torch.nn.BatchNorm2d(64)
+    g = torch.randn(32, 64, 32, 32)
+    return lambda: layer(x).backward(g)
+
+
+@case("large", "group norm of 32 x 64 x 32 x 32, forward and backward")
+def group_norm(torch):
+    torch.manual_seed(0)
+    x, layer = torch.randn(32, 64, 32, 32, requires_grad=True), torch.nn.GroupNorm(8, 64)
+    g = torch.randn(32, 64, 32, 32)
+    return lambda: layer(x).backward(g)
+
+
+@case("large", "embedding of 8192 rows of 256, forward and backward")
+def embedding(torch):
+    torch.manual_seed(0)
+    layer, at = torch.nn.Embedding(10_000, 256), torch.randint(10_000, (8192,))
+    g = torch.randn(8192, 256)
+    return lambda: layer(at).backward(g)
+
+
+@case("large", "`x[index]`, 8192 rows of 512")
+def index_rows(torch):
+    torch.manual_seed(0)
+    x, at = torch.randn(8192, 512), torch.randint(8192, (8192,))
+    return lambda: x[at]
+
+
+@case("large", "Adam, 10M parameters")
+def adam(torch):
+    parameters = [torch.zeros(1000, 1000, requires_grad=True) for _ in range(10)]
+    for p in parameters:
+        p.grad = torch.ones(1000, 1000)
+    return torch.optim.Adam(parameters).step
+
+
+@case("large", "`clip_grad_norm_`, 10M parameters")
+def clip(torch):
+    parameters = [torch.zeros(1000, 1000, requires_grad=True) for _ in range(10)]
+    for p in parameters:
+        p.grad = torch.ones(1000, 1000)
+    return lambda: torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+
+
+@case("large", "GRU 128, batch 32, length 50, forward and backward")
+def gru(torch):
+    torch.manual_seed(0)
+    layer, x = torch.nn.GRU(128, 128, batch_first=True), torch.randn(32, 50, 128)
+    return lambda: layer(x)[0].sum().backward()
 
 
 @case("large", "`(x*y+x).sigmoid()*y`, 4M")

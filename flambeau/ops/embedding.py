@@ -16,6 +16,7 @@ from .index import add_rows
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque, publish
 from .samples import Rng
+from .table_rows import LARGE, taken
 
 
 def _samples(rng: Rng):
@@ -45,6 +46,8 @@ def rows_of(weight: Array, indices: Array, padding_idx=-1, scale_grad_by_freq=Fa
     if weight.ndim != 2:
         raise RuntimeError(f"'weight' must be 2-D, but it is {weight.ndim}-D (embedding)")
     check_indices(indices, weight.shape[0], "embedding")
+    if indices.size * weight.shape[1] > LARGE and (y := taken(weight, indices)) is not None:
+        return y
     return weight.take(indices, 0)
 
 

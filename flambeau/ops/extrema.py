@@ -12,6 +12,7 @@ from ..tensor.promote import result_dtype
 from ..tensor.tensor import Tensor
 from . import refusal
 from .inplace import assign, write_out
+from .pointwise_native import LARGE, large
 from .rectifiers import within
 from .registry import Array, composite, pointwise, publish
 from .samples import Rng, Sample, pairs
@@ -137,6 +138,8 @@ def clamp_numbers(input: Array, min=None, max=None) -> Array:
     """input clipped to [min, max]; NaN where a bound is NaN."""
     if input.dtype.kind != "f":
         min, max = (None if v is None else np.asarray(v).astype(input.dtype) for v in (min, max))
+    elif input.size > LARGE and (y := large(lambda x: _clip(x, min, max), input)) is not None:
+        return y
     return _clip(input, min, max)
 
 

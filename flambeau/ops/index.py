@@ -17,6 +17,7 @@ from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor, view_of, wrap
 from .inplace import assign
 from .registry import Array, opaque, publish
+from .table_rows import LARGE, added, taken
 from .view import basic_index, select
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
@@ -255,6 +256,8 @@ def gather_at(input: Array, where) -> Array:
     """The elements at arrays of positions."""
     arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
     if len(arrays) == 1 and where[arrays[0]].dtype != np.bool_ and input.size:
+        if not arrays[0] and input.size > LARGE and (y := taken(input, where[0])) is not None:
+            return y
         return input.take(where[arrays[0]], arrays[0])
     return np.ascontiguousarray(input[where])
 
@@ -282,6 +285,8 @@ def add_rows(target: np.ndarray, where: tuple, g: np.ndarray) -> None:
         np.add.at(target, where, g)
         return
     rows = first.reshape(-1)
+    if g.size > LARGE and added(target, rows, g.reshape(rows.size, -1)):
+        return
     order = np.argsort(rows, kind="stable")
     rows = rows[order]
     starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])

@@ -13,9 +13,11 @@ from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name, result_dtype
 from ..tensor.tensor import Tensor
 from .loss_reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
+from .pointwise_native import LARGE, large
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque, publish
 from .samples import Rng, Sample
+from .rows_native import folded
 from .selection import where
 
 
@@ -43,6 +45,14 @@ def _reduced(y: Array, reduction: int, kind: np.dtype) -> Array:
     if reduction == MEAN:
         total = total / y.size if y.size else np.nan
     return np.asarray(total, kind)
+
+
+def _large(formula: Any, x: Array, t: Array, reduction: int) -> Any:
+    """A formula of large arrays, reduced, in machine code; None without it."""
+    if reduction == NONE:
+        return large(formula, x, t)
+    total = folded(formula, x, t)
+    return total / x.size if total is not None and reduction == MEAN else total
 
 
 # ---------------------------------------------------------------- losses of input - target
@@ -76,7 +86,12 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any):
 
         def body(input: Array, target: Array, reduction, parameter) -> Array:
             x, t = _pair(input, target, name)
-            return _reduced(forward(x - t, parameter), reduction, _kind(input, target))
+            kind = _kind(input, target)
+            if x.size > LARGE and x.__class__ is np.ndarray:
+                y = _large(lambda a, b: forward(a - b, parameter), x, t, reduction)
+                if y is not None:
+                    return np.asarray(y, kind)
+            return _reduced(forward(x - t, parameter), reduction, kind)
 
         body.__doc__ = parts.__doc__
         made = opaque(name=f"_{name}_loss", node=node, expose=(), ref=_reference(formula),

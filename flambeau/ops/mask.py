@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..autograd.inplace import check_writable
+from ..native.eager import Policy
 from ..tensor.dtypes import INTEGER, of_scalar
 from ..tensor.tensor import Tensor, wrap
 from .creation import public
 from .inplace import assign
 from .join import cat
+from .pointwise_native import LARGE, served
 from .registry import Array, Promotion, composite, opaque, pointwise
 from .selection import select
 
@@ -51,7 +53,15 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
                                        rng.normal(size=())), {})]))  # fmt: skip
 def _masked_fill(input: Array, mask: Array, value: Array) -> Array:
     """value where the mask holds, else input."""
+    if input.size > LARGE and input.dtype.kind == "f" and input.dtype == value.dtype \
+            and input.__class__ is np.ndarray and Policy.allowed \
+            and (y := served(_unless, (input, mask, value))) is not None:  # fmt: skip
+        return y
     return np.where(mask, value, input)
+
+
+def _unless(x: Any, mask: Any, value: Any) -> Any:
+    return np.where(mask, value, x)
 
 
 @_masked_fill.vjp("input")

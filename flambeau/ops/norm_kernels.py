@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .pointwise_native import large
 from .registry import Array
-from .rows_native import LARGE, layer_norm, layer_norm_backward
+from .rows_native import LARGE, centred_products, layer_norm, layer_norm_backward, moments
 
 _BLOCK = 1 << 16  # elements
 
@@ -25,6 +26,24 @@ def _blocks(count: int, each: int) -> Iterator[slice]:
 
 def _column(v: Array) -> Array:
     return v[:, None]
+
+
+def _rows(x: Array) -> Array:
+    """x (n, c, p) as (n c, p)."""
+    return x.reshape(-1, x.shape[2])
+
+
+def _of_rows(v: Array, x: Array) -> Array:
+    """Numbers (c,) or (n, c) for each of _rows(x), as a column."""
+    return np.ascontiguousarray(np.broadcast_to(v, x.shape[:2])).reshape(-1, 1)
+
+
+def _affine(x: Array, scale: Array, shift: Array) -> Array:
+    return x * scale + shift
+
+
+def _combined(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
+    return g * a + x * b + c
 
 
 def rows_forward(
@@ -79,6 +98,10 @@ def rows_backward(
 
 def affine(x: Array, scale: Array, shift: Array) -> Array:
     """x (n, c, p) times scale plus shift, each (c,) or (n, c)."""
+    if x.size > LARGE:
+        y = large(_affine, _rows(x), _of_rows(scale, x), _of_rows(shift, x))
+        if y is not None:
+            return y.reshape(x.shape)
     y = np.empty(x.shape, x.dtype)
     each = scale.ndim == 2
     for part in _blocks(len(x), x[:1].size):
@@ -96,18 +119,30 @@ def channel_moments(x: Array) -> tuple[Array, Array]:
         mean = np.add.reduce(flat, 0) / x.dtype.type(n)
         centred = flat - mean
         return mean, np.einsum("nc,nc->c", centred, centred)
-    means = np.add.reduce(x, 2) / x.dtype.type(p)  # of each image's channels
-    squares = np.empty(means.shape, x.dtype)
-    for part in _blocks(n, x[:1].size):
-        centred = x[part] - means[part][..., None]
-        squares[part] = np.einsum("ncp,ncp->nc", centred, centred)
+    means, squares = _moments(x)  # of each image's channels
     mean = np.add.reduce(means, 0) / x.dtype.type(n)
     apart = means - mean
     return mean, np.add.reduce(squares, 0) + p * np.add.reduce(apart * apart, 0)
 
 
+def _moments(x: Array) -> tuple[Array, Array]:
+    n, c, p = x.shape
+    if x.size > LARGE and (found := moments(_rows(x))) is not None:
+        return found[0].reshape(n, c), found[1].reshape(n, c)
+    means = np.add.reduce(x, 2) / x.dtype.type(p)
+    squares = np.empty(means.shape, x.dtype)
+    for part in _blocks(n, x[:1].size):
+        centred = x[part] - means[part][..., None]
+        squares[part] = np.einsum("ncp,ncp->nc", centred, centred)
+    return means, squares
+
+
 def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
     """Sums over positions of g, and of g times (x less its channel's mean): each (n, c)."""
+    if x.size > LARGE and x.shape[2] > 1:
+        found = centred_products(_rows(g), _rows(x), _of_rows(mean, x).reshape(-1))
+        if found is not None:
+            return found[0].reshape(x.shape[:2]), found[1].reshape(x.shape[:2])
     of_g = np.add.reduce(g, 2)
     of_product = np.empty(of_g.shape, x.dtype)
     for part in _blocks(len(x), x[:1].size):
@@ -119,6 +154,11 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
 
 def combined(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     """a g + b x + c for arrays (n, c, p) and coefficients (c,) or (n, c)."""
+    if x.size > LARGE:
+        coefficients = [_of_rows(v, x) for v in (a, b, c)]
+        y = large(_combined, _rows(g), _rows(x), *coefficients)
+        if y is not None:
+            return y.reshape(x.shape)
     made = np.empty(x.shape, x.dtype)
     each = a.ndim == 2
     for part in _blocks(len(x), x[:1].size):

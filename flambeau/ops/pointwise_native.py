@@ -30,6 +30,8 @@ _CHEAP = frozenset((
 _ndarray = np.ndarray
 _FLOATS = frozenset((FLOAT32, FLOAT64))
 
+_CASTS = (np.dtype(bool), *[np.dtype(f"{s}int{n}") for s, n in (("u", 8), ("", 8), ("", 32),
+          ("", 64))], *[np.dtype(n) for n in ("float16", "bfloat16", "float32", "float64")])
 _MOST = 1024  # kernels
 _ready: dict[tuple, Any] = {}  # by body and layouts: 1 after the first call, then the kernel
 
@@ -61,20 +63,32 @@ def swapped(body: Any) -> Callable:
     return lambda a, b: body(b, a)
 
 
-def served(body: Any, operands: tuple, formula: Callable | None = None) -> Array | None:
-    """`large` for arrays of any dtypes that a kernel reads; `formula`: of the body's Values."""
+def large_cast(x: Array, kind: np.dtype) -> Array | None:
+    """x.astype(kind) for a large array and a float dtype, or None."""
+    if x.size <= _CHEAP_LARGE or x.dtype not in _CASTS or kind not in _CASTS[5:] \
+            or x.__class__ is not _ndarray or not Policy.allowed:  # fmt: skip
+        return None
+    return served(("cast", kind), (x,), lambda v: v, kind)
+
+
+def served(body: Any, operands: tuple, formula: Callable | None = None,
+           result: np.dtype | None = None) -> Array | None:  # fmt: skip
+    """`large` for arrays of any dtypes that a kernel reads; `formula`: of the body's Values.
+
+    `result`: the dtype to give, which the body is known by too.
+    """
     first = operands[0]
     placed = _placed(operands)
     if placed is None:
         return None
     layouts, columns = placed
-    key = (_settled(body), layouts)
+    key = (settled(body), layouts)
     try:
         found = _ready.get(key)
     except TypeError:  # a setting that is no plain number
         return None
     if found.__class__ is not tuple:
-        found = _asked(key, found, body if formula is None else formula)
+        found = _asked(key, found, body if formula is None else formula, result)
     if found is None:
         return None
     address, kind = found
@@ -84,15 +98,16 @@ def served(body: Any, operands: tuple, formula: Callable | None = None) -> Array
     return y
 
 
-def _settled(body: Any) -> Any:
+def settled(body: Any) -> Any:
     """What a body is known by: functions made anew for each call by their code and settings."""
     cells = getattr(body, "__closure__", None)
     if cells is None:
         return body
-    return (body.__code__, tuple([_settled(c.cell_contents) for c in cells]))
+    return (body.__code__, tuple([settled(c.cell_contents) for c in cells]))
 
 
-def _asked(key: tuple, found: int | None, formula: Callable) -> tuple | None:
+def _asked(key: tuple, found: int | None, formula: Callable, result: np.dtype | None
+           ) -> tuple | None:  # fmt: skip
     """(address, dtype of the result), when there is a kernel."""
     if found is None:  # a setting may be another one at each call
         if len(_ready) < _MOST:
@@ -103,7 +118,8 @@ def _asked(key: tuple, found: int | None, formula: Callable) -> tuple | None:
         from ..native.kernels.pointwise import pointwise
         from ..native.loops import Type
 
-        return pointwise(formula, [(Type(d.name), layout) for d, layout in key[1]])
+        kind = None if result is None else Type(result.name)
+        return pointwise(formula, [(Type(d.name), layout) for d, layout in key[1]], kind)
 
     function = kernel_when_ready(("pointwise", *key), build)
     if function is None:

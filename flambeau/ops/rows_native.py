@@ -13,6 +13,7 @@ import numpy as np
 from ..native.eager import Policy, kernel_when_ready
 from ..native.invoke import run
 from ..tensor.dtypes import FLOAT32, FLOAT64
+from .pointwise_native import settled
 
 Array = np.ndarray
 
@@ -30,10 +31,11 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
         return found if Policy.allowed else None
 
     def build() -> Any:
-        from ..native.kernels import rows
+        from ..native.kernels import rows, statistics
         from ..native.loops import Type
 
-        return getattr(rows, name)(Type(x.dtype.name), *settings)
+        module = rows if hasattr(rows, name) else statistics
+        return getattr(module, name)(Type(x.dtype.name), *settings)
 
     function = kernel_when_ready(("rows", *key), build)
     if function is None:
@@ -110,8 +112,42 @@ def layer_norm_backward(
     return gx, of_weight, of_bias
 
 
+def moments(x: Array) -> tuple[Array, Array] | None:
+    """The mean of each row, and the sum of squared distances from it."""
+    rows, n = x.shape
+    if not fits(x) or (found := kernel("moments", x)) is None:
+        return None
+    mean, squares = np.empty(rows, x.dtype), np.empty(rows, x.dtype)
+    call(found, (x, np.array(1 / n, x.dtype), mean, squares), rows, n)
+    return mean, squares
+
+
+def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
+    """Each row's sums of g, and of g times (x less the row's mean)."""
+    rows, n = x.shape
+    if not fits(x, g) or not _vector(mean, rows, x.dtype):
+        return None
+    found = kernel("centred_products", x)
+    if found is None:
+        return None
+    of_g, of_product = np.empty(rows, x.dtype), np.empty(rows, x.dtype)
+    call(found, (g, x, mean, of_g, of_product), rows, n)
+    return of_g, of_product
+
+
+def logsumexp(x: Array, keepdims: bool) -> Array | None:
+    """Over the last axis."""
+    if not fits(x) or (found := kernel("logsumexp", x)) is None:
+        return None
+    n = x.shape[-1]
+    y = np.empty((*x.shape[:-1], 1) if keepdims else x.shape[:-1], x.dtype)
+    call(found, (x, y), x.size // n, n)
+    return y
+
+
 # ------------------------------------------------------------------------------- reductions
 
+_MOST = 1024  # kernels
 _PIECE = 1 << 12  # elements that are folded into one, before those are
 _FOLDS = {np.add: "SUM", np.maximum: "MAXIMUM", np.minimum: "MINIMUM", np.argmax: "ARGMAX",
           np.argmin: "ARGMIN"}  # fmt: skip
@@ -172,3 +208,34 @@ def position(ufunc: Any, x: Array, axis: int) -> Array | None:
     y = np.empty(x.shape[:-1], np.int64)
     call(found, (x, y), y.size, x.shape[-1])
     return y
+
+
+def folded(formula: Callable, *arrays: Array) -> Any:
+    """The sum over all elements of a formula of large arrays, or None.
+
+    The formula is known by its code and what it encloses.
+    """
+    if not fits(*arrays) or len(_ready) >= _MOST:
+        return None
+    first = arrays[0]
+    key = ("fold_rows", first.dtype, settled(formula), len(arrays))
+    found = _ready.get(key)
+    if found is None:
+        function = kernel_when_ready(key, lambda: _fold_rows(first.dtype, formula, len(arrays)))
+        if function is None:
+            return None
+        found = _ready[key] = function.address
+    flat = [a.reshape(-1) for a in arrays]
+    rows, rest = divmod(first.size, _PIECE)
+    parts = np.empty(rows + bool(rest), first.dtype)
+    run(found, first.size, *flat, parts, rows, _PIECE)
+    if rest:
+        run(found, 1, *[f[first.size - rest :] for f in flat], parts[rows:], 1, rest)
+    return np.add.reduce(parts)
+
+
+def _fold_rows(kind: np.dtype, formula: Callable, count: int) -> Any:
+    from ..native.kernels.statistics import fold_rows
+    from ..native.loops import Type
+
+    return fold_rows(Type(kind.name), count, formula)

@@ -13,6 +13,7 @@ from .join import cat
 from .reduce import inside_dtype, rounded, summed_dtype
 from .registry import Array, composite, opaque
 from .return_types import return_type
+from .rows_native import LARGE, over_rows
 from .samples import scans
 
 
@@ -27,6 +28,10 @@ def cumsum(input: Array, dim, *, dtype=None) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
+    if input.size > LARGE and kind == input.dtype:
+        y = over_rows("running_sum", at, input)
+        if y is not None:
+            return y
     return rounded(np.cumsum(input, at, inside_dtype(kind)), kind)
 
 

@@ -19,6 +19,7 @@ from .promotion import compute_dtype
 from .reduce import axes_of, spread
 from .registry import Array, composite, opaque
 from .rows_native import LARGE, over_rows
+from .rows_native import logsumexp as rows_logsumexp
 from .samples import matrices
 from .small_native import LOG_SOFTMAX, MOST, SOFTMAX
 
@@ -241,6 +242,8 @@ def logsumexp(input: Array, dim, keepdim=False) -> Array:
     inside = compute_dtype(kind)
     x = input.astype(inside, copy=False)
     axes = axes_of(dim, x.ndim) if x.ndim else None
+    if x.size > LARGE and axes == (x.ndim - 1,) and (y := rows_logsumexp(x, keepdim)) is not None:
+        return np.asarray(y, kind)
     with np.errstate(all="ignore"):
         if x.size:
             top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))

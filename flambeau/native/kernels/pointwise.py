@@ -19,10 +19,12 @@ def computed(type: Type) -> Type:
     return Type.F32 if type in _HALVES else type
 
 
-def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]]) -> Kernel:
+def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
+              result: Type | None = None) -> Kernel:  # fmt: skip
     """Buffers: the operands, the result. Sizes: n; or rows, columns where an operand is either.
 
-    ROW: one for all rows; COLUMN: an element for each row; NUMBER: one element.
+    `result`: its type, if not what the formula gives. ROW: one for all rows; COLUMN: an element
+    for each row; NUMBER: one element.
     """
     plain = all(layout in (FULL, NUMBER) for _, layout in operands)
     row, column = Index("row"), Index("column")
@@ -37,8 +39,10 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]])
     made = formula(*values)
     if not isinstance(made, Value):
         raise NotImplementedError(f"{formula} gave {made.__class__.__name__}")
-    if operands[0][0] in _HALVES and made.type is Type.F32:
-        made = made.cast(operands[0][0])
+    if result is None and operands[0][0] in _HALVES and made.type is Type.F32:
+        result = operands[0][0]
+    if result is not None:
+        made = made.cast(result)
     y = Buffer(made.type, "y")
     body: list[Statement] = [Store(y, places[FULL], made.expression)]
     if plain:

@@ -1,0 +1,65 @@
+"""Rows of large tables taken and added to by number, in machine code; None without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..native.eager import Policy, kernel_when_ready
+from ..native.invoke import run, shared
+from ..native.pool import POOL
+from ..tensor.dtypes import FLOAT32, FLOAT64
+
+Array = np.ndarray
+
+LARGE = 1 << 15  # elements up to which NumPy is as fast
+_FLOATS = frozenset((FLOAT32, FLOAT64))
+_INT64 = np.dtype(np.int64)
+
+
+def _kernel(name: str, kind: np.dtype) -> int | None:
+    def build() -> Any:
+        from ..native.kernels import table_rows
+        from ..native.loops import Type
+
+        return getattr(table_rows, name)(Type(kind.name))
+
+    function = kernel_when_ready((name, kind), build)
+    return None if function is None else function.address
+
+
+def _fits(table: Array, numbers: Array) -> bool:
+    """Whether every number is that of a row, and both lie as kernels read them."""
+    return (
+        table.__class__ is np.ndarray and table.ndim == 2 and table.dtype in _FLOATS
+        and table.flags.c_contiguous and numbers.dtype == _INT64 and numbers.flags.c_contiguous
+        and Policy.allowed
+        and bool(np.maximum.reduce(numbers.view(np.uint64), None, initial=0) < len(table))
+    )  # fmt: skip
+
+
+def taken(table: Array, numbers: Array) -> Array | None:
+    """table[numbers], numbers of any shape."""
+    if numbers.size * table.shape[-1] <= LARGE or not _fits(table, numbers):
+        return None
+    kernel = _kernel("take_rows", table.dtype)
+    if kernel is None:
+        return None
+    width = table.shape[1]
+    y = np.empty((*numbers.shape, width), table.dtype)
+    run(kernel, y.size, table, numbers, y, numbers.size, width)
+    return y
+
+
+def added(table: Array, numbers: Array, g: Array) -> bool:
+    """table[numbers] += g, in place, numbers that occur several times adding up; or False."""
+    if g.size <= LARGE or g.dtype != table.dtype or not _fits(table, numbers):
+        return False
+    kernel = _kernel("add_rows", table.dtype)
+    if kernel is None or not g.flags.c_contiguous:
+        return False
+    width, threads = table.shape[1], POOL.threads()
+    blocks = next((b for b in range(threads, 2 * threads) if width % b == 0), 1)
+    shared(kernel, g, numbers, table, numbers.size, blocks, width // blocks, width)
+    return True

@@ -1,0 +1,145 @@
+"""Operators that run in machine code on large arrays, beside the same by NumPy."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.native import eager, invoke
+from flambeau.native.eager import Policy
+from flambeau.native.pool import POOL
+from flambeau.ops import pointwise_native, table_rows
+
+F = torch.nn.functional
+MODULES = ("rows_native", "softmax", "norm_kernels", "loss", "scan", "table_rows", "index",
+           "embedding", "conversion", "extrema", "mask", "pointwise_native")  # fmt: skip
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+    """Kernels for any number of elements, on one thread and on two."""
+    for name in MODULES:
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "LARGE", 0)
+    monkeypatch.setattr(pointwise_native, "_CHEAP_LARGE", 0)
+    monkeypatch.setattr(invoke, "SMALL", 0)
+    before = POOL.threads()
+    POOL.set_threads(request.param)
+    yield
+    POOL.set_threads(before)
+
+
+def both(monkeypatch, function):
+    """What machine code gives once all kernels are there, and what NumPy does."""
+    monkeypatch.setattr(Policy, "allowed", False)
+    expected = function()
+    monkeypatch.setattr(Policy, "allowed", True)
+    for _ in range(3):  # some kernels are asked for when they come up again
+        function()
+        until = time.monotonic() + 30
+        while eager._working:
+            assert time.monotonic() < until, "no kernel came"
+            time.sleep(0.002)
+    calls = []
+    real, shared = pointwise_native.run, table_rows.shared
+    for name in ("pointwise_native", "rows_native", "table_rows"):
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "run",
+                            lambda *a: (calls.append(a), real(*a)))  # fmt: skip
+    monkeypatch.setattr(table_rows, "shared", lambda *a: (calls.append(a), shared(*a)))
+    found = function()
+    assert calls, "no kernel was called"
+    return found, expected
+
+
+def agree(monkeypatch, function, rtol: float = 1e-5) -> None:
+    for got, want in zip(*both(monkeypatch, function), strict=True):
+        assert got.dtype == want.dtype
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got.double().numpy(), want.double().numpy(), rtol, 1e-5)
+
+
+def data(*shape: int, dtype=torch.float32):
+    torch.manual_seed(len(shape))
+    return torch.randn(*shape, dtype=dtype)
+
+
+ONE = {
+    "logsumexp": lambda x: x.logsumexp(-1), "logsumexp kept": lambda x: x.logsumexp(1, True),
+    "cumsum": lambda x: x.cumsum(1), "clamp": lambda x: x.clamp(-0.5, 0.5),
+    "clamp below": lambda x: x.clamp(min=0.25), "clamp above": lambda x: x.clamp(max=1),
+    "masked_fill": lambda x: x.masked_fill(x > 0, 7.0),
+    "masked_fill of rows": lambda x: x.masked_fill(x[0] > 0, -np.inf),
+    "half": lambda x: x.half(), "bfloat16": lambda x: x.bfloat16(), "double": lambda x: x.double(),
+    "from half": lambda x: x.half().float(), "from int": lambda x: x.long().float(),
+    "from bool": lambda x: (x > 0).double(), "from bfloat16": lambda x: x.bfloat16().half(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 17), (67, 130)])
+@pytest.mark.parametrize("name", ONE)
+def test_of_one_tensor(name, shape, monkeypatch) -> None:
+    x = data(*shape)
+    agree(monkeypatch, lambda: (ONE[name](x),))
+
+
+def test_logsumexp_of_infinities(monkeypatch) -> None:
+    x = torch.tensor([[1.0, -np.inf], [-np.inf, -np.inf], [np.inf, 1.0], [np.nan, 1.0]])
+    agree(monkeypatch, lambda: (x.logsumexp(-1),))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("name", ["mse_loss", "smooth_l1_loss", "huber_loss"])
+@pytest.mark.parametrize("shape", [(5,), (4097,), (90, 91)])
+def test_losses(name, shape, reduction, monkeypatch) -> None:
+    x, t = data(*shape), data(*shape) * 2
+    agree(monkeypatch, lambda: (getattr(F, name)(x, t, reduction=reduction),), 1e-4)
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 2, 5), (2, 8, 33), (5, 4, 1, 2)])
+@pytest.mark.parametrize("layer", [torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.GroupNorm])
+def test_norms(layer, shape, monkeypatch) -> None:
+    if layer is not torch.nn.GroupNorm and (len(shape) == 4) != (layer is torch.nn.BatchNorm2d):
+        pytest.skip("another rank")
+    norm = layer(2, shape[1]) if layer is torch.nn.GroupNorm else layer(shape[1])
+    x, g = data(*shape).requires_grad_(), data(*shape)
+    with torch.no_grad():
+        norm.weight.copy_(data(shape[1]))
+
+    def run():
+        x.grad = norm.weight.grad = norm.bias.grad = None
+        y = norm(x)
+        y.backward(g)
+        return y.detach(), x.grad, norm.weight.grad, norm.bias.grad
+
+    agree(monkeypatch, run, 1e-4)
+
+
+@pytest.mark.parametrize("width", [1, 7, 16, 40])
+@pytest.mark.parametrize("shape", [(1,), (9,), (3, 11)])
+def test_table_rows(shape, width, monkeypatch) -> None:
+    table, g = data(13, width).requires_grad_(), data(*shape, width)
+    numbers = torch.randint(13, shape)
+
+    def run():
+        table.grad = None
+        F.embedding(numbers, table).backward(g)
+        first, table.grad = table.grad, None
+        y = table[numbers]
+        y.backward(g)
+        return y.detach(), first, table.grad
+
+    agree(monkeypatch, run)
+
+
+def test_numbers_of_no_row(monkeypatch) -> None:
+    table = data(5, 3)
+    numbers = torch.tensor([0, -1, -5])
+    both_ways = both(monkeypatch, lambda: table[numbers.abs() % 5])
+    assert torch.equal(*both_ways)
+    np.testing.assert_array_equal(table[numbers].numpy(), table.numpy()[numbers.numpy()])
+    for wrong in (5, -6):
+        with pytest.raises(IndexError):
+            table[torch.tensor([0, wrong])]
