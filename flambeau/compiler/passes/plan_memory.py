@@ -6,9 +6,10 @@ neither reads or writes what the other writes.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from ...native.loops import Store, statements
 from ..memory import Home, Memory
@@ -16,6 +17,7 @@ from ..schedule.layout import Layout
 from ..schedule.task import Task, task_memories
 
 ALIGNMENT = 64  # a cache line, and the widest vector
+WASTE = 1.25  # how much larger than a value the stretch may be that it is put into
 
 
 @dataclass
@@ -62,20 +64,23 @@ class _Arena:
     """Free stretches of memory, by offset."""
 
     def __init__(self) -> None:
-        self.free: list[tuple[int, int]] = []  # (offset, size)
-        self.size = 0
+        self.free: list[tuple[int, int, int]] = []  # (offset, size, when it was freed)
+        self.size = self.clock = 0
 
     def take(self, size: int) -> int:
-        """The smallest free stretch that holds `size`, or more memory at the end."""
-        fits = [(n, at) for at, n in self.free if n >= size]
+        """Of the free stretches that hold `size` without much waste the one freed last, since it
+        is still in the caches; else the smallest that does, or more memory at the end."""
+        fits = [one for one in self.free if one[1] >= size]
         if fits:
-            n, at = min(fits)
-            self.free.remove((at, n))
+            close = [one for one in fits if one[1] <= size * WASTE]
+            best = max(close, key=itemgetter(2)) if close else min(fits, key=itemgetter(1, 0))
+            at, n, when = best
+            self.free.remove(best)
             if n > size:
-                insort(self.free, (at + size, n - size))
+                insort(self.free, (at + size, n - size, when))
             return at
-        if self.free and sum(self.free[-1]) == self.size:  # grow the last stretch
-            at, n = self.free.pop()
+        if self.free and sum(self.free[-1][:2]) == self.size:  # grow the last stretch
+            at, n, _ = self.free.pop()
             self.size = at + size
             return at
         self.size += size
@@ -83,14 +88,15 @@ class _Arena:
 
     def give(self, at: int, size: int) -> None:
         """A stretch is free again, and one with its neighbours."""
-        merged: list[tuple[int, int]] = []
-        insort(self.free, (at, size))
-        for start, n in self.free:
-            if merged and sum(merged[-1]) == start:
-                merged[-1] = (merged[-1][0], merged[-1][1] + n)
-            else:
-                merged.append((start, n))
-        self.free = merged
+        self.clock += 1
+        place = bisect(self.free, (at,))
+        first, last = place, place
+        low, high = at, at + size
+        if place and sum(self.free[place - 1][:2]) == at:
+            first, low = place - 1, self.free[place - 1][0]
+        if place < len(self.free) and self.free[place][0] == high:
+            last, high = place + 1, sum(self.free[place][:2])
+        self.free[first:last] = [(low, high - low, self.clock)]
 
 
 def _barriers(tasks: Sequence[Task], layout: Layout, offsets: dict[int, int]) -> list[bool]:
