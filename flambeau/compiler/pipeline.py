@@ -3,13 +3,14 @@
 1. drop_dead: forgets what no output needs.
 2. fold_constants: works out now what depends on no source.
 3. simplify: fewer nodes for the same values.
-4. choose_layout: permutations sink until they cancel; activations stay channels-last.
-5. share_common: one node for what is computed twice.
-6. split_reductions: long folds in parts that threads can share.
-7. fuse (in schedule): which nodes one kernel computes together.
-8. schedule: groups become kernels in the loop IR, in an order in which little is alive.
-9. plan_memory: lifetimes in one arena; where threads must wait.
-10. native.emit: kernels become machine code, each structure once.
+4. gathered_products: products of rows that repeat a table's, as products of the table.
+5. choose_layout: permutations sink until they cancel; activations stay channels-last.
+6. share_common: one node for what is computed twice.
+7. split_reductions: long folds in parts that threads can share.
+8. fuse (in schedule): which nodes one kernel computes together.
+9. schedule: groups become kernels in the loop IR, in an order in which little is alive.
+10. plan_memory: lifetimes in one arena; where threads must wait.
+11. native.emit: kernels become machine code, each structure once.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from .graph import Graph
 from .passes.choose_layout import choose_layout
 from .passes.drop_dead import drop_dead
 from .passes.fold_constants import fold_constants
+from .passes.gathered_products import gathered_products
 from .passes.plan_memory import Plan, plan_memory
 from .passes.share_common import share_common
 from .passes.simplify import simplify
@@ -32,8 +34,8 @@ from .schedule.task import Task, schedule
 from .step import Step
 
 PASSES = (
-    drop_dead, fold_constants, simplify, choose_layout, simplify, share_common, simplify,
-    split_reductions, share_common,
+    drop_dead, fold_constants, simplify, gathered_products, choose_layout, simplify, share_common,
+    simplify, split_reductions, share_common,
 )  # fmt: skip
 TURN = 2e-4  # seconds that a compiler keeps Python for itself while a program goes on
 
