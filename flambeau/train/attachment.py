@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from typing import Any
 
 from .generators import is_generator_callback
@@ -13,6 +14,19 @@ from .persist import Persistence
 from .scope import run as run_scope
 
 
+def listed(callbacks: Any) -> list[Any]:
+    """Callbacks as a list. Raises TypeError for one that stands alone."""
+    if callbacks is None or callable(callbacks) or not isinstance(callbacks, Iterable):
+        raise TypeError(f"callbacks is a list of callbacks, got {_shown(callbacks)}: [...]")
+    if isinstance(callbacks, types.GeneratorType):
+        raise TypeError("callbacks is a list of callbacks, got a generator")
+    return list(callbacks)
+
+
+def _shown(callback: Any) -> str:
+    return getattr(callback, "__qualname__", type(callback).__qualname__)
+
+
 def use(handlers: Handlers, persistence: Persistence, callback: Any) -> Handle:
     """Attach a callback, whatever its kind; one that persists gets back what was saved.
 
@@ -21,6 +35,9 @@ def use(handlers: Handlers, persistence: Persistence, callback: Any) -> Handle:
     """
     if isinstance(callback, type):
         raise TypeError(f"{callback.__name__} is a class: use {callback.__name__}(...)")
+    if isinstance(callback, types.GeneratorType):
+        made = callback.__qualname__
+        raise TypeError(f"give the generator function {made} itself, not what {made}(...) returns")
     handle = handlers.new_handle(callback)
     try:
         name = persistence.declare(callback, handle)

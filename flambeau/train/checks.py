@@ -24,6 +24,8 @@ def optimizer_named(optimizer: Any, net: Any) -> Any:
             raise ValueError(f"there is no optimiser '{optimizer}'{near(optimizer, known)}")
         if net is None:
             raise ValueError(f"optimizer '{optimizer}' needs a net")
+        if not any(True for _ in net.parameters()):
+            raise ValueError(f"{type(net).__name__} has no trainable parameters")
         return known[optimizer.lower()](net.parameters())
     if optimizer is None or isinstance(optimizer, Optimizer):
         return optimizer
@@ -56,9 +58,10 @@ def check_trainable(trainer: Trainer) -> None:
     """That the default step has what it needs. Raises ValueError."""
     for name in ("net", "optimizer", "loss"):
         if getattr(trainer, name) is None:
+            article = "an" if name == "optimizer" else "a"
             raise ValueError(
-                f"training needs a {name}: Trainer(net, optimizer, loss), or a step of your own "
-                "(@trainer.step)"
+                f"training needs {article} {name}: Trainer(net, optimizer, loss), or a step of "
+                "your own (@trainer.step)"
             )
     for optimizer in trainer.optimizers.values():
         if inspect.signature(type(optimizer).step).parameters["closure"].default is None:

@@ -3,7 +3,7 @@ batch becomes the net's input and the target."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,8 @@ def loader_of(
         if length_of(data) == 0:
             raise ValueError(f"{who}: the loader is empty: {_why_empty(data)}")
         return data
-    if not hasattr(data, "__getitem__") and not isinstance(data, IterableDataset):
+    indexed = hasattr(data, "__getitem__") and not isinstance(data, (Mapping, str))
+    if not indexed and not isinstance(data, IterableDataset):
         raise TypeError(
             f"{who}: expected a loader, a dataset, or arrays (x, y), got {type(data).__name__}"
         )
@@ -44,7 +45,8 @@ def loader_of(
     if not streams and len(data) == 0:
         raise ValueError(f"{who}: the dataset is empty: it has no samples")
     order = None if streams else bool(shuffle)
-    return DataLoader(data, batch_size=batch_size or BATCH_SIZE, shuffle=order)
+    size = BATCH_SIZE if batch_size is None else batch_size
+    return DataLoader(data, batch_size=size, shuffle=order)
 
 
 def is_arrays(data: Any) -> bool:
@@ -56,7 +58,11 @@ def is_arrays(data: Any) -> bool:
 
 def is_loader(data: Any) -> bool:
     """Whether iterating over it gives batches."""
-    return isinstance(data, Iterable) and not isinstance(data, Dataset) and not is_arrays(data)
+    return (
+        isinstance(data, Iterable)
+        and not isinstance(data, (Dataset, Mapping, str))
+        and not is_arrays(data)
+    )
 
 
 def _flat(data: Any) -> Iterator[Any]:

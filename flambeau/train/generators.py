@@ -11,6 +11,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from .event import Event, Events, Predicate
+from .names import event_named
 
 if TYPE_CHECKING:
     from .handlers import Entry, Handle, Handlers
@@ -88,6 +89,11 @@ class Task:
             self._wait(wanted)
 
     def _wait(self, wanted: Any) -> None:
+        if isinstance(wanted, str):
+            try:
+                wanted = event_named(wanted)
+            except ValueError as error:
+                self.throw(error)
         if not isinstance(wanted, (Event, Events)):
             self.throw(TypeError(
                 f"{self.handle.title} yielded {wanted!r}: a callback yields an event (epoch.end), "

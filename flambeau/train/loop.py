@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from .. import settings
 from . import scope as scopes
-from .attachment import use
+from .attachment import listed, use
 from .data import length_of, skipped
 from .event import Event
 from .handlers import Entered, Handle, Handlers
@@ -72,7 +72,7 @@ class Loop:
         self._running = self._stepping = False
         if step is not None:
             self.step(step)
-        for callback in callbacks:
+        for callback in listed(callbacks):
             self.use(callback)
 
     # ---- ways in ----
@@ -127,8 +127,8 @@ class Loop:
         `run` (the default) ends all, `epoch` the epoch, without its validation, and `train` the
         epoch's training alone.
         """
-        if stage.name not in ("run", "epoch", "train"):
-            raise ValueError(f"stop ends run, epoch or train, not {stage.name}")
+        if not isinstance(stage, Scope) or stage.name not in ("run", "epoch", "train"):
+            raise ValueError(f"stop ends run, epoch or train, not {stage!r}")
         if self._stopping is None or self._stopping.name != "run":
             self._stopping = stage
         self.fire(scopes.stopped)
@@ -232,7 +232,7 @@ class Loop:
         self._running, self._stopping = True, None
         self.handlers.live["run"] += 1  # so that generators may join a run that is under way
         try:
-            handles.extend(map(self.use, callbacks))
+            handles.extend(map(self.use, listed(callbacks)))
             with self.scope(scopes.run, 1):
                 self._epochs(data, epochs)
         finally:

@@ -12,11 +12,15 @@ from .event import Event, Predicate
 from .near import near
 
 
+_OWN: set[str] = set()  # names of the scopes below: whoever listens to them would hear a second one
+
+
 class Scope:
     """A stage of a run. `Scope("warm_up")` makes one of your own; `with run.scope(it):` enters it.
 
     `scope.start`, `.end` and `.error` are its events. Calling it, with the arguments of an event,
-    filters it: a generator callback on `epoch(every=2)` lives through each second epoch.
+    filters it: a generator callback on `epoch(every=2)` lives through each second epoch. Raises
+    ValueError for the name of a scope that there is.
 
     >>> Scope("warm_up").end
     warm_up.end
@@ -25,6 +29,8 @@ class Scope:
     __test__ = False  # `test` is no test
 
     def __init__(self, name: str) -> None:
+        if name in _OWN:
+            raise ValueError(f"'{name}' is a scope of every run: from flambeau.train import it")
         self.name = name
         self.start = Event(f"{name}.start", name)
         self.end = Event(f"{name}.end", name)
@@ -72,6 +78,7 @@ SCOPES = (
     run, epoch, train, step, fetch, forward, backward, optim, valid, valid.step, test, test.step,
     predict, predict.step,
 )  # fmt: skip
+_OWN.update(scope.name for scope in SCOPES)
 EVENTS = {
     event.name: event for scope in SCOPES for event in (scope.start, scope.end, scope.error)
 } | {stopped.name: stopped}  # fmt: skip

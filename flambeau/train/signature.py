@@ -10,15 +10,16 @@ from typing import Any
 _NUMBERS = frozenset(
     ("n", "number", "epoch", "epoch_number", "batch", "batch_number", "step", "step_number")
 )
+_RUN = frozenset(("run", "trainer", "engine", "loop"))
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def form_of(function: Callable[..., Any]) -> str:
-    """One of "", "run", "logs", "n", "n logs".
+    """One of "", "run", "logs", "n", "n logs", "run logs".
 
     One parameter is the run, unless it is called `logs`, or as a number is (`n`, `epoch`,
-    `batch_number`, ...). Parameters with defaults are left alone, but `logs=None` gets the logs.
-    Raises TypeError for more than two.
+    `batch_number`, ...); of two, the first is the number, unless it is called `run`. Parameters
+    with defaults are left alone, but `logs=None` gets the logs. Raises TypeError for more than two.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -38,7 +39,7 @@ def form_of(function: Callable[..., Any]) -> str:
         varied = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         return "run" if varied else ""
     if len(names) == 2:
-        return "n logs"
+        return "run logs" if names[0] in _RUN else "n logs"
     return "logs" if names[0] == "logs" else "n" if names[0] in _NUMBERS else "run"
 
 
@@ -54,6 +55,8 @@ def bind(
         return lambda n: function(run)
     if form == "logs":
         return lambda n: function(run.logs)
+    if form == "run logs":
+        return lambda n: function(run, run.logs)
     if number is not None:
         state = run.state
         if form == "n":

@@ -37,6 +37,9 @@ class Supervised:
     ) -> None:  # fmt: skip
         if not isinstance(accumulate, int) or accumulate < 1:
             raise ValueError(f"accumulate counts batches, from 1 on; got {accumulate!r}")
+        for name, limit in (("clip_norm", clip_norm), ("clip_value", clip_value)):
+            if limit is not None and not limit > 0:
+                raise ValueError(f"{name} is above 0, got {limit!r}")
         self.trainer, self.accumulate = trainer, accumulate
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.fast = precision_of(precision)
@@ -183,7 +186,8 @@ class Supervised:
 
 def precision_of(precision: Any) -> Any:
     """The dtype of autocast's region; None for float32, which needs none."""
-    names = {"float32": None, "bfloat16": dtypes.bfloat16, "float16": dtypes.float16, None: None}
+    names = {"float32": None, "bfloat16": dtypes.bfloat16, "float16": dtypes.float16, None: None,
+             "fp32": None, "bf16": dtypes.bfloat16, "fp16": dtypes.float16}  # fmt: skip
     by_dtype = {dtypes.float32: "float32", dtypes.bfloat16: "bfloat16", dtypes.float16: "float16"}
     name = by_dtype.get(precision, precision) if isinstance(precision, dtypes.dtype) else precision
     if name not in names:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from ..nn import Module
 from ..optim import Optimizer
 from . import scope
+from .attachment import listed
 from .checks import check_trainable, loss_named, optimizer_named
 from .data import inputs, is_arrays, is_loader, loader_of
 from .evaluation import joined, looking, sweep
@@ -69,10 +70,11 @@ class Trainer(Loop):
         self.tracked: dict[str, Any] = {}
         self.averaged: Any = None  # the net that validation, tests and predictions use instead
         self._own_step = False
+        self._sweeping: Measures | None = None  # of the evaluation that is under way
         self._eval_body: Callable[[Any], Any] = self.supervised.look
         self._valid_data: Any = None
         self._body = self.supervised.step
-        for callback in callbacks:
+        for callback in listed(callbacks):
             self.use(callback)
 
     # ---- parts ----
@@ -148,6 +150,8 @@ class Trainer(Loop):
         """
         if shuffle is None and not is_loader(data):
             shuffle = True
+        if not self._own_step and is_arrays(data) and len(data if type(data) is tuple else [0]) < 2:
+            raise ValueError("fit: arrays are given as one tuple with the target: fit((x, y), ...)")
         loader = loader_of(data, batch_size, shuffle)
         self._valid_data = self.averaged = None
         if valid is not None:
@@ -157,7 +161,7 @@ class Trainer(Loop):
             check_trainable(self)
         if self.net is not None:
             self.net.train()
-        callbacks = list(callbacks)
+        callbacks = listed(callbacks)
         if resume is not None:
             from .resume import resuming
 
@@ -183,9 +187,7 @@ class Trainer(Loop):
     def _epoch(self, data: Any, position: dict[str, Any] | None) -> None:
         self._train(data, position)
         if self._valid_data is not None and self._stopping is None:
-            numbers = self._sweep(scope.valid, self._valid_data, self.state.epoch, "valid_")
-            if not self.stopping:
-                self.state.metrics.update(numbers)
+            self._sweep(scope.valid, self._valid_data, self.state.epoch, "valid_")
 
     def _trained(self) -> None:
         if self._stopping is None and not self._own_step:
@@ -211,28 +213,36 @@ class Trainer(Loop):
 
     @property
     def logs(self) -> dict[str, Any]:
-        """The numbers of this epoch so far; within training, the batch's loss, the metrics as
-        they stand, and the batch's number and size."""
-        state = self.state
-        if not self._stepping or not self._completed or not state.training:
+        """The numbers of this epoch so far; within training or an evaluation, the batch's loss,
+        the metrics as they stand, and the batch's number and size."""
+        state, measures = self.state, self.measures
+        place = {"batch": state.batch_number, "size": state.size}
+        if self._sweeping is not None:
+            measures, place = self._sweeping, {"size": state.size}
+            if not measures.weights:
+                return dict(state.metrics)
+        elif not self._stepping or not self._completed or not state.training:
             return dict(state.metrics)
         loss = {} if state.loss is None else {"loss": float(state.loss)}
-        place = {"batch": state.batch_number, "size": state.size}
-        return {**place, **state.metrics, **loss, **self.measures.running()}
+        return {**place, **state.metrics, **loss, **measures.running()}
 
     # ---- looking ----
 
     def _sweep(self, stage: Stage, data: Any, n: int, prefix: str) -> dict[str, Any]:
         measures = self.measures.copy()
         with looking(self), self.scope(stage, n):
-            count = sweep(
-                self, stage, data, self._eval_body,
-                lambda output: measures.take(self.state, output),
-            )  # fmt: skip
+            outside, self._sweeping = self._sweeping, measures
+            try:
+                count = sweep(
+                    self, stage, data, self._eval_body,
+                    lambda output: measures.take(self.state, output),
+                )  # fmt: skip
+            finally:
+                self._sweeping = outside
             if not count:
                 raise ValueError(f"{stage}: there were no batches")
             numbers = measures.results(prefix)
-            if stage is scope.test:
+            if stage is not scope.valid or not self.stopping:
                 self.state.metrics.update(numbers)
             return numbers
 

@@ -1,12 +1,17 @@
 """The program that the tests of resuming kill: trains, and writes each step's loss to a file.
 
-    python killed.py <folder> <compile: 0 or 1>
+    python killed.py <folder> <compile: 0 or 1> [<steps> <seconds>]
+
+With the last two it sends itself SIGKILL so many seconds after it wrote so many lines.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +53,20 @@ def smallest(run):
             kept.loss, kept.changes = float(run.state.loss), kept.changes + 1
 
 
-def main(folder: Path, compiled: bool) -> None:
+def killer(steps: int, seconds: float):
+    """What is called at each step, and kills this process."""
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL))
+
+    def count() -> None:
+        nonlocal steps
+        steps -= 1
+        if steps == 0:
+            timer.start()
+
+    return count
+
+
+def main(folder: Path, compiled: bool, kill=lambda: None) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(3)
     random.seed(4)
@@ -68,6 +86,7 @@ def main(folder: Path, compiled: bool) -> None:
             lr = run.optimizer.param_groups[0]["lr"]
             print(run.state.step, run.state.loss.item().hex(), lr.hex(), file=file, flush=True)
             programs.update(getattr(run.supervised._whole, "made", ()))
+            kill()
 
         trainer.fit(
             DataLoader(data, batch_size=8, shuffle=True), DataLoader(data, batch_size=30),
@@ -82,4 +101,8 @@ def main(folder: Path, compiled: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] == "1")
+    given = sys.argv[3:]
+    main(
+        Path(sys.argv[1]), sys.argv[2] == "1",
+        *([killer(int(given[0]), float(given[1]))] if given else []),
+    )  # fmt: skip

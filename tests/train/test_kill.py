@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,11 @@ ROOT = PROGRAM.parents[2]
 EPOCHS, STEPS = 20, 240  # of an undisturbed run
 
 
-def start(folder, compiled):
+def start(folder, compiled, *kill):
     folder.mkdir(exist_ok=True)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
-        [sys.executable, PROGRAM, folder, str(int(compiled))], text=True,
+        [sys.executable, PROGRAM, folder, str(int(compiled)), *map(str, kill)], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
 
@@ -41,14 +40,9 @@ def lines(folder):
 
 
 def kill(folder, compiled, after, delay):
-    """Starts the program, kills it `delay` seconds after it wrote `after` lines; what it said."""
-    process = start(folder, compiled)
-    wanted, deadline = lines(folder) + after, time.monotonic() + 60
-    while lines(folder) < wanted and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.001)
-    time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    """Runs the program, killed `delay` seconds after it wrote `after` lines; whether it was."""
+    process = start(folder, compiled, after, delay)
+    process.communicate(timeout=120)
     return process.returncode == -signal.SIGKILL
 
 

@@ -484,7 +484,7 @@ def test_parts_that_are_missing_or_wrong():
         (Trainer(net, None, "mse"), "optimizer"),
         (Trainer(net, sgd), "loss"),
     ):
-        with pytest.raises(ValueError, match=f"training needs a {missing}"):
+        with pytest.raises(ValueError, match=f"training needs an? {missing}"):
             trainer.fit((X, Y))
     with pytest.raises(TypeError, match=r"net is a flambeau\.nn\.Module"):
         Trainer(lambda x: x)
@@ -532,3 +532,20 @@ def test_other_parts_take_effect():
     trainer.loss = F.mse_loss
     trainer.fit([(X, Y)])
     assert not torch.equal(weights(fresh), before)
+
+
+def test_evaluations_have_numbers_for_those_who_listen():
+    """At the end all of them; at each batch those of the batch, and the metrics as they stand."""
+    trainer, seen = make(), {}
+    for stage in (valid, testing):
+        trainer.attach(stage.end, lambda logs, stage=stage: seen.update({stage.name: logs}))
+        name = stage.step.name
+        trainer.attach(stage.step.end, lambda logs, name=name: seen.update({name: logs}))
+    trainer.fit((X, Y), (X, Y), batch_size=len(X))
+    row = trainer.history[0]
+    assert seen["valid"]["valid_loss"] == row["valid_loss"]
+    assert seen["valid.step"]["loss"] == pytest.approx(row["valid_loss"])
+    assert seen["valid.step"]["size"] == len(X)
+    found = trainer.evaluate((X[:5], Y[:5]), batch_size=5)
+    assert seen["test"]["test_loss"] == found["test_loss"]
+    assert seen["test.step"]["loss"] == pytest.approx(found["test_loss"])

@@ -1,0 +1,115 @@
+"""What is not meant so is said so, before it does harm."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.train import EarlyStopping, Loop, Scope, Trainer, epoch, run, step
+
+torch.manual_seed(0)
+X, Y = torch.randn(24, 4), torch.randint(0, 2, (24,))
+
+
+def made(loss="cross_entropy", compile=False, **options):
+    net = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    return Trainer(net, optimizer, loss, compile=compile, **options)
+
+
+def generator(run):
+    yield epoch.end
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [(generator, "list of callbacks, got generator"),
+     (EarlyStopping("loss"), "list of callbacks, got EarlyStopping"),
+     (None, "list of callbacks, got NoneType"),
+     ([generator(None)], "give the generator function generator itself"),
+     ([None], "NoneType is no callback"), ([EarlyStopping], "is a class: use EarlyStopping")],
+)  # fmt: skip
+def test_callbacks(callbacks, message):
+    with pytest.raises(TypeError, match=message):
+        made().fit((X, Y), callbacks=callbacks)
+    with pytest.raises(TypeError, match=message):
+        Loop(lambda batch: None, callbacks=callbacks)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [((X,), r"one tuple with the target: fit\(\(x, y\)"), ((X, Y), r"fit\(\(x, y\)"),
+     (({"x": X, "y": Y},), "expected a loader, a dataset, or arrays .*, got dict"),
+     (("text",), "got str"), ((None,), "got NoneType")],
+)  # fmt: skip
+def test_data(data, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        made().fit(*data)
+
+
+def test_a_step_of_ones_own_takes_a_single_array():
+    trainer = made()
+    trainer.step(lambda batch: trainer.net(batch[0]).square().mean())
+    assert trainer.fit(X)[0]["loss"] > 0
+
+
+def test_sizes():
+    with pytest.raises(ValueError, match="batch_size"):
+        made().fit((X, Y), batch_size=0)
+    with pytest.raises(ValueError, match="clip_norm is above 0, got -1"):
+        made(clip_norm=-1)
+    with pytest.raises(ValueError, match="ReLU has no trainable parameters"):
+        Trainer(nn.ReLU(), "sgd", "mse")
+
+
+@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [(lambda y_pred, y: 3.0, "the loss is a float"), (lambda y_pred, y: None, "is a NoneType"),
+     (lambda y_pred, y: y_pred.sum(1), r"the loss has shape \(24,\)")],
+)  # fmt: skip
+def test_losses(loss, message, compile):
+    trainer, steps = made(loss, compile), []
+    trainer.attach(step.end, lambda: steps.append(1))
+    before = trainer.net.weight.detach().clone()
+    with pytest.raises((TypeError, ValueError), match=message):
+        trainer.fit((X, Y))
+    assert not steps and torch.equal(before, trainer.net.weight)
+
+
+def test_stopping_something_else():
+    with pytest.raises(ValueError, match="stop ends run, epoch or train, not 'epoch'"):
+        made().stop("epoch")
+
+
+def test_scopes_of_ones_own_have_names_of_their_own():
+    with pytest.raises(ValueError, match="'step' is a scope of every run"):
+        Scope("step")
+    assert Scope("stepping")(every=2).start.name == "stepping.start"
+
+
+def test_a_misspelt_event_in_a_generator():
+    def misspelt(run):
+        yield "epoch.edn"
+
+    with pytest.raises(ValueError, match="no event 'epoch.edn'. Did you mean 'epoch.end'"):
+        made().fit((X, Y), callbacks=[misspelt])
+
+
+def test_an_event_by_name_in_a_generator():
+    seen = []
+
+    def named(run):
+        seen.append((yield "epoch.end"))
+
+    made().fit((X, Y), callbacks=[named])
+    assert seen == [epoch.end]
+
+
+def test_a_function_of_the_run_and_its_logs():
+    trainer, seen = made(), []
+    trainer.attach(epoch.end, lambda run, logs: seen.append((run, sorted(logs))))
+    trainer.attach(run.end, lambda n, logs: seen.append((n, sorted(logs))))
+    trainer.fit((X, Y))
+    assert seen == [(trainer, ["loss"]), (1, ["loss"])]
