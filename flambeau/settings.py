@@ -67,12 +67,13 @@ def set_num_interop_threads(int: int) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """The same program gives the same bits: no operator changes over to a kernel meanwhile."""
+    """The same bits wherever a program begins: no operator goes over to a kernel after its first
+    calls, and no trainer to a compiled step when that is ready."""
     _choose("default" if not mode else "warn" if warn_only else "error")
 
 
 def _choose(mode: str) -> None:
-    """Kernels that are made in the background are ready sooner in one run, later in another."""
+    """Kernels are for later calls than the first, which a resumed process begins with."""
     from .native.eager import Policy
 
     _Chosen.deterministic = mode

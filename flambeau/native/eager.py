@@ -1,4 +1,8 @@
-"""Kernels for eager operators: made on a thread in the background, used once they are ready."""
+"""Kernels for eager operators: asked for by one call, made beside the program, used from the next.
+
+Which call is a kernel's first depends on the calls alone, not on how long compiling takes: a
+program that is run again gives the same bits.
+"""
 
 from __future__ import annotations
 
@@ -12,47 +16,59 @@ if TYPE_CHECKING:
     from .loops import Kernel
 
 
-
 class Policy:
     """Whether kernels are used at all.
 
-    When one is ready is not the same in two runs, and its sums are rounded otherwise than NumPy's:
-    where the same program must give the same bits, `allowed` is to be False.
+    Their sums are rounded otherwise than NumPy's, and they begin with a certain call: where a
+    program that goes on in a new process must give the same bits, `allowed` is to be False.
     """
 
     allowed = True
 
 
 _lock = threading.Lock()
-_ready: dict[Hashable, Any] = {}  # None: being made, or could not be made
+_made: dict[Hashable, Any] = {}  # None: could not be made
+_making: dict[Hashable, threading.Event] = {}
 _waiting: list[tuple[Hashable, Callable[[], Any]]] = []
 _working = False
 
 
-def kernel_when_ready(
+def kernel_asked_for(
     key: Hashable, builder: Callable[[], Kernel], exact: bool = False
 ) -> Function | None:
-    """The function of the kernel that `builder` gives, or None until it is there.
+    """The function of the kernel that `builder` gives; None for the first call with this key.
 
-    It is asked for by the first call with this key. None too where Policy does not allow it, but
-    for kernels that are `exact`: whose results are to the bit what there is without them.
+    The next waits for it. None too where Policy does not allow it, or where it cannot be made.
+    Kernels that are `exact`, whose results are to the bit what there is without them, are not
+    waited for, and always allowed.
     """
-    global _working
     if not (exact or Policy.allowed):
         return None
     try:
-        return _ready[key]
+        return _made[key]
     except KeyError:
         pass
+    event = _making.get(key)
+    if event is None:
+        _ask(key, builder)
+        return None
+    if exact:
+        return None
+    event.wait()
+    return _made.get(key)
+
+
+def _ask(key: Hashable, builder: Callable[[], Kernel]) -> None:
+    """Has a kernel made."""
+    global _working
     with _lock:
-        if key in _ready:
-            return _ready[key]
-        _ready[key] = None
+        if key in _making or key in _made:
+            return
+        _making[key] = threading.Event()
         _waiting.append((key, builder))
         if not _working:
             _working = True
             threading.Thread(target=_work, name="flambeau-kernels", daemon=True).start()
-    return None
 
 
 def _work() -> None:
@@ -66,10 +82,14 @@ def _work() -> None:
                 _working = False
                 return
             key, builder = _waiting.pop(0)
+        made = None
         try:
-            _ready[key] = compiled(builder())
-        except (NotImplementedError, RuntimeError, ValueError):
-            continue  # the NumPy path goes on to be used
+            made = compiled(builder())
+        except Exception:
+            pass  # whatever is wrong: the NumPy path goes on to be used
+        finally:
+            _made[key] = made
+            _making[key].set()
 
 
 class Small(dict[Any, int]):
@@ -89,7 +109,7 @@ class Small(dict[Any, int]):
     def __missing__(self, kind: Any) -> int:
         count = self.calls[kind] = self.calls.get(kind, 0) + 1
         if count == self.ASKED:  # its code is then on disk, or on the way there
-            kernel_when_ready((id(self), kind), lambda: self.builder(kind))
+            kernel_asked_for((id(self), kind), lambda: self.builder(kind))
         elif count == self.USED:
             self[kind] = self._made(kind)
             return self[kind]
@@ -109,8 +129,8 @@ def _forked() -> None:
     global _lock, _working
     _lock, _working = threading.Lock(), False
     _waiting.clear()
-    for key in [key for key, found in _ready.items() if found is None]:
-        del _ready[key]
+    for key in _making.keys() - _made.keys():
+        del _making[key]
 
 
 if hasattr(os, "register_at_fork"):

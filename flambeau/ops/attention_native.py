@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_when_ready
+from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run
 from ..tensor.dtypes import FLOAT32, FLOAT64
 from .matmul import product
@@ -31,7 +31,7 @@ def _kernel(kind: np.dtype, causal: bool) -> Any:
 
         return probabilities(Type(kind.name), causal)
 
-    function = kernel_when_ready(("probabilities", kind, causal), build)
+    function = kernel_asked_for(("probabilities", kind, causal), build)
     if function is None:
         return None
     made = _ready[kind, causal] = function.address

@@ -32,9 +32,9 @@ def kernel_for(key: tuple, build: Callable[[], Any]) -> Any:
         if len(_seen) < _MOST:
             _seen[key] = 1
         return None
-    from ..native.eager import kernel_when_ready
+    from ..native.eager import kernel_asked_for
 
-    return kernel_when_ready(key, build)
+    return kernel_asked_for(key, build)
 
 
 def run_kernel(function: Any, arrays: Sequence[Array]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_when_ready
+from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import shared
 from .registry import Array
 
@@ -64,7 +64,7 @@ def _asked(key: tuple, found: Any, a: Array, b: Array, bias: Array | None) -> An
             bias is not None,
         ))  # fmt: skip
 
-    function = kernel_when_ready(("product", *key), build)
+    function = kernel_asked_for(("product", *key), build)
     if function is None:
         return None
     made = _seen[key] = (function.address,)

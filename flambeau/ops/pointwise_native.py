@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_when_ready
+from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run
 from ..tensor.dtypes import FLOAT32, FLOAT64
 
@@ -121,7 +121,7 @@ def _asked(key: tuple, found: int | None, formula: Callable, result: np.dtype | 
         kind = None if result is None else Type(result.name)
         return pointwise(formula, [(Type(d.name), layout) for d, layout in key[1]], kind)
 
-    function = kernel_when_ready(("pointwise", *key), build)
+    function = kernel_asked_for(("pointwise", *key), build)
     if function is None:
         return None
     kind = np.dtype(function.kernel.buffers[-1].type.value)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_when_ready
+from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import shared
 from ..native.pool import threads
 from ..tensor.dtypes import FLOAT32, FLOAT64
@@ -141,9 +141,9 @@ def _made(shape: _Shape) -> _Runner | None:
     )  # fmt: skip
     make = recurrent.backward if shape.backward else recurrent.forward
     written = make(cell, type, extents, given, wanted)
-    packing = kernel_when_ready(("panels", shape), lambda: recurrent.pack(
+    packing = kernel_asked_for(("panels", shape), lambda: recurrent.pack(
         cell, width, weight, shape.backward))  # fmt: skip
-    all_steps = kernel_when_ready(("recurrence", shape), lambda: written.kernel)
+    all_steps = kernel_asked_for(("recurrence", shape), lambda: written.kernel)
     if packing is None or all_steps is None:
         return None
     return _Runner(

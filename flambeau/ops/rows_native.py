@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_when_ready
+from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run
 from ..tensor.dtypes import FLOAT32, FLOAT64
 from .pointwise_native import settled
@@ -37,7 +37,7 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
         module = rows if hasattr(rows, name) else statistics
         return getattr(module, name)(Type(x.dtype.name), *settings)
 
-    function = kernel_when_ready(("rows", *key), build)
+    function = kernel_asked_for(("rows", *key), build)
     if function is None:
         return None
     made = _ready[key] = function.address

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..native.eager import kernel_when_ready
+from ..native.eager import kernel_asked_for
 from ..native.invoke import Calls
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def native(name: str, dtype: np.dtype | None = None) -> int | None:
         make: Callable[..., Kernel] = getattr(kernels, name)
         return make() if dtype is None else make(Type(dtype.name))
 
-    function = kernel_when_ready(("random", *key), build, exact=True)
+    function = kernel_asked_for(("random", *key), build, exact=True)
     if function is None:
         return None
     made = _ready[key] = function.address

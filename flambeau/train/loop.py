@@ -150,8 +150,8 @@ class Loop:
         return self._stage == "done"
 
     def exact(self, wanted: bool = True) -> None:
-        """Have the steps that follow be the same to the bit in every run: no kernel takes over
-        when it happens to be ready, as with use_deterministic_algorithms. Resume asks for it."""
+        """Have the steps that follow be the same to the bit in a process that goes on from here:
+        no kernel takes over, as with use_deterministic_algorithms. Resume asks for it."""
         if wanted and self._inexact is None:
             self._inexact = settings.get_deterministic_debug_mode()
             settings.use_deterministic_algorithms(True)

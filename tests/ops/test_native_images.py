@@ -26,7 +26,7 @@ def made(monkeypatch) -> list:
             known[key] = compiled(builder())
         return known[key]
 
-    monkeypatch.setattr(eager, "kernel_when_ready", at_once)
+    monkeypatch.setattr(eager, "kernel_asked_for", at_once)
     monkeypatch.setattr(conv_native, "_seen", {})
     return used
 

@@ -1,0 +1,89 @@
+"""Kernels of eager operators: which call is the first to use one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flambeau.native import eager
+from flambeau.native.kernels.pointwise import pointwise
+from flambeau.native.loops import Kernel, Type
+
+TRAINING = """
+import hashlib, flambeau as torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(300, 400), torch.nn.GELU(), torch.nn.LayerNorm(400),
+                          torch.nn.Linear(400, 50))
+optimizer = torch.optim.AdamW(net.parameters())
+x, y = torch.randn(512, 300), torch.randint(50, (512,))
+for _ in range(8):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+digest = hashlib.sha256()
+for p in net.parameters():
+    digest.update(p.detach().numpy().tobytes())
+print(digest.hexdigest())
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager, "_made", {})
+    monkeypatch.setattr(eager, "_making", {})
+    monkeypatch.setattr(eager.Policy, "allowed", True)
+
+
+def slow() -> Kernel:
+    time.sleep(0.1)
+    return pointwise(lambda x: x * 2, ((Type.F32, "full"),))
+
+
+def test_the_second_call_waits_for_what_the_first_asked_for() -> None:
+    assert eager.kernel_asked_for("slow", slow) is None
+    function = eager.kernel_asked_for("slow", slow)
+    assert function is not None
+    assert function.address
+    assert eager.kernel_asked_for("slow", slow) is function
+
+
+def test_exact_kernels_are_not_waited_for() -> None:
+    assert eager.kernel_asked_for("exact", slow, exact=True) is None
+    assert eager.kernel_asked_for("exact", slow, exact=True) is None
+    assert eager._making["exact"].wait(30)
+    assert eager.kernel_asked_for("exact", slow, exact=True) is not None
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, ValueError, KeyError])
+def test_what_cannot_be_made_is_not_there(error: type[Exception]) -> None:
+    def failing() -> Kernel:
+        raise error("this one")
+
+    for _ in range(3):
+        assert eager.kernel_asked_for("failing", failing) is None
+    assert eager.kernel_asked_for("slow", slow) is None  # the thread goes on
+    assert eager.kernel_asked_for("slow", slow) is not None
+
+
+def test_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager.Policy, "allowed", False)
+    for _ in range(3):
+        assert eager.kernel_asked_for("slow", slow) is None
+    assert not eager._making
+
+
+def test_a_cold_and_a_warm_cache_give_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("FLAMBEAU_THREADS", "2")
+    found = [
+        subprocess.run([sys.executable, "-c", TRAINING], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert any(tmp_path.iterdir())
+    assert found[0].stdout == found[1].stdout
