@@ -221,7 +221,7 @@ def folded(formula: Callable, *arrays: Array) -> Any:
     key = ("fold_rows", first.dtype, settled(formula), len(arrays))
     found = _ready.get(key)
     if found is None:
-        function = kernel_when_ready(key, lambda: _fold_rows(first.dtype, formula, len(arrays)))
+        function = kernel_asked_for(key, lambda: _fold_rows(first.dtype, formula, len(arrays)))
         if function is None:
             return None
         found = _ready[key] = function.address

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_when_ready
+from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run, shared
 from ..native.pool import POOL
 from ..tensor.dtypes import FLOAT32, FLOAT64
@@ -25,7 +25,7 @@ def _kernel(name: str, kind: np.dtype) -> int | None:
 
         return getattr(table_rows, name)(Type(kind.name))
 
-    function = kernel_when_ready((name, kind), build)
+    function = kernel_asked_for((name, kind), build)
     return None if function is None else function.address
 
 
