@@ -54,6 +54,7 @@ class Fusion:
         self.graph = graph
         self.nodes = graph.nodes()
         self.kept: dict[int, Node] = {}
+        self._read: dict[int, list[tuple[Node, Chain]]] = {}
         self._keep()
         self._group()
         found = list(waists(self))
@@ -62,8 +63,16 @@ class Fusion:
             self._reach()
             self._group()
 
+    def read(self, node: Node) -> list[tuple[Node, Chain]]:
+        """What a node is computed from, once it is settled what is kept; see `leaves`."""
+        found = self._read.get(id(node))
+        if found is None:
+            found = self._read[id(node)] = list(leaves(node, self.kept))
+        return found
+
     def _group(self) -> None:
         """Puts all kept nodes into groups."""
+        self._read.clear()
         self.group_of: dict[int, Group] = {}
         self.groups: list[Group] = []
         self.readers: dict[int, list[Group]] = {}  # by id of what is read
@@ -174,7 +183,7 @@ class Fusion:
 
     def _place(self, node: Node) -> None:
         """Puts a kept node into a group it can join, or into one of its own."""
-        read = [(leaf, chain) for leaf, chain in leaves(node, self.kept)]
+        read = self.read(node)
         sources = {id(self.group_of[id(leaf)]): self.group_of[id(leaf)]
                    for leaf, _ in read if id(leaf) in self.group_of}  # fmt: skip
         joined = None
@@ -250,7 +259,7 @@ class Fusion:
             return False  # it would have to run before itself
         if any(self.group_of.get(id(table)) is group for table in self._tables(node)):
             return False  # it reads elements that the kernel has not computed yet
-        everything = {id(leaf) for one in group.nodes for leaf, _ in leaves(one, self.kept)}
+        everything = {id(leaf) for one in group.nodes for leaf, _ in self.read(one)}
         if len(everything | {id(leaf) for leaf, _ in read}) + len(group.nodes) > MOST_LEAVES:
             return False
         if group.contraction is not None:

@@ -26,7 +26,7 @@ def waists(fusion: Fusion) -> Iterator[Node]:
             continue
         for node in group.nodes:
             makers: dict[int, set[int]] = {}  # by group: what is read of it
-            for leaf, _ in leaves(node, fusion.kept):
+            for leaf, _ in fusion.read(node):
                 maker = fusion.group_of.get(id(leaf))
                 if maker is not None and maker is not group and maker.special is None:
                     makers.setdefault(maker.position, set()).add(id(leaf))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph import Graph, Node, Op
-from ..group import TOGETHER, Group, leaves, reshaping, window_through
+from ..group import TOGETHER, Group, reshaping, window_through
 from ..memory import Home, Memory, Place, in_arena
 from ..passes.fuse import Fusion, is_turned
 from ..window import Window, row_major, whole
@@ -112,7 +112,7 @@ class Layout:
             return False
         window = source_window(self.graph, slot)
         for one in group.nodes:
-            for leaf, chain in leaves(one, self.fusion.kept):
+            for leaf, chain in self.fusion.read(one):
                 if leaf is not source:
                     continue
                 if group.axes or one is group.contraction or chain:
@@ -179,7 +179,7 @@ class Layout:
     def _read_elsewise(self, inner: Node, node: Node, group: Group) -> bool:
         """Whether others of a group read a value that one of its nodes is made of."""
         return any(leaf is inner for one in group.nodes if one is not node
-                   for leaf, _ in leaves(one, self._kept))  # fmt: skip
+                   for leaf, _ in self.fusion.read(one))  # fmt: skip
 
     @property
     def _kept(self) -> dict[int, Node]:
@@ -199,7 +199,7 @@ class Layout:
             for node in reader.nodes:
                 if node.op in (Op.CONV, Op.CONV_WEIGHT, Op.CALL):
                     return False  # these want whole arrays
-                for leaf, chain in leaves(node, self._kept):
+                for leaf, chain in self.fusion.read(node):
                     if leaf is part and window_through(window, chain) is None:
                         return False
         return True

@@ -28,7 +28,7 @@ from ...native.loops import (
     Update,
 )
 from ..graph import Node, Op
-from ..group import Group, interior, leaves, reshaping, window_through
+from ..group import Group, interior, reshaping, window_through
 from ..memory import Place
 from ..passes.fuse import BLOCK, COSTLY, Fusion, is_turned
 from ..window import Window
@@ -44,7 +44,8 @@ class LoopKernel:
     """Writes the kernel of one group."""
 
     def __init__(self, group: Group, fusion: Fusion, layout: Layout) -> None:
-        self.group, self.kept, self.layout = group, fusion.kept, layout
+        self.group, self.kept, self.read = group, fusion.kept, fusion.read
+        self.layout = layout
         self.nodes = [node for node in group.nodes if id(node) not in layout.elsewhere]
         self.own = {id(node) for node in self.nodes}
         self.values = Values(self._place)
@@ -85,7 +86,7 @@ class LoopKernel:
         rows, shape = self.group.rows, self.group.shape
         for node in self.nodes:
             stage = 0
-            for leaf, _ in leaves(node, self.kept):
+            for leaf, _ in self.read(node):
                 if id(leaf) in self.own:
                     stage = max(stage, self.ready.get(id(leaf), self.stage.get(id(leaf), 0)))
             if node.op is Op.REDUCE:
@@ -103,7 +104,7 @@ class LoopKernel:
         """How the loops' domain lies on all that is read and written."""
         shape, found = self.group.shape, []
         for node in self.nodes:
-            for leaf, chain in leaves(node, self.kept):
+            for leaf, chain in self.read(node):
                 if id(leaf) in self.own:
                     continue
                 window = window_through(self.layout.place(leaf).window, chain)
@@ -295,7 +296,7 @@ class LoopKernel:
         return costly and any(
             leaf is node
             for other in self.nodes if self.stage.get(id(other), 0) > now
-            for leaf, _ in leaves(other, self.kept)
+            for leaf, _ in self.read(other)
         )  # fmt: skip
 
     def _numbers(
