@@ -40,14 +40,16 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 def _apply(node: Node) -> Node:
     """Most of what is read is permuted alike: the operation is done before the permutation.
 
-    What is small beside the result is read permuted the other way, which costs little.
+    What is small beside the result is read permuted the other way, which costs little. The
+    gradient of a weight stays as the weight is: it meets the weight and the optimiser's state.
     """
     size = prod(node.shape)
     weights: dict[tuple[int, ...] | None, int] = {}
     for one in node.inputs:
         count = prod(one.shape)
         if count * SMALL >= size:
-            axes = one.axes if one.op is Op.PERMUTE else None
+            sinks = one.op is Op.PERMUTE and one.inputs[0].op is not Op.CONV_WEIGHT
+            axes = one.axes if sinks else None
             weights[axes] = weights.get(axes, 0) + count
     permuted = {axes: count for axes, count in weights.items() if axes is not None}
     if size <= 1 or not permuted:
