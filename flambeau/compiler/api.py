@@ -249,13 +249,12 @@ class Compiled:
 
     def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
         before = variant.modules.changed() if variant.modules is not None else []
-        result, trace = capture(self._function, args, kwargs)
+        first = variant.trace is None  # no program is made of it, so values do not matter
+        result, trace = capture(self._function, args, kwargs, values=not first)
         if trace is None:
             return result
         variant.recorded += 1
         last, variant.trace = variant.trace, trace
-        if last is not None:
-            last.strip()
         changed, variant.changed = variant.changed, False
         if trace.problems and changed:  # an optimiser makes state for a parameter, for instance
             variant.recorded, variant.trace = 0, None
@@ -267,6 +266,7 @@ class Compiled:
             if last is None or (found := difference(last, trace)) is not None:
                 variant.difference = None if last is None else found
                 self._look(variant, trace)
+                trace.strip()
                 if variant.recorded >= RECORDED and variant.difference is not None:
                     self._stop(variant, *variant.difference)
                 return result
@@ -320,10 +320,12 @@ class Compiled:
             finally:
                 pending.done.set()
 
+        trace.strip()
         if self._options["mode"] == "now" or self._options["backend"] == "evaluate":
             work()
             self._adopt(variant, pending, args, kwargs)
         else:
+            bindings.settle([slot for slot, _ in graph.writes])
             threading.Thread(target=work, name="flambeau compile", daemon=True).start()
 
     def _made(self, graph: Graph) -> Any:
@@ -336,8 +338,6 @@ class Compiled:
     def _adopt(self, variant: Variant, pending: Pending, args: tuple, kwargs: dict) -> None:
         """Takes a finished program over, when it computes what the recorded call computed."""
         variant.pending = None
-        assert variant.trace is not None
-        variant.trace.strip()
         if pending.error is not None:
             error = pending.error
             stage = getattr(error, "stage", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,7 +159,8 @@ class Bindings:
     grads: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad afterwards)
     entry: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad before)
     expected: list[np.ndarray] = field(default_factory=list)  # outputs of the recorded call
-    written: list[np.ndarray] = field(default_factory=list)  # writes of the recorded call
+    # Writes of the recorded call; None: what now lies in the state's own memory, see `settle`.
+    written: list[np.ndarray | None] = field(default_factory=list)
     recorded: list[Any] = field(default_factory=list)  # the sources of the recorded call
     together: list[tuple[int, int, int]] = field(default_factory=list)  # leaves on one memory
     apart: list[tuple[int, int]] = field(default_factory=list)  # leaves that must not be
@@ -169,6 +170,15 @@ class Bindings:
     calls: list[str] = field(default_factory=list)  # operators called as they are, and why
     effects: list[Effect] = field(default_factory=list)  # which the result's second part serves
     after: list[Callable] = field(default_factory=list)  # what is called once it has run
+
+    def settle(self, slots: Sequence[int]) -> None:
+        """Copies what the recorded call wrote, before other calls write there; `slots`: where."""
+        for i, (slot, wanted) in enumerate(zip(slots, self.written, strict=True)):
+            given = self.slots[slot]
+            if wanted is not None:
+                self.written[i] = wanted.copy()
+            elif isinstance(given, State):
+                self.written[i] = given.array.copy()
 
     def forget(self) -> None:
         """Lets go of the values of the recorded call, once the program is checked."""

@@ -48,8 +48,8 @@ _capturing = threading.RLock()  # functions are swapped for all threads: one cap
 class Recorder:
     """What the stubs write to: the trace of the step that one thread runs."""
 
-    def __init__(self) -> None:
-        self.trace = Trace()
+    def __init__(self, values: bool = True) -> None:
+        self.trace = Trace(values)
         self.thread = threading.get_ident()
         self.quiet = 0  # inside an operator: what it calls is its own business
         self.drawing = False  # inside a function that draws random numbers
@@ -478,8 +478,12 @@ class _Current(threading.local):
 _recorders = _Current()
 
 
-def capture(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Trace | None]:
+def capture(
+    function: Callable, args: tuple, kwargs: dict, values: bool = True
+) -> tuple[Any, Trace | None]:
     """Runs function(*args, **kwargs); what it gives, and its trace.
+
+    `values`: whether the trace is to have what memory held, as a graph's check wants it.
 
     The trace is None when another thread is capturing. What the function raises goes through.
     """
@@ -488,7 +492,7 @@ def capture(function: Callable, args: tuple, kwargs: dict) -> tuple[Any, Trace |
     try:
         if busy():
             return function(*args, **kwargs), None
-        recorder = Recorder()
+        recorder = Recorder(values)
         trace = recorder.trace
         recorder.held.append(_remember(trace, args, kwargs))
         recorder.surroundings = Surroundings(function, args, kwargs)

@@ -141,10 +141,8 @@ class _Functional:
         for value in self._final_windows():
             windows.setdefault(value.storage, []).append(value)
         for place, found in windows.items():
-            owner = self.trace.storages[place].owner
-            whole = Value(place, 0, owner.shape, owner.strides, owner.dtype)
-            self.regions[place] = partition(found, whole)
             storage = self.trace.storages[place]
+            self.regions[place] = partition(found, storage.whole)
             if storage.external and "cotangent" not in storage.name:
                 for region in self.regions[place]:
                     self._external(region)
@@ -400,7 +398,7 @@ class _Functional:
             kept = wrap(memory.transpose(np.argsort(order)) if order else memory)
             self.source("state", memory.shape, value.dtype, bind.State(memory), "grad", memory)
             self.bindings.grads.append((leaf, kept))
-            self.bindings.written.append(grad._array.transpose(order).copy())
+            self.bindings.written.append(grad._array.transpose(order))
             found.append((len(self.sources) - 1, permute(node, order)))
         return found
 
@@ -410,10 +408,7 @@ class _Functional:
             for region in regions:
                 if not self.trace.storages[place].external or not region.written:
                     continue
-                window = Value(place, region.offset, region.shape,
-                               tuple(s for _, s in region.axes), region.dtype)  # fmt: skip
-                final = bind.window_on(self.trace.final[place], window).copy()
-                self.bindings.written.append(final)
+                self.bindings.written.append(None)
                 found.append((self.slots[id(region)], region.value))
         return found
 

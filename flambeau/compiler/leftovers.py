@@ -13,19 +13,16 @@ from typing import Any
 from ..autograd.tape import Node, Output
 from ..tensor.storage import _as_bytes
 from ..tensor.tensor import Tensor
-from .trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, values_in
+from .trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, same_bits, values_in
 
 
 def finish(trace: Trace) -> None:
     """Adds to the trace what the step left behind, and the problems found."""
     changed = written_storages(trace)
     for storage in trace.storages:
-        if not storage.external:
+        if storage.owner is None or storage.initial is None or storage.number in changed:
             continue
-        now = _as_bytes(storage.owner)
-        if storage.number in changed:
-            trace.final[storage.number] = now.copy()
-        elif storage.initial is not None and now.tobytes() != storage.initial.tobytes():
+        if not same_bits(_as_bytes(storage.owner), storage.initial):
             trace.problem("memory was changed by something that cannot be recorded", "")
     tensors = list(tensors_of(trace.result))
     if trace.backward is None and live_outputs(trace):

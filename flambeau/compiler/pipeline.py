@@ -91,12 +91,19 @@ def _built(graph: Graph, aside: bool) -> Step:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Nothing that a compiler makes is garbage before its end: to look for some takes long."""
-    enabled = gc.isenabled()
+    """Little that a compiler makes is garbage before its end: to look for some takes long.
+
+    What was there before is not looked at by those who do.
+    """
+    enabled, theirs = gc.isenabled(), gc.get_freeze_count()
     gc.disable()
+    if not theirs:
+        gc.freeze()
     try:
         yield
     finally:
+        if not theirs:
+            gc.unfreeze()
         if enabled:
             gc.enable()
 

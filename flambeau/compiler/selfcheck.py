@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .bindings import Bindings, Kept, Scalar, State
+from .trace import same_bits
 
 KINKS = 0.03  # of the norm of all gradients, that activations at their kinks may account for
 _SHORT = 4096  # elements, up to which two arrays are compared at once in double precision
@@ -19,28 +20,65 @@ _TOLERANCE = {"float64": 1e-7, "float32": 2e-3, "float16": 5e-2, "bfloat16": 2e-
 
 def check(step: Any, bindings: Bindings, backward: Any = None) -> str | None:
     """The first result that differs from the recorded call's; None where all agree."""
-    slots = bindings.slots
-    states = [(i, slot.array) for i, slot in enumerate(slots) if isinstance(slot, State)]
-    kept = [array.copy() for _, array in states]
+    slots, states = bindings.slots, _States(step, bindings)
     try:
-        for i, array in states:
-            array[...] = bindings.recorded[i]
+        states.rewind()
         outputs = step.run([_laid(slots[i], bindings.recorded[i]) for i in step.changing])
         outputs = [np.array(y) for y in outputs]
         cotangents = _backward(backward, bindings, outputs)
-        written = {slot: slots[slot] for slot, _ in step.graph.writes}
-        now = {slot: one.array for slot, one in written.items() if isinstance(one, State)}
-        return _wrong(step, bindings, outputs, cotangents, now)
+        return _wrong(step, bindings, outputs, cotangents, states)
     finally:
-        for (_, array), value in zip(states, kept, strict=True):
-            array[...] = value
+        states.restore()
+
+
+class _States:
+    """The memory that stays where it is: as the recorded call met it, as it is now.
+
+    What is as it was recorded anyway is not touched. `moved`: the square of the distance by which
+    the recorded call moved what its optimisers update.
+    """
+
+    def __init__(self, step: Any, bindings: Bindings) -> None:
+        written = {slot for slot, _ in step.graph.writes}
+        self.arrays = {i: slot.array for i, slot in enumerate(bindings.slots)
+                       if isinstance(slot, State)}  # fmt: skip
+        self.recorded = bindings.recorded
+        self.changed = [
+            i for i, array in self.arrays.items() if self.recorded[i] is not array
+            and (i in written or not same_bits(array, self.recorded[i]))
+        ]  # fmt: skip
+        self.kept: dict[int, np.ndarray] = {}
+        self.moved = 0.0
+        for (slot, _), wanted in zip(step.graph.writes, bindings.written, strict=True):
+            if slot in self.arrays and _is_updated(step, bindings, slot):
+                after = self.arrays[slot] if wanted is None else wanted
+                self.moved += _square(after, self.recorded[slot])
+
+    def rewind(self) -> None:
+        """Puts the recorded values there, and lets go of them: there are as many again."""
+        for i in self.changed:
+            array = self.arrays[i]
+            self.kept[i] = array.copy()
+            array[...] = self.recorded[i]
+            self.recorded[i] = None
+
+    def restore(self) -> None:
+        """Puts back what was there."""
+        for i, value in self.kept.items():
+            self.arrays[i][...] = value
+
+
+def _is_updated(step: Any, bindings: Bindings, slot: int) -> bool:
+    """Whether a state is one of those that optimisers move, which are compared as a whole."""
+    source = step.graph.sources[slot]
+    return source.name != "grad" and source.type.floating and bool(bindings.updates)
 
 
 def _wrong(
     step: Any, bindings: Bindings, outputs: list[np.ndarray], cotangents: list[tuple],
-    now: dict[int, np.ndarray],
+    states: _States,
 ) -> str | None:  # fmt: skip
-    """The first of all results that differs; `now`: states by slot, as the step left them."""
+    """The first of all results that differs."""
     for number, (found, wanted) in enumerate(zip(outputs, bindings.expected, strict=False)):
         if not agree(found, wanted):
             return f"result {number} ({_gap(found, wanted)})"
@@ -48,7 +86,7 @@ def _wrong(
         largest = max(_scale(one) for _, one in cotangents)
         if not agree(found, wanted, largest):
             return f"gradient ({_gap(found, wanted)})"
-    return _writes(step, bindings, now)
+    return _writes(step, bindings, states)
 
 
 def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[tuple]:
@@ -63,35 +101,36 @@ def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[
     return list(zip(step.run(values), second.expected, strict=True))
 
 
-def _writes(step: Any, bindings: Bindings, now: dict[int, np.ndarray]) -> str | None:
+def _writes(step: Any, bindings: Bindings, states: _States) -> str | None:
     """What is written back: updated parameters as a whole, the rest one by one."""
     pairs, gradients = [], []
-    sources = step.graph.sources
     for (slot, _), wanted in zip(step.graph.writes, bindings.written, strict=True):
-        if slot not in now:
+        if slot not in states.arrays:
             continue
-        found, before = now[slot], bindings.recorded[slot]
-        name = sources[slot].name
+        found = states.arrays[slot]
+        if wanted is None:  # what the recorded call left, as no other has been there since
+            wanted = states.kept[slot]
+        name = step.graph.sources[slot].name
         if name == "grad":
             gradients.append((found, wanted))
-        elif found.dtype.kind == "f" and bindings.updates:
-            pairs.append((found, wanted, before))
+        elif _is_updated(step, bindings, slot):
+            pairs.append((found, wanted))
         elif not agree(found, wanted):
             return f"value of {name or 'a state'} ({_gap(found, wanted)})"
     # An activation at its kink may fall to either side by rounding, and moves single elements of
     # gradients: they are compared as a whole where some do not agree.
     largest = max((_scale(wanted) for _, wanted in gradients), default=0.0)
     if not all(agree(found, wanted, largest) for found, wanted in gradients):
-        gap, size = (sum(float(np.sum(one ** 2, dtype=np.float64)) for one in some) for some in (
-            [a - b for a, b in gradients], [b for _, b in gradients]))  # fmt: skip
+        gap = sum(_square(a, b) for a, b in gradients)
+        size = sum(_square(b, np.zeros((), b.dtype)) for _, b in gradients)
         if not gap <= KINKS**2 * size:
             return f"set of gradients (by {gap**0.5:.2g} where they are {size**0.5:.2g})"
     # Optimisers divide gradients by their size, so that noise in a gradient that is zero becomes a
     # full step: what is compared is all that changed together.
-    gap = sum(_square(a, b) for a, b, _ in pairs)
-    moved = sum(_square(b, c) for _, b, c in pairs)
-    if not gap <= 0.1 * moved + 1e-12 and not all(agree(a, b) for a, b, _ in pairs):
-        return f"update of the parameters (by {gap**0.5:.2g} where they move by {moved**0.5:.2g})"
+    gap = sum(_square(a, b) for a, b in pairs)
+    if not gap <= 0.1 * states.moved + 1e-12 and not all(agree(a, b) for a, b in pairs):
+        return (f"update of the parameters (by {gap**0.5:.2g} where they move by "
+                f"{states.moved**0.5:.2g})")  # fmt: skip
     return None
 
 
@@ -102,6 +141,10 @@ def _laid(slot: Any, value: Any) -> Any:
 
 def _scale(array: np.ndarray) -> float:
     """The greatest finite magnitude."""
+    with np.errstate(all="ignore"):
+        largest = float(np.max(np.abs(array), initial=0.0))
+    if np.isfinite(largest):
+        return largest
     wide = array.astype(np.float64)
     return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
 

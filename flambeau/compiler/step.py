@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..native.allocator import LARGEST, give_back
 from ..native.loops import Type
 from ..native.program import BARRIER, SERIAL, Patch, Program, Record
 from .evaluate import numpy_type
@@ -68,6 +69,8 @@ class Step:
         if all(sources[k].type is Type.F64 for k in self._numbers):
             self._cells = {k: together[i, ...] for i, k in enumerate(self._numbers)}
         self._together = together
+        if plan.size > LARGEST:  # what eager calls left free is of no use for it
+            give_back()
         self.arena, self._base = _aligned(plan.size)
         self._slots = {k: i for i, k in enumerate(self._arrays)}
         self._first_output = len(self._arrays)

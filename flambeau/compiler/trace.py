@@ -7,6 +7,7 @@ need no events: another window on the same storage says all there is to say.
 from __future__ import annotations
 
 from collections.abc import Callable
+import weakref
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +24,8 @@ DRAW = "draw"  # args[0] was filled with random numbers by calling function(arra
 UPDATE = "update"  # an optimiser's formula ran: see optimisers.py
 CALL = "call"  # function(*args, **kwargs) gave `results` and wrote `written`, unseen
 WINDOW = "window"  # autograd's maps between a base's cotangent and a window's
+
+_PIECE = 1 << 18  # bytes that are compared at a time, with little memory beside them
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,16 @@ class Value:
 class Storage:
     """Memory that the trace met. `external`: it was there before the call.
 
-    `initial`: a copy of its bytes when it was first seen, for external ones. `name`: what it is to
-    the step, where that is known.
+    `owner`: the array that owns it; None for what the call made, which goes when the call lets go
+    of it. `whole`: all of it. `initial`: a copy of its bytes when it was first seen, for external
+    ones. `name`: what it is to the step, where that is known.
     """
 
     number: int
-    owner: np.ndarray
+    owner: np.ndarray | None
     external: bool
+    whole: Value
+    address: int
     initial: np.ndarray | None = None
     name: str = ""
     start: int = 0  # of an argument's memory: where in it the first argument on it begins
@@ -154,10 +160,13 @@ class HostCall:
 class Trace:
     """The events of a call, the memory they touched, and what came of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: bool = True) -> None:
+        """`values`: whether to keep what memory held before the call."""
+        self.values = values
         self.events: list[Event] = []
         self.storages: list[Storage] = []
-        self.numbers: dict[int, int] = {}  # of storages, by id of the owner
+        self.numbers: dict[int, int] = {}  # of storages, by id of the owner while that is there
+        self.watched: dict[int, Any] = {}  # weak references to the owners that the call made
         self.grads: dict[int, GradAccess] = {}  # by id of the leaf
         self.problems: list[tuple[str, str]] = []  # (what, line): why it cannot be compiled
         self.notes: list[tuple[str, str]] = []
@@ -174,7 +183,6 @@ class Trace:
         self.backward: Backward | None = None
         self.makers: dict[int, str] = {}  # functions that wrapped memory unrecorded, by its id
         self.walked: dict[int, Any] = {}  # nodes of the tape that backward went through, by id
-        self.final: dict[int, np.ndarray] = {}  # written external windows afterwards, by storage
 
     # ------------------------------------------------------------------------ memory
 
@@ -190,32 +198,47 @@ class Trace:
         external = id(owner) in self.known
         if not fresh and not external:
             return None
-        made = Storage(len(self.storages), owner, external and not fresh)
-        if made.external:
+        number, external = len(self.storages), external and not fresh
+        whole = Value(number, 0, owner.shape, owner.strides, owner.dtype)
+        made = Storage(number, owner if external else None, external, whole, address(owner))
+        if external and self.values:
             made.initial = _as_bytes(owner).copy()
-        self.numbers[id(owner)] = made.number
+        elif not external:
+            self._watch(owner)
+        self.numbers[id(owner)] = number
         self.storages.append(made)
         return made
+
+    def _watch(self, owner: np.ndarray) -> None:
+        """Forgets which storage an owner is once it goes: its id may be another's then."""
+        key, numbers, watched = id(owner), self.numbers, self.watched
+
+        def gone(_: Any) -> None:
+            watched.pop(key, None)
+            numbers.pop(key, None)
+
+        watched[key] = weakref.ref(owner, gone)
 
     def value(self, array: np.ndarray, fresh: bool = False) -> Value | None:
         """The array as a Value; None for memory that nobody accounted for."""
         storage = self.storage(array, fresh)
         if storage is None:
             return None
-        offset = address(array) - address(storage.owner)
+        offset = address(array) - storage.address
         return Value(storage.number, offset, array.shape, array.strides, array.dtype)
 
     def strip(self) -> None:
         """Forgets the memory and tensors of the call; what is left can still be compared."""
         for storage in self.storages:
             storage.initial = None
-            if not storage.external or storage.name.startswith("argument"):
-                storage.owner = _NOTHING
+            if storage.name.startswith("argument"):
+                storage.owner = None
         for event in self.events:
             if event.kind in (DRAW, UPDATE):
                 event.array = None
-        self.final, self.backward, self.result = {}, None, None
+        self.backward = self.result = None
         self.numbers, self.tensors, self.makers, self.walked = {}, {}, {}, {}
+        self.watched = {}
         self.known, self.existing = set(), set()
 
     def problem(self, what: str, line: str) -> None:
@@ -226,9 +249,6 @@ class Trace:
 def updates_of(trace: Trace, optimiser: Any) -> int:
     """How many updates of an optimiser a trace has."""
     return sum(e.kind == UPDATE and e.kwargs["optimiser"] is optimiser for e in trace.events)
-
-
-_NOTHING = np.empty(0)
 
 
 def address(array: np.ndarray) -> int:
@@ -277,7 +297,9 @@ def _same_plain(one: Any, two: Any) -> bool:
 
 
 def _same_external(one: Storage, two: Storage) -> bool:
-    return one.owner is two.owner or (one.name == two.name and one.name.startswith("argument"))
+    if one.name.startswith("argument"):
+        return one.name == two.name
+    return one.owner is two.owner
 
 
 def _first_use(trace: Trace, number: int) -> str:
@@ -306,7 +328,13 @@ def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     """Whether two arrays are equal, bit by bit."""
     if a is None or b is None:
         return a is b
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if not (a.flags.c_contiguous and b.flags.c_contiguous):
+        return a.tobytes() == b.tobytes()
+    a, b = _as_bytes(a), _as_bytes(b)
+    return all(np.array_equal(a[at : at + _PIECE], b[at : at + _PIECE])
+               for at in range(0, a.size, _PIECE))  # fmt: skip
 
 
 def _alike(a: Any, b: Any, apart: dict[int, int]) -> bool:

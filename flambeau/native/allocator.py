@@ -26,3 +26,11 @@ def keep_freed_memory() -> bool:
         return False
     kept = [(_MMAP_THRESHOLD, LARGEST), (_TRIM_THRESHOLD, KEPT)]
     return all(library.mallopt(which, value) for which, value in kept)
+
+
+def give_back() -> None:
+    """Gives free memory to the system, which other kinds of arrays are about to want."""
+    if sys.platform.startswith("linux"):
+        library = ctypes.CDLL(None)
+        if hasattr(library, "malloc_trim"):
+            library.malloc_trim(0)

@@ -6,6 +6,7 @@ the sources of what emits it.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import sys
@@ -18,6 +19,7 @@ from . import cache
 from .loops import Kernel
 from .target import host, load_code, object_code, outside, versions
 
+_LITTER = 2 << 20  # characters of IR, the nodes behind which take 30 times as many bytes
 _NICE = 5  # a third of the share of other threads
 _FOLDERS = ("emit", "math")
 _FILES = ("loops.py", "philox.py", "scratch.py", "structure.py", "target.py", "kernel_code.py")
@@ -106,10 +108,16 @@ def _make(
     helpers = [Thread(target=helper, name="flambeau-compile", daemon=True) for _ in range(count)]
     for one in helpers:
         one.start()
+    made = 0
     try:
         for name in names:
-            if not errors:
-                ready.put((name, text(name)))
+            if errors:
+                break
+            ready.put((name, found := text(name)))
+            made += len(found)
+            if made > _LITTER and not gc.isenabled():
+                made = 0
+                gc.collect()  # nodes of IR refer to one another
     except BaseException as error:
         errors.insert(0, error)
     for _ in range(count + 1):
