@@ -101,6 +101,8 @@ class Before:
             for optimizer in optimizers
             for held in (*optimizer.param_groups, *optimizer.state.values())
         ]
+        held = {id(t): t for t in tensors if t.requires_grad}.values()
+        self.grads = [(t, t.grad, None if t.grad is None else t.grad.clone()) for t in held]
         self.random = random_state()
 
     def put_back(self) -> None:
@@ -108,6 +110,8 @@ class Before:
         with no_grad():
             for tensor, value in self.tensors:
                 tensor.copy_(value)
+            for tensor, grad, kept in self.grads:  # accumulated, or read by nobody
+                tensor.grad = grad if kept is None or grad is None else grad.copy_(kept)
         for held, values in self.numbers:
             held.update(values)
         set_random_state(self.random)

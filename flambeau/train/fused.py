@@ -81,6 +81,32 @@ def _bare(tensor: Tensor) -> Tensor:
     return wrap(tensor._array)
 
 
+def accumulating_step_of(
+    net: Any, loss: Any, optimizers: tuple[Any, ...], clip: Callable[[], None] | None,
+    region: Region, count: int,
+) -> Step:  # fmt: skip
+    """The function `(x, y, first, last)` of one of `count` batches that make an update together:
+    the first begins with new gradients, the last makes the update."""
+
+    def train_step(x: Any, y: Any, first: bool, last: bool) -> tuple[Any, Any]:
+        if first:
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+        with region():
+            y_pred = call(net, x)
+            value = loss(y_pred, y)
+        check_scalar(value)
+        (value / count).backward()
+        if last:
+            if clip is not None:
+                clip()
+            for optimizer in optimizers:
+                optimizer.step()
+        return value.detach(), detached(y_pred)
+
+    return train_step
+
+
 def clip_of(net: Any, norm: float | None, value: float | None) -> Callable[[], None] | None:
     """The function that clips the net's gradients; None where nothing is clipped."""
     if norm is None and value is None:
@@ -102,17 +128,17 @@ def compiled_by_its_first_call(step: Step, adopt: Callable[[Step], None]) -> Ste
     one, and it is said once.
     """
 
-    def first(x: Any, y: Any) -> tuple[Any, Any]:
+    def first(*batch: Any) -> tuple[Any, Any]:
         compiled = ask_for_compiled(step)
         random = get_rng_state()
         try:
-            outcome = compiled(x, y)
+            outcome = compiled(*batch)
         except NotImplementedError as error:
             if compiled is step:
                 raise
             set_rng_state(random)
             say(str(error))
-            compiled, outcome = step, step(x, y)
+            compiled, outcome = step, step(*batch)
         adopt(compiled)
         return outcome
 

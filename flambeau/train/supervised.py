@@ -1,7 +1,7 @@
 """The step that Trainer has unless it is given one: forward, loss, backward, update.
 
 In one piece it is compiled. Where somebody listens to its parts (forward, backward, optim), or
-gradients are accumulated or scaled, it runs operator by operator.
+gradients are scaled (float16), it runs operator by operator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ..tensor.tensor import Tensor
 from . import scope
 from .data import detached, moved, split
 from .fused import (
-    Region, Step, call, check_scalar, clip_of, compiled_by_its_first_call, train_step_of,
+    Region, Step, accumulating_step_of, call, check_scalar, clip_of, compiled_by_its_first_call,
+    say, train_step_of,
 )  # fmt: skip
 from .kinds import Kinds
 from .look import Look
@@ -46,7 +47,6 @@ class Supervised:
         self.scaler = GradScaler("cpu") if self.fast is dtypes.float16 else None
         self.listen()
         self.pending = 0  # batches whose gradients no update has used yet
-        self._staged = accumulate > 1 or self.scaler is not None
         self._region = region_of(self.fast)
         self._compile = compiled
         self.kinds, self.look_kinds = Kinds(), Kinds()
@@ -70,10 +70,14 @@ class Supervised:
             x, y = batch
         else:
             x, y = self._parts(batch)
-        if self._staged or live["forward"] or live["backward"] or live["optim"]:
+        if self.scaler is not None or live["forward"] or live["backward"] or live["optim"]:
             loss, y_pred = self._stages(x, y)
-        else:
+        elif self.accumulate == 1:
             loss, y_pred = self._whole(x, y)
+        else:
+            last = self.pending + 1 == self.accumulate
+            loss, y_pred = self._whole(x, y, not self.pending, last)
+            self.pending = 0 if last else self.pending + 1
         measures, state = trainer.measures, trainer.state
         state.loss, state.y_pred, state.y = loss, y_pred, y
         shape = y._array.shape if type(y) is Tensor else ()
@@ -96,9 +100,16 @@ class Supervised:
         net, loss = self.trainer.net, self.trainer.loss
         self._optimizers = tuple(self.trainer.optimizers.values())
         self._clip = clip_of(net, self.clip_norm, self.clip_value)
-        region = None if self.fast is None else self._region
-        step = train_step_of(net, loss, self._optimizers, self._clip, region, self._compile)
-        if self._compile and are_deterministic_algorithms_enabled():
+        parts = net, loss, self._optimizers, self._clip
+        if self.accumulate == 1:
+            region = None if self.fast is None else self._region
+            step = train_step_of(*parts, region, self._compile)
+        else:
+            step = accumulating_step_of(*parts, self._region, self.accumulate)
+        # Accumulated gradients are other memory in each round of plain calls: nothing that a
+        # recording beside the training could hold on to.
+        exact = are_deterministic_algorithms_enabled() or self.accumulate > 1
+        if self._compile and exact:
             from .exact import ExactStep  # brings the compiler
 
             self._whole = ExactStep(step, (net, loss), self._optimizers, self.kinds)
@@ -119,6 +130,8 @@ class Supervised:
     def _stages(self, x: Any, y: Any) -> tuple[Any, Any]:
         """The same, with its parts as scopes."""
         trainer, n = self.trainer, self.trainer.state.step
+        if self._compile:
+            self._tell()
         if not self.pending:
             for optimizer in self._optimizers:
                 optimizer.zero_grad()
@@ -133,6 +146,15 @@ class Supervised:
         if self.pending == self.accumulate:
             self._update(n)
         return loss.detach(), detached(y_pred)
+
+    def _tell(self) -> None:
+        """Says why the step is not compiled although that is wanted."""
+        if self.scaler is not None:
+            say("float16 scales its losses, and looks at the gradients before each update")
+            return
+        inside = [stage.name for stage in (scope.forward, scope.backward, scope.optim)
+                  if self._live[stage.name]]  # fmt: skip
+        say(f"somebody listens to {' and '.join(inside)}, which are inside of it")
 
     def _update(self, n: int) -> None:
         self.pending = 0

@@ -534,6 +534,34 @@ def test_other_parts_take_effect():
     assert not torch.equal(weights(fresh), before)
 
 
+@pytest.mark.parametrize("options", [{}, {"clip_norm": 0.1}, {"precision": "bfloat16"}])
+def test_accumulation_is_compiled(options):
+    """Also for a smaller last batch, and a round of batches that the epoch's end cuts short."""
+    losses, trainers = [], []
+    for compile in (False, True):
+        torch.manual_seed(0)
+        trainer, seen = make(dropout=0.3, compile=compile, accumulate=4, **options), []
+        trainer.attach(step.end, lambda run, seen=seen: seen.append(run.state.loss.item()))
+        trainer.fit((X, Y), epochs=5, batch_size=3)
+        losses.append(seen)
+        trainers.append(trainer)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3 if "precision" in options else 1e-5)
+    torch.testing.assert_close(weights(trainers[1]), weights(trainers[0]), rtol=1e-3, atol=1e-5)
+    assert len(trainers[1].supervised._whole._compiled._programs) >= 3
+
+
+def test_why_it_is_not_compiled_is_said(monkeypatch):
+    from flambeau.train import fused
+
+    for options, why in (({}, "listens to backward"), ({"precision": "float16"}, "float16 scales")):
+        monkeypatch.setattr(fused, "_told", False)
+        trainer = make(compile=True, **options)
+        if not options:
+            trainer.attach(backward.end, lambda: None)
+        with pytest.warns(UserWarning, match=f"the step is not compiled.*{why}"):
+            trainer.fit((X, Y))
+
+
 def test_evaluations_have_numbers_for_those_who_listen():
     """At the end all of them; at each batch those of the batch, and the metrics as they stand."""
     trainer, seen = make(), {}
