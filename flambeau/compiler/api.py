@@ -250,7 +250,8 @@ class Compiled:
     def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
         before = variant.modules.changed() if variant.modules is not None else []
         first = variant.trace is None  # no program is made of it, so values do not matter
-        result, trace = capture(self._function, args, kwargs, values=not first)
+        result, trace = capture(self._function, args, kwargs, values=not first,
+                                counter=self._options["random"] == "counter")  # fmt: skip
         if trace is None:
             return result
         variant.recorded += 1

@@ -53,6 +53,8 @@ class Recorder:
         self.thread = threading.get_ident()
         self.quiet = 0  # inside an operator: what it calls is its own business
         self.drawing = False  # inside a function that draws random numbers
+        self.counter, self.streams = False, 0  # whether draws are counted; how many there were
+        self.keys: dict[Any, np.ndarray] = {}  # of the call, by generator
         self.modules: list[Any] = []
         self.lines: dict[int, tuple[str, str]] = {}  # where a node of the tape was made
         self.held: list[Any] = []
@@ -479,11 +481,12 @@ _recorders = _Current()
 
 
 def capture(
-    function: Callable, args: tuple, kwargs: dict, values: bool = True
+    function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False
 ) -> tuple[Any, Trace | None]:
     """Runs function(*args, **kwargs); what it gives, and its trace.
 
     `values`: whether the trace is to have what memory held, as a graph's check wants it.
+    `counter`: whether random numbers are those of a counter.
 
     The trace is None when another thread is capturing. What the function raises goes through.
     """
@@ -493,6 +496,7 @@ def capture(
         if busy():
             return function(*args, **kwargs), None
         recorder = Recorder(values)
+        recorder.counter = counter
         trace = recorder.trace
         recorder.held.append(_remember(trace, args, kwargs))
         recorder.surroundings = Surroundings(function, args, kwargs)

@@ -14,8 +14,9 @@ from ..tensor.tensor import Tensor, wrap
 from . import bindings as bind
 from .bounds import Bound, checked, label_bound
 from .capture import unbind
+from .counted import Counted, draw_key
 from .formula import updated
-from .graph import Graph, Node, Op, Source, permute
+from .graph import Graph, Node, Op, Source, permute, reshape
 from .leftovers import written_storages
 from .lower import NotLowered, lower, writes
 from .lower.nodes import literal, number, stretched, type_of
@@ -54,6 +55,7 @@ class _Functional:
         self.regions: dict[int, list[Region]] = {}
         self.slots: dict[int, int] = {}  # of external regions, by id
         self.arguments: dict[int, int] = {}  # the first leaf on a storage
+        self.keys: dict[Any, Node] = {}  # of counted draws, by generator
         self.outputs: list[Node] = []
         self.labels: list[Bound] = []
         self._find_arguments()
@@ -230,14 +232,29 @@ class _Functional:
     def draw(self, event: Event) -> None:
         """Random numbers, drawn anew before each call."""
         window, *rest = event.args
-        buffer = np.empty(window.shape, window.dtype)
-        order = sorted(range(buffer.ndim), key=lambda i: -window.strides[i])
+        order = sorted(range(len(window.shape)), key=lambda i: -window.strides[i])
+        if isinstance(event.function, Counted):
+            shape = tuple(window.shape[i] for i in order)
+            made = event.function.node(shape, window.dtype, self._key(event))
+            self.write(window, permute(made, tuple(int(i) for i in np.argsort(order))))
+            return
         memory = np.empty([window.shape[i] for i in order], window.dtype)
         buffer = memory.transpose(np.argsort(order)) if order else memory
         slot = bind.Drawn(event.function, buffer, memory, tuple(rest), event.kwargs)
         drawn = np.ascontiguousarray(event.array.transpose(order))
         node = self.source("drawn", memory.shape, window.dtype, slot, event.name, drawn)
         self.write(window, permute(node, tuple(int(i) for i in np.argsort(order))))
+
+    def _key(self, event: Event) -> Node:
+        """The key of a run's counted draws, drawn where the first of them is."""
+        generator = event.args[2]
+        if generator not in self.keys:
+            assert event.array is not None
+            memory = np.empty(1, np.uint64)
+            slot = bind.Drawn(draw_key, memory, memory, (generator,), {})
+            node = self.source("drawn", (1,), memory.dtype, slot, "key", event.array)
+            self.keys[generator] = reshape(node, ())
+        return self.keys[generator]
 
     def update(self, event: Event) -> None:
         """An optimiser's formula on each of its parameters."""

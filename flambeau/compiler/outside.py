@@ -18,6 +18,7 @@ from ..tensor import normal as normals
 from ..tensor import tensor as tensors
 from ..tensor.tensor import Tensor
 from .capture import Recorder
+from .counted import counted, draw_key
 from .trace import DRAW, HostCall, updates_of
 
 in_place = import_module("..ops.inplace", __package__)
@@ -46,6 +47,8 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
     if r.quiet:
         r.problem(f"{original.__name__} draws random numbers inside an operator")
         return original(*args, **kwargs)
+    if r.counter and _draw_counted(r, original, args, kwargs):
+        return args[0]
     r.drawing = True
     try:
         made = original(*args, **kwargs)
@@ -57,6 +60,23 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
     r.add(DRAW, function=original, args=(r.trace.value(args[0], fresh=True), *args[1:]),
           kwargs=kwargs, array=args[0].copy())  # fmt: skip
     return made
+
+
+def _draw_counted(r: Recorder, original: Callable, args: Any, kwargs: Any) -> bool:
+    """Draws from a counter, where there is such a draw."""
+    found = counted(original, args, kwargs, r.streams)
+    if found is None:
+        return False
+    draw, generator = found
+    r.streams += 1
+    key = r.keys.get(generator)
+    if key is None:
+        key = r.keys[generator] = np.empty(1, np.uint64)
+        draw_key(key, generator)
+    draw.fill(args[0], int(key[0]))
+    r.add(DRAW, function=draw, args=(r.trace.value(args[0], fresh=True), draw, generator),
+          array=key)  # fmt: skip
+    return True
 
 
 def _draw_each(r: Recorder, array: Any, p: Any, generator: Any = None) -> Any:
