@@ -11,6 +11,7 @@ import numpy as np
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.promote import legacy_name
+from . import pool_native
 from .conv_kernels import Window
 from .pool_window import each, key_of, pooling_window
 from .promotion import compute_dtype
@@ -81,8 +82,11 @@ def _average(input: Array, average: Average) -> Array:
     if input.__class__ is MetaArray:
         return meta_array((*input.shape[:-n], *output), input.dtype)
     inside = compute_dtype(input.dtype)
-    y = _sums(input.astype(inside, copy=False), average.window, output)
     divisors = average.divisors(spatial)
+    native = pool_native.averages(input, average.window, divisors)
+    if native is not None:
+        return native
+    y = _sums(input.astype(inside, copy=False), average.window, output)
     if inside.kind == "i":
         signs = np.sign(y) * np.sign(divisors)  # towards zero, as in C
         return (signs * (np.abs(y) // np.abs(divisors))).astype(input.dtype)
@@ -133,8 +137,11 @@ def _declare(n: int) -> Any:
     @opaque(name=f"_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
     def adjoint(g: Array, spatial, average: Average) -> Array:
         """The cotangent of the input."""
-        inside = compute_dtype(g.dtype)
-        shares = np.divide(g, average.divisors(spatial).astype(inside), dtype=inside)
+        inside, divisors = compute_dtype(g.dtype), average.divisors(spatial)
+        native = pool_native.averages_backward(g, spatial, average.window, divisors)
+        if native is not None:
+            return native
+        shares = np.divide(g, divisors.astype(inside), dtype=inside)
         return _spread(shares, average.window, spatial).astype(g.dtype, copy=False)
 
     @adjoint.vjp("g")

@@ -1,7 +1,9 @@
-"""Max pooling of large arrays in machine code; None until it is there, and where it is not for."""
+"""Pooling of large arrays in machine code; None until it is there, and where it is not for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +17,10 @@ if TYPE_CHECKING:
 _LEAST = 1 << 16  # elements from which on machine code is worth its making
 
 
-def _fits(x: Array, window: Window) -> bool:
+def _fits(x: Array, window: Window, count: int = 0) -> bool:
     return (
-        x.size >= _LEAST and x.__class__ is np.ndarray and x.dtype.char in "fd" and x.ndim == 4
-        and len(window.kernel) == 2
+        max(x.size, count) >= _LEAST and x.__class__ is np.ndarray and x.dtype.char in "fd"
+        and x.ndim == 4 and len(window.kernel) == 2
     )  # fmt: skip
 
 
@@ -72,6 +74,57 @@ def maxima_backward(g: Array, x: Array, y: Array, window: Window) -> Array | Non
     gx = empty(x.shape, x.dtype, last)
     run_kernel(function, [x, _like(y, last), _like(g, last), gx])
     return gx
+
+
+def averages(x: Array, window: Window, divisors: Array) -> Array | None:
+    """Sums of windows over `divisors` (one number, or one for each window), laid out as x is."""
+    if not _fits(x, window):
+        return None
+    x, last = laid_out(x)
+
+    def build() -> Any:
+        from ..native.kernels import pool
+
+        return pool.averages(_pooling(x.shape, x.dtype.char, window, last), _one(divisors))
+
+    key = ("average pool", x.dtype.char, x.shape, window, last, _one(divisors))
+    function = kernel_for(key, build)
+    if function is None:
+        return None
+    y = empty((*x.shape[:2], *window.output(x.shape[2:])), x.dtype, last)
+    run_kernel(function, [x, *_several(divisors, x.dtype), y])
+    return y
+
+
+def averages_backward(g: Array, spatial: Sequence[int], window: Window, divisors: Array
+                      ) -> Array | None:  # fmt: skip
+    """Each element's shares of the windows that it is in, laid out as g is."""
+    if not g.size or not _fits(g, window, prod(g.shape[:2]) * prod(spatial)):
+        return None
+    g, last = laid_out(g)
+    shape = (*g.shape[:2], *spatial)
+
+    def build() -> Any:
+        from ..native.kernels import pool
+
+        return pool.averages_backward(_pooling(shape, g.dtype.char, window, last), _one(divisors))
+
+    key = ("average pool back", g.dtype.char, shape, window, last, _one(divisors))
+    function = kernel_for(key, build)
+    if function is None:
+        return None
+    gx = empty(shape, g.dtype, last)
+    run_kernel(function, [g, *_several(divisors, g.dtype), gx])
+    return gx
+
+
+def _one(divisors: Array) -> float | None:
+    """The number that all sums are divided by; None where there are several."""
+    return None if divisors.ndim else float(divisors)
+
+
+def _several(divisors: Array, kind: np.dtype) -> list[Array]:
+    return [np.ascontiguousarray(divisors, kind)] if divisors.ndim else []
 
 
 def _like(x: Array, last: bool) -> Array:

@@ -91,6 +91,23 @@ def test_max_pool(made, settings: tuple[int, int, int], last: bool) -> None:
         np.testing.assert_allclose(after, before, 1e-6, 1e-6)
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("settings", [(2, 2, 0, True), (3, 2, 1, True), (3, 2, 1, False)])
+def test_average_pool(made, settings: tuple, last: bool) -> None:
+    x = np.random.default_rng(7).normal(size=(4, 19, 37, 41)).astype(np.float32)
+    kernel, stride, padding, pads = settings
+
+    def work(x):
+        return F.avg_pool2d(x, kernel, stride, padding, True, pads)
+
+    first = gradients(work, x, last=last)
+    second = gradients(work, x, last=last)
+    assert len(made) == 2
+    for before, after in zip(first, second, strict=True):
+        assert before.shape == after.shape
+        np.testing.assert_allclose(after, before, 1e-5, 1e-6)
+
+
 def test_gradient_that_is_one_number(made) -> None:
     """A sum's gradient is one number seen everywhere: strides of 0."""
     x, w = flambeau.ones(8, 16, 20, 20), flambeau.ones(32, 16, 3, 3, requires_grad=True)
