@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..native.eager import Policy
+from ..native.invoke import Calls
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
@@ -14,9 +16,11 @@ from .pointwise_native import LARGE, large
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque
 from .samples import Rng, Sample
+from .small_native import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD, MOST
 from .softmax import log_softmax, log_softmax_backward
 
 _INT64 = np.dtype(np.int64)
+_ndarray = np.ndarray
 
 
 # ---------------------------------------------------------------- classes given by their index
@@ -152,6 +156,19 @@ def _(g, target, weight, reduction, ignore_index):
     return operator(g, target, weight, reduction, ignore_index)
 
 
+def _small(x: Array, target: Array, reduction: int) -> tuple[Array, Array] | None:
+    """(loss, log probabilities) of few rows in machine code; None for targets that are no class."""
+    if x.ndim != 2 or x.__class__ is not _ndarray or not target.flags.c_contiguous:
+        return None
+    kernel = CROSS_ENTROPY[reduction == MEAN][x.dtype]
+    if not kernel or not Policy.allowed or target.dtype is not _INT64:
+        return None
+    y, loss = x.copy(), np.empty((), x.dtype)
+    Calls.alone(kernel, y, target, loss, *y.shape)
+    number = loss.item()
+    return (loss, y) if number == number else None
+
+
 def _fused(name: str, node: str):
     """log_softmax and the likelihood in one operator: (loss, log probabilities)."""
 
@@ -160,6 +177,10 @@ def _fused(name: str, node: str):
         input: Array, target: Array, weight: Array | None, reduction, ignore_index
     ) -> tuple[Array, Array]:
         """Cross entropy with classes by index, and the log probabilities."""
+        if 1 < input.size <= MOST and weight is None and reduction != NONE:
+            found = _small(input, target, reduction)
+            if found is not None:
+                return found
         y = log_softmax.operator.body(input, 0 if input.ndim == 1 else 1)
         return _likelihood(y, target, weight, reduction, ignore_index, input.dtype), y
 
@@ -194,6 +215,12 @@ def _slope(
     t, c = _coefficients(
         share, target, weight, reduction, ignore_index, _classes(logs.shape), inside
     )
+    if logs.size <= MOST and logs.ndim == 2 and not c.ndim and logs.__class__ is _ndarray:
+        kernel = CROSS_ENTROPY_BACKWARD[logs.dtype]
+        if kernel and Policy.allowed and t.flags.c_contiguous:
+            made = logs.copy()
+            Calls.alone(kernel, made, t, np.asarray(c, logs.dtype), *made.shape)
+            return made
     if logs.size > LARGE and logs.ndim == 2:
         made = large(_shared_out, logs, c[:, None] if c.ndim else c)
         if made is not None:

@@ -8,12 +8,17 @@ stay in cache.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
+
+from ..native.eager import Policy
+from ..native.invoke import Calls
 
 from .pointwise_native import large
 from .registry import Array
 from .rows_native import LARGE, centred_products, layer_norm, layer_norm_backward, moments
+from .small_native import LAYER_NORM, MOST
 
 _BLOCK = 1 << 16  # elements
 
@@ -46,11 +51,38 @@ def _combined(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     return g * a + x * b + c
 
 
+@lru_cache(maxsize=64)
+def _numbers(eps: float, n: int, kind: np.dtype) -> tuple[Array, Array]:
+    """What a kernel reads beside its rows: eps and 1 / n."""
+    return np.array(eps, kind), np.array(1 / n, kind)
+
+
+def _small_rows(
+    x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
+) -> Array | None:  # fmt: skip
+    """rows_forward of few rows in one call; None without a kernel."""
+    kernel = LAYER_NORM[weight is not None, bias is not None][x.dtype]
+    if not kernel or not Policy.allowed or x.__class__ is not np.ndarray:
+        return None
+    parts = [v for v in (weight, bias) if v is not None]
+    if not all(v.flags.c_contiguous for v in (x, *parts)):
+        return None
+    rows, n = x.shape
+    y = np.empty(x.shape, x.dtype)
+    Calls.alone(kernel, x, *parts, *_numbers(eps, n, x.dtype), mean, rstd, y, rows, n)
+    return y
+
+
 def rows_forward(
     x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
 ) -> Array:
     """Rows less their mean, over their deviation, times weight plus bias; fills mean and rstd."""
-    if x.size > LARGE and (y := layer_norm(x, weight, bias, mean, rstd, eps)) is not None:
+    y = None
+    if x.size <= MOST:
+        y = _small_rows(x, weight, bias, mean, rstd, eps)
+    elif x.size > LARGE:
+        y = layer_norm(x, weight, bias, mean, rstd, eps)
+    if y is not None:
         return y
     y = np.empty(x.shape, x.dtype)
     n = x.dtype.type(x.shape[1])

@@ -14,14 +14,19 @@ MOST = 1 << 12  # elements that count as small
 
 def _table(name: str, *settings: Any) -> Small:
     def build(kind: np.dtype) -> Any:
-        from ..native.kernels import small
+        from ..native.kernels import rows, small
         from ..native.loops import Type
 
         if kind != FLOAT32 and kind != FLOAT64:
             raise NotImplementedError(f"a small kernel of {kind}")
-        return getattr(small, name)(Type(kind.name), *settings)
+        made = getattr(small, name, None) or getattr(rows, name)
+        return made(Type(kind.name), *settings)
 
     return Small(build)
 
 
 SOFTMAX, LOG_SOFTMAX = _table("softmax"), _table("log_softmax")
+CROSS_ENTROPY = {mean: _table("cross_entropy", mean) for mean in (False, True)}
+CROSS_ENTROPY_BACKWARD = _table("cross_entropy_backward")
+LAYER_NORM = {(weight, bias): _table("layer_norm", weight, bias)
+              for weight in (False, True) for bias in (False, True)}  # fmt: skip

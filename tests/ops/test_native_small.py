@@ -78,3 +78,48 @@ def test_kernels_come_at_a_fixed_call(monkeypatch) -> None:
 def test_none_for_other_dtypes() -> None:
     for kind in (np.int64, np.float16, bool):
         assert [small_native.SOFTMAX[np.dtype(kind)] for _ in range(5)] == [0] * 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("shape", [(1, 2), (4, 4), (33, 65)])
+def test_cross_entropy(shape, reduction, dtype, monkeypatch) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(*shape, dtype=dtype, requires_grad=True)
+    t = torch.randint(shape[1], shape[:1])
+
+    def run():
+        x.grad = None
+        loss = F.cross_entropy(x, t, reduction=reduction)
+        loss.backward()
+        return np.append(x.grad.numpy().ravel(), loss.item())
+
+    got, want = both(monkeypatch, run)
+    np.testing.assert_allclose(got, want, 1e-5, 1e-6)
+
+
+def test_cross_entropy_of_no_class(monkeypatch) -> None:
+    x, t = torch.randn(4, 3), torch.tensor([0, -100, 1, 2])
+    got, want = both(monkeypatch, lambda: F.cross_entropy(x, t))
+    np.testing.assert_allclose(got.item(), want.item(), 1e-6)
+    for wrong in (3, -1):
+        with pytest.raises(IndexError, match="out of bounds"):
+            F.cross_entropy(x, torch.tensor([0, 1, wrong, 2]))
+    assert np.isnan(F.cross_entropy(x * np.nan, t).item())
+
+
+@pytest.mark.parametrize("weight", [False, True])
+@pytest.mark.parametrize("shape", [(1, 4), (3, 1), (2, 3, 17)])
+def test_layer_norm(shape, weight, monkeypatch) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(*shape).requires_grad_()
+    w, b = (torch.randn(shape[-1]), torch.randn(shape[-1])) if weight else (None, None)
+
+    def run():
+        x.grad = None
+        y = F.layer_norm(x, shape[-1:], w, b)
+        (y * y * y).sum().backward()
+        return np.append(y.detach().numpy(), x.grad.numpy())
+
+    got, want = both(monkeypatch, run)
+    np.testing.assert_allclose(got, want, 1e-4, 1e-5)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from ..loops import Fold, Kernel, Load, Type
+import math
+
+from ..loops import (
+    Accumulator, Affine, Begin, Constant, Fold, Kernel, Load, Loop, Position, Statement, Store,
+    Type, Update,
+)  # fmt: skip
 from .rows import Rows, _exp, _log
-from .value import Value
+from .value import Value, constant, where
 
 
 def softmax(type: Type) -> Kernel:
@@ -27,3 +32,43 @@ def log_softmax(type: Type) -> Kernel:
     total = r.fold(Fold.SUM, _exp(shifted))
     r.sweep(stores=[(y, shifted - _log(total))])
     return r.kernel("small_log_softmax")
+
+
+def _is_target(r: Rows) -> Value:
+    """Whether a column is its row's class; an argument of those is added."""
+    target = Load(r.buffer("target", Type.I64), r.each)
+    return Value(Position(r.along)) == Value(target)  # type: ignore[return-value]
+
+
+def cross_entropy(type: Type, mean: bool) -> Kernel:
+    """x in place: log softmax; target (I64), loss: minus the entries there, summed or their mean.
+
+    NaN where a target is no column.
+    """
+    r = Rows(type)
+    y = r.buffer("x")
+    x, hit = Value(Load(y, r.whole)), _is_target(r)
+    loss = r.buffer("loss")
+    all_rows, count = Accumulator(Fold.SUM, type), Accumulator(Fold.SUM, type)
+    shifted = x - r.fold(Fold.MAXIMUM, x)
+    total, picked, found = r.sweep([(Fold.SUM, _exp(shifted)),
+                                    (Fold.SUM, where(hit, shifted, constant(0, type))),
+                                    (Fold.ANY, hit)])  # fmt: skip
+    level = _log(total)
+    one = where(found, level - picked, constant(math.nan, type))
+    r.body += [Update(all_rows, one.expression), Update(count, Constant(type, 1))]
+    r.sweep(stores=[(y, shifted - level)])
+    made = Value(all_rows) / Value(count) if mean else Value(all_rows)
+    body: list[Statement] = [Begin(all_rows), Begin(count), Loop(r.row, r.rows, r.body),
+                             Store(loss, Affine(), made.expression)]  # fmt: skip
+    return Kernel("small_cross_entropy", r.buffers, body, [r.rows, r.columns])
+
+
+def cross_entropy_backward(type: Type) -> Kernel:
+    """Log softmax in place, target (I64), share: (softmax less one at the target) times share."""
+    r = Rows(type)
+    y = r.buffer("logs")
+    logs, hit, share = Value(Load(y, r.whole)), _is_target(r), r.number("share")
+    less = where(hit, constant(1, type), constant(0, type))
+    r.sweep(stores=[(y, (_exp(logs) - less) * share)])
+    return r.kernel("small_cross_entropy_backward")
