@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flambeau.compiler import pipeline
 from flambeau.compiler.graph import (
     Graph, Node, apply, concat, constant, matmul, permute, reduce, reshape,
 )  # fmt: skip
-from flambeau.native.loops import Fold, Scalar, Type
+from flambeau.native.loops import Fold, Kind, Loop, Scalar, Type, statements
 
 from .random_graphs import graph_of, source
 from .test_pipeline import check
@@ -58,3 +60,17 @@ def test_costly_work_on_few_columns_is_not_a_product_s_epilogue() -> None:
     product = matmul(x, y)
     step = check(graph_of([x, y], [apply(Scalar.EXP, product)]))
     assert len(step.tasks) == 2
+
+
+@pytest.mark.parametrize("rows", [16, 33, 4096, 64 * 65, 20000])
+def test_short_rows_lie_across_the_lanes(rows: int) -> None:
+    """A softmax over few classes, its maximum's place and the sum of its logarithms."""
+    x = source(0, (rows, 3))
+    top = reduce(x, Fold.MAXIMUM, (1,))
+    e = apply(Scalar.EXP, apply(Scalar.SUB, x, top))
+    total = reduce(e, Fold.SUM, (1,))
+    outputs = [apply(Scalar.DIV, e, total), apply(Scalar.LOG, total), reduce(e, Fold.ARGMAX, (1,))]
+    step = check(graph_of([x], outputs))
+    loops = [s for s in statements(step.tasks[0].kernel.body) if isinstance(s, Loop)]
+    lanes = {loop.extent for loop in loops if loop.kind is Kind.LANES}
+    assert (3 in lanes) == (rows == 20000)  # too many for one thread, and not whole vectors

@@ -43,7 +43,7 @@ CHEAP = 5  # operations that are done again rather than kept
 MOST_LEAVES = 28  # buffers that one kernel reads: each takes a register for its address
 BLOCK = 16  # elements of a line of cache
 TURNED = 1 << 14  # elements of an array that is better turned in blocks
-NARROW = 4  # columns of a product whose epilogue does not fill a vector by far
+NARROW = 4  # columns that do not fill a vector by far
 LONG = 1 << 15  # elements of a domain that one thread should not go over alone
 
 

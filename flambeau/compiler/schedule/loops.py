@@ -30,7 +30,7 @@ from ...native.loops import (
 from ..graph import Node, Op
 from ..group import Group, interior, reshaping, window_through
 from ..memory import Place
-from ..passes.fuse import BLOCK, COSTLY, Fusion, is_turned
+from ..passes.fuse import BLOCK, COSTLY, NARROW, Fusion, is_turned
 from ..window import Window
 from .layout import Layout
 from .values import FIXED, At, Values, along
@@ -54,6 +54,7 @@ class LoopKernel:
         self.done: set[int] = set()  # full values of earlier stages
         self.scratch: dict[int, Buffer] = {}
         self.at: list[At] = []
+        self.columns = group.by_columns  # whether lanes go along what is kept
 
     def _place(self, node: Node) -> Place | None:
         if id(node) not in self.kept:
@@ -69,11 +70,12 @@ class LoopKernel:
         bundles = _bundles(group.shape, group.axes, self._windows(), self._fixed_axes())
         kept = [b for b in bundles if b[-1] not in group.axes]
         folded = [b for b in bundles if b[-1] in group.axes]
+        self.columns = group.by_columns or self._is_narrow(kept, folded)
         if len(self.nodes) == 1 and is_turned(self.nodes[0]):
             body = self._turned()
         elif not group.axes:
             body = self._pointwise(kept)
-        elif group.by_columns:
+        elif self.columns:
             body = self._by_columns(kept, folded)
         else:
             body = self._by_rows(kept, folded)
@@ -125,6 +127,15 @@ class LoopKernel:
         fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
         return any(one.op in fixed or (one.op is Op.REDUCE and one.fold in _POSITIONS)
                    for node in self.nodes for one in interior(node, self.kept))  # fmt: skip
+
+    def _is_narrow(self, kept: list[list[int]], folded: list[list[int]]) -> bool:
+        """Whether rows are so short that vectors of them would be nearly empty: lanes are better
+        taken along many rows."""
+        shape = self.group.shape
+        if not kept or not folded or prod(_extent(shape, axes) for axes in folded) > NARROW:
+            return False
+        rows = _extent(shape, kept[-1])
+        return rows >= COLUMNS // 4 and (prod(shape) <= CHUNK or rows % COLUMNS == 0)
 
     def _pointwise(self, bundles: list[list[int]]) -> list[Statement]:
         shape = self.group.shape
@@ -225,7 +236,7 @@ class LoopKernel:
             sums = self._begin([n for n in members if n.op is Op.REDUCE], body)
             loop = self._stage(members, sums, inside, folded, indices)
             for k in range(len(folded) - 1, -1, -1):
-                innermost = k == len(folded) - 1 and not self.group.by_columns
+                innermost = k == len(folded) - 1 and not self.columns
                 kind = Kind.LANES if innermost else Kind.SERIAL
                 loop = [Loop(indices[k], _extent(self.group.shape, folded[k]), loop, kind)]
             body += loop
@@ -286,7 +297,7 @@ class LoopKernel:
 
     def _wants_scratch(self, node: Node, folded: list[list[int]]) -> bool:
         """Whether a later stage reads a costly value that is not stored anyway."""
-        if not folded or self.group.by_columns or self.layout.targets(node):
+        if not folded or self.columns or self.layout.targets(node):
             return False
         if prod(_extent(self.group.shape, axes) for axes in folded) > SCRATCH:
             return False
