@@ -237,10 +237,7 @@ class Compiled:
         return tuple(m.training for root in self._roots for m in root.modules())
 
     def _forget(self, variant: Variant) -> None:
-        """A program's guards no longer hold: what it stands for is recorded again.
-
-        Plain values that changed while the step stays the same are not looked at any more.
-        """
+        """A program's guards no longer hold: what it stands for is recorded again."""
         assert variant.program is not None
         if variant.program in self._programs:
             self._programs.remove(variant.program)
@@ -248,7 +245,6 @@ class Compiled:
         variant.changed = True
 
     def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
-        before = variant.modules.changed() if variant.modules is not None else []
         first = variant.trace is None  # no program is made of it, so values do not matter
         result, trace = capture(self._function, args, kwargs, values=not first,
                                 counter=self._options["random"] == "counter")  # fmt: skip
@@ -264,14 +260,14 @@ class Compiled:
             self._stop(variant, *trace.problems[0])
             return result
         try:
-            if last is None or (found := difference(last, trace)) is not None:
-                variant.difference = None if last is None else found
+            found = None if last is None else difference(last, trace) or self._moved(variant, trace)
+            if last is None or found is not None:
+                variant.difference = found
                 self._look(variant, trace)
                 trace.strip()
                 if variant.recorded >= RECORDED and variant.difference is not None:
                     self._stop(variant, *variant.difference)
                 return result
-            self._relax(variant, before)
             self._look(variant, trace)
             self._build(variant, trace, args, kwargs)
         except Unfit as error:
@@ -280,27 +276,22 @@ class Compiled:
 
     def _look(self, variant: Variant, trace: Trace) -> None:
         """Notes what the step's names stand for, and its modules, after a recorded call."""
-        old = variant.environment
         variant.environment = Environment(self._function)
-        if old is not None:
-            variant.environment.ignored = old.ignored
         variant.environment.ignore(trace.effects)
-        ignored = variant.modules.ignored if variant.modules is not None else set()
         variant.modules = Modules(trace, variant.environment)
-        variant.modules.ignored = ignored
+        variant.modules.ignore(trace.effects)
 
-    def _relax(self, variant: Variant, before: list) -> None:
-        """Two calls did the same: what changed between them does not matter."""
+    def _moved(self, variant: Variant, trace: Trace) -> tuple[str, str] | None:
+        """What the step can see and was changed since the call recorded before, as (what, line):
+        nobody knows what it is for, so a program would have to look at it, and never run."""
+        names = []
         if variant.environment is not None:
-            variant.environment.ignored |= {
-                key for key in variant.environment.changed()
-                if variant.environment.entries[key][3].__class__ in PLAIN
-            }  # fmt: skip
+            variant.environment.ignore(trace.effects)
+            names += variant.environment.changed()
         if variant.modules is not None:
-            variant.modules.ignored |= {
-                (i, key) for i, key in (*before, *variant.modules.changed())
-                if not key.startswith("_") and key != "training"
-            }  # fmt: skip
+            variant.modules.ignore(trace.effects)
+            names += [f"{name} of a module" for _, name in variant.modules.changed()]
+        return (f"{names[0]}, which its code uses, is another at each call", "") if names else None
 
     # ------------------------------------------------------------------------- building
 
@@ -407,6 +398,8 @@ def _advice(what: str) -> str:
                 "of the step")  # fmt: skip
     if "Python's" in what:
         return "Do that outside of the step, or keep the number in a tensor"
+    if "is another at each call" in what:
+        return "Pass what changes as a tensor, or keep its name out of the step"
     if "other arguments" in what:
         return "Pass numbers that change from call to call as tensors"
     return ""

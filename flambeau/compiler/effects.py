@@ -12,7 +12,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ _OWN = frozenset((*vars(Module()), "__weakref__"))  # attributes that every modu
 _MISSING = object()
 _MOST = 20_000  # objects looked at
 _LONG = 1_000  # entries of a container that are looked into
+_FEW = 200  # entries that are looked at before each call
 
 
 @dataclass
@@ -43,7 +44,9 @@ class _Holder:
     read: Callable[[], Any]
     place: Any = None
     form: str = "{path}.{key}"
+    inner: bool = True  # part of an object or container, not what a name stands for
     before: Any = None
+    ignored: set[Any] = field(default_factory=set)  # keys
 
     def named(self, key: Any) -> str:
         return self.form.format(path=self.path, key=key)
@@ -54,9 +57,9 @@ class Surroundings:
 
     def __init__(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
         self._seen: dict[int, Any] = {}  # held, so that the ids stay theirs
-        self._names: set[str] = set()  # in the code of the functions
+        self.names: set[str] = set()  # in the code of the functions, strings too
         self._codes: list[types.CodeType] = []
-        self._namespaces: list[types.ModuleType] = []
+        self.namespaces: list[types.ModuleType] = []
         self._stack: list[tuple[Any, str]] = [(kwargs, ""), (args, ""), (function, "")]
         self.holders: list[_Holder] = []
         self.groups: list[_Holder] = []  # of optimisers: schedulers may change them
@@ -94,15 +97,15 @@ class Surroundings:
                     continue
                 self._seen[id(x)] = x
                 self._look(x, path)
-            more = [(one, name) for one in self._namespaces for name in self._names & set(vars(one))
+            more = [(one, name) for one in self.namespaces for name in self.names & set(vars(one))
                     if id(vars(one)[name]) not in self._seen]  # fmt: skip
             more = [(vars(one)[name], f"{one.__name__}.{name}") for one, name in more
                     if not isinstance(vars(one)[name], (*_PLAIN, Tensor, np.ndarray, np.generic))]
             if not more or len(self._seen) >= _MOST:
                 break
             self._stack = more
-        for one in self._namespaces:
-            self._hold(one.__name__, functools.partial(_named, vars(one), self._names), vars(one))
+        for one in self.namespaces:
+            self._hold(one.__name__, functools.partial(_named, vars(one), self.names), vars(one))
 
     def _look(self, x: Any, path: str) -> None:
         if isinstance(x, types.FunctionType):
@@ -113,7 +116,7 @@ class Surroundings:
             self._push((x.func, path), (x.args, path), (x.keywords, path))
         elif isinstance(x, types.ModuleType):
             if not _of_library(x.__name__):
-                self._namespaces.append(x)
+                self.namespaces.append(x)
         elif isinstance(x, type):
             if not _of_library(x.__module__):
                 self._class(x, path)
@@ -134,8 +137,10 @@ class Surroundings:
     def _push(self, *found: tuple[Any, str]) -> None:
         self._stack.extend(found)
 
-    def _hold(self, path: str, read: Callable, place: Any, form: str = "{path}.{key}") -> None:
-        self.holders.append(_Holder(path, read, place, form))
+    def _hold(
+        self, path: str, read: Callable, place: Any, form: str = "{path}.{key}", inner: bool = True
+    ) -> None:
+        self.holders.append(_Holder(path, read, place, form, inner))
 
     def _function(self, function: types.FunctionType) -> None:
         if _of_library(function.__module__):
@@ -143,16 +148,17 @@ class Surroundings:
         code = function.__code__
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
         for name, cell in cells:
-            self._hold("", functools.partial(_content, cell, name), cell, "{key}")
+            self._hold("", functools.partial(_content, cell, name), cell, "{key}", False)
             self._push(*((value, name) for value in _content(cell, name).values()))
         names: set[str] = set()
         for one in _nested(code):
             self._codes.append(one)
-            self._names.update(one.co_names)
+            self.names.update(one.co_names)
+            self.names.update(x for x in one.co_consts if isinstance(x, str))
             names.update(i.argval for i in dis.get_instructions(one)
                          if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"))  # fmt: skip
         space = function.__globals__
-        self._hold("", functools.partial(_named, space, names), space, "{key}")
+        self._hold("", functools.partial(_named, space, names), space, "{key}", False)
         self._push(*((space[name], name) for name in names if name in space))
         if vars(function):
             self._container(vars(function), function.__name__, "{path}.{key}")
@@ -168,9 +174,9 @@ class Surroundings:
 
     def _module(self, module: Module, path: str) -> None:
         space = module.__dict__
-        self._hold(path, functools.partial(_besides, space, _OWN), space)
-        self._hold(path, functools.partial(dict, module._buffers), None)
-        self._hold(path, functools.partial(_only, space, "training"), None)
+        self._hold(path, functools.partial(_besides, space, _OWN), space, inner=False)
+        self._hold(path, functools.partial(dict, module._buffers), None, inner=False)
+        self._hold(path, functools.partial(_only, space, "training"), None, inner=False)
         self._push(*((value, f"{path}.{name}") for name, value in space.items()
                      if name not in _OWN))  # fmt: skip
         self._push(*((value, f"{path}.{name}") for name, value in module._modules.items()))
@@ -215,6 +221,68 @@ class Surroundings:
                 if one.opname.startswith("STORE") and one.argval == key:
                     return f"{code.co_filename}:{line}"
         return ""
+
+
+class Inside:
+    """What the objects and containers that a step reaches hold, as it was when it was recorded.
+
+    Of long containers only the length, for which there is time at each call.
+    """
+
+    def __init__(self, function: Callable) -> None:
+        around = Surroundings(function, (), {})
+        self.names = around.names
+        self.holders = [_watched(h) for h in around.holders if h.inner and h.before]
+        self._ids = self._now()  # of objects that `before` keeps alive
+
+    def _now(self) -> list[int]:
+        found: list[int] = []
+        for holder in self.holders:
+            place = holder.place
+            if place.__class__ is dict:
+                found += map(id, place.values())
+            else:
+                now = holder.read()
+                found += map(id, now.values() if now.__class__ is dict else now)
+        return found
+
+    def ignore(self, effects: list[Effect]) -> None:
+        """Looks no more at the places where each call puts another tensor."""
+        for effect in effects:
+            for holder in self.holders:
+                if holder.place is effect.place:
+                    holder.ignored.add(effect.key)
+        self.holders = [h for h in self.holders if not h.ignored or h.form != "{path}"]
+        self._ids = self._now()
+
+    def changed(self) -> list[str]:
+        """The names of what is not as it was."""
+        return [name for holder in self.holders for name, key, _ in _changes(holder)
+                if key not in holder.ignored]  # fmt: skip
+
+    def same(self) -> bool:
+        """Whether everything is as it was."""
+        now = self._now()
+        if now == self._ids:
+            return True
+        if self.changed():
+            return False
+        for holder in self.holders:
+            holder.before = holder.read()
+        self._ids = now
+        return True
+
+
+def _watched(holder: _Holder) -> _Holder:
+    if len(holder.before) <= _FEW:
+        return holder
+    read, path, form = holder.read, holder.path, holder.form
+    sized = holder.place if isinstance(holder.place, (dict, list)) else None
+
+    def length() -> dict[str, int]:
+        return {"length": len(read() if sized is None else sized)}
+
+    return _Holder(path, length, None, form, before=length())
 
 
 # --------------------------------------------------------------------------------- changes
@@ -308,7 +376,9 @@ def _plain(space: dict) -> dict[str, Any]:
 
 
 def _shown(kind: type) -> dict[str, Any]:
-    return {name: value for name, value in vars(kind).items() if not name.startswith("__")}
+    """What a class holds but for its methods."""
+    return {name: value for name, value in vars(kind).items()
+            if not (name.startswith("__") or callable(value) or hasattr(value, "__get__"))}
 
 
 def _as_dict(x: set) -> dict[Any, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
+from .effects import Inside
 from .trace import Effect, Trace
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -33,6 +34,7 @@ class Modules:
                 found[id(module)] = module
         self.found = list(found.values())
         self.ignored: set[tuple[int, str]] = set()
+        self.names = environment.inside.names  # that the user's code has in it
         self.before = [_shown(module) for module in self.found]
         self.tensors = list(trace.externals.values())
 
@@ -44,11 +46,29 @@ class Modules:
             if now != before:
                 keys = before.keys() | now.keys()
                 found += [(i, k) for k in keys if now.get(k, _MISSING) != before.get(k, _MISSING)]
-        return [change for change in found if change not in self.ignored]
+        return [change for change in found if change not in self.ignored and self._used(*change)]
+
+    def _used(self, i: int, name: str) -> bool:
+        """Whether the step's code, or a method of the module, has the name of an attribute."""
+        return name in self.names or name in _names_in(type(self.found[i]))
 
     def same(self) -> bool:
         """Whether everything is as it was."""
         return not self.changed()
+
+    def ignore(self, effects: list[Effect]) -> None:
+        """Looks no more at the attributes that each call sets to another tensor."""
+        places = {(id(effect.place), effect.key) for effect in effects}
+        self.ignored |= {(i, key) for i, module in enumerate(self.found)
+                         for key in vars(module) if (id(vars(module)), key) in places}  # fmt: skip
+
+
+@functools.cache
+def _names_in(kind: type) -> frozenset[str]:
+    """The names in the methods of a class of modules, those of its bases too."""
+    methods = [f for base in kind.__mro__ for f in vars(base).values()]
+    codes = [f.__code__ for f in methods if hasattr(f, "__code__")]
+    return frozenset(name for code in codes for name in code.co_names)
 
 
 def _shown(module: Module) -> dict[str, Any]:
@@ -78,6 +98,7 @@ class Environment:
         self._codes: set[str] = set()
         self._visit(function)
         self._objects()
+        self.inside = Inside(function)
 
     def modules(self) -> list[Module]:
         """The modules among the values."""
@@ -89,11 +110,12 @@ class Environment:
         """Looks no more at the places where each call puts another tensor."""
         places = {(id(effect.place), effect.key) for effect in effects}
         cells = {id(effect.place) for effect in effects if isinstance(effect.place, types.CellType)}
+        self.inside.ignore(effects)
         self.ignored |= {entry for entry, (_, place, key, _) in self.entries.items()
                          if (id(place), key) in places or id(place) in cells}  # fmt: skip
 
-    def changed(self) -> set[str]:
-        """The entries whose value is another now."""
+    def changed(self) -> list[str]:
+        """The entries whose value is another now, for people."""
         found = set()
         for key, (how, place, name, value) in self.entries.items():
             now = _now(how, place, name)
@@ -101,7 +123,8 @@ class Environment:
                                     and (now == value or now != now))  # fmt: skip
             if not same:
                 found.add(key)
-        return found - self.ignored
+        shown = (entry.replace(":", ".").split(".", 1)[-1] for entry in found - self.ignored)
+        return [*sorted(shown), *self.inside.changed()]
 
     def tests(self, name: Callable[[Any], str]) -> Iterator[str]:
         """Expressions that hold where an entry's value is another; `name` names objects."""

@@ -210,6 +210,9 @@ class _Writer:
         self.test("CHANGES.count != program.changes and not program.recheck()")
         for wrong in self.program.environment.tests(self.name):
             self.test(wrong)
+        if self.program.environment.inside.holders:
+            self.names["inside"] = self.program.environment.inside.same
+            self.test("not inside()")
 
     def states(self) -> None:
         """Guards the memory and flags of parameters, buffers and grads."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+import types
 import warnings
 
 import pytest
@@ -357,3 +358,78 @@ def test_a_method_and_options():
     for _ in range(4):
         same(owner.step(torch.ones(2)), torch.full((2,), 2.0))
     assert torch.compile(F.relu, backend="eager") is F.relu
+
+
+def test_a_name_that_is_used_and_changes_keeps_the_step_eager():
+    """What it is for, a branch for instance, would be frozen in a program."""
+    settings = {"every": 0}
+
+    def step(x):
+        if settings["every"] % 10 == 9:
+            return x * 100
+        return x + 1
+
+    fast = compiled(step)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for i in range(12):
+            settings["every"] = i
+            same(fast(torch.ones(2)), step(torch.ones(2)))
+    assert "settings['every'], which its code uses, is another at each call" in str(told[0].message)
+
+
+class Settings:
+    scale = 1.0
+
+    def __init__(self):
+        self.factor, self.parts, self.inner = 1.0, [1.0], {"deep": types.SimpleNamespace(value=1.0)}
+
+    def apply(self, x):
+        return x * self.factor
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.settings, self.table = Settings(), {"a": 1.0}
+
+    def forward(self, x):
+        return self.settings.apply(x) * self.table["a"]
+
+
+SETTINGS = Settings()
+
+
+@pytest.mark.parametrize(("use", "change"), [
+    (lambda x: x * SETTINGS.parts[0], lambda: SETTINGS.parts.__setitem__(0, 2.0)),
+    (lambda x: SETTINGS.apply(x), lambda: setattr(SETTINGS, "factor", 2.0)),
+    (lambda x: x * Settings.scale, lambda: setattr(Settings, "scale", 2.0)),
+    (lambda x: x * SETTINGS.inner["deep"].value,
+     lambda: setattr(SETTINGS.inner["deep"], "value", 2.0)),
+    (lambda x: x * len(SETTINGS.parts), lambda: SETTINGS.parts.append(0.0)),
+    (lambda x: sum((x * k for k in SETTINGS.parts), x), lambda: SETTINGS.parts.append(3.0)),
+])  # fmt: skip
+def test_values_inside_of_objects_are_guarded(use, change):
+    fast = compiled(use)
+    x = torch.ones(2)
+    for _ in range(4):
+        same(fast(x), use(x))
+    assert runs(fast) >= 1
+    before = use(x)
+    change()
+    for _ in range(4):
+        same(fast(x), use(x))
+    assert not torch.equal(use(x), before)
+    assert runs(fast) >= 1
+
+
+def test_values_inside_of_what_a_module_holds_are_guarded():
+    net = Scaled()
+    fast = torch.compile(net, mode="now")
+    x = torch.ones(2)
+    for _ in range(4):
+        same(fast(x), x)
+    net.settings.factor = 2.0
+    same(fast(x), x * 2)
+    net.table["a"] = 3.0
+    same(fast(x), x * 6)
