@@ -307,3 +307,16 @@ def test_threads_stand_where_they_have_least_to_do(
     address = load(str(module), ["two"])["two"]
     first = ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
     assert (first > 0) == (across == 2)
+
+
+def test_an_update_counts_denormal_numbers_as_zero_and_nothing_else_does() -> None:
+    """A weight's moments shrink to such numbers where it has no gradient, at a high price."""
+    tiny = np.float32(1e-40)
+    a, b, c, w = (np.full(size, tiny) for size in ((4, 8), (4, 48), (8, 48), (8, 48)))
+    rate = np.array([1.0])
+    compiled(stepped(8, 48, 4)).run([a, b, c, w, rate])
+    assert (w == 0).all()
+    assert tiny * np.float32(0.5) != 0  # as before outside
+    one = np.ones((8, 4), "f")
+    compiled(matrix_product(8, 48, 4)).run([one, b, c])
+    np.testing.assert_array_equal(c, 4 * tiny)

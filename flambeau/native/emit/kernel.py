@@ -16,6 +16,7 @@ from ..loops import (
 from ..target import Target, host
 from .builder import I64, MEMORY, POINTER, Builder, Module
 from .context import Context, Scope
+from .flush import flushed, flushes
 from .plan import plan, touched
 from .statement import emit_body, run
 from .turned import side, turned
@@ -41,7 +42,7 @@ def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) 
             alone.append(statement)
     _on_first_thread(context, alone)
     context.builder.ret_void()
-    _entry(module, name, context.builder.function)
+    _entry(module, name, context.builder.function, flushes(kernel.body, target))
     return str(module)
 
 
@@ -88,8 +89,8 @@ def _locals(context: Context, kernel: Kernel) -> None:
         )
 
 
-def _entry(module: ir.Module, name: str, inner: ir.Function) -> None:
-    """The function that takes cells."""
+def _entry(module: ir.Module, name: str, inner: ir.Function, flush: bool) -> None:
+    """The function that takes cells; `flush`: denormal numbers count as zero in it."""
     kind = ir.FunctionType(ir.VoidType(), [I64, I64, POINTER])
     function = ir.Function(module, kind, name)
     b = Builder(function.append_basic_block("entry"))
@@ -98,7 +99,8 @@ def _entry(module: ir.Module, name: str, inner: ir.Function) -> None:
         b.load(b.moved(cells, b.integer(i), Type.I64), typ=argument.type, align=8)
         for i, argument in enumerate(inner.args[2:])
     ]
-    b.call(inner, [tid, threads, *values], tail=True)
+    with flushed(b, flush):
+        b.call(inner, [tid, threads, *values], tail=not flush)
     b.ret_void()
 
 

@@ -1,0 +1,66 @@
+"""Numbers too small to be normal count as zero in kernels that update weights with their gradient.
+
+The moments of weights that get no gradient any more shrink to such numbers, and stay there; each
+would then cost the processor over a hundred cycles, and the kernel twice its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from llvmlite import ir
+
+from ..loops import (
+    Contract, Expression, Load, Statement, Store, expressions, operands, statements,
+)  # fmt: skip
+from ..target import Target
+from .builder import POINTER, Builder
+
+_BITS = 0x8040  # of MXCSR: denormal results are zero, and operands are
+
+
+def flushes(body: Sequence[Statement], target: Target) -> bool:
+    """Whether a contraction in a body changes a matrix that its epilogue reads."""
+    return target.triple.startswith("x86_64") and any(
+        _changes(one) for one in statements(body) if isinstance(one, Contract)
+    )
+
+
+def _changes(contract: Contract) -> bool:
+    inside = list(statements(contract.body))
+    stored = {one.buffer for one in inside if isinstance(one, Store)}
+    stack: list[Expression] = [each for one in inside for each in expressions(one)]
+    seen: set[int] = set()
+    while stack:
+        one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Load) and one.buffer in stored:
+            return True
+        stack += operands(one)
+    return False
+
+
+@contextmanager
+def flushed(b: Builder, wanted: bool) -> Iterator[None]:
+    """What is called within counts such numbers as zero, if that is wanted."""
+    if not wanted:
+        yield
+        return
+    word = ir.IntType(32)
+    before, during = (b.entry_slot(word, name=name, align=4) for name in ("before", "during"))
+    _control(b, "stmxcsr", before)
+    bits = b.or_(b.load(before, typ=word, align=4), ir.Constant(word, _BITS))
+    b.store(bits, during, align=4)
+    _control(b, "ldmxcsr", during)
+    yield
+    _control(b, "ldmxcsr", before)
+
+
+def _control(b: Builder, name: str, place: ir.Value) -> None:
+    """Writes the control register to memory, or reads it from there."""
+    name = f"llvm.x86.sse.{name}"
+    kind = ir.FunctionType(ir.VoidType(), [POINTER])
+    b.call(b.module.globals.get(name) or ir.Function(b.module, kind, name), [place])
