@@ -56,6 +56,8 @@ class Checkpoint:
         for key, value in (("best", best), ("epochs", epochs), ("steps", steps)):
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"Checkpoint: {key} is a number from 1 on, not {value!r}")
+        if best > 1 and monitor is None:
+            raise ValueError(f"Checkpoint: best={best} of what? monitor='valid_loss', for instance")
         if minutes is not None and minutes <= 0:
             raise ValueError(f"Checkpoint: minutes is above 0, not {minutes}")
         self.folder, self.name, self.monitor, self.count = Path(folder), name, monitor, best

@@ -387,6 +387,11 @@ def test_curves_beside_the_checkpoints(tmp_path):
     assert "curves.html" in files(tmp_path)
 
 
+def test_best_of_nothing(tmp_path):
+    with pytest.raises(ValueError, match="best=3 of what"):
+        Checkpoint(tmp_path, best=3)
+
+
 def test_two_of_one_name(tmp_path):
     trainer = make(callbacks=[Checkpoint(tmp_path)])
     with pytest.raises(ValueError, match="two callbacks persist under the name 'Checkpoint'"):

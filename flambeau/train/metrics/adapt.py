@@ -15,7 +15,7 @@ from .accuracy import Accuracy, TopK
 from .auroc import AUROC
 from .average import Mean, named
 from .confusion import ConfusionMatrix
-from .foreign import Foreign, is_scikit, scikit
+from .foreign import Foreign, has, is_scikit, scikit
 from .metric import MetricProtocol
 from .perplexity import Perplexity
 from .precision_recall import F1, Precision, Recall
@@ -91,13 +91,13 @@ def one(thing: Any, name: str | None = None) -> MetricProtocol:
     """One metric out of what stands for it; `name` overrides its own."""
     if isinstance(thing, str):
         return _by_name(thing, name or thing)
-    if inspect.isclass(thing) and hasattr(thing, "compute"):
+    if inspect.isclass(thing) and has(thing, "compute"):
         thing = thing()
-    if all(hasattr(thing, method) for method in _METHODS) and hasattr(thing, "name"):
+    if all(has(thing, attribute) for attribute in (*_METHODS, "name")):
         if name is not None:
             thing.name = name
         return thing
-    if all(hasattr(thing, method) for method in ("update", "compute", "reset")):
+    if all(has(thing, method) for method in ("update", "compute", "reset")):
         return Foreign(thing, name=name)
     if not callable(thing):
         raise TypeError(

@@ -23,6 +23,7 @@ from .metric import Metric, array_of, saved
 
 # What scikit-learn calls a parameter that takes probabilities, and functions that do not say so.
 _SCORES = ("y_score", "y_scores", "y_proba", "y_prob", "pred_decision")
+_NOTHING = object()
 _SCORED = ("log_loss", "d2_log_loss_score")
 
 
@@ -38,7 +39,8 @@ class Foreign(Metric):
     def __init__(self, metric: Any, *, name: str | None = None) -> None:
         self.metric = metric
         self.name = name or snake(type(metric).__name__)
-        self.higher_is_better = getattr(metric, "higher_is_better", None)
+        better = has(metric, "higher_is_better")
+        self.higher_is_better = metric.higher_is_better if better else None
         self._paired = _arguments(metric.update) == 1
         self._torch = _real_torch(metric)
 
@@ -67,19 +69,18 @@ class Foreign(Metric):
 
     def __call__(self, output: Any, target: Any) -> Any:
         """Adds a batch; the value of the batch alone where the object knows it (`forward`)."""
-        forward = getattr(self.metric, "forward", None)
-        if forward is None or self._paired:
+        if self._paired or not has(self.metric, "forward"):
             raise NotImplementedError(f"{self.name}: the value of one batch")
         if self._torch is not None:
             output, target = _converted(self._torch, output), _converted(self._torch, target)
-        return plain(forward(output, target))
+        return plain(self.metric.forward(output, target))
 
     def state_dict(self) -> dict[str, Any]:
         """The object's accumulated state."""
         inner = self.metric
-        if hasattr(inner, "metric_state"):  # torchmetrics' state_dict leaves it out by default
+        if has(inner, "metric_state"):  # torchmetrics' state_dict leaves it out by default
             state = {"metric": dict(inner.metric_state), "updates": inner._update_count}
-        elif hasattr(inner, "state_dict"):
+        elif has(inner, "state_dict"):
             state = {"metric": inner.state_dict()}
         else:
             state = {"metric": {k: v for k, v in vars(inner).items() if not callable(v)}}
@@ -90,12 +91,12 @@ class Foreign(Metric):
         inner, values = self.metric, state["metric"]
         if self._torch is not None:
             values = _converted(self._torch, values)
-        if hasattr(inner, "metric_state"):
+        if has(inner, "metric_state"):
             inner.reset()
             for name, value in values.items():
                 setattr(inner, name, value)
             inner._update_count = state["updates"]
-        elif hasattr(inner, "load_state_dict"):
+        elif has(inner, "load_state_dict"):
             inner.load_state_dict(values)
         else:
             vars(inner).update(values)
@@ -103,14 +104,19 @@ class Foreign(Metric):
     def merge(self, other: Any) -> Foreign:
         """Merges where the object can (merge_state, merge)."""
         for method in ("merge_state", "merge"):
-            join = getattr(self.metric, method, None)
-            if join is not None:
+            if has(self.metric, method):
+                join = getattr(self.metric, method)
                 torcheval = type(self.metric).__module__.startswith("torcheval")
                 join([other.metric] if torcheval else other.metric)
                 return self
         raise NotImplementedError(
             f"metric {self.name!r}: {type(self.metric).__name__} has neither merge_state nor merge"
         )
+
+
+def has(thing: Any, name: str) -> bool:
+    """Whether there is such an attribute. ignite's metrics make something of every other name."""
+    return inspect.getattr_static(thing, name, _NOTHING) is not _NOTHING
 
 
 def scikit(function: Callable, *, name: str | None = None) -> EpochMetric:
