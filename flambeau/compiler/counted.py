@@ -46,9 +46,9 @@ class Counted:
         type = type_of(dtype)
         index = Node(Op.IOTA, (), (math.prod(shape),), Type.I64, {"axis": 0})
         place = cast(reshape(index, shape), Type.U64)
-        bits = apply(Scalar.PHILOX, place, constant(self.stream, Type.U64), key)
         wide = Type.F32 if type in _HALVES else type
-        return cast(FORMULAS[self.name](bits, wide, type, *self.numbers), type)
+        draw = _Bits(place, constant(self.stream, Type.U64), key)
+        return cast(FORMULAS[self.name](draw, wide, type, *self.numbers), type)
 
     def fill(self, array: np.ndarray, key: int) -> None:
         """The same numbers in an array, of any strides."""
@@ -83,25 +83,44 @@ def counted(original: Callable, args: tuple, kwargs: dict[str, Any], stream: int
 # --------------------------------------------------------------- from 64 bits to a number
 
 
+@dataclass(frozen=True)
+class _Bits:
+    """Random bits for the element at a place."""
+
+    place: Node
+    stream: Node
+    key: Node
+
+    def word(self) -> Node:
+        """32 of them, U32: the cheaper ones."""
+        return apply(Scalar.PHILOX_WORD, self.place, self.stream, self.key, type=Type.U32)
+
+    def pair(self) -> Node:
+        """64 of them, U64."""
+        return apply(Scalar.PHILOX, self.place, self.stream, self.key)
+
+
 def _of(value: float, type: Type) -> Node:
     return constant(numpy_type(type).type(value).item(), type)
 
 
 def _part(bits: Node, shift: int, count: int, type: Type) -> Node:
     """`count` bits from the bit `shift` on, as a floating number."""
-    found = apply(Scalar.SHR, bits, constant(shift, Type.U64)) if shift else bits
-    if shift + count < 64:
-        found = apply(Scalar.AND, found, constant((1 << count) - 1, Type.U64))
-    return cast(cast(found, Type.I64), type)
+    width = 8 * bits.type.size
+    found = apply(Scalar.SHR, bits, constant(shift, bits.type)) if shift else bits
+    if shift + count < width:
+        found = apply(Scalar.AND, found, constant((1 << count) - 1, bits.type))
+    return cast(cast(found, Type.I64 if width == 64 else Type.I32), type)
 
 
-def _unit(bits: Node, type: Type) -> Node:
+def _unit(bits: _Bits, type: Type) -> Node:
     """On [0, 1), as fine as the type has it."""
-    count = 53 if type is Type.F64 else 24
-    return apply(Scalar.MUL, _part(bits, 64 - count, count, type), _of(2.0**-count, type))
+    if type is Type.F64:
+        return apply(Scalar.MUL, _part(bits.pair(), 11, 53, type), _of(2.0**-53, type))
+    return apply(Scalar.MUL, _part(bits.word(), 8, 24, type), _of(2.0**-24, type))
 
 
-def _uniform(bits: Node, wide: Type, type: Type, low: float, high: float) -> Node:
+def _uniform(bits: _Bits, wide: Type, type: Type, low: float, high: float) -> Node:
     made = _unit(bits, wide)
     if (low, high) != (0.0, 1.0):
         made = apply(Scalar.ADD, apply(Scalar.MUL, made, _of(high - low, wide)), _of(low, wide))
@@ -109,30 +128,30 @@ def _uniform(bits: Node, wide: Type, type: Type, low: float, high: float) -> Nod
     return apply(Scalar.WHERE, apply(Scalar.LT, made, _of(high, wide)), made, _of(low, wide))
 
 
-def _below(bits: Node, p: float) -> Node:
+def _below(bits: _Bits, p: float) -> Node:
     """Whether a number on [0, 1) is less than p."""
-    bound = math.ceil(p * 2.0**64)
-    if bound >= 1 << 64:
-        return apply(Scalar.LE, constant(0, Type.U64), bits)
-    return apply(Scalar.LT, bits, constant(bound, Type.U64))
+    bound, word = math.ceil(p * 2.0**32), bits.word()
+    if bound >= 1 << 32:
+        return apply(Scalar.LE, constant(0, Type.U32), word)
+    return apply(Scalar.LT, word, constant(bound, Type.U32))
 
 
-def _bernoulli(bits: Node, wide: Type, type: Type, p: float) -> Node:
+def _bernoulli(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
     return cast(_below(bits, p), wide)
 
 
-def _dropout(bits: Node, wide: Type, type: Type, p: float) -> Node:
+def _dropout(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
     scale = 0.0 if p == 1 else 1 / (1 - p)
     return apply(Scalar.WHERE, _below(bits, 1 - p), _of(scale, wide), _of(0.0, wide))
 
 
-def _normal(bits: Node, wide: Type, type: Type, mean: float, std: float) -> Node:
+def _normal(bits: _Bits, wide: Type, type: Type, mean: float, std: float) -> Node:
     """Box and Muller's: the upper half gives the radius, the lower one the angle."""
-    step = _of(2.0**-32, wide)
-    first = apply(Scalar.MUL, apply(Scalar.ADD, _part(bits, 32, 32, wide), _of(1.0, wide)), step)
+    pair, step = bits.pair(), _of(2.0**-32, wide)
+    first = apply(Scalar.MUL, apply(Scalar.ADD, _part(pair, 32, 32, wide), _of(1.0, wide)), step)
     radius = apply(Scalar.SQRT, apply(Scalar.MUL, apply(Scalar.LOG, first), _of(-2.0, wide)))
     turn = _of(2 * math.pi * 2.0**-32, wide)
-    angle = apply(Scalar.MUL, _part(bits, 0, 32, wide), turn)
+    angle = apply(Scalar.MUL, _part(pair, 0, 32, wide), turn)
     made = apply(Scalar.MUL, radius, apply(Scalar.COS, angle))
     return apply(Scalar.ADD, apply(Scalar.MUL, made, _of(std, wide)), _of(mean, wide))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..native.loops import Fold, Scalar, Type
-from ..native.philox import philox
+from ..native.philox import philox, philox_word
 from .graph import Graph, Node, Op
 from .recurrence import evaluated, gradient_evaluated
 
@@ -107,7 +107,7 @@ SCALARS: dict[Scalar, Callable] = {
     Scalar.GT: np.greater, Scalar.GE: np.greater_equal, Scalar.AND: np.bitwise_and,
     Scalar.OR: np.bitwise_or, Scalar.XOR: np.bitwise_xor, Scalar.NOT: np.invert,
     Scalar.SHL: np.left_shift, Scalar.SHR: np.right_shift, Scalar.WHERE: np.where,
-    Scalar.PHILOX: philox,
+    Scalar.PHILOX: philox, Scalar.PHILOX_WORD: philox_word,
 }  # fmt: skip
 
 

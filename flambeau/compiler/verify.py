@@ -86,6 +86,7 @@ def _apply(node: Node, *inputs: Node) -> None:
         inputs = inputs[1:]
     _require(len({one.type for one in inputs}) == 1, node, "operands of several types")
     result = Type.BOOL if operation in COMPARISONS else inputs[0].type
+    result = Type.U32 if operation is Scalar.PHILOX_WORD else result
     _require(node.type is result, node, f"the result of {operation.name} is {result.value}")
 
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
-    Index, Kernel, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update, operands,
+    Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type, Update,
+    operands,
 )  # fmt: skip
-from .philox import philox
+from .philox import philox, philox_word
 
 NOWHERE = (1 << 63) - 1  # the position of an ARGMAX of nothing
 
@@ -70,6 +71,8 @@ class _Machine:
             self.held[one] = (start, NOWHERE)
         elif isinstance(statement, Update):
             self.update(statement)
+        elif isinstance(statement, Prefetch):
+            self.affine(statement.at)
         else:
             raise TypeError(f"a statement of type {type(statement).__name__}")
 
@@ -236,8 +239,9 @@ def applied(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> Any:
         return first
     if operation is Scalar.FMA:
         return _fused(values, kind)
-    if operation is Scalar.PHILOX:
-        return philox(*(np.atleast_1d(value) for value in values))[0]
+    if operation in (Scalar.PHILOX, Scalar.PHILOX_WORD):
+        words = philox if operation is Scalar.PHILOX else philox_word
+        return words(*(np.atleast_1d(value) for value in values))[0]
     if operation in (Scalar.ERF, Scalar.ERFC):
         return getattr(math, operation.name.lower())(float(first))
     if operation in EXACT:

@@ -111,6 +111,7 @@ class Scalar(Enum):
     SHL = auto()
     SHR = auto()  # arithmetic on signed types, logical on unsigned ones
     PHILOX = auto()  # (counter, stream, key) of U64: two random words, as in philox.py
+    PHILOX_WORD = auto()  # (index, stream, key) of U64: one random word, U32
     WHERE = auto()  # (BOOL, a, b)
     CAST = auto()  # to the expression's type, as C casts; to BOOL: x != 0
     BITCAST = auto()  # the same bits as the expression's type, of the same size
@@ -297,6 +298,17 @@ class Store(Statement):
     indirect: tuple[tuple[Expression, Extent], ...] = ()
     mask: Expression | None = None
     add: bool = False
+
+
+@dataclass(eq=False)
+class Prefetch(Statement):
+    """Asks for the line of an element that will be read or written soon; nothing else.
+
+    The position may lie outside of the buffer.
+    """
+
+    buffer: Buffer
+    at: Affine
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,3 +31,16 @@ def philox(counter: Any, stream: Any, key: Any) -> np.ndarray:
     """The first two words as one uint64, the first below: `Scalar.PHILOX`."""
     first, second, *_ = philox_words(counter, stream, key)
     return first | (second << _HALF)
+
+
+def philox_word(index: Any, stream: Any, key: Any) -> np.ndarray:
+    """One word for each index, as uint32: `Scalar.PHILOX_WORD`.
+
+    Sixteen indices share four counters: index 16 g + 4 w + c has word w of the counter 4 g + c, so
+    that the words of neighbours are made at once.
+    """
+    index = np.asarray(index, np.uint64)
+    two, three = np.uint64(2), np.uint64(3)
+    words = philox_words(((index >> np.uint64(4)) << two) | (index & three), stream, key)
+    which = ((index >> two) & three).astype(np.int64)
+    return np.choose(which, words).astype(np.uint32)

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
-    Index, Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
-    expressions, operands, statements,
+    Index, Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type,
+    Update, expressions, operands, statements,
 )  # fmt: skip
 
 LOCAL_BYTES = 64 * 1024  # of local buffers, altogether
@@ -21,7 +21,7 @@ _ANY_NUMBER = frozenset((
     Scalar.ROUND,
 ))  # fmt: skip
 _INTEGER = _BOOLEAN | {Scalar.SHL, Scalar.SHR}
-_COUNTS = {Scalar.FMA: 3, Scalar.PHILOX: 3, Scalar.WHERE: 3} | dict.fromkeys(
+_COUNTS = {Scalar.FMA: 3, Scalar.PHILOX: 3, Scalar.PHILOX_WORD: 3, Scalar.WHERE: 3} | dict.fromkeys(
     (Scalar.NEG, Scalar.ABS, Scalar.SQRT, Scalar.EXP, Scalar.EXP2, Scalar.EXPM1, Scalar.LOG,
      Scalar.LOG2, Scalar.LOG10, Scalar.LOG1P, Scalar.SIN, Scalar.COS, Scalar.TAN, Scalar.ASIN,
      Scalar.ACOS, Scalar.ATAN, Scalar.SINH, Scalar.COSH, Scalar.TANH, Scalar.ASINH, Scalar.ACOSH,
@@ -97,6 +97,10 @@ class _Check:
             self.update(one)
         elif isinstance(one, Store):
             self.store(one)
+        elif isinstance(one, Prefetch):
+            self.affine(one.at)
+            if one.buffer.local is None and one.buffer not in self.kernel.buffers:
+                self.fail(f"buffer {one.buffer.name} is not an argument")
         else:
             self.fail(f"a statement of type {type(one).__name__}")
 
@@ -319,6 +323,7 @@ class _Check:
         elif any(t is not types[0] for t in types):
             self.fail(f"{operation.name} of {', '.join(t.value for t in types)}")
         gives = Type.BOOL if operation in _COMPARISONS else types[-1]
+        gives = Type.U32 if operation is Scalar.PHILOX_WORD else gives
         if one.type is not gives:
             self.fail(f"{operation.name} gives {gives.value}, not {one.type.value}")
         if not _computes(operation, types[-1]):
@@ -329,7 +334,7 @@ def _computes(operation: Scalar, type: Type) -> bool:
     """Whether an operation is defined on operands of a type."""
     if operation is Scalar.WHERE:
         return True
-    if operation is Scalar.PHILOX:
+    if operation in (Scalar.PHILOX, Scalar.PHILOX_WORD):
         return type is Type.U64
     if type in _HALVES:
         return False

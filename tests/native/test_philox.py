@@ -9,9 +9,10 @@ from flambeau.native.compiled import compiled
 from flambeau.native.emit.kernel import emit
 from flambeau.native.interp import interpret
 from flambeau.native.loops import (
-    Affine, Apply, Buffer, Constant, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
+    Affine, Apply, Buffer, Constant, Index, Kernel, Kind, Load, Loop, Position, Scalar,
+    Store, Type,
 )  # fmt: skip
-from flambeau.native.philox import philox, philox_words
+from flambeau.native.philox import philox, philox_word, philox_words
 from flambeau.native.target import TARGETS, load
 from flambeau.native.verify import VerifyError, verify
 
@@ -65,6 +66,37 @@ def test_machine_code_and_interpreter_agree(count: int) -> None:
         run([x, stream, key, y])
         np.testing.assert_array_equal(y, expected)
     assert load(plain, [made.name])[made.name]
+
+
+@pytest.mark.parametrize("base", [0, 16, 5])
+@pytest.mark.parametrize("columns", [1, 16, 48, 64, 144, 29])
+def test_words_by_index(base: int, columns: int) -> None:
+    """Rows of words, whose first place may be any."""
+    stream, key, y = Buffer(Type.U64, "stream"), Buffer(Type.U64, "key"), Buffer(Type.U32, "y")
+    i, j = Index("i"), Index("j")
+    at = ((i, columns), (j, 1))
+    place = Apply(Scalar.CAST, (Position(Affine(base, at)),), Type.U64)
+    value = Apply(Scalar.PHILOX_WORD, (place, Load(stream, Affine()), Load(key, Affine())),
+                  Type.U32)  # fmt: skip
+    store = Store(y, Affine(0, at), value)
+    made = Kernel(f"words{base}_{columns}", [stream, key, y],
+                  [Loop(i, 3, [Loop(j, columns, [store], Kind.LANES)])])  # fmt: skip
+    verify(made)
+    index = np.arange(base, base + 3 * columns, dtype=np.uint64)
+    given = [np.array([n], np.uint64) for n in (7, 1 << 40 | 3)]
+    expected = philox_word(index, *given)
+    for run in (lambda a: interpret(made, a), compiled(made).run):
+        y = np.zeros(3 * columns, np.uint32)
+        run([*given, y])
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_words_of_neighbours_are_those_of_counters_in_turn() -> None:
+    key = np.uint64(5)
+    words = philox_words(np.arange(8), np.uint64(1), key)
+    found = philox_word(np.arange(32), np.uint64(1), key).reshape(2, 4, 4)
+    for which, one in enumerate(words):
+        np.testing.assert_array_equal(found[:, which], one.reshape(2, 4))
 
 
 def test_only_on_64_bits() -> None:

@@ -128,6 +128,12 @@ def _philox(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
     return philox(b, v, type, lanes)
 
 
+def _philox_word(b: Builder, v: Values, type: Type, lanes: int) -> ir.Value:
+    from ..math.philox import word
+
+    return word(b, v, type, lanes)
+
+
 INTEGER: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.ADD: lambda b, v, t, n: b.add(*v),
     Scalar.SUB: lambda b, v, t, n: b.sub(*v),
@@ -143,7 +149,7 @@ INTEGER: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.OR: lambda b, v, t, n: b.or_(*v),
     Scalar.XOR: lambda b, v, t, n: b.xor(*v),
     Scalar.NOT: _not,
-    Scalar.PHILOX: _philox,
+    Scalar.PHILOX: _philox, Scalar.PHILOX_WORD: _philox_word,
     Scalar.SHL: lambda b, v, t, n: _shift(b, v, t, n, right=False),
     Scalar.SHR: lambda b, v, t, n: _shift(b, v, t, n, right=True),
     Scalar.FLOOR: lambda b, v, t, n: v[0],

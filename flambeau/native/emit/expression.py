@@ -175,6 +175,10 @@ def _apply(context: Context, scope: Scope, one: Apply) -> ir.Value:
         found = _position_compared(context, scope, one)
         if found is not None:
             return found
+    if one.operation is Scalar.PHILOX_WORD:
+        found = _words_in_order(context, scope, one)
+        if found is not None:
+            return found
     values = [known(context, scope, each) for each in one.operands]
     lanes = max(lanes_of(value) for value in values)
     if lanes > 1:
@@ -208,15 +212,38 @@ def _position_compared(context: Context, scope: Scope, one: Apply) -> ir.Value |
             continue
         b, lanes, sign = context.builder, scope.lanes, COMPARED[one.operation]
         # Among the lanes of the vector: the first lane's position without its lane part.
-        start = b.integer(position.value.base)
-        for index, stride in position.value.terms:
-            start = b.add(start, context.scaled(scope.bindings[index], stride))
+        start = _first_lane(context, scope, position)
         apart = b.sub(limit, start)
         clamped = b.intrinsic("smax", I64, (b.minimum_of(apart, b.integer(lanes)), b.integer(-1)))
         narrow = I8 if lanes <= 64 else I16
         limits = b.splat(b.trunc(clamped, narrow), lanes)
         return b.icmp_signed(TURNED[sign] if turned else sign, iota(lanes, narrow), limits)
     return None
+
+
+def _first_lane(context: Context, scope: Scope, position: Position) -> ir.Value:
+    """The position of the first lane."""
+    start = context.builder.integer(position.value.base)
+    for index, stride in position.value.terms:
+        step = context.scaled(scope.bindings[index], stride)
+        start = context.builder.add(start, step)
+    return start
+
+
+def _words_in_order(context: Context, scope: Scope, one: Apply) -> ir.Value | None:
+    """Random words of indices that count up with the lane."""
+    from ..math.philox import words_in_order
+
+    place, *others = one.operands
+    if isinstance(place, Apply) and place.operation is Scalar.CAST:
+        place = place.operands[0]
+    stream, key = (known(context, scope, each) for each in others)
+    if not isinstance(place, Position) or scope.lane is None or scope.lanes % 16:
+        return None
+    if place.value.stride(scope.lane) != 1 or lanes_of(stream) > 1 or lanes_of(key) > 1:
+        return None
+    start = _first_lane(context, scope, place)
+    return words_in_order(context.builder, start, stream, key, scope.lanes)
 
 
 RULES: dict[type, Callable] = {

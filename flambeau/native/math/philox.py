@@ -1,4 +1,4 @@
-"""Philox-4x32-10 on lanes of 64 bits, of whose counters only the lower halves are looked at."""
+"""Philox-4x32-10 on lanes of 64 bits, of which only the lower halves are looked at."""
 
 from __future__ import annotations
 
@@ -6,32 +6,85 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from ..emit.builder import I32, I64, Builder, vector
+from ..emit.builder import I32, I64, Builder, iota, vector
 from ..loops import Type
 from ..philox import MULTIPLIERS, ROUNDS, STEPS
 
 
-def philox(b: Builder, values: Sequence[ir.Value], type: Type, lanes: int) -> ir.Value:
-    """The first two words for a counter, a stream and a key; see native/philox.py."""
+class _Words:
+    """Arithmetic on so many lanes."""
 
-    def number(value: int) -> ir.Value:
-        return b.splat(ir.Constant(I64, value), lanes)
+    def __init__(self, b: Builder, lanes: int) -> None:
+        self.b, self.lanes = b, lanes
+        self.half, self.low = self.number(32), self.number(0xFFFFFFFF)
 
-    def upper(value: ir.Value) -> ir.Value:
+    def number(self, value: int) -> ir.Value:
+        """An integer in every lane."""
+        return self.b.splat(ir.Constant(I64, value), self.lanes)
+
+    def upper(self, value: ir.Value) -> ir.Value:
         """The upper half, below; what is above does not matter. Not by a shift, which has to wait
         for the unit that multiplies."""
-        if lanes == 1:
-            return b.lshr(value, half)
-        words = b.bitcast(value, vector(I32, 2 * lanes))
-        odd = ir.Constant(vector(I32, 2 * lanes), [k | 1 for k in range(2 * lanes)])
-        return b.bitcast(b.shuffle_vector(words, words, odd), value.type)
+        if self.lanes == 1:
+            return self.b.lshr(value, self.half)
+        kind = vector(I32, 2 * self.lanes)
+        words = self.b.bitcast(value, kind)
+        odd = ir.Constant(kind, [k | 1 for k in range(2 * self.lanes)])
+        return self.b.bitcast(self.b.shuffle_vector(words, words, odd), value.type)
 
-    half, low = number(32), number(0xFFFFFFFF)
-    (c0, c2, k0), (c1, c3, k1) = values, map(upper, values)
-    first, second = map(number, MULTIPLIERS)
-    for _ in range(ROUNDS):
-        p, q = b.mul(b.and_(c0, low), first), b.mul(b.and_(c2, low), second)
-        c0, c1 = b.xor(b.xor(upper(q), c1), k0), q
-        c2, c3 = b.xor(b.xor(upper(p), c3), k1), p
-        k0, k1 = b.add(k0, number(STEPS[0])), b.add(k1, number(STEPS[1]))
-    return b.or_(b.and_(c0, low), b.shl(c1, half))
+    def made(self, counter: ir.Value, stream: ir.Value, key: ir.Value) -> list[ir.Value]:
+        """The four words, in lower halves."""
+        b, low = self.b, self.low
+        c0, c2, k0 = (b.splat(value, self.lanes) for value in (counter, stream, key))
+        c1, c3, k1 = (self.upper(value) for value in (c0, c2, k0))
+        first, second = map(self.number, MULTIPLIERS)
+        for _ in range(ROUNDS):
+            p, q = b.mul(b.and_(c0, low), first), b.mul(b.and_(c2, low), second)
+            c0, c1 = b.xor(b.xor(self.upper(q), c1), k0), q
+            c2, c3 = b.xor(b.xor(self.upper(p), c3), k1), p
+            k0, k1 = b.add(k0, self.number(STEPS[0])), b.add(k1, self.number(STEPS[1]))
+        return [c0, c1, c2, c3]
+
+
+def philox(b: Builder, values: Sequence[ir.Value], type: Type, lanes: int) -> ir.Value:
+    """The first two words for a counter, a stream and a key; see native/philox.py."""
+    words = _Words(b, lanes)
+    first, second, *_ = words.made(*values)
+    return b.or_(b.and_(first, words.low), b.shl(second, words.half))
+
+
+def word(b: Builder, values: Sequence[ir.Value], type: Type, lanes: int) -> ir.Value:
+    """The word for an index, a stream and a key; see native/philox.py."""
+    index, stream, key = values
+    words = _Words(b, lanes)
+    group = b.shl(b.lshr(index, words.number(4)), words.number(2))
+    made = words.made(b.or_(group, b.and_(index, words.number(3))), stream, key)
+    for bit in (4, 8):
+        on = b.icmp_unsigned("!=", b.and_(index, words.number(bit)), words.number(0))
+        made = [b.select(on, two, one) for one, two in zip(made[::2], made[1::2], strict=True)]
+    return b.trunc(made[0], vector(I32, lanes))
+
+
+def words_in_order(
+    b: Builder, start: ir.Value, stream: ir.Value, key: ir.Value, lanes: int
+) -> ir.Value:
+    """The words for `lanes` indices (whole sixteens) from `start` on, as i32: of a quarter as many
+    counters where `start` is whole sixteens too."""
+    aligned = b.icmp_unsigned("==", b.and_(start, b.integer(15)), b.integer(0))
+    with b.if_else(aligned) as (quick, slow):
+        with quick:
+            count = lanes // 4
+            counter = b.add(b.splat(b.lshr(start, b.integer(2)), count), iota(count))
+            made = _Words(b, count).made(counter, stream, key)
+            together = b.joined([b.trunc(one, vector(I32, count)) for one in made])
+            order = [at % 16 // 4 * count + at // 16 * 4 + at % 4 for at in range(lanes)]
+            chosen = ir.Constant(vector(I32, lanes), order)
+            first, before = b.shuffle_vector(together, together, chosen), b.block
+        with slow:
+            index = b.add(b.splat(start, lanes), iota(lanes))
+            given = [index, *(b.splat(value, lanes) for value in (stream, key))]
+            second, after = word(b, given, Type.U64, lanes), b.block
+    found = b.phi(first.type)
+    found.add_incoming(first, before)
+    found.add_incoming(second, after)
+    return found
