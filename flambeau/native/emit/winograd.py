@@ -15,13 +15,14 @@ from ..loops import Affine, Axis, Contract, Index, Load, Store
 from ..scratch import GIVE, TAKE, USABLE_BYTES
 from .builder import I32, POINTER, Builder
 from .context import Context
-from .conv_plan import Unsupported
-from .conv_tile import sideways, touched
+from .conv_plan import Unsupported, whole
+from .conv_tile import touched
 from .panel import Block, pack
 from .tile import (
     Depth, Number, Source, Tile, accumulate, constant, load_vector, moved, splat, store_vector,
     times,
 )  # fmt: skip
+from .winograd_layout import Images, Turned
 from .winograd_plan import Cut, Side, plan
 
 Square = list[list[ir.Value]]
@@ -37,8 +38,6 @@ def winograd(context: Context, contract: Contract) -> None:
     cut = plan(contract, context.target)
     if contract.a.indirect or contract.b.indirect or contract.b.mask is not None:
         raise Unsupported("gathers")
-    if sideways(contract, cut.sides[1].row.index):
-        raise Unsupported("outputs with rows innermost")
     _Emission(context, contract, cut).emit()
 
 
@@ -95,6 +94,11 @@ class Tiles:
             number = b.sdiv(number, constant(axis.extent)) if k else number
         return found
 
+    def within(self, number: ir.Value) -> list[ir.Value]:
+        """The image, row and column of a tile numbered within some images."""
+        place = self.place(number)
+        return [place[a.index] for a in (self.others[0], *(side.row for side in self.sides))]
+
     def address(self, load: Load, bindings: dict[Index, ir.Value]) -> ir.Value:
         """The address that a load has where all indices that are not known are at 0."""
         known = {**self.context.bindings, **bindings}
@@ -116,14 +120,15 @@ class Tiles:
                 h = place[side.row.index]
                 whole = b.both(whole, b.both(b.icmp_signed(">=", h, constant(side.low)),
                                b.icmp_signed("<=", h, constant(side.high - 4))))  # fmt: skip
+        apart = (self.sides[0].stride * 4, self.sides[1].stride * 4)
         if whole is None:
-            self._channels(start, channels, lanes, target, plane, None)
+            self.channelwise(start, apart, channels, lanes, target, plane)
             return
         with b.if_else(whole) as (there, border):
             with there:
-                self._channels(start, channels, lanes, target, plane, None)
+                self.channelwise(start, apart, channels, lanes, target, plane)
             with border:
-                self._channels(start, channels, lanes, target, plane, inside)
+                self.channelwise(start, apart, channels, lanes, target, plane, inside)
 
     def _inside(self, side: Side, first: ir.Value) -> list[ir.Value | None]:
         """Whether each of a tile's four positions is there; None where it always is."""
@@ -137,8 +142,10 @@ class Tiles:
             found.append(b.icmp_unsigned("<", at, constant(side.high - side.low)))
         return found
 
-    def _channels(self, start: ir.Value, channels: Number, lanes: int, target: ir.Value, plane: int,
-                  inside: Sequence[Sequence[ir.Value | None]] | None) -> None:  # fmt: skip
+    def channelwise(self, start: ir.Value, apart: tuple[int, int], channels: Number, lanes: int,
+                    target: ir.Value, plane: int,
+                    inside: Sequence[Sequence[ir.Value | None]] | None = None) -> None:  # fmt: skip
+        """The channels of a tile that begins at `start`; `apart`: bytes from place to place."""
         b = self.b
         masks = None if inside is None else [
             [None if (one := b.both(x, y)) is None else splat(b, one, lanes) for y in inside[1]]
@@ -147,14 +154,13 @@ class Tiles:
         def vector(c: ir.Value, rest: ir.Value | None) -> None:
             source = moved(b, start, times(b, c, 4))
             tile = [[
-                load_vector(b, moved(b, source, (i * rows + j * columns) * 4), self.load.type,
-                            lanes, b.both(rest, None if masks is None else masks[i][j]))
+                load_vector(b, moved(b, source, i * apart[0] + j * apart[1]), self.load.type, lanes,
+                            b.both(rest, None if masks is None else masks[i][j]))
                 for j in range(4)] for i in range(4)]  # fmt: skip
             into = moved(b, target, times(b, c, 4))
             for k, one in enumerate(value for row in spread(b, tile) for value in row):
                 store_vector(b, one, moved(b, into, k * plane), 4)
 
-        rows, columns = (side.stride for side in self.sides)
         self.by_vectors(channels, self.channels, lanes, vector)
 
     def by_vectors(self, count: Number, extent: int, lanes: int,
@@ -181,9 +187,19 @@ class _Emission:
         self.b: Builder = context.builder
         self.tiles = Tiles(context, contract.a, cut.sides, cut.others, cut.channels)
         self.streams = self._streams()
+        self.images = self.turned = None
+        image, sizes = cut.others[0].index if cut.images else None, [0, 0]
+        if cut.packed:
+            self.images = Images(contract.a, cut.sides, cut.channel.index, cut.channels, cut.lanes)
+            sizes[0] = self.images.bytes * cut.images
+        if cut.turned:
+            assert image is not None
+            self.turned = Turned(context, contract, cut.sides, image, cut.lanes, cut.width)
+            sizes[1] = self.turned.bytes * cut.images
         parts = (cut.lanes * cut.lanes * 4, 9 * cut.weights, 16 * cut.weights * cut.panels,
                  16 * cut.spread_plane, 16 * cut.made_plane,
-                 8 * (cut.batch + cut.rows) * len(self.streams))  # fmt: skip
+                 -(-8 * (cut.batch + cut.rows) * len(self.streams) // 64) * 64,
+                 sizes[0], sizes[1] * cut.panels)  # fmt: skip
         self.places = [sum(parts[:k]) for k in range(len(parts))]
         if sum(parts) > USABLE_BYTES:
             raise Unsupported("too much scratch")
@@ -193,11 +209,12 @@ class _Emission:
         b, cut = self.b, self.cut
         low, high = self._share(-(-cut.count // cut.panels) * cut.units)
         with self._scratch() as scratch:
-            self.square, self.taps, self.weights, self.inputs, self.sums, self.table = (
-                moved(b, scratch, place) for place in self.places
-            )
+            (self.square, self.taps, self.weights, self.inputs, self.sums, self.table, self.image,
+             self.made) = (moved(b, scratch, place) for place in self.places)  # fmt: skip
             if cut.once:
                 self._spread(constant(0), constant(cut.tiles))
+            if self.images is not None:
+                self.images.clear(b, self.image, cut.images)
             units = constant(cut.units)
             end = b.sdiv(b.add(high, constant(cut.units - 1)), units)
             with b.counted(b.sdiv(low, units), end) as group:
@@ -268,13 +285,49 @@ class _Emission:
     # ------------------------------------------------------------------------------ tiles
 
     def _unit(self, unit: ir.Value, panel: ir.Value, until: ir.Value) -> None:
-        """A batch of tiles, over some panels."""
+        """Some images, or a batch of tiles, over some panels."""
         b, cut = self.b, self.cut
-        first = b.mul(unit, constant(cut.batch))
-        count = b.minimum_of(b.sub(constant(cut.tiles), first), constant(cut.batch))
+        begin = b.mul(unit, constant(cut.span))
+        if not cut.images:
+            self._batch(begin, begin, constant(cut.tiles), panel, until)
+            return
+        image = b.mul(unit, constant(cut.images))
+        total = whole(cut.others[0].extent)
+        images = b.minimum_of(b.sub(constant(total), image), constant(cut.images))
+        if self.images is not None:
+            with b.counted(constant(0), images) as i:
+                source = self.tiles.address(self.contract.a,
+                                            {cut.others[0].index: b.add(image, i)})  # fmt: skip
+                target = moved(b, self.image, b.mul(i, constant(self.images.bytes)))
+                self.images.pack(b, source, target, self.square, cut.channels)
+        end = b.minimum_of(b.add(begin, constant(cut.span)), constant(cut.tiles))
+        with b.counted(begin, end, cut.batch) as first:
+            self._batch(first, begin, end, panel, until)
+        if self.turned is not None:
+            for which, valid in self._each_panel(panel, until):
+                with b.counted(constant(0), images) as i:
+                    source = self._waiting(which, panel, i, constant(0), constant(0))
+                    column = b.mul(which, constant(cut.width))
+                    self.turned.emit(b, source, b.add(image, i), column, valid, self.square)
+
+    def _waiting(self, which: ir.Value, panel: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
+                 ) -> ir.Value:  # fmt: skip
+        """Where an output of a unit's image waits to be turned."""
+        assert self.turned is not None
+        b, each = self.b, self.turned.bytes * self.cut.images
+        start = moved(b, self.made, b.mul(b.sub(which, panel), constant(each)))
+        return self.turned.place(b, start, image, y, x)
+
+    def _batch(self, first: ir.Value, begin: ir.Value, end: ir.Value, panel: ir.Value,
+               until: ir.Value) -> None:  # fmt: skip
+        """A batch of tiles, of a unit that begins at tile `begin`, over some panels."""
+        b, cut = self.b, self.cut
+        count = b.minimum_of(b.sub(end, first), constant(cut.batch))
         inputs = self.inputs
         if cut.once:
             inputs = moved(b, inputs, b.mul(first, constant(cut.line)))
+        elif self.images is not None:
+            self._spread_packed(b.sub(first, begin), count)
         else:
             self._spread(first, count)
         self._note(first, count)
@@ -282,7 +335,33 @@ class _Emission:
             self._products(inputs, self._panel(which, panel), count, which)
             with b.counted(0, count) as i:
                 source = moved(b, self.sums, b.mul(i, constant(cut.width * 4)))
-                self._outputs(b.add(first, i), source, which, valid)
+                if self.turned is None:
+                    self._outputs(b.add(first, i), source, which, valid)
+                else:
+                    self._keep(b.add(b.sub(first, begin), i), source, which, panel)
+
+    def _spread_packed(self, first: ir.Value, count: ir.Value) -> None:
+        """Inputs of some tiles of the packed images in the sixteen places."""
+        b, cut, images = self.b, self.cut, self.images
+        assert images is not None
+        with b.counted(constant(0), count) as i:
+            start = images.place(b, self.image, *self.tiles.within(b.add(first, i)))
+            target = moved(b, self.inputs, b.mul(i, constant(cut.line)))
+            self.tiles.channelwise(start, (images.row, images.line), cut.channels, cut.lanes,
+                                   target, cut.spread_plane)  # fmt: skip
+
+    def _keep(self, number: ir.Value, source: ir.Value, which: ir.Value, panel: ir.Value) -> None:
+        """A tile's outputs over a panel are put aside, to be turned."""
+        b, cut = self.b, self.cut
+        start = self._waiting(which, panel, *self.tiles.within(number))
+        assert self.turned is not None
+        row = self.turned.across * cut.width * 4
+        with b.counted(0, cut.vectors) as j:
+            at = b.mul(j, constant(cut.lanes * 4))
+            for k, line in enumerate(self._gathered(moved(b, source, at))):
+                for m, value in enumerate(line):
+                    into = moved(b, start, k * row + m * cut.width * 4)
+                    store_vector(b, value, moved(b, into, at), 4)
 
     def _spread(self, first: ir.Value, count: ir.Value) -> None:
         """Inputs of some tiles in the sixteen places."""
@@ -381,12 +460,16 @@ class _Emission:
     def _vector(self, place: dict[Index, ir.Value], source: ir.Value, column: ir.Value,
                 mask: ir.Value | None) -> None:  # fmt: skip
         """2 x 2 outputs of a vector of columns."""
+        for i, row in enumerate(self._gathered(source)):
+            for j, value in enumerate(row):
+                self._output(place, (i, j), value, column, mask)
+
+    def _gathered(self, source: ir.Value) -> Square:
+        """2 x 2 outputs of the sums at `source`."""
         b, cut = self.b, self.cut
         sums = [[load_vector(b, moved(b, source, (4 * i + j) * cut.made_plane), cut.type, cut.lanes)
                  for j in range(4)] for i in range(4)]  # fmt: skip
-        for i, row in enumerate(gathered(b, sums)):
-            for j, value in enumerate(row):
-                self._output(place, (i, j), value, column, mask)
+        return gathered(b, sums)
 
     def _output(self, place: dict[Index, ir.Value], at: tuple[int, int], value: ir.Value,
                 column: ir.Value, mask: ir.Value | None) -> None:  # fmt: skip

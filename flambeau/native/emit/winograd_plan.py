@@ -13,6 +13,7 @@ from math import prod
 from ..loops import Axis, Contract, Index, Load, Type
 from ..target import Target
 from .conv_plan import Line, Unsupported, whole, window
+from .conv_tile import sideways
 
 L2 = 1 << 20  # bytes that may be counted on
 ENOUGH = 0.85  # of a direct convolution's cycles, from which on it is worth it
@@ -70,6 +71,7 @@ class Cut:
     panels: int
     batch: int
     once: bool  # inputs are spread for all the tiles at the beginning
+    turned: bool  # outputs have their rows innermost
 
     @property
     def channels(self) -> int:
@@ -96,9 +98,26 @@ class Cut:
         return images * self.sides[0].tiles * self.sides[1].tiles
 
     @property
+    def packed(self) -> bool:
+        """Whether images are turned first, since their rows are innermost."""
+        return self.contract.a.at.stride(self.channel.index) != 1
+
+    @property
+    def images(self) -> int:
+        """Images of a unit, where units are whole images; else 0."""
+        each = self.sides[0].tiles * self.sides[1].tiles
+        return max(1, self.batch // each) if self.packed or self.turned else 0
+
+    @property
+    def span(self) -> int:
+        """Tiles of a unit."""
+        each = self.sides[0].tiles * self.sides[1].tiles
+        return self.images * each if self.images else self.batch
+
+    @property
     def units(self) -> int:
-        """Batches of tiles in all."""
-        return -(-self.tiles // self.batch)
+        """What threads take as a whole: batches of tiles, or images."""
+        return -(-self.tiles // self.span)
 
     @property
     def line(self) -> int:
@@ -146,7 +165,12 @@ def plan(contract: Contract, target: Target) -> Cut:
     each = PLACES * line_bytes(channels, lanes, 4)
     batch = _batch(tiles, rows, each)
     once = panels * vectors * lanes < columns and -(-tiles // rows) * rows * each <= _ONCE
-    cut = Cut(contract, sides, others, channel, lanes, Type.F32, rows, vectors, panels, batch, once)
+    turned = sideways(contract, sides[1].row.index)
+    if turned and len(others) != 1:
+        raise Unsupported("rows apart")
+    once = once and not turned and contract.a.at.stride(channel.index) == 1
+    cut = Cut(contract, sides, others, channel, lanes, Type.F32, rows, vectors, panels, batch, once,
+              turned)  # fmt: skip
     if _cycles(cut) > ENOUGH * _direct(cut):
         raise Unsupported("a direct convolution is as fast")
     return cut
@@ -154,7 +178,7 @@ def plan(contract: Contract, target: Target) -> Cut:
 
 def geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
              ) -> tuple[tuple[Side, Side], tuple[Axis, ...], Axis]:  # fmt: skip
-    """The two sides of the image, the other rows, and the channels, which are contiguous.
+    """The two sides of the image, the other rows, and the channels.
 
     `rows` are what `a` slides over, `depth` its taps and channels.
     """
@@ -169,7 +193,7 @@ def geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
     for row in rows:
         stride = whole(a.at.stride(row.index))
         taps = [t for t in left if abs(whole(a.at.stride(t.index))) == stride and t.extent == 3]
-        if stride <= 1 or row.extent == 1 or not taps:
+        if stride < 1 or row.extent == 1 or not taps:
             others.append(row)
             continue
         left.remove(taps[0])
@@ -182,8 +206,10 @@ def geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
             first = line.offset - (2 if turned else 0)
             low, high = max(low, -first), min(high, line.extent - first)
         sides.append(Side(row, taps[0], stride, turned, low, high))
-    if len(sides) != 2 or len(left) != 1 or a.at.stride(left[0].index) != 1:
-        raise Unsupported("not three by three over images with channels innermost")
+    if len(sides) != 2 or len(left) != 1:
+        raise Unsupported("not three by three over images")
+    if a.at.stride(left[0].index) != 1 and (sides[1].stride != 1 or len(others) != 1):
+        raise Unsupported("neither channels nor rows are innermost")
     if any(line.extent is not None for line in reaches.values()):
         raise Unsupported("a mask over other axes")
     return (sides[0], sides[1]), tuple(others), left[0]
@@ -216,9 +242,10 @@ def _cycles(cut: Cut) -> float:
     """Of the whole, on one thread."""
     across, deep = cut.count * cut.vectors, -(-cut.channels // cut.lanes)
     groups = -(-cut.count // cut.panels)
-    tiles = cut.units * cut.batch
+    tiles = cut.units * (-(-cut.span // cut.batch) * cut.batch)
     products = PLACES * tiles * across * (cut.channels / 2 + 8)
     around = tiles * (50 * deep * (1 if cut.once else groups) + 45 * across)
+    around += tiles * 40 * ((deep * groups if cut.packed else 0) + (across if cut.turned else 0))
     return products + around + 2 * 45 * cut.channels * across
 
 

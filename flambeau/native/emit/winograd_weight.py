@@ -25,6 +25,7 @@ from .tile import (
     Depth, Source, Tile, accumulate, constant, load_vector, moved, splat, store_vector, times,
 )  # fmt: skip
 from .winograd import Square, Tiles, both_ways
+from .winograd_layout import Images
 from .winograd_plan import ENOUGH, PAD, PLACES, Side, geometry, line_bytes
 
 _BATCH = 64  # tiles at a time
@@ -45,6 +46,21 @@ class Cut:
     vectors: int
     channels: int
     columns: int
+    packed: bool  # images have their rows innermost, and are turned first
+
+    @property
+    def images(self) -> int:
+        """How many are turned at a time."""
+        return max(1, _BATCH // (self.sides[0].tiles * self.sides[1].tiles)) if self.packed else 0
+
+    @property
+    def outputs(self) -> tuple[Side, Side]:
+        """The sides of the outputs' gradient."""
+        first, second = (
+            Side(s.row, s.tap, whole(self.contract.b.at.stride(s.row.index)), False, 0, s.extent)
+            for s in self.sides
+        )
+        return first, second
 
     @property
     def tiles(self) -> int:
@@ -77,8 +93,10 @@ def plan(contract: Contract, target: Target) -> Cut:
     sides, others, channel = geometry(a, contract.depth, contract.rows)
     lanes = target.lanes(Type.F32)
     channels, columns = whole(channel.extent), whole(contract.column.extent)
-    if b.at.stride(contract.column.index) != 1 or b.at.stride(channel.index) != 0:
-        raise Unsupported("gradients with columns apart")
+    packed = a.at.stride(channel.index) != 1
+    lined = b.at.stride(sides[1].row.index if packed else contract.column.index) == 1
+    if not lined or b.at.stride(channel.index) != 0:
+        raise Unsupported("gradients in another order than the images")
     if any(b.at.stride(side.tap.index) != 0 for side in sides):
         raise Unsupported("gradients that slide")
     if channels < lanes or columns < lanes:
@@ -93,7 +111,8 @@ def plan(contract: Contract, target: Target) -> Cut:
             wide = -(-wide // (2 * vectors * lanes)) * vectors * lanes
         else:
             high = -(-high // (2 * lanes)) * lanes
-    cut = Cut(contract, sides, others, channel, lanes, rows, vectors, high, wide)
+    cut = Cut(contract, sides, others, channel, lanes, rows, vectors, high, wide,
+              packed)  # fmt: skip
     if _cycles(cut, channels, columns) > ENOUGH * _direct(cut, channels, columns):
         raise Unsupported("direct sums are as fast")
     return cut
@@ -111,7 +130,8 @@ def _cycles(cut: Cut, channels: int, columns: int) -> float:
     again = -(-channels // cut.channels), -(-columns // cut.columns)
     products = PLACES * cut.tiles * deep * cut.lanes * across / 2 * 1.1
     spread = cut.tiles * 50 * (deep * again[1] + across * again[0])
-    return products + spread + 120 * channels * across
+    turned = cut.tiles * 40 * (deep * again[1] + across * again[0]) if cut.packed else 0
+    return products + spread + turned + 120 * channels * across
 
 
 def _direct(cut: Cut, channels: int, columns: int) -> float:
@@ -149,8 +169,14 @@ class _Emission:
         self.context, self.contract, self.cut = context, contract, cut
         self.b: Builder = context.builder
         self.tiles = Tiles(context, contract.a, cut.sides, cut.others, whole(cut.channel.extent))
-        parts = [PLACES * plane for plane in cut.planes]
-        self.places = [sum(parts[:k]) for k in range(3)]
+        column = contract.column.index
+        self.sources = (
+            Images(contract.a, cut.sides, cut.channel.index, cut.channels, cut.lanes),
+            Images(contract.b, cut.outputs, column, cut.columns, cut.lanes),
+        )
+        parts = [PLACES * plane for plane in cut.planes] + [cut.lanes * cut.lanes * 4]
+        parts += [images.bytes * cut.images for images in self.sources]
+        self.places = [sum(parts[:k]) for k in range(len(parts))]
         if sum(parts) > USABLE_BYTES:
             raise Unsupported("too much scratch")
 
@@ -160,7 +186,9 @@ class _Emission:
         share = self._share()
         channels = whole(cut.channel.extent)
         with self._scratch() as scratch:
-            self.inputs, self.outputs, self.sums = (moved(b, scratch, p) for p in self.places)
+            self.inputs, self.outputs, self.sums, self.square, *self.packed = (
+                moved(b, scratch, place) for place in self.places
+            )
             low = b.mul(constant(share.first_group), constant(cut.lanes))
             high = b.minimum_of(b.mul(constant(share.last_group), constant(cut.lanes)),
                                 constant(channels))  # fmt: skip
@@ -194,17 +222,64 @@ class _Emission:
         zero = ir.Constant(vector(ir.FloatType(), cut.lanes), None)
         with b.counted(0, PLACES * cut.planes[2], cut.lanes * 4) as at:
             store_vector(b, zero, moved(b, self.sums, at), 4)
-        with b.counted(0, cut.tiles, _BATCH) as first:
-            tiles = b.minimum_of(b.sub(constant(cut.tiles), first), constant(_BATCH))
-            with b.counted(constant(0), tiles) as i:
-                number = b.add(first, i)
-                target = moved(b, self.inputs, b.mul(i, constant(cut.lines[0])))
-                self.tiles.spread(number, count, cut.lanes, target, cut.planes[0],
-                                  {cut.channel.index: channel})  # fmt: skip
-                target = moved(b, self.outputs, b.mul(i, constant(cut.lines[1])))
-                self._spread_outputs(number, column, across, target)
-            self._products(tiles, count, across)
+        if not cut.packed:
+            with b.counted(0, cut.tiles, _BATCH) as first:
+                tiles = b.minimum_of(b.sub(constant(cut.tiles), first), constant(_BATCH))
+                with b.counted(constant(0), tiles) as i:
+                    number = b.add(first, i)
+                    inputs, outputs = self._targets(i)
+                    self.tiles.spread(number, count, cut.lanes, inputs, cut.planes[0],
+                                      {cut.channel.index: channel})  # fmt: skip
+                    self._spread_outputs(number, column, across, outputs)
+                self._products(tiles, count, across)
+        else:
+            self._images(channel, count, column, across)
         self._taps(channel, count, column, across)
+
+    def _targets(self, tile: ir.Value) -> list[ir.Value]:
+        """Where a tile's inputs and gradients go."""
+        starts = zip((self.inputs, self.outputs), self.cut.lines, strict=True)
+        return [moved(self.b, p, self.b.mul(tile, constant(line))) for p, line in starts]
+
+    # ----------------------------------------------------------------- rows innermost
+
+    def _images(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
+                ) -> None:  # fmt: skip
+        """The same, some images at a time, that are turned first."""
+        b, cut = self.b, self.cut
+        image = cut.others[0]
+        each = cut.sides[0].tiles * cut.sides[1].tiles
+        for images, target in zip(self.sources, self.packed, strict=True):
+            images.clear(b, target, cut.images)
+        with b.counted(0, whole(image.extent), cut.images) as first:
+            images_here = b.minimum_of(b.sub(constant(whole(image.extent)), first),
+                                       constant(cut.images))  # fmt: skip
+            with b.counted(constant(0), images_here) as i:
+                known = {image.index: b.add(first, i)}
+                wanted = ((channel, count), (column, across))
+                for images, target, (low, size) in zip(self.sources, self.packed, wanted,
+                                                       strict=True):  # fmt: skip
+                    source = self.tiles.address(images.load, {**known, images.channel: low})
+                    images.pack(b, source, moved(b, target, b.mul(i, constant(images.bytes))),
+                                self.square, size)  # fmt: skip
+            end = b.mul(images_here, constant(each))
+            with b.counted(constant(0), end, _BATCH) as start:
+                tiles = b.minimum_of(b.sub(end, start), constant(_BATCH))
+                with b.counted(constant(0), tiles) as i:
+                    self._spread_packed(b.add(start, i), i, count, across)
+                self._products(tiles, count, across)
+
+    def _spread_packed(self, number: ir.Value, tile: ir.Value, count: ir.Value, across: ir.Value
+                       ) -> None:  # fmt: skip
+        """A tile of turned images in the sixteen places."""
+        b, cut, place = self.b, self.cut, self.tiles.within(number)
+        inputs, outputs = self._targets(tile)
+        image, gradient = self.sources
+        start = image.place(b, self.packed[0], *place)
+        self.tiles.channelwise(start, (image.row, image.line), count, cut.lanes, inputs,
+                               cut.planes[0])  # fmt: skip
+        start = gradient.place(b, self.packed[1], *place)
+        self._columnwise(start, (gradient.row, gradient.line), across, outputs)
 
     # ------------------------------------------------------------------------------ tiles
 
@@ -221,11 +296,18 @@ class _Emission:
         masks = [[None if (one := b.both(x, y)) is None else splat(b, one, cut.lanes)
                   for y in there[1]] for x in there[0]]  # fmt: skip
 
+        self._columnwise(start, (down, right), across, target, masks)
+
+    def _columnwise(self, start: ir.Value, apart: tuple[int, int], across: ir.Value,
+                    target: ir.Value, masks: Square | None = None) -> None:  # fmt: skip
+        """The columns of a tile of gradients that begins at `start`."""
+        b, cut = self.b, self.cut
+
         def vector(j: ir.Value, rest: ir.Value | None) -> None:
             source, into = (moved(b, p, times(b, j, 4)) for p in (start, target))
-            tile = [[load_vector(b, moved(b, source, y * down + x * right), load.type, cut.lanes,
-                                 b.both(rest, masks[y][x])) for x in (0, 1)]
-                    for y in (0, 1)]  # fmt: skip
+            tile = [[load_vector(b, moved(b, source, y * apart[0] + x * apart[1]), Type.F32,
+                                 cut.lanes, b.both(rest, masks[y][x] if masks else None))
+                     for x in (0, 1)] for y in (0, 1)]  # fmt: skip
             for k, one in enumerate(value for row in _spread(b, tile) for value in row):
                 store_vector(b, one, moved(b, into, k * cut.planes[1]), 4)
 

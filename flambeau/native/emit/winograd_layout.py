@@ -1,0 +1,131 @@
+"""Images with rows innermost in memory, for Winograd's algorithm: turned on the way in and out.
+
+Whole images are copied with their channels innermost and their border of zeros; outputs wait with
+their columns innermost, and are turned for the epilogue, whose lanes run along the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llvmlite import ir
+
+from ..loops import Contract, Index, Load, Type
+from .builder import Builder
+from .context import Context
+from .conv_tile import sideways, touched
+from .panel import turn
+from .tile import Number, constant, load_vector, memory_type, moved, store_vector
+from .winograd_plan import Side, line_bytes
+
+Address = Callable[[Load, dict[Index, ir.Value]], ir.Value]
+
+
+class Images:
+    """Scratch for whole images with channels innermost: places start at the border's corner."""
+
+    def __init__(self, load: Load, sides: tuple[Side, Side], channel: Index, channels: int,
+                 lanes: int) -> None:  # fmt: skip
+        self.load, self.sides, self.channel, self.lanes = load, sides, channel, lanes
+        self.line = line_bytes(channels, lanes, 4)
+        height, width = (2 * side.tiles + 2 for side in sides)
+        self.row = width * self.line
+        self.bytes = height * self.row
+
+    def clear(self, b: Builder, target: ir.Value, images: int) -> None:
+        """Zeros; what is packed later never covers the border."""
+        zero = ir.Constant(ir.VectorType(memory_type(Type.F32), 16), None)
+        with b.counted(0, images * self.bytes, 64) as at:
+            store_vector(b, zero, moved(b, target, at), 4)
+
+    def place(self, b: Builder, start: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
+              ) -> ir.Value:  # fmt: skip
+        """Where a place's channels are."""
+        for at, apart in ((image, self.bytes), (y, self.row), (x, self.line)):
+            start = moved(b, start, b.mul(at, constant(apart)))
+        return start
+
+    def pack(self, b: Builder, source: ir.Value, target: ir.Value, square: ir.Value,
+             channels: Number) -> None:  # fmt: skip
+        """One image's first channels; `source`: where it begins."""
+        lanes, apart = self.lanes, int(self.load.at.stride(self.channel)) * 4  # type: ignore[arg-type]
+        (down, right) = self.sides
+        for side in self.sides:
+            source = moved(b, source, -side.shift * side.stride * 4)
+        with b.counted(constant(0), constant(channels), lanes) as c:
+            rows = b.minimum_of(b.sub(constant(channels), c), constant(lanes))
+            first = moved(b, source, b.mul(c, constant(apart)))
+            into = moved(b, target, b.mul(c, constant(4)))
+            with b.counted(down.low, down.high) as y:
+                line = moved(b, first, b.mul(y, constant(down.stride * 4)))
+                there = moved(b, into, b.mul(y, constant(self.row)))
+                with b.counted(right.low, right.high, lanes) as x:
+                    count = b.minimum_of(b.sub(constant(right.high), x), constant(lanes))
+                    turn(b, Type.F32, lanes, moved(b, line, b.mul(x, constant(4))), apart, rows,
+                         count, square)  # fmt: skip
+                    with b.counted(constant(0), count) as i:
+                        one = load_vector(b, moved(b, square, b.mul(i, constant(lanes * 4))),
+                                          Type.F32, lanes)  # fmt: skip
+                        at = b.mul(b.add(x, i), constant(self.line))
+                        store_vector(b, one, moved(b, there, at), 4)
+
+
+class Turned:
+    """Scratch for whole images of outputs with their columns innermost, a panel at a time."""
+
+    def __init__(self, context: Context, contract: Contract, sides: tuple[Side, Side], image: Index,
+                 lanes: int, width: int) -> None:  # fmt: skip
+        self.context, self.contract, self.sides, self.image = context, contract, sides, image
+        self.lanes, self.width = lanes, width
+        self.height, self.across = (2 * side.tiles for side in sides)
+        self.bytes = self.height * self.across * width * 4  # of an image
+        self.flat = self._flat()
+
+    @staticmethod
+    def needed(contract: Contract, sides: tuple[Side, Side]) -> bool:
+        """Whether the epilogue's stores are nearer along the rows than along the columns."""
+        return sideways(contract, sides[1].row.index)
+
+    def _flat(self) -> bool:
+        """Whether an image's rows are one run of memory for the epilogue."""
+        down, right = self.sides
+        strides = [(one.at.stride(down.row.index), one.at.stride(right.row.index))
+                   for one in touched(self.contract)]  # fmt: skip
+        return right.extent == self.across and all(
+            pair in ((0, 0), (right.extent, 1)) for pair in strides
+        )
+
+    def place(self, b: Builder, target: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
+              ) -> ir.Value:  # fmt: skip
+        """Where an output's columns wait."""
+        row = b.add(b.mul(image, constant(self.height)), y)
+        pixel = b.add(b.mul(row, constant(self.across)), x)
+        return moved(b, target, b.mul(pixel, constant(self.width * 4)))
+
+    def emit(self, b: Builder, source: ir.Value, image: ir.Value, column: ir.Value, valid: int,
+             square: ir.Value) -> None:  # fmt: skip
+        """The epilogue of an image, whose outputs begin at `source`, over `valid` columns."""
+        down, right = self.sides
+        rows, run = (1, down.extent * right.extent) if self.flat else (down.extent, right.extent)
+        known = {axis.index: constant(0) for axis in self.contract.rows} | {self.image: image}
+        with b.counted(0, rows) as y:
+            line = moved(b, source, b.mul(y, constant(self.across * self.width * 4)))
+            with b.counted(0, run, self.lanes) as x, b.counted(0, valid, self.lanes) as j:
+                count = b.minimum_of(b.sub(constant(run), x), constant(self.lanes))
+                start = moved(b, line, b.mul(x, constant(self.width * 4)))
+                start = moved(b, start, b.mul(j, constant(4)))
+                turn(b, Type.F32, self.lanes, start, self.width * 4, count, self.lanes, square)
+                left = b.minimum_of(b.sub(constant(valid), j), constant(self.lanes))
+                at = {**known, down.row.index: y}
+                del at[right.row.index]
+                self._columns(b, at, b.add(column, j), left, (right.row.index, x), count, square)
+
+    def _columns(self, b: Builder, known: dict[Index, ir.Value], column: ir.Value, left: ir.Value,
+                 row: tuple[Index, ir.Value], count: ir.Value, square: ir.Value
+                 ) -> None:  # fmt: skip
+        mask = b.first_lanes(count, self.lanes)
+        with b.counted(constant(0), left) as c:
+            found = load_vector(b, moved(b, square, b.mul(c, constant(self.lanes * 4))), Type.F32,
+                                self.lanes)  # fmt: skip
+            at = {**known, self.contract.column.index: b.add(column, c)}
+            self.context.epilogue(self.contract.body, at, row, self.lanes, found, mask)
