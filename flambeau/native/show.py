@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Index,
-    Kernel, Load, Loop, Position, Scalar, Size, Statement, Store, Update, expressions, operands,
+    Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Update, expressions,
+    operands,
 )  # fmt: skip
 
 SIGNS = {
@@ -80,6 +81,8 @@ class _Printer:
         if isinstance(one, Update):
             at = "" if one.position is None else f" at {self.value(one.position, values, top=True)}"
             return f"{self.name(one.accumulator)} <- {self.value(one.value, values, top=True)}{at}"
+        if isinstance(one, Prefetch):
+            return f"prefetch {self.name(one.buffer)}[{self.affine(one.at)}]"
         assert isinstance(one, Store)
         sign = "+=" if one.add else "="
         mask = "" if one.mask is None else f" if {self.value(one.mask, values, top=True)}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
-    Kernel, Load, Loop, Position, Statement, Store, Type, Update, operands,
+    Kernel, Load, Loop, Position, Prefetch, Statement, Store, Type, Update, operands,
 )  # fmt: skip
 
 
@@ -105,6 +105,8 @@ class _Writer:
             self.line(f"update {' '.join(parts)}")
         elif isinstance(one, Store):
             self.store(one)
+        elif isinstance(one, Prefetch):
+            self.line(f"prefetch {self.buffer(one.buffer)}[{self.affine(one.at)}]")
         elif isinstance(one, Contract):
             self.contract(one)
         else:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+from flambeau.native.compiled import compiled
+from flambeau.native.interp import interpret
 from flambeau.native.loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Fold, Index, Kernel, Kind,
-    Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+    Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
+from flambeau.native.show import show
+from flambeau.native.structure import digest
 from flambeau.native.verify import VerifyError, verify
 
 F32 = Type.F32
@@ -131,3 +136,25 @@ def test_legal_kernels_pass() -> None:
     body = [loop(inner, *total, Store(Y, at(H), TOTAL), kind=Kind.PARALLEL),
             product(at(H), at(J), [Store(Y, at(H, J), TOTAL)])]  # fmt: skip
     verify(Kernel("good", [X, Y], body), {X: 10, Y: 10})
+
+
+def test_what_is_asked_for_ahead_may_lie_outside() -> None:
+    """But its indices are those of loops around, and its buffer is an argument."""
+    x, i, other = Buffer(Type.F32, "x"), Index("i"), Index("j")
+    ahead = Prefetch(x, Affine(100, ((i, 16),)))
+    store = Store(x, Affine(0, ((i, 1),)), Constant(Type.F32, 1))
+    kernel = Kernel("ahead", [x], [Loop(i, 4, [ahead, store], Kind.PARALLEL)])
+    verify(kernel, {x: 4})
+    found = np.zeros(4, np.float32)
+    interpret(kernel, [found])
+    compiled(kernel).run([again := np.zeros(4, np.float32)])
+    assert found.tolist() == again.tolist() == [1] * 4
+    assert "prefetch x[i * 16 + 100]" in show(kernel)
+    plain = Kernel("plain", [x], [Loop(i, 4, [store], Kind.PARALLEL)])
+    assert digest(plain) != digest(kernel)
+    ahead.at = Affine(0, ((other, 1),))
+    with pytest.raises(VerifyError, match="not that of a loop around"):
+        verify(kernel)
+    ahead.buffer, ahead.at = Buffer(Type.F32, "y"), Affine()
+    with pytest.raises(VerifyError, match="not an argument"):
+        verify(kernel)

@@ -9,6 +9,7 @@ from ...native.loops import (
     Affine,
     Kernel,
     Load,
+    Prefetch,
     Store,
     expressions,
     operands,
@@ -59,26 +60,26 @@ class Task:
 def rebased(kernel: Kernel) -> list[int]:
     """Moves each buffer's least position to 0, so that kernels which differ only in where they
     begin are one; gives where that is."""
-    touched: dict[int, list[Load | Store]] = {id(one): [] for one in kernel.buffers}
+    touched: dict[int, list[Load | Store | Prefetch]] = {id(one): [] for one in kernel.buffers}
     for one in accesses(kernel):
         if id(one.buffer) in touched:
             touched[id(one.buffer)].append(one)
     offsets = []
     for buffer in kernel.buffers:
         found = touched[id(buffer)]
-        base = min((one.at.base for one in found), default=0)
+        base = min((one.at.base for one in found if not isinstance(one, Prefetch)), default=0)
         offsets.append(base)
         for one in found if base else ():
             one.at = Affine(one.at.base - base, one.at.terms)
     return offsets
 
 
-def accesses(kernel: Kernel) -> list[Load | Store]:
-    """Every load and store of a kernel, once."""
-    found: dict[int, Load | Store] = {}
+def accesses(kernel: Kernel) -> list[Load | Store | Prefetch]:
+    """Every load, store and prefetch of a kernel, once."""
+    found: dict[int, Load | Store | Prefetch] = {}
     seen: set[int] = set()
     for statement in statements(kernel.body):
-        if isinstance(statement, Store):
+        if isinstance(statement, Store | Prefetch):
             found[id(statement)] = statement
         stack = list(expressions(statement))
         while stack:

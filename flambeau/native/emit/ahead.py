@@ -18,6 +18,7 @@ from .tile import I32, POINTER, Number, constant, plus
 
 LEAST = 128 << 10  # bytes: matrices smaller than this are near by themselves
 _LINE = 64
+FIRST, SECOND = 3, 2  # caches, as LLVM counts them
 _Stream = tuple[Buffer, Affine, bool]
 
 
@@ -73,11 +74,12 @@ def fetch(
             for j in range(0, column[2], apart):
                 place = {row[0]: constant(plus(b, row[1], i)),
                          column[0]: constant(plus(b, column[1], j))}  # fmt: skip
-                _prefetch(b, context.address(buffer, at, place), written)
+                prefetch(b, context.address(buffer, at, place), written)
 
 
-def _prefetch(b: ir.IRBuilder, pointer: ir.Value, write: bool) -> None:
+def prefetch(b: ir.IRBuilder, pointer: ir.Value, write: bool, cache: int = FIRST) -> None:
+    """Asks for the line of an address, into a cache."""
     kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
     name = "llvm.prefetch.p0"
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
-    b.call(function, [pointer, *(ir.Constant(I32, one) for one in (int(write), 3, 1))])
+    b.call(function, [pointer, *(ir.Constant(I32, one) for one in (int(write), cache, 1))])

@@ -10,10 +10,11 @@ from llvmlite import ir
 
 from ..loops import (
     Accumulator, Begin, Buffer, Constant, Contract, Expression, Index, Load, Loop, Position,
-    Scalar, Statement, Store, Type, Update, expressions, operands, statements,
+    Prefetch, Scalar, Statement, Store, Type, Update, expressions, operands, statements,
 )  # fmt: skip
 from . import arithmetic, conversion
 from .accumulator import Held
+from .ahead import SECOND, prefetch
 from .builder import lanes_of
 from .context import Context, Scope
 from .expression import evaluate, known, place, read, write
@@ -77,6 +78,10 @@ def _store(context: Context, scope: Scope, one: Store) -> None:
         value = conversion.cast(b, total, wide, kind, lanes)
     write(context, scope, one.buffer, where, value, mask)
     context.changed([one.buffer])
+
+
+def _prefetch(context: Context, scope: Scope, one: Prefetch) -> None:
+    prefetch(context.builder, context.pointer(one.buffer, one.at, scope), False, SECOND)
 
 
 def _contract(context: Context, scope: Scope, one: Contract) -> None:
@@ -276,4 +281,5 @@ def _moves(one: Expression, inner: set, what: set) -> bool:
 
 RULES: dict[type, Callable] = {
     Begin: _begin, Update: _update, Store: _store, Contract: _contract, Loop: _loop,
+    Prefetch: _prefetch,
 }  # fmt: skip

@@ -13,12 +13,14 @@ from typing import Any
 
 from ..loops import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Fold, Index,
-    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type,
+    Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type,
 )  # fmt: skip
 from .recurrent_cells import Cell
 from .value import Value, where
 
 MOST_ROWS = 16  # of a block: two groups of rows of a tile, and their states stay near
+LINE = 16  # elements of a line, where they are F32
+FAR = 16 << 10  # bytes of a step from which on the next one is asked for ahead
 PANELS = (64, 48, 32, 16)  # columns of a panel, where there is a choice
 
 Terms = tuple[tuple[Index, int], ...]
@@ -210,6 +212,21 @@ class _Steps:
             for grid in self.wanted.get(name, ()) for k, part in enumerate(parts)
         ]  # fmt: skip
 
+    def ahead(self, names: Sequence[str], columns: Terms) -> list[Statement]:
+        """Asks for lines of the next step of what is given and wanted, each the layer's width of
+        columns apart: they come from afar, and arrive while products are made."""
+        row, found = Index("row"), []
+        for name in names:
+            for grid in (*([self.given[name]] if name in self.given else ()),
+                         *self.wanted.get(name, ())):  # fmt: skip
+                if not isinstance(grid.step, int) or abs(grid.step) * self.type.size < FAR:
+                    continue
+                for part in range(self.cell.parts(name)):
+                    at = grid.at(self.step, self.rows(row), columns, part * self.extents.width)
+                    later = Affine(at.base + grid.step, at.terms)
+                    found.append(Prefetch(grid.buffer, later))
+        return [Loop(row, self.extents.rows, list(found))] if found else []
+
     def over_rows(self, body: Sequence[Statement], row: Index, column: Index,
                   columns: int) -> Statement:  # fmt: skip
         return Loop(row, self.extents.rows, [Loop(column, columns, list(body), Kind.LANES)])
@@ -302,7 +319,9 @@ class _Forward(_Steps):
             stores += self.stores(name, self.step, row, columns, mask, parts)
         if self.cell.carries:  # comes last: what is stored before is made of the old one
             stores.append(self.kept(self.c, row, columns, found["cells"][0]))
-        return [product, self.over_rows(stores, row, unit, self.count)]
+        names = ("x", "y", *self.cell.keeps)
+        return [*self.ahead(names, ((panel, self.count),)), product,
+                self.over_rows(stores, row, unit, self.count)]  # fmt: skip
 
     def _values(self, row: Index, unit: Index, columns: Terms, sums: Buffer, across: int,
                 mask: Expression | None) -> dict[str, Any]:  # fmt: skip
@@ -369,7 +388,11 @@ class _Backward(_Steps):
         if cell.carries:
             self.dc = self.working("dc", width)
             body.append(self.starts("dc", self.dc))
-        body.append(Loop(self.step, self.extents.steps, [self._cell(), self._product()]))
+        line = Index("line")
+        ahead = self.ahead(("gy", "d", "dx", *cell.keeps), ((line, LINE),))
+        if ahead:
+            ahead = [Loop(line, -(-width // LINE), ahead)]
+        body.append(Loop(self.step, self.extents.steps, [self._cell(), *ahead, self._product()]))
         body += self.ends("dh", self.dh)
         if cell.carries:
             body += self.ends("dc", self.dc)

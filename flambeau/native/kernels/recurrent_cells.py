@@ -38,6 +38,11 @@ class Cell:
     partly: bool = False
     apart: bool = False
 
+    def parts(self, name: str) -> int:
+        """How many parts of the layer's width a sequence of this name has."""
+        many = {"x": self.gates, "d": self.gates, "dx": self.gates, **self.keeps}
+        return many.get(name, 1)
+
 
 def _tanh(x: Value) -> Value:
     return np.tanh(x)  # type: ignore[call-overload, no-any-return]
