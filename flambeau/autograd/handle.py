@@ -10,17 +10,31 @@ from typing import Any
 _ids = itertools.count()
 
 
+class _Handles:
+    """How often hooks were added or taken away: so that it can be seen that none were since."""
+
+    __slots__ = ("count",)
+
+    count: int
+
+
+HANDLES = _Handles()
+HANDLES.count = 0
+
+
 class RemovableHandle:
     """Removes a hook; a context manager that removes it on leaving."""
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         self.hooks_dict_ref = weakref.ref(hooks_dict)
         self.id = next(_ids)
+        HANDLES.count += 1
         extra = extra_dict if isinstance(extra_dict, list) else [extra_dict]
         self.extra_dict_ref = tuple(weakref.ref(d) for d in extra if d is not None)
 
     def remove(self) -> None:
         """Takes the hook away; once gone, nothing happens."""
+        HANDLES.count += 1
         for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = reference()
             if hooks is not None:

@@ -559,8 +559,13 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         storage = trace.storage(made)
         assert storage is not None
         storage.name = f"argument cotangent {storage.number}"
-    found = grad(outputs, inputs, [wrap(g) for g in cotangents], retain_graph=True,
-                 allow_unused=True)  # fmt: skip
+    try:
+        found = grad(outputs, inputs, [wrap(g) for g in cotangents], retain_graph=True,
+                     allow_unused=True)  # fmt: skip
+    except RuntimeError:  # a part of the graph was freed: who goes backward will hear of it
+        trace.problem("it returns a tensor of whose graph backward has been through a part; return "
+                      "tensor.detach()", "")  # fmt: skip
+        return
     for g in found:
         backward.grads.append(None if g is None else trace.value(g._array))
         backward.arrays.append(None if g is None else g._array.copy())

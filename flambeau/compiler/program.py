@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.handle import HANDLES
 from ..autograd.mode import MODE
 from ..autograd.tape import Node, raise_freed
 from ..nn.registration import CHANGES
@@ -78,19 +79,26 @@ class Program:
         self.step, self.bindings = step, bindings
         self.modules, self.environment = modules, environment
         self.lock = threading.RLock()
-        self.changes = CHANGES.count
+        self.changes, self.handles = CHANGES.count, HANDLES.count
+        self.hooks = self._hooks()
         self.tickers = [Ticker(update, step.ran) for update in bindings.updates]
         self.calls = 0
         self.sample = Sample(bindings)  # with which explain() runs the step
         self.source, self.call = _Writer(self, args, kwargs).made()
 
     def recheck(self) -> bool:
-        """Looks at the modules again, after any module anywhere was changed."""
-        count = CHANGES.count
-        if not self.modules.same():
+        """Looks at the modules and hooks again, after any anywhere were changed."""
+        counts = CHANGES.count, HANDLES.count
+        if not self.modules.same() or self._hooks() != self.hooks:
             return False
-        self.changes = count
+        self.changes, self.handles = counts
         return True
+
+    def _hooks(self) -> list[tuple]:
+        """The numbers of the hooks on the tensors outside."""
+        return [(*t.__dict__.get("_backward_hooks", ()),
+                 *t.__dict__.get("_post_accumulate_grad_hooks", ()))
+                for t in self.modules.tensors]  # fmt: skip
 
     def advance(self) -> list[Any] | None:
         """Ticks all counters; the numbers of each update, or None with nothing ticked."""
@@ -122,6 +130,7 @@ class _Writer:
         self.program, self.bindings = program, program.bindings
         self.names: dict[str, Any] = {
             "MISS": MISS, "MODE": MODE, "AUTOCAST": AUTOCAST, "CHANGES": CHANGES,
+            "HANDLES": HANDLES,
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
             "ran": program.step.ran,
             "attached": _attached, "ndarray": np.ndarray, "advance": program.advance,
@@ -207,7 +216,8 @@ class _Writer:
             self.test("AUTOCAST.count and autocast() is not None")
         else:
             self.test(f"autocast() != {self.name(autocast)}")
-        self.test("CHANGES.count != program.changes and not program.recheck()")
+        self.test("(CHANGES.count != program.changes or HANDLES.count != program.handles) "
+                  "and not program.recheck()")  # fmt: skip
         for wrong in self.program.environment.tests(self.name):
             self.test(wrong)
         if self.program.environment.inside.holders:

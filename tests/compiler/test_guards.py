@@ -433,3 +433,53 @@ def test_values_inside_of_what_a_module_holds_are_guarded():
     same(fast(x), x * 2)
     net.table["a"] = 3.0
     same(fast(x), x * 6)
+
+
+def test_hooks_on_parameters_and_modules_come_and_go():
+    def trained():
+        torch.manual_seed(0)
+        net = nn.Linear(3, 2)
+        return net, torch.optim.SGD(net.parameters(), lr=0.01)
+
+    def make(net, optimiser):
+        def step(x):
+            optimiser.zero_grad()
+            net(x).square().sum().backward()
+            optimiser.step()
+
+        return step
+
+    (net, optimiser), (other, plain) = trained(), trained()
+    fast, step = compiled(make(net, optimiser)), make(other, plain)
+    x = torch.ones(2, 3)
+
+    def both():
+        for _ in range(4):
+            fast(x), step(x)
+            same(net.weight, other.weight, 1e-4)
+
+    both()
+    assert runs(fast) >= 1
+    hooks = [one.weight.register_hook(lambda g: g * 0.5) for one in (net, other)]
+    both()
+    late = [one.bias.register_post_accumulate_grad_hook(lambda p: p.grad.zero_())
+            for one in (net, other)]  # fmt: skip
+    both()
+    outer = [one.register_forward_hook(lambda module, args, y: y * 2) for one in (net, other)]
+    both()
+    for handle in (*hooks, *late, *outer):
+        handle.remove()
+        both()
+
+
+def test_a_result_with_a_graph_that_is_gone_in_part():
+    net = nn.Linear(3, 1)
+
+    def step(x):
+        loss = net(x).sum()
+        loss.backward()
+        return loss + net.weight.sum() * 0
+
+    fast = compiled(step)
+    told = _told(fast, *[(torch.ones(2, 3),)] * 5)
+    assert "backward has been through a part" in str(told[0].message)
