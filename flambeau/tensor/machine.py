@@ -1,8 +1,8 @@
 """Machine code for large random draws: Box and Muller's blocks, shuffles, C's maths.
 
 The array code in generator.py, normal.py, integers.py and libm.py is the definition; these kernels
-give the same bits sooner. They are compiled by llvmlite once enough work has been asked for to pay
-for that, and not at all where llvmlite is missing.
+give the same bits sooner. They are compiled, or found on disk, once enough work has been asked for
+to pay for that, and not at all where llvmlite is missing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ..native.target import load
 
 if TYPE_CHECKING:
     from llvmlite import ir
@@ -47,7 +49,6 @@ class _Library:
     asked = 0
     failed = False
     kernels: dict[str, Any] | None = None
-    engine: Any = None  # owns the machine code
 
 
 def kernel(name: str, work: int) -> Callable[..., None] | None:
@@ -90,22 +91,10 @@ def _compile() -> None:
         "normal64": _emit_normal64(module),
         **{name: _emit_map(module, name) for name in MATHS},
     }
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    machine = binding.Target.from_default_triple().create_target_machine(
-        cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten(), opt=2
-    )
-    module.triple = machine.triple
-    compiled = binding.parse_assembly(str(module))
-    tuning = binding.create_pipeline_tuning_options(speed_level=2)
-    tuning.loop_vectorization = True
-    builder = binding.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(compiled, builder)
-    engine = binding.create_mcjit_compiler(compiled, machine)
-    engine.finalize_object()
-    _Library.engine = engine
+    names = [f"flambeau_{name}_kernel" for name in arguments]
+    found = load(str(module), names, level=2, vectorize=True)
     _Library.kernels = {
-        name: ctypes.CFUNCTYPE(None, *types)(engine.get_function_address(f"flambeau_{name}_kernel"))
+        name: ctypes.CFUNCTYPE(None, *types)(found[f"flambeau_{name}_kernel"])
         for name, types in arguments.items()
     }
 
