@@ -467,8 +467,9 @@ def test_hooks_on_parameters_and_modules_come_and_go():
     both()
     outer = [one.register_forward_hook(lambda module, args, y: y * 2) for one in (net, other)]
     both()
-    for handle in (*hooks, *late, *outer):
-        handle.remove()
+    for handles in (hooks, late, outer):
+        for handle in handles:
+            handle.remove()
         both()
 
 
