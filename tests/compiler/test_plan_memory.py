@@ -43,5 +43,5 @@ def test_what_is_alive_never_overlaps() -> None:
         size = 64 * draw.randint(1, 30)
         at = arena.take(size)
         assert all(at + size <= a or a + n <= at for a, n in alive)
-        assert 0 <= at and at + size <= arena.size
+        assert at >= 0 and at + size <= arena.size
         alive.append((at, size))
