@@ -31,7 +31,7 @@ class Target:
     """A processor, and what the emitter must know of it.
 
     `tiles` are register tiles, the widest first: accumulators, a row of b and a broadcast of a fit
-    into the registers of each.
+    into the registers of each. `halves`: whether it converts float16.
     """
 
     triple: str
@@ -40,6 +40,7 @@ class Target:
     vector_bytes: int
     vector_registers: int
     tiles: tuple[Tile, ...]
+    halves: bool = True
 
     def lanes(self, type: Type) -> int:
         """How many elements of a type fill a vector register; half precision counts as F32."""
@@ -54,7 +55,8 @@ TARGETS = {
     "avx512": Target("x86_64-unknown-linux-gnu", "skylake-avx512", "-prefer-256-bit", 64, 32,
                      _TILES[32]),
     "avx2": Target("x86_64-unknown-linux-gnu", "haswell", "", 32, 16, _TILES[16]),
-    "sse4": Target("x86_64-unknown-linux-gnu", "x86-64-v2", "", 16, 16, _TILES[16]),
+    "sse4": Target("x86_64-unknown-linux-gnu", "x86-64-v2", "", 16, 16, _TILES[16],
+                   halves=False),
     "neon": Target("aarch64-unknown-linux-gnu", "generic", "+neon", 16, 32, _TILES[32]),
 }  # fmt: skip
 
@@ -136,7 +138,8 @@ def host() -> Target:
     lesser = _asked_for(like)
     if lesser is not None:
         like, cpu, features = lesser, lesser.cpu, lesser.features
-    return Target(triple, cpu, features, like.vector_bytes, like.vector_registers, like.tiles)
+    return Target(triple, cpu, features, like.vector_bytes, like.vector_registers, like.tiles,
+                  like.halves)  # fmt: skip
 
 
 def _asked_for(like: Target) -> Target | None:

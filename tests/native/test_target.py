@@ -11,7 +11,10 @@ import time
 
 import pytest
 
-from flambeau.native.loops import Type
+from flambeau.native.emit.kernel import emit
+from flambeau.native.loops import (
+    Affine, Buffer, Index, Kernel, Kind, Load, Loop, Store, Type,
+)  # fmt: skip
 from flambeau.native.target import (
     TARGETS, _gate, assembly, host, load, load_all, object_code, optimised,
 )  # fmt: skip
@@ -78,6 +81,15 @@ def test_an_unknown_processor_is_not_heeded(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("FLAMBEAU_CPU", "abacus")
     with pytest.warns(UserWarning, match="FLAMBEAU_CPU='abacus' is not one of .*not heeded"):
         assert host.__wrapped__() == host()
+
+
+def test_float16_is_refused_where_it_cannot_be_converted() -> None:
+    x, y, i = Buffer(Type.F16, "x"), Buffer(Type.F16, "y"), Index("i")
+    at = Affine(0, ((i, 1),))
+    kernel = Kernel("twice", [x, y], [Loop(i, 64, [Store(y, at, Load(x, at))], Kind.LANES)])
+    assert emit(kernel, TARGETS["avx2"])
+    with pytest.raises(NotImplementedError, match="float16"):
+        emit(kernel, TARGETS["sse4"])
 
 
 def test_lanes() -> None:

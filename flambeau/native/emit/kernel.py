@@ -43,7 +43,10 @@ def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) 
     _on_first_thread(context, alone)
     context.builder.ret_void()
     _entry(module, name, context.builder.function, flushes(kernel.body, target))
-    return str(module)
+    text = str(module)
+    if not target.halves and " half" in text:
+        raise NotImplementedError(f"float16 on {target.cpu}, which cannot convert it")
+    return text
 
 
 def _shared(statement: Statement) -> bool:
