@@ -37,7 +37,7 @@ class Reference:
     """A step run by evaluate(): slow, and what a native program must agree with."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+        self.graph = self.edges = graph
         self.ran = [0]  # how often
         kinds = [source.kind for source in graph.sources]
         self.changing = [k for k, kind in enumerate(kinds) if kind != "state"]

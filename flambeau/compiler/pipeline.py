@@ -19,6 +19,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import perf_counter
 
 from .graph import Graph
 from .passes.choose_layout import choose_layout
@@ -31,12 +32,14 @@ from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
 from .schedule.layout import Layout
 from .schedule.task import Task, schedule
-from .step import Step
+from .step import Planned, Step
+from .table import Table, keep, kept, key_of, table_of
 
 PASSES = (
     drop_dead, fold_constants, simplify, gathered_products, choose_layout, simplify, share_common,
     simplify, split_reductions, share_common,
 )  # fmt: skip
+WORTH = 0.02  # seconds of planning from which on what came of it is kept on disk
 TURN = 2e-4  # seconds that a compiler keeps Python for itself while a program goes on
 
 
@@ -77,16 +80,39 @@ def build(graph: Graph, aside: bool = False) -> Step:
 
 
 def _built(graph: Graph, aside: bool) -> Step:
+    from ..native.kernel_code import known
+
+    def plan() -> Planned:
+        better = optimised(graph)
+        return better, *planned(better)
+
+    key = key_of(graph, PASSES)
+    table = None if key is None else kept(key)
+    found = None if table is None else known(table.codes)
+    if table is None or found is None:
+        began = perf_counter()
+        made = plan()
+        lasted = perf_counter() - began
+        table, addresses = _compiled(made, aside)
+        if key is not None and lasted > WORTH:
+            keep(key, table)
+    else:
+        addresses, made = [found[code] for code in table.codes], None
+    with stage("step"):
+        return Step(graph, table, addresses, plan if made is None else lambda: made)
+
+
+def _compiled(made: Planned, aside: bool) -> tuple[Table, list[int]]:
+    """The table of a planned program, and each entry's machine code."""
     from ..native.compiled import compile_all
 
-    better = optimised(graph)
-    tasks, layout, plan = planned(better)
+    _, tasks, _, plan = made
     with stage("emit"):
         kernels = [t.kernel for t in tasks if t.kernel is not None]
         functions = iter(compile_all(kernels, threads=2, aside=aside))
-        addresses = [0 if t.kernel is None else next(functions).address for t in tasks]
-    with stage("step"):
-        return Step(better, tasks, layout, plan, addresses)
+        codes = [None if t.kernel is None else next(functions) for t in tasks]
+    table = table_of(tasks, plan, ["" if one is None else one.name for one in codes])
+    return table, [0 if one is None else one.address for one in codes]
 
 
 @contextmanager

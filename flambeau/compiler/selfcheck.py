@@ -39,7 +39,7 @@ class _States:
     """
 
     def __init__(self, step: Any, bindings: Bindings) -> None:
-        written = {slot for slot, _ in step.graph.writes}
+        written = {slot for slot, _ in step.edges.writes}
         self.arrays = {i: slot.array for i, slot in enumerate(bindings.slots)
                        if isinstance(slot, State)}  # fmt: skip
         self.recorded = bindings.recorded
@@ -49,7 +49,7 @@ class _States:
         ]  # fmt: skip
         self.kept: dict[int, np.ndarray] = {}
         self.moved = 0.0
-        for (slot, _), wanted in zip(step.graph.writes, bindings.written, strict=True):
+        for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
             if slot in self.arrays and _is_updated(step, bindings, slot):
                 after = self.arrays[slot] if wanted is None else wanted
                 self.moved += _square(after, self.recorded[slot])
@@ -70,7 +70,7 @@ class _States:
 
 def _is_updated(step: Any, bindings: Bindings, slot: int) -> bool:
     """Whether a state is one of those that optimisers move, which are compared as a whole."""
-    source = step.graph.sources[slot]
+    source = step.edges.sources[slot]
     return source.name != "grad" and source.type.floating and bool(bindings.updates)
 
 
@@ -104,13 +104,13 @@ def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[
 def _writes(step: Any, bindings: Bindings, states: _States) -> str | None:
     """What is written back: updated parameters as a whole, the rest one by one."""
     pairs, gradients = [], []
-    for (slot, _), wanted in zip(step.graph.writes, bindings.written, strict=True):
+    for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
         if slot not in states.arrays:
             continue
         found = states.arrays[slot]
         if wanted is None:  # what the recorded call left, as no other has been there since
             wanted = states.kept[slot]
-        name = step.graph.sources[slot].name
+        name = step.edges.sources[slot].name
         if name == "grad":
             gradients.append((found, wanted))
         elif _is_updated(step, bindings, slot):

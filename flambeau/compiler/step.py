@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -18,15 +19,17 @@ import numpy as np
 
 from ..native.allocator import LARGEST, give_back
 from ..native.loops import Type
-from ..native.program import BARRIER, SERIAL, Patch, Program, Record
+from ..native.program import Patch, Program, Record
 from .evaluate import numpy_type
 from .graph import Graph, Node
-from .memory import Home, Memory, Place
+from .memory import Home, Place
 from .passes.plan_memory import ALIGNMENT, Plan
 from .schedule.layout import Layout
 from .schedule.task import Task
+from .table import Table
 
 ENOUGH = 2.0  # seconds of measuring after which no further run is begun
+Planned = tuple[Graph, list[Task], Layout, Plan]
 LITTLE = 1 << 17  # operations of a whole program below which waking a second thread does not pay
 
 
@@ -54,11 +57,11 @@ class Step:
     """A compiled graph. `changing`: the slots whose values `run` takes, in order."""
 
     def __init__(
-        self, graph: Graph, tasks: Sequence[Task], layout: Layout, plan: Plan,
-        addresses: Sequence[int],
+        self, graph: Graph, table: Table, addresses: Sequence[int], plan: Callable[[], Planned],
     ) -> None:  # fmt: skip
-        """`addresses`: each task's machine code; 0 for those that are calls."""
-        self.graph, self.tasks, self.layout, self.plan = graph, list(tasks), layout, plan
+        """`addresses`: each entry's machine code; 0 for those that are calls. `plan` plans the
+        graph, or gives what was planned."""
+        self.edges, self.table, self._plan = graph, table, plan
         sources = graph.sources
         self.changing = [k for k, s in enumerate(sources) if s.kind != "state"]
         self._numbers = [k for k in self.changing if sources[k].kind == "number"]
@@ -69,21 +72,19 @@ class Step:
         if all(sources[k].type is Type.F64 for k in self._numbers):
             self._cells = {k: together[i, ...] for i, k in enumerate(self._numbers)}
         self._together = together
-        if plan.size > LARGEST:  # what eager calls left free is of no use for it
+        if table.size > LARGEST:  # what eager calls left free is of no use for it
             give_back()
-        self.arena, self._base = _aligned(plan.size)
+        self.arena, self._base = _aligned(table.size)
         self._slots = {k: i for i, k in enumerate(self._arrays)}
         self._first_output = len(self._arrays)
         self._kinds = [(n.shape, numpy_type(n.type)) for n in graph.outputs]
-        self._constants: dict[int, np.ndarray] = {}
         self.parts: list[Program | Call] = []
         self.addresses = list(addresses)
         self._build(addresses)
         programs = [part for part in self.parts if isinstance(part, Program)]
         # How often the part ran that writes states, so that whoever is interrupted can tell.
         self.ran = programs[-1].ran if programs else [0]
-        work = sum(task.work for task in self.tasks)
-        self.threads = 1 if work < LITTLE else 0
+        self.threads = 1 if table.work < LITTLE else 0
         self._stash: dict[int, Any] = {}
         if self._is_direct():
             self.run = self._direct()
@@ -93,44 +94,67 @@ class Step:
     def _build(self, addresses: Sequence[int]) -> None:
         records: list[Record] = []
         patches: list[Patch] = []
-        for k, task in enumerate(self.tasks):
-            if task.call is not None:
+        for entry, function in zip(self.table.entries, addresses, strict=True):
+            if entry.call is not None and entry.call.call is not None:
                 self._end(records, patches)
                 records, patches = [], []
-                self.parts.append(Call(task.call, task))
+                self.parts.append(Call(entry.call.call, entry.call))
                 continue
-            flags = (BARRIER if self.plan.barriers[k] else 0) | (SERIAL if task.serial else 0)
             cells = []
-            for memory, start in zip(task.memories, task.offsets, strict=True):
-                slot, offset = self._slot(memory), start * memory.type.size
+            for home, number, offset in entry.cells:
+                slot = self._slot(home, number)
                 if slot is not None:
                     patches.append(Patch(len(records), len(cells), slot, offset))
-                cells.append(0 if slot is not None else self._address(memory) + offset)
-            records.append(Record(addresses[k], cells, flags))
+                cells.append(0 if slot is not None else self._address(home, number) + offset)
+            records.append(Record(function, cells, entry.flags))
         self._end(records, patches)
 
     def _end(self, records: list[Record], patches: list[Patch]) -> None:
         if records:
-            slots = len(self._arrays) + len(self.graph.outputs)
+            slots = len(self._arrays) + len(self.edges.outputs)
             self.parts.append(Program(records, patches, slots, keep=self))
 
-    def _slot(self, memory: Memory) -> int | None:
+    def _slot(self, home: Home, number: int) -> int | None:
         """The place in the table of what moves from call to call."""
-        if memory.home is Home.OUTPUT:
-            return self._first_output + memory.index
-        if memory.home is Home.SOURCE:
-            return self._slots.get(memory.index)
-        return None
+        if home is Home.OUTPUT:
+            return self._first_output + number
+        return self._slots.get(number) if home is Home.SOURCE else None
 
-    def _address(self, memory: Memory) -> int:
-        if memory.home is Home.ARENA:
-            return self._base + self.plan.offsets[id(memory)]
-        if memory.home is Home.CONSTANT:
-            array = np.ascontiguousarray(memory.value, numpy_type(memory.type))
-            self._constants[id(memory)] = array
-            return int(array.ctypes.data)
-        held = self._cells.get(memory.index)
-        return int((self.states[memory.index] if held is None else held).ctypes.data)
+    def _address(self, home: Home, number: int) -> int:
+        if home is Home.ARENA:
+            return self._base
+        if home is Home.CONSTANT:
+            return int(self.table.constants[number].ctypes.data)
+        held = self._cells.get(number)
+        return int((self.states[number] if held is None else held).ctypes.data)
+
+    # ------------------------------------------------------------------- how it was planned
+
+    @cached_property
+    def planned(self) -> Planned:
+        """The graph after all passes, its tasks, layout and plan; made again where the program
+        came from disk."""
+        return self._plan()
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that kernels were made of."""
+        return self.planned[0]
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The kernels and calls."""
+        return self.planned[1]
+
+    @property
+    def layout(self) -> Layout:
+        """Where values lie."""
+        return self.planned[2]
+
+    @property
+    def plan(self) -> Plan:
+        """Where the arena's memories lie, and where threads wait."""
+        return self.planned[3]
 
     # ----------------------------------------------------------------------------- running
 
@@ -189,7 +213,7 @@ class Step:
     def untouched(self, values: Sequence[Any]) -> Iterator[None]:
         """What the step writes meanwhile, states and arguments, is put back at the end."""
         given = dict(zip(self.changing, values, strict=True))
-        arrays = [self.states.get(slot, given.get(slot)) for slot, _ in self.graph.writes]
+        arrays = [self.states.get(slot, given.get(slot)) for slot, _ in self.edges.writes]
         before = [(array, array.copy()) for array in arrays if array is not None]
         try:
             yield
@@ -249,7 +273,7 @@ class Step:
             start = self.plan.offsets[id(memory)]
             flat = self.arena[start : start + memory.bytes].view(dtype)
         elif memory.home is Home.CONSTANT:
-            flat = self._constants.get(id(memory), memory.value).reshape(-1)
+            flat = np.ascontiguousarray(memory.value, dtype).reshape(-1)
         elif memory.home is Home.OUTPUT:
             flat = outputs[memory.index].reshape(-1)
         else:

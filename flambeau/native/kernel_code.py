@@ -17,7 +17,7 @@ from threading import Thread, get_native_id
 
 from . import cache
 from .loops import Kernel
-from .target import host, load_code, object_code, outside, versions
+from .target import host, load_code, loaded, object_code, outside, versions
 
 _LITTER = 2 << 20  # characters of IR, the nodes behind which take 30 times as many bytes
 _NICE = 5  # a third of the share of other threads
@@ -51,9 +51,8 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
     Emission is on the caller's thread, LLVM on so many, of low priority if `aside`. Raises
     VerifyError for a kernel that is not legal.
     """
-    target, version = host(), sources()
-    keys = {name: cache.key("kernel", versions(), target.triple, target.cpu, target.features,
-                            version or "", name) for name in kernels}  # fmt: skip
+    version = sources()
+    keys = {name: _key(name, version or "") for name in kernels}
     found: dict[str, tuple[list[str], bytes]] = {}
     for name, key in keys.items():
         entry = None if version is None else cache.get(key)
@@ -69,6 +68,35 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
     if missing:
         _make(missing, lambda name: _text(kernels[name], name), finish, threads, aside)
     return {name: load_code(keys[name], found[name][1], found[name][0], name) for name in kernels}
+
+
+def _key(name: str, version: str) -> str:
+    target = host()
+    return cache.key("kernel", versions(), target.triple, target.cpu, target.features, version,
+                     name)  # fmt: skip
+
+
+def known(names: Sequence[str]) -> dict[str, int] | None:
+    """The addresses of functions that are here or on disk, by name; None where one is not."""
+    version = sources()
+    if version is None:
+        return None
+    found: dict[str, int] = {}
+    entries: dict[str, tuple[str, bytes]] = {}
+    for name in dict.fromkeys(names):
+        key = _key(name, version)
+        address = loaded(key, name)
+        if address is not None:
+            found[name] = address
+            continue
+        entry = cache.get(key)
+        if entry is None:
+            return None
+        entries[name] = key, entry
+    for name, (key, entry) in entries.items():
+        needs, code = _unpacked(entry)
+        found[name] = load_code(key, code, needs, name)
+    return found
 
 
 def _text(kernel: Kernel, name: str) -> str:

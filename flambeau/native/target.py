@@ -350,6 +350,13 @@ def _engine(code: bytes, needs: Sequence[str]) -> Any:
     return engine
 
 
+def loaded(key: str, name: str) -> int | None:
+    """The address of a function of an object file that this process has under a key."""
+    with _gate:
+        engine = _engines.get(key)
+        return None if engine is None else int(engine.get_function_address(name))
+
+
 def load_code(key: str, code: bytes, needs: Sequence[str], name: str) -> int:
     """The address of a function of an object file, which calls the functions in `needs`.
 

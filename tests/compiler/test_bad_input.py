@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -237,3 +238,87 @@ def test_a_step_is_called_from_several_threads():
     for one in threads:
         one.join()
     assert not wrong
+
+
+def test_a_thread_count_set_afterwards_is_heeded():
+    net, optimiser, parts = training()
+    step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
+    settled(step, *batch())
+    other, other_optimiser, other_parts = training()
+    plain = trainer(other, other_optimiser, lambda net, x, y: F.cross_entropy(net(x), y))
+    for _ in range(4):
+        plain(*batch())
+    before = torch.get_num_threads()
+    step._programs[0].step.threads = 0  # it is too small to be shared out by itself
+    try:
+        for count in (1, 3, 2):
+            torch.set_num_threads(count)
+            same(step(*batch()), plain(*batch()), 1e-4)
+    finally:
+        torch.set_num_threads(before)
+    same(copied(parts["left"]), copied(other_parts["left"]), 1e-4)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_goes_on_with_its_own_copy():
+    net, optimiser, parts = training()
+    step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
+    settled(step, *batch())
+    before, calls = copied(parts["left"]), runs(step)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        child = os.fork()
+    if child == 0:
+        try:
+            losses = [float(step(*batch())) for _ in range(5)]
+            os._exit(0 if losses[-1] < losses[0] and runs(step) == calls + 5 else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    same(copied(parts["left"]), before)
+    step(*batch())
+    assert runs(step) == calls + 1
+
+
+def test_an_interrupt_while_a_program_is_checked_leaves_the_recorded_call(monkeypatch):
+    """The check runs on the real memory: what it put there is taken back."""
+    from flambeau.compiler import selfcheck
+
+    x, y = batch()
+    net, optimiser, parts = training()
+    step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
+    other, other_optimiser, other_parts = training()
+    plain = trainer(other, other_optimiser, lambda net, x, y: F.cross_entropy(net(x), y))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(selfcheck, "_wrong", interrupted)
+    interrupts = 0
+    for _ in range(3):
+        try:
+            step(x, y)
+        except KeyboardInterrupt:
+            interrupts += 1
+        plain(x, y)
+    assert interrupts == 1
+    same(copied(parts["left"]), copied(other_parts["left"]), 1e-6)
+    monkeypatch.undo()
+    for _ in range(4):
+        same(step(x, y), plain(x, y), 1e-4)
+
+
+def test_programs_made_beside_the_training_take_over_unnoticed():
+    x, y = batch()
+    net, optimiser, parts = training()
+    step = torch.compile(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
+    other, other_optimiser, other_parts = training()
+    plain = trainer(other, other_optimiser, lambda net, x, y: F.cross_entropy(net(x), y))
+    deadline = time.perf_counter() + 60
+    while runs(step) < 3:
+        assert time.perf_counter() < deadline, step.explain()
+        torch.manual_seed(runs(step))
+        given = torch.randn(8, 12), y
+        same(step(*given), plain(*given), 1e-4)
+        time.sleep(0.005)
+    same(copied(parts["left"]), copied(other_parts["left"]), 1e-3)

@@ -370,3 +370,26 @@ def test_batches_cut_from_one_memory_and_written():
         same(fast(one[4 * i : 4 * i + 4]), step(two[4 * i : 4 * i + 4]))
         same(one, two)
     assert runs(fast) >= 2
+
+
+def test_a_recording_lets_go_of_what_the_step_lets_go_of():
+    """A long chain takes as much memory recorded as it does unrecorded."""
+    import tracemalloc
+
+    from flambeau.compiler.capture import capture
+
+    def chain(x):
+        for _ in range(50):
+            x = x * 1.0001
+        return x
+
+    x = torch.ones(1 << 16)
+    for values in (False, True):
+        chain(x)
+        tracemalloc.start()
+        _, trace = capture(chain, (x,), {}, values)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert trace is not None
+        assert len({e.results[0].storage for e in trace.events}) == 50
+        assert peak < 8 * x.nbytes
