@@ -50,8 +50,22 @@ def _fits(x: Array, w: Array, window: Window, groups: int, count: int) -> bool:
     return (
         count >= _LEAST and x.__class__ is np.ndarray and w.__class__ is np.ndarray
         and x.dtype.char in "fd" and w.dtype.char == x.dtype.char and len(window.kernel) <= 2
-        and (groups == 1 or min(w.shape[1], w.shape[0] // groups) >= 4)
+        and (groups == 1 or w.shape[1] == 1 or min(w.shape[1], w.shape[0] // groups) >= 4)
     )  # fmt: skip
+
+
+def _builders(groups: int, each: int) -> Any:
+    """What makes the kernels; `each`: input channels of a group."""
+    from ..native.kernels import conv, depthwise
+
+    return depthwise if groups > 1 and each == 1 else conv
+
+
+def _laid_out(groups: int, each: int, *arrays: Array) -> list[tuple[Array, bool]]:
+    """Each array, and whether its channels are innermost; depthwise kernels have rows there."""
+    if groups > 1 and each == 1:
+        return [(np.ascontiguousarray(a), False) for a in arrays]
+    return [laid_out(a) for a in arrays]
 
 
 def laid_out(x: Array) -> tuple[Array, bool]:
@@ -101,16 +115,14 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     shape = (x.shape[0], w.shape[0], *output)
     if not _fits(x, w, window, groups, prod(shape) * prod(w.shape[1:])):
         return None
-    (x, x_last), (w, w_last) = laid_out(x), laid_out(w)
+    (x, x_last), (w, w_last) = _laid_out(groups, w.shape[1], x, w)
     y_last = x_last or w_last
     last = (x_last, w_last, y_last)
     key = ("conv forward", x.dtype.char, x.shape, w.shape, window, groups, last, bias is None)
 
     def build() -> Any:
-        from ..native.kernels import conv
-
         made = _geometry(x.shape, w.shape, shape, x.dtype.char, window, groups, last)
-        return conv.forward(made, bias is not None)
+        return _builders(groups, w.shape[1]).forward(made, bias is not None)
 
     function = kernel_for(key, build)
     if function is None:
@@ -126,15 +138,13 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
     if not _fits(g, w, window, groups, g.size * prod(w.shape[1:])):
         return None
     shape = (g.shape[0], w.shape[1] * groups, *spatial)
-    (g, g_last), (w, w_last) = laid_out(g), laid_out(w)
+    (g, g_last), (w, w_last) = _laid_out(groups, w.shape[1], g, w)
     x_last = g_last or w_last
     last = (x_last, w_last, g_last)
     key = ("conv data", g.dtype.char, g.shape, w.shape, shape, window, groups, last)
 
     def build() -> Any:
-        from ..native.kernels import conv
-
-        return conv.backward_data(
+        return _builders(groups, w.shape[1]).backward_data(
             _geometry(shape, w.shape, g.shape, g.dtype.char, window, groups, last)
         )
 
@@ -153,14 +163,12 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
         x, np.broadcast_to(x.dtype.type(0), shape), window, groups, g.size * prod(shape[1:])
     ):
         return None
-    (x, x_last), (g, g_last) = laid_out(x), laid_out(g)
+    (x, x_last), (g, g_last) = _laid_out(groups, shape[1], x, g)
     last = (x_last, x_last, g_last)
     key = ("conv weight", x.dtype.char, x.shape, g.shape, window, groups, last)
 
     def build() -> Any:
-        from ..native.kernels import conv
-
-        return conv.backward_weight(
+        return _builders(groups, shape[1]).backward_weight(
             _geometry(x.shape, shape, g.shape, x.dtype.char, window, groups, last)
         )
 

@@ -49,6 +49,7 @@ CONVOLUTIONS = {
     "padded": ((8, 16, 20, 20), (32, 16, 3, 3), {"padding": 1}),
     "strided": ((8, 24, 21, 19), (64, 24, 3, 3), {"padding": 1, "stride": 2}),
     "grouped": ((8, 32, 20, 20), (64, 8, 3, 3), {"groups": 4, "dilation": 2}),
+    "depthwise": ((8, 32, 40, 40), (64, 1, 3, 3), {"groups": 32, "padding": 1, "stride": 1}),
     "one axis": ((8, 32, 500), (64, 32, 5), {"padding": 2}),
     "one channel": ((64, 1, 28, 28), (32, 1, 5, 5), {}),
 }

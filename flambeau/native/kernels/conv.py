@@ -74,13 +74,13 @@ def _axes(**extents: int) -> dict[str, Axis]:
 
 def _within(terms: Sequence[Term], offset: int, extent: int) -> Expression:
     """The mask of a padded axis: 0 <= position < extent."""
-    at = Position(_at(offset, *terms))
+    at = Position(affine(offset, *terms))
     low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
     high = Apply(Scalar.LT, (at, Constant(Type.I64, extent)), Type.BOOL)
     return Apply(Scalar.AND, (low, high), Type.BOOL)
 
 
-def _image(
+def image(
     buffer: Buffer, strides: Strides, others: Sequence[Term | None],
     where: Sequence[Sequence[Term]], offsets: Sequence[int], extents: Sequence[int], masked: bool,
 ) -> Load:  # fmt: skip
@@ -91,7 +91,7 @@ def _image(
         terms += [(index, factor * stride) for index, factor in position]
     masks = [_within(p, o, n) for p, o, n in zip(where, offsets, extents, strict=True)]
     mask = Apply(Scalar.AND, tuple(masks), Type.BOOL) if masked else None
-    return Load(buffer, _at(base, *terms), mask=mask)
+    return Load(buffer, affine(base, *terms), mask=mask)
 
 
 def _windows(g: Geometry, a: dict[str, Axis]) -> list[list[Term]]:
@@ -106,21 +106,21 @@ def _input(g: Geometry, x: Buffer, a: dict[str, Axis], group: Index) -> Load:
     """The element of x that an output position and an entry of the kernel meet at."""
     others = [(a["n"], g.x[0]), (a["ic"], g.x[1]), _group(g, group, g.x[1] * g.inputs_each)]
     masked = not (g.inside and (g.x[1] == 1 or g.inputs_each == 1))
-    return _image(x, g.x, others, _windows(g, a), [-p for p in g.padding], g.spatial, masked)
+    return image(x, g.x, others, _windows(g, a), [-p for p in g.padding], g.spatial, masked)
 
 
 def _weight(g: Geometry, a: dict[str, Axis], group: Index, base: int = 0,
             steps: Sequence[int] = (1, 1)) -> Affine:  # fmt: skip
     """A weight's position; `steps`: entries of the kernel that a round of kh and kw moves."""
     o, i, h, w = g.weight
-    return _at(base, (a["oc"], o), (a["ic"], i), (a["kh"], h * steps[0]), (a["kw"], w * steps[1]),
-               _group(g, group, o * g.outputs_each))  # fmt: skip
+    return affine(base, (a["oc"], o), (a["ic"], i), (a["kh"], h * steps[0]),
+                  (a["kw"], w * steps[1]), _group(g, group, o * g.outputs_each))  # fmt: skip
 
 
 def _output(g: Geometry, a: dict[str, Axis], group: Index) -> Affine:
     """y's position."""
     n, k, h, w = g.y
-    return _at(0, (a["n"], n), (a["oc"], k), (a["oh"], h), (a["ow"], w),
+    return affine(0, (a["n"], n), (a["oc"], k), (a["oh"], h), (a["ow"], w),
                _group(g, group, k * g.outputs_each))  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def _group(g: Geometry, index: Index, stride: int) -> Term | None:
     return (index, stride) if g.groups > 1 else None
 
 
-def _at(base: int, *terms: Term | None) -> Affine:
+def affine(base: int, *terms: Term | None) -> Affine:
     """A position; None stands for a term that is not there."""
     return Affine(base, tuple([
         (one[0].index if isinstance(one[0], Axis) else one[0], one[1])
@@ -149,7 +149,7 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
     group, total = Index("group"), Accumulator(Fold.SUM, g.type)
     value: Expression = total
     if bias:
-        at = _at(0, (a["oc"], 1), _group(g, group, g.outputs_each))
+        at = affine(0, (a["oc"], 1), _group(g, group, g.outputs_each))
         value = Apply(Scalar.ADD, (value, Load(shift, at)), g.type)
     if relu:
         value = Apply(Scalar.MAXIMUM, (value, Constant(g.type, 0.0)), g.type)
@@ -175,7 +175,7 @@ def backward_data(g: Geometry) -> Kernel:
     return Kernel("conv_backward_data", [gy, weight, gx], _grouped(g.groups, group, body))
 
 
-def _taps(g: Geometry, axis: int, phase: int) -> tuple[list[int], int, int]:
+def taps(g: Geometry, axis: int, phase: int) -> tuple[list[int], int, int]:
     """For positions phase + stride * i along an axis: the first kernel entry and the step between
     those that meet them, how many, and y's position for i = 0 and the first of them; one entry
     further y's position is `dilation * step / stride` less."""
@@ -190,34 +190,34 @@ def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group
            ) -> list[Statement]:  # fmt: skip
     gy, weight, gx = buffers
     counts = [-(-(n - p) // s) for n, p, s in zip(g.spatial, phase, g.stride, strict=True)]
-    taps = [_taps(g, axis, phase[axis]) for axis in (0, 1)]
-    a = _axes(n=g.batch, ih=counts[0], iw=counts[1], kh=len(taps[0][0]), kw=len(taps[1][0]),
+    meets = [taps(g, axis, phase[axis]) for axis in (0, 1)]
+    a = _axes(n=g.batch, ih=counts[0], iw=counts[1], kh=len(meets[0][0]), kw=len(meets[1][0]),
               oc=g.outputs_each, ic=g.inputs_each)  # fmt: skip
     first = phase[0] * g.x[2] + phase[1] * g.x[3]
     apart = g.x[2] * g.stride[0], g.x[3] * g.stride[1]
-    place = _at(first, (a["n"], g.x[0]), (a["ic"], g.x[1]), (a["ih"], apart[0]),
+    place = affine(first, (a["n"], g.x[0]), (a["ic"], g.x[1]), (a["ih"], apart[0]),
                 (a["iw"], apart[1]), _group(g, group, g.x[1] * g.inputs_each))  # fmt: skip
     if not prod(counts):
         return []
-    if not taps[0][0] or not taps[1][0]:
+    if not meets[0][0] or not meets[1][0]:
         return [_cleared(g, gx, place, [a["n"], a["ih"], a["iw"], a["ic"]])]
     windows: list[list[Term]] = [
         [(a[i], 1), (a[k], -less)]
-        for i, k, (_, _, less) in zip(("ih", "iw"), ("kh", "kw"), taps, strict=True)
+        for i, k, (_, _, less) in zip(("ih", "iw"), ("kh", "kw"), meets, strict=True)
     ]
     others = [(a["n"], g.y[0]), (a["oc"], g.y[1]), _group(g, group, g.y[1] * g.outputs_each)]
-    offsets = [start for _, start, _ in taps]
+    offsets = [start for _, start, _ in meets]
     within = all(
         start - less * (len(meet) - 1) >= 0 and start + count - 1 < n
-        for (meet, start, less), count, n in zip(taps, counts, g.output, strict=True)
+        for (meet, start, less), count, n in zip(meets, counts, g.output, strict=True)
     )
     masked = not (within and (g.y[1] == 1 or g.outputs_each == 1))
-    image = _image(gy, g.y, others, windows, offsets, g.output, masked)
-    steps = [m[1] - m[0] if len(m) > 1 else 1 for m, _, _ in taps]
-    base = taps[0][0][0] * g.weight[2] + taps[1][0][0] * g.weight[3]
+    read = image(gy, g.y, others, windows, offsets, g.output, masked)
+    steps = [m[1] - m[0] if len(m) > 1 else 1 for m, _, _ in meets]
+    base = meets[0][0][0] * g.weight[2] + meets[1][0][0] * g.weight[3]
     factor = Load(weight, _weight(g, a, group, base, steps))
     total = Accumulator(Fold.SUM, g.type)
-    return [Contract((a["n"], a["ih"], a["iw"]), a["ic"], (a["kh"], a["kw"], a["oc"]), image,
+    return [Contract((a["n"], a["ih"], a["iw"]), a["ic"], (a["kh"], a["kw"], a["oc"]), read,
                      factor, total, [Store(gx, place, total)])]  # fmt: skip
 
 
