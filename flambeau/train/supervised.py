@@ -24,6 +24,7 @@ from .kinds import Kinds
 from .look import Look
 from .measures import Outcome
 from .metrics.metric import batch_size
+from .watched import watched
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -50,7 +51,8 @@ class Supervised:
         self._region = region_of(self.fast)
         self._compile = compiled
         self.kinds, self.look_kinds = Kinds(), Kinds()
-        self._looks: dict[int, Look] = {}  # by net: averages have one of their own
+        self._looks: dict[tuple[int, bool], Look] = {}  # by net: averages have one of their own
+        self.hooked = False  # whether somebody's hook keeps all this from being compiled
         self._whole: Step
         self.renew()
 
@@ -116,8 +118,24 @@ class Supervised:
         else:
             self._whole = compiled_by_its_first_call(step, self._adopt) if self._compile else step
 
+        self._plain = step
+        if self.hooked:
+            self._whole = step
+
     def _adopt(self, step: Step) -> None:
-        self._whole = step
+        if not self.hooked:
+            self._whole = step
+
+    def attend(self) -> None:
+        """Looks for hooks, before an epoch or an evaluation: they have to be called."""
+        if not self._compile:
+            return
+        who = watched((self.trainer.net, self.trainer.loss), self._optimizers)
+        if who is not None and not self.hooked:
+            say(f"{who} has a hook, which is called in its middle")
+        if self.hooked is not (who is not None):
+            self.hooked = who is not None
+            self.renew()
 
     def forward(self, x: Any, y: Any) -> tuple[Any, Any]:
         """The output and its loss. Raises ValueError for a loss that is not a scalar."""
@@ -198,11 +216,12 @@ class Supervised:
     def _look(self) -> Look:
         trainer = self.trainer
         net = trainer.net if trainer.averaged is None else trainer.averaged
-        found = self._looks.get(id(net))
+        found = self._looks.get((id(net), self.hooked))
         if found is None:
             region = None if self.fast is None else self._region
-            found = Look(net, trainer.loss, region, self._compile, self.look_kinds)
-            self._looks[id(net)] = found
+            compiled = self._compile and not self.hooked
+            found = Look(net, trainer.loss, region, compiled, self.look_kinds)
+            self._looks[id(net), self.hooked] = found
         return found
 
 

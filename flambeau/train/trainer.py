@@ -183,6 +183,7 @@ class Trainer(Loop):
     def _begin_epoch(self) -> None:
         self.measures.reset()
         self.supervised.pending = 0
+        self.supervised.attend()
 
     def _epoch(self, data: Any, position: dict[str, Any] | None) -> None:
         self._train(data, position)
@@ -204,6 +205,7 @@ class Trainer(Loop):
             check_trainable(self)
         if self.net is not None:
             self.net.train()
+        self.supervised.attend()
         kept, self.measures = self.measures, self.measures.copy()
         try:
             self._steps(iter([batch[0] if len(batch) == 1 else batch]))
@@ -230,6 +232,7 @@ class Trainer(Loop):
 
     def _sweep(self, stage: Stage, data: Any, n: int, prefix: str) -> dict[str, Any]:
         measures = self.measures.copy()
+        self.supervised.attend()
         with looking(self), self.scope(stage, n):
             outside, self._sweeping = self._sweeping, measures
             try:
@@ -264,6 +267,7 @@ class Trainer(Loop):
         if labelled is None:
             labelled = not is_arrays(data)
         loader = loader_of(data, batch_size, who="predict")
+        self.supervised.attend()
         outputs: list[Any] = []
         with looking(self), self.scope(scope.predict, self._count("predict")):
             sweep(

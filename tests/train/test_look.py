@@ -8,7 +8,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.train import EMA, Trainer, forward
+from flambeau.train import EMA, Trainer, forward, fused
 
 torch.manual_seed(0)
 X, Y = torch.randn(96, 5), torch.randint(0, 3, (96,))
@@ -71,6 +71,31 @@ def test_averages_have_a_net_of_their_own():
     assert not torch.equal(ema.net[0].weight, trainer.net[0].weight)
     ema.net.eval()
     torch.testing.assert_close(trainer.predict(X), ema.net(X))
+
+
+@pytest.mark.parametrize("kind", ["module", "parameter", "optimizer", "accumulated"])
+def test_hooks_are_called_at_every_step(kind, monkeypatch):
+    """They are Python: where there is one, the step runs operator by operator, and says so."""
+    monkeypatch.setattr(fused, "_told", False)
+    trainer, seen = made(True), []
+    until_compiled(trainer, "predict", lambda: trainer.predict(X))
+    trainer.fit((X, Y), epochs=2)
+    hook = {
+        "module": trainer.net[2].register_forward_hook,
+        "parameter": trainer.net[0].weight.register_hook,
+        "optimizer": trainer.optimizer.register_step_post_hook,
+        "accumulated": trainer.net[0].weight.register_post_accumulate_grad_hook,
+    }[kind]
+    handle = hook(lambda *arguments: seen.append(1))
+    with pytest.warns(UserWarning, match="not compiled.* has a hook"):
+        trainer.fit((X, Y), epochs=10)
+    assert len(seen) == 30
+    if kind == "module":
+        trainer.predict(X)
+        assert len(seen) == 33
+    handle.remove()
+    trainer.predict(X)
+    assert not trainer.supervised.hooked
 
 
 def test_in_an_exact_run_the_first_batch_is_compiled():

@@ -1,0 +1,42 @@
+"""Hooks of the user: Python that is called in the middle of a step, as no compiled step does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..nn import Module
+
+_OF_MODULES = (
+    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
+)  # fmt: skip
+_OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+_OF_OPTIMIZERS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+_OWN = __name__.partition(".")[0] + "."
+
+
+def watched(parts: Iterable[Any], optimizers: Iterable[Any] = ()) -> str | None:
+    """Who has a hook: a module, a parameter or an optimiser; None where nobody has. Hooks of
+    flambeau's own (weight norm, say) are made of operators alone, and count for nothing."""
+    for part in parts:
+        if not isinstance(part, Module):
+            continue
+        for name, module in part.named_modules():
+            if _hooked(module, _OF_MODULES):
+                return f"module '{name}'" if name else type(part).__name__
+        for name, parameter in part.named_parameters():
+            if _hooked(parameter, _OF_TENSORS):
+                return f"parameter '{name}'"
+    for optimizer in optimizers:
+        if _hooked(optimizer, _OF_OPTIMIZERS):
+            return type(optimizer).__name__
+    return None
+
+
+def _hooked(thing: Any, names: tuple[str, ...]) -> bool:
+    own = vars(thing)
+    return any(
+        not (getattr(hook, "__module__", None) or "").startswith(_OWN)
+        for name in names
+        for hook in (own.get(name) or {}).values()
+    )
