@@ -78,8 +78,8 @@ def signature(x):
 class Spy(capturing.Recorder):
     """Keeps (operator, arguments, results) instead of a trace."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, values=True):
+        super().__init__(values)
         self.cases, self.seen = [], Counter()
         Spy.last = self
 
