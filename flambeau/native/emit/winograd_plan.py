@@ -156,10 +156,10 @@ def plan(contract: Contract, target: Target) -> Cut:
     columns, channels = whole(contract.column.extent), whole(channel.extent)
     if channels < lanes or columns < lanes:
         raise Unsupported("few channels")
-    vectors = _vectors(-(-columns // lanes), channels)
-    rows = (target.vector_registers - 1 - vectors) // vectors
-    rows = rows // 2 * 2 if rows > 2 else rows
+    most = 4 if channels <= 256 and target.vector_registers >= 32 else 2
+    vectors = _vectors(-(-columns // lanes), most)
     tiles = prod(whole(a.extent) for a in others) * sides[0].tiles * sides[1].tiles
+    rows = _rows(tiles, (target.vector_registers - 1 - vectors) // vectors, vectors)
     panel = PLACES * channels * vectors * lanes * 4
     panels = max(1, min(-(-columns // (vectors * lanes)), L2 // panel))
     each = PLACES * line_bytes(channels, lanes, 4)
@@ -224,9 +224,14 @@ def _reaches(a: Load, rows: Sequence[Axis], depth: Sequence[Axis], extents: dict
     return {frozenset(i for i, _ in line.terms): line for line in lines}
 
 
-def _vectors(across: int, channels: int) -> int:
-    """Vectors of a panel: as many as waste none, fewer where its weights would be too large."""
-    most = 4 if channels <= 256 else 2
+def _rows(tiles: int, most: int, vectors: int) -> int:
+    """Rows of the register tile: about as many as fit, and few too many for the last of them."""
+    return min(range(max(1, most - 3), most + 1),
+               key=lambda n: -(-tiles // n) * (n * vectors / 2 + 0.7))  # fmt: skip
+
+
+def _vectors(across: int, most: int) -> int:
+    """Vectors of a panel: as many as waste none."""
     return min(range(1, most + 1), key=lambda v: (-(-across // v) * v, -v))
 
 
