@@ -150,6 +150,15 @@ def test_when(options, steps, tmp_path):
     assert found == steps
 
 
+@pytest.fixture
+def deterministic():
+    """Two runs are the same to the bit: no kernel takes over when it happens to be ready."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("deterministic")
 def test_the_state_is_copied_before_it_is_written(tmp_path, monkeypatch):
     """The thread writes while training goes on; what it writes is of the moment of the copy."""
     go_on, real = threading.Event(), writer.save
