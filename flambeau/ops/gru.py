@@ -74,14 +74,9 @@ def gru_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, width = Steps(sizes, reverse), h.shape[1]
-    given = present({"h": h, "bias": None if b_hh is None else b_hh[2 * width :]})
-    wanted = ("y", "h", "gates", "inner") if keep else ("y", "h")
-    whole_layer = prepared("gru", steps, w_hh, ("x", *given), wanted, False)
-    if whole_layer is not None:
-        bias = total_bias(b_ih, _without_new(b_hh))
-        made = whole_layer({"x": sums_of_inputs(x, w_ih, bias), **given})
-        y, last = (made[name].astype(kind, copy=False) for name in ("y", "h"))
-        return (y, last, made["gates"], made["inner"]) if keep else (y, last)
+    found = _in_one_kernel(steps, x, h, w_ih, w_hh, b_ih, b_hh, keep)
+    if found is not None:
+        return (*(v.astype(kind, copy=False) for v in found[:2]), *found[2:])
     factor = np.ones(3 * width, inside)
     factor[: 2 * width] = 0.5  # sigmoid(x) = (tanh(x / 2) + 1) / 2
     gates = np.dot(x, (w_ih * factor[:, None]).T)
@@ -116,6 +111,21 @@ def gru_layer(
             h[:n] = made
     last, y = h.copy().astype(kind, copy=False), y.astype(kind, copy=False)
     return (y, last, gates, inner) if keep else (y, last)
+
+
+def _in_one_kernel(
+    steps: Steps, x: Array, h: Array, w_ih: Array, w_hh: Array, b_ih: Array | None,
+    b_hh: Array | None, keep: bool,
+) -> list[Array] | None:  # fmt: skip
+    """y, h and, with `keep`, gates and W_hn h + b_hn, in machine code; None without it."""
+    given = present({"h": h, "bias": None if b_hh is None else b_hh[2 * h.shape[1] :]})
+    wanted = ("y", "h", "gates", "inner") if keep else ("y", "h")
+    layer = prepared("gru", steps, w_hh, ("x", *given), wanted, False)
+    if layer is None:
+        return None
+    bias = total_bias(b_ih, _without_new(b_hh))
+    made = layer({"x": sums_of_inputs(x, w_ih, bias), **given})
+    return [made[name] for name in wanted]
 
 
 @gru_layer.vjp

@@ -69,13 +69,9 @@ def lstm_layer(
     x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _cast(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
     if w_hr is None:
-        wanted = ("y", "h", "c", "gates", "cells") if keep else ("y", "h", "c")
-        whole_layer = prepared("lstm", steps, w_hh, ("x", "h", "c"), wanted, False)
-        if whole_layer is not None:
-            sums = sums_of_inputs(x, w_ih, total_bias(b_ih, b_hh))
-            made = whole_layer({"x": sums, "h": h, "c": c})
-            y, h, c = (made[name].astype(kind, copy=False) for name in ("y", "h", "c"))
-            return (y, h, c, made["gates"], made["cells"]) if keep else (y, h, c)
+        found = _in_one_kernel(steps, x, h, c, w_ih, w_hh, total_bias(b_ih, b_hh), keep)
+        if found is not None:
+            return (*(v.astype(kind, copy=False) for v in found[:3]), *found[3:])
     factor, shift = _halves(width, inside)
     gates = np.dot(x, (w_ih * factor[:, None]).T)
     add_biases(gates, b_ih, b_hh, factor)
@@ -107,6 +103,19 @@ def lstm_layer(
     if not keep:
         return y, *last
     return (y, *last, gates, cells, *(() if w_hr is None else (whole,)))
+
+
+def _in_one_kernel(
+    steps: Steps, x: Array, h: Array, c: Array, w_ih: Array, w_hh: Array, bias: Array | None,
+    keep: bool,
+) -> list[Array] | None:  # fmt: skip
+    """y, h, c and, with `keep`, gates and cells, in machine code; None without it."""
+    wanted = ("y", "h", "c", "gates", "cells") if keep else ("y", "h", "c")
+    layer = prepared("lstm", steps, w_hh, ("x", "h", "c"), wanted, False)
+    if layer is None:
+        return None
+    made = layer({"x": sums_of_inputs(x, w_ih, bias), "h": h, "c": c})
+    return [made[name] for name in wanted]
 
 
 def _cast(kind: np.dtype, *arrays: Array | None) -> list[Any]:

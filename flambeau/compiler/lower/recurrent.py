@@ -137,29 +137,23 @@ def _lstm_adjoint(
     cells: Symbol, whole: Any, sizes: Sizes, reverse: bool,
     needs: Sequence[bool],
 ) -> tuple[Any, ...]:  # fmt: skip
-    kind, inside = x.dtype, gates.dtype
+    kind, inside, steps = x.dtype, gates.dtype, Steps(sizes, reverse)
     g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y = _as(
         inside, g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y
     )
-    steps = Steps(sizes, reverse)
     if w_hr is None and whole_layer.in_one_kernel("lstm", steps, c.shape[1], kind):
         layer = whole_layer.Layer("lstm", steps)
-        d, dh, dc = whole_layer.lstm_adjoint(layer, (g_y, g_h, g_c), (h, c), (gates, cells), w_hh,
-                                             needs)  # fmt: skip
-        return _rounded(
-            kind, np.matmul(d, w_ih) if needs[0] else None, dh, dc,
-            _rows_product(d, x) if needs[3] else None,
-            layer.weight(d, y, h) if needs[4] else None,
-            np.sum(d, 0) if needs[5] or needs[6] else None, None,
-        )  # fmt: skip
+        given = (g_y, g_h, g_c)
+        d, *states = whole_layer.lstm_adjoint(layer, given, c, (gates, cells), w_hh, needs)
+        of_x, *others = whole_layer.gradients(layer, d, x, y, h, w_ih, needs)
+        return _rounded(kind, of_x, *states, *others, None)
     before, tanhs = _previous(_parts(cells, steps), c, steps), np.tanh(cells)
     i, f, g, o = _parts_of(gates, 4)
     slopes = [_parts(v, steps) for v in (
         (i - i * i) * g, (f - f * f) * before, (1 - g * g) * i, (o - o * o) * tanhs,
         (1 - tanhs * tanhs) * o, f)]  # fmt: skip
     shares = None if g_y is None else _parts(g_y, steps)
-    dh = np.zeros_like(h) if g_h is None else g_h
-    dc = np.zeros_like(c) if g_c is None else g_c
+    dh, dc = (np.zeros_like(s) if g is None else g for s, g in ((h, g_h), (c, g_c)))
     found, projected = [], []
     for t in reversed(range(len(steps.windows))):
         s_i, s_f, s_g, s_o, of_cell, forget = (v[t] for v in slopes)
@@ -261,12 +255,10 @@ def _gru_adjoint(
     if whole_layer.in_one_kernel("gru", steps, h.shape[1], kind):
         layer = whole_layer.Layer("gru", steps)
         d, dx, dh = whole_layer.gru_adjoint(layer, (g_y, g_h), h, (y, gates, inner), w_hh, needs)
-        return _rounded(
-            kind, np.matmul(dx, w_ih) if needs[0] else None, dh,
-            _rows_product(dx, x) if needs[2] else None,
-            layer.weight(d, y, h) if needs[3] else None,
-            np.sum(dx, 0) if needs[4] else None, np.sum(d, 0) if needs[5] else None,
-        )  # fmt: skip
+        of_x, of_w, _, of_bias = whole_layer.gradients(
+            layer, dx, x, y, h, w_ih, (needs[0], None, None, needs[2], None, needs[4], False))
+        of_h = (layer.weight(d, y, h) if needs[3] else None, np.sum(d, 0) if needs[5] else None)
+        return _rounded(kind, of_x, dh, of_w, of_h[0], of_bias, of_h[1])
     w = _new_first(w_hh)
     before = _previous(_parts(y, steps), h, steps)
     r, z, new = _parts_of(gates, 3)
@@ -334,12 +326,9 @@ def _rnn_adjoint(
     if whole_layer.in_one_kernel(cell, steps, h.shape[1], kind):
         layer = whole_layer.Layer(cell, steps)
         d, dh = whole_layer.simple_adjoint(layer, (g_y, g_h), y, w_hh, needs)
-        return _rounded(
-            kind, np.matmul(d, w_ih) if needs[0] else None, dh,
-            _rows_product(d, x) if needs[2] else None,
-            layer.weight(d, y, h) if needs[3] else None,
-            np.sum(d, 0) if needs[4] or needs[5] else None,
-        )  # fmt: skip
+        given = (needs[0], None, None, *needs[2:])
+        found = whole_layer.gradients(layer, d, x, y, h, w_ih, given)
+        return _rounded(kind, found[0], dh, *found[1:])
     slope = np.greater(y, 0).astype(inside) if relu else 1 - y * y
     slopes = _parts(slope, steps)
     shares = None if g_y is None else _parts(g_y, steps)

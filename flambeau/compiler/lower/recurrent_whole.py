@@ -81,6 +81,19 @@ def _nothing(x: Any) -> bool:
     return bool(node.op is Op.CONSTANT and node.value == 0)
 
 
+def gradients(
+    layer: Layer, d: Symbol, x: Symbol, y: Symbol, h: Any, w_ih: Symbol, needs: Sequence[Any]
+) -> tuple[Any, Any, Any, Any]:
+    """The cotangents of x, w_ih, w_hh and a bias from those of the sums. `needs`: of x, h, c,
+    w_ih, w_hh, b_ih, b_hh."""
+    return (
+        np.matmul(d, w_ih) if needs[0] else None,
+        np.matmul(d.T, x) if needs[3] else None,
+        layer.weight(d, y, h) if needs[4] else None,
+        np.sum(d, 0) if needs[5] or needs[6] else None,
+    )
+
+
 def lstm(layer: Layer, sums: Symbol, h: Symbol, c: Symbol, w_hh: Symbol,
          keep: bool) -> tuple[Symbol, ...]:  # fmt: skip
     """(y, last h, last c, and for backward: gates, c)."""
@@ -93,14 +106,14 @@ def lstm(layer: Layer, sums: Symbol, h: Symbol, c: Symbol, w_hh: Symbol,
 
 
 def lstm_adjoint(
-    layer: Layer, cotangents: Sequence[Any], states: Sequence[Symbol], kept: Sequence[Symbol],
-    w_hh: Symbol, needs: Sequence[bool],
+    layer: Layer, cotangents: Sequence[Any], c: Symbol, kept: Sequence[Symbol], w_hh: Symbol,
+    needs: Sequence[bool],
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """The cotangents of the sums, of h and of c."""
     g_y, g_h, g_c = cotangents
     gates, cells = (layer.stepped(v) for v in kept)
     given = {"w": w_hh, "gates": gates, "cells": cells, "gy": layer.stepped(g_y), "dh": g_h,
-             "dc": g_c, "previous": cells, "first": states[1]}  # fmt: skip
+             "dc": g_c, "previous": cells, "first": c}  # fmt: skip
     d = layer.flat(layer.backward(given, "d"))
     dh, dc = (layer.backward(given, of) if needs[k] else None
               for k, of in ((1, "dh"), (2, "dc")))  # fmt: skip
