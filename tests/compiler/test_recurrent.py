@@ -211,3 +211,25 @@ def test_modules_keep_what_backward_reads() -> None:
             one(x)[0].square().sum().backward()
             found.append([p.grad.clone() for p in net.parameters()])
         same(*found, 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("loss", [
+    lambda y: y.sum(), lambda y: y.sum(0).square().sum(), lambda y: y.sum(2).square().sum(),
+    lambda y: y[-1].sum(), lambda y: y[:, :, 3].sum(),
+])  # fmt: skip
+def test_gradients_that_are_one_number_for_many_elements(kind: str, loss: Any) -> None:
+    """What backward is given is a stretched value then, or one with zeros around it."""
+    net = layer(kind)
+
+    def step(x: torch.Tensor) -> tuple:
+        net.zero_grad()
+        y = loss(net(x)[0])
+        y.backward()
+        return y.detach(), [p.grad.clone() for p in net.parameters()]
+
+    fast = torch.compile(step, mode="now")
+    for _ in range(4):
+        x = torch.randn(5, 3, 6)
+        same(fast(x), step(x), 1e-4)
+    assert sum(program.calls for program in fast._programs) >= 1

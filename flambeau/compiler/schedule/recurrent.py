@@ -86,13 +86,13 @@ class _Layer:
         strides = window.strides
         buffer, base = self.buffer(place.memory), window.offset
         if len(strides) == 1:
-            return Grid(buffer, 0, 0, base, strides[0] or 1)
+            return Grid(buffer, 0, 0, base, strides[0])
         if len(strides) == 2:
-            return Grid(buffer, strides[0], 0, base, strides[1] or 1)
+            return Grid(buffer, strides[0], 0, base, strides[1])
         step, row, column = strides
         if self.descending:
             base += step * (self.steps - 1)
             step = -step
         if name == "previous":
             base += step
-        return Grid(buffer, row, step, base, column or 1)
+        return Grid(buffer, row, step, base, column)
