@@ -117,6 +117,20 @@ def test_a_gradient_and_its_update_are_one_kernel() -> None:
     assert len(step.tasks) == 1
 
 
+def test_all_of_an_update_reads_a_convolution_s_gradient_in_the_weight_s_order() -> None:
+    """Squares too: the gradient, its copy in that order, and one kernel of the update."""
+    shapes = ((1, 8, 8, 32), (1, 6, 6, 64), *((64, 32, 3, 3),) * 3)
+    x, g, w, m, v = (source(i, shape) for i, shape in enumerate(shapes))
+    made = Node(Op.CONV_WEIGHT, (x, g), (3, 3, 32, 64), NUMBER,
+                {"stride": (1, 1), "dilation": (1, 1), "groups": 1})  # fmt: skip
+    grad = permute(made, (3, 2, 0, 1))
+    mean = apply(Scalar.ADD, apply(Scalar.MUL, m, constant(0.9, NUMBER)), grad)
+    squares = apply(Scalar.ADD, apply(Scalar.ABS, v), apply(Scalar.MUL, grad, grad))
+    new = apply(Scalar.SUB, w, apply(Scalar.DIV, mean, apply(Scalar.SQRT, squares)))
+    step = check(graph_of([x, g, w, m, v], [grad], [(2, new), (3, mean), (4, squares)]))
+    assert len(step.tasks) == 3
+
+
 def test_states_that_change_places() -> None:
     a, b = source(0, (4,)), source(1, (4,))
     check(graph_of([a, b], [a], [(0, b), (1, a)]))
