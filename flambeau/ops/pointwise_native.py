@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Array = np.ndarray
 
 LARGE = 1 << 15  # elements up to which NumPy is as fast
-_CHEAP_LARGE = 1 << 17  # the same, where memory is the limit
+_CHEAP_LARGE = 1 << 16  # the same, where memory is the limit: from here on threads share it
 _CHEAP = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.sqrt, np.floor, np.ceil, np.trunc,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_not,
