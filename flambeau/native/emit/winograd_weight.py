@@ -24,9 +24,9 @@ from .share import Share, shared
 from .tile import (
     Depth, Source, Tile, accumulate, constant, load_vector, moved, splat, store_vector, times,
 )  # fmt: skip
-from .winograd import Square, Tiles, both_ways
 from .winograd_layout import Images
 from .winograd_plan import ENOUGH, PAD, PLACES, Side, geometry, line_bytes
+from .winograd_tiles import Square, Tiles, both_ways
 
 _BATCH = 64  # tiles at a time
 _SUMS = 1 << 19  # bytes of sums at a time

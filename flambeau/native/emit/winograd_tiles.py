@@ -1,0 +1,153 @@
+"""Winograd's sixteen places: the transformations, and the numbered tiles of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from ..loops import Affine, Axis, Index, Load
+from .builder import Builder
+from .context import Context
+from .tile import Number, constant, load_vector, moved, splat, store_vector, times
+from .winograd_plan import Side
+
+Square = list[list[ir.Value]]
+
+
+def spread(b: Builder, d: Square) -> Square:
+    """A 4 x 4 tile of inputs in the sixteen places."""
+    return both_ways(d, lambda x: [
+        b.fsub(x[0], x[2]), b.fadd(x[1], x[2]), b.fsub(x[2], x[1]), b.fsub(x[1], x[3])
+    ])  # fmt: skip
+
+
+def weighed(b: Builder, g: Square) -> Square:
+    """3 x 3 taps in the sixteen places."""
+    def line(x: Sequence[ir.Value]) -> list[ir.Value]:
+        kind = x[0].type
+        half = ir.Constant(kind, [0.5] * kind.count)
+        outer, inner = b.fmul(b.fadd(x[0], x[2]), half), b.fmul(x[1], half)
+        return [x[0], b.fadd(outer, inner), b.fsub(outer, inner), x[2]]
+
+    return both_ways(g, line)
+
+
+def gathered(b: Builder, m: Square) -> Square:
+    """2 x 2 outputs of the sixteen sums."""
+    return both_ways(m, lambda x: [
+        b.fadd(b.fadd(x[0], x[1]), x[2]), b.fsub(b.fsub(x[1], x[2]), x[3])
+    ])  # fmt: skip
+
+
+def both_ways(square: Square, line: object) -> Square:
+    """A transformation of lines, done to the columns and then to the rows."""
+    assert callable(line)
+    columns = [line([row[j] for row in square]) for j in range(len(square[0]))]
+    return [line([column[i] for column in columns]) for i in range(len(columns[0]))]
+
+
+class Tiles:
+    """Numbered tiles of a convolution's images: where they are, and reading them."""
+
+    def __init__(self, context: Context, load: Load, sides: tuple[Side, Side],
+                 others: Sequence[Axis], channels: int) -> None:  # fmt: skip
+        self.context, self.sides, self.others, self.load = context, sides, others, load
+        self.channels = channels
+        self.b: Builder = context.builder
+
+    def place(self, number: ir.Value) -> dict[Index, ir.Value]:
+        """The rows' indices of a tile's first output."""
+        b, found = self.b, {}
+        for side in reversed(self.sides):
+            at = b.srem(number, constant(side.tiles))
+            number = b.sdiv(number, constant(side.tiles))
+            found[side.row.index] = b.mul(at, constant(2))
+        for k, axis in reversed(list(enumerate(self.others))):
+            found[axis.index] = b.srem(number, constant(axis.extent)) if k else number
+            number = b.sdiv(number, constant(axis.extent)) if k else number
+        return found
+
+    def within(self, number: ir.Value) -> list[ir.Value]:
+        """The image, row and column of a tile numbered within some images."""
+        place = self.place(number)
+        return [place[a.index] for a in (self.others[0], *(side.row for side in self.sides))]
+
+    def address(self, load: Load, bindings: dict[Index, ir.Value]) -> ir.Value:
+        """The address that a load has where all indices that are not known are at 0."""
+        known = {**self.context.bindings, **bindings}
+        terms = tuple([term for term in load.at.terms if term[0] in known])
+        return self.context.address(load.buffer, Affine(load.at.base, terms), bindings)
+
+    def spread(self, number: ir.Value, channels: Number, lanes: int, target: ir.Value, plane: int,
+               known: dict[Index, ir.Value] | None = None) -> None:  # fmt: skip
+        """Writes a tile's channels in the sixteen places, `plane` bytes apart; the first of so
+        many channels is where `known` is."""
+        b, place = self.b, self.place(number)
+        start = self.address(self.load, {**place, **(known or {})})
+        for side in self.sides:
+            start = moved(b, start, -side.shift * side.stride * 4)
+        inside = [self._inside(side, place[side.row.index]) for side in self.sides]
+        whole = None
+        for side, each in zip(self.sides, inside, strict=True):
+            if any(one is not None for one in each):
+                h = place[side.row.index]
+                whole = b.both(whole, b.both(b.icmp_signed(">=", h, constant(side.low)),
+                               b.icmp_signed("<=", h, constant(side.high - 4))))  # fmt: skip
+        apart = (self.sides[0].stride * 4, self.sides[1].stride * 4)
+        if whole is None:
+            self.channelwise(start, apart, channels, lanes, target, plane)
+            return
+        with b.if_else(whole) as (there, border):
+            with there:
+                self.channelwise(start, apart, channels, lanes, target, plane)
+            with border:
+                self.channelwise(start, apart, channels, lanes, target, plane, inside)
+
+    def _inside(self, side: Side, first: ir.Value) -> list[ir.Value | None]:
+        """Whether each of a tile's four positions is there; None where it always is."""
+        b, last = self.b, 2 * side.tiles - 2
+        found: list[ir.Value | None] = []
+        for i in range(4):
+            if side.low <= i and last + i < side.high:
+                found.append(None)
+                continue
+            at = b.add(first, constant(i - side.low))
+            found.append(b.icmp_unsigned("<", at, constant(side.high - side.low)))
+        return found
+
+    def channelwise(self, start: ir.Value, apart: tuple[int, int], channels: Number, lanes: int,
+                    target: ir.Value, plane: int,
+                    inside: Sequence[Sequence[ir.Value | None]] | None = None) -> None:  # fmt: skip
+        """The channels of a tile that begins at `start`; `apart`: bytes from place to place."""
+        b = self.b
+        masks = None if inside is None else [
+            [None if (one := b.both(x, y)) is None else splat(b, one, lanes) for y in inside[1]]
+            for x in inside[0]]  # fmt: skip
+
+        def vector(c: ir.Value, rest: ir.Value | None) -> None:
+            source = moved(b, start, times(b, c, 4))
+            tile = [[
+                load_vector(b, moved(b, source, i * apart[0] + j * apart[1]), self.load.type, lanes,
+                            b.both(rest, None if masks is None else masks[i][j]))
+                for j in range(4)] for i in range(4)]  # fmt: skip
+            into = moved(b, target, times(b, c, 4))
+            for k, one in enumerate(value for row in spread(b, tile) for value in row):
+                store_vector(b, one, moved(b, into, k * plane), 4)
+
+        self.by_vectors(channels, self.channels, lanes, vector)
+
+    def by_vectors(self, count: Number, extent: int, lanes: int,
+                   body: Callable[[ir.Value, ir.Value | None], None]) -> None:  # fmt: skip
+        """body(the first, a mask) for vectors of `count` elements, of `extent` in all.
+
+        A part of them, but the last, is whole vectors; so there is a smaller one only where
+        `extent` is not whole vectors.
+        """
+        b = self.b
+        full = b.and_(constant(count), constant(-lanes))
+        with b.counted(constant(0), full, lanes) as first:
+            body(first, None)
+        if extent % lanes:
+            with b.if_then(b.icmp_signed("<", full, constant(count))):
+                body(full, b.first_lanes(extent % lanes, lanes))
