@@ -152,7 +152,11 @@ class Compiled:
         if program is not None:
             from .account import account
 
-            return account(program, name, level, html)
+            text = account(program, name, level, html)
+            if self._options.get("dynamic"):
+                text += ("\ndynamic=True changes nothing: each combination of shapes has a program "
+                         f"of its own, {len(self._programs)} of at most {PROGRAMS}")  # fmt: skip
+            return text
         text = f"{name} has no program: {self._why()}"
         if html is not None:
             raise RuntimeError(text)

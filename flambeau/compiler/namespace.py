@@ -25,10 +25,10 @@ def compile(
     `model` may be a whole training step, with zero_grad, forward, loss, backward and
     optimizer.step. Compilation happens beside the program; mode="now" waits for it. A step that
     cannot be compiled stays as it is, with one warning that names the line; `fullgraph=True` makes
-    that a RuntimeError. `dynamic` is accepted; backend="eager" compiles nothing, "evaluate" runs
-    the graph slowly in NumPy. Of `options`, "random" may be "counter": random numbers are then made
-    where they are used, and are not PyTorch's; "mode" may be "now"; others are accepted. Raises
-    RuntimeError for what is not callable, ValueError for another "random".
+    that a RuntimeError. `dynamic` changes nothing; backend="eager" compiles nothing, "evaluate"
+    runs the graph slowly in NumPy. Of `options`, "random" may be "counter": random numbers are
+    then made where they are used, and are not PyTorch's; "mode" may be "now"; others are accepted.
+    Raises RuntimeError for what is not callable, ValueError for another "random".
 
     >>> @torch.compile
     ... def double(x):
@@ -55,6 +55,7 @@ def compile(
         raise ValueError(f"torch.compile: options['random'] is 'generator' or 'counter', "
                          f"not {random!r}")  # fmt: skip
     return compiled(model, {"fullgraph": fullgraph, "backend": backend, "random": random,
+                            "dynamic": dynamic,
                             "mode": (options or {}).get("mode", mode)})  # fmt: skip
 
 

@@ -131,3 +131,14 @@ def test_nothing_is_kept_where_nothing_may_be(folder, planned, monkeypatch):
     trained()
     trained()
     assert len(planned) == 2
+
+
+@pytest.mark.filterwarnings("ignore:8 kinds of calls")
+def test_dynamic_says_that_it_changes_nothing(folder):
+    step = torch.compile(lambda x: x * 2 + 1, mode="now", dynamic=True)
+    for size in range(1, 10):
+        for _ in range(3 + (size < 9)):
+            same(step(torch.ones(size)), torch.full((size,), 3.0))
+    assert len(step._programs) == 8
+    assert "dynamic=True changes nothing" in step.explain()
+    assert "8 of at most 8" in step.explain()
