@@ -44,3 +44,13 @@ def test_distances_do_not_overflow() -> None:
     assert _square(b, b) == 0
     half = np.full(9, 300, np.float16)
     assert _square(half, -half) == pytest.approx(9 * 600**2)
+
+
+def test_sums_that_cancel_are_no_reason_to_stay_eager():
+    """A bias before a normalisation has no gradient but rounding, and a normalised sum no value."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16, elementwise_affine=False))
+    fast = torch.compile(lambda x: net(x).sum(), mode="now")
+    for _ in range(5):
+        fast(torch.randn(8, 6))
+    assert sum(program.calls for program in fast._programs) >= 2
