@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import flambeau as torch
+from flambeau import nn
 from flambeau.compiler.selfcheck import _square, agree
 
 SIZES = (3, 5000)  # compared at once, and after a quick look
