@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dis
 import functools
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from .trace import Effect, Trace
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "flambeau", "numpy", "scipy", "llvmlite"))
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OWN = frozenset((*vars(Module()), "__weakref__"))  # attributes that every module has
 _MISSING = object()
 _MOST = 20_000  # objects looked at
@@ -115,10 +117,10 @@ class Surroundings:
         elif isinstance(x, functools.partial):
             self._push((x.func, path), (x.args, path), (x.keywords, path))
         elif isinstance(x, types.ModuleType):
-            if not _of_library(x.__name__):
+            if not _installed(x.__name__):
                 self.namespaces.append(x)
         elif isinstance(x, type):
-            if not _of_library(x.__module__):
+            if not _installed(x.__module__):
                 self._class(x, path)
         elif isinstance(x, Module):
             self._module(x, path)
@@ -143,7 +145,7 @@ class Surroundings:
         self.holders.append(_Holder(path, read, place, form, inner))
 
     def _function(self, function: types.FunctionType) -> None:
-        if _of_library(function.__module__):
+        if _installed(function.__module__):
             return
         code = function.__code__
         cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
@@ -153,10 +155,12 @@ class Surroundings:
         names: set[str] = set()
         for one in _nested(code):
             self._codes.append(one)
-            self.names.update(one.co_names)
-            self.names.update(x for x in one.co_consts if isinstance(x, str))
+            strings = (x for x in one.co_consts if isinstance(x, str))
+            self.names.update(x for x in (*one.co_names, *strings)
+                              if not x.startswith(("__", "@")))  # fmt: skip
             names.update(i.argval for i in dis.get_instructions(one)
-                         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"))  # fmt: skip
+                         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
+                         and i.argval in self.names)  # fmt: skip
         space = function.__globals__
         self._hold("", functools.partial(_named, space, names), space, "{key}", False)
         self._push(*((space[name], name) for name in names if name in space))
@@ -166,7 +170,7 @@ class Surroundings:
 
     def _class(self, kind: type, path: str) -> None:
         for base in kind.__mro__:
-            if not _of_library(base.__module__):
+            if not _installed(base.__module__):
                 self._hold(base.__name__, functools.partial(_shown, base), None)
                 for name, value in list(vars(base).items()):
                     inner = getattr(value, "__func__", getattr(value, "fget", value))
@@ -343,6 +347,15 @@ def _of_tensors(x: Any) -> bool:
 
 def _of_library(name: Any) -> bool:
     return not isinstance(name, str) or name.split(".")[0] in _LIBRARIES
+
+
+@functools.cache
+def _installed(name: Any) -> bool:
+    """Whether a module is not the program's own: its functions' names are not followed."""
+    if _of_library(name):
+        return True
+    top = sys.modules.get(name.split(".")[0])
+    return any(part in str(getattr(top, "__file__", "")) for part in _INSTALLED)
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
