@@ -150,10 +150,10 @@ def _scale(array: np.ndarray) -> float:
     """The greatest finite magnitude."""
     with np.errstate(all="ignore"):
         largest = float(np.max(np.abs(array), initial=0.0))
-    if np.isfinite(largest):
-        return largest
-    wide = array.astype(np.float64)
-    return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
+        if np.isfinite(largest):
+            return largest
+        wide = array.astype(np.float64)
+        return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
 
 
 def _square(a: np.ndarray, b: np.ndarray) -> float:

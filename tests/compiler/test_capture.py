@@ -383,7 +383,7 @@ def test_a_recording_lets_go_of_what_the_step_lets_go_of():
             x = x * 1.0001
         return x
 
-    x = torch.ones(1 << 16)
+    x = torch.ones(1 << 19)
     for values in (False, True):
         chain(x)
         tracemalloc.start()
