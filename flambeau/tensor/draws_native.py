@@ -16,30 +16,35 @@ from ..native.invoke import Calls
 if TYPE_CHECKING:
     from ..native.loops import Kernel
 
-LARGE = 1 << 13  # elements or words up to which array code is as fast
+LARGE = 1 << 13  # elements or words up to which array code is as fast, or compiling does not pay
+FEW = 512  # numbers up to which C's functions are called one by one from Python
 _BLOCK, _GROUP = 624, 8  # as in native/kernels/random.py
 _ready: dict[tuple, int] = {}  # addresses by the name and the dtype
 
 
 def native(name: str, dtype: np.dtype | None = None) -> int | None:
-    """The address of a kernel of native/kernels/random.py."""
+    """The address of a kernel: a function of native/kernels/random.py, `normal` or one of C's."""
     key = (name, dtype)
     found = _ready.get(key)
     if found is not None:
         return found
-
-    def build() -> Kernel:
-        from ..native.kernels import random as kernels
-        from ..native.loops import Type
-
-        make: Callable[..., Kernel] = getattr(kernels, name)
-        return make() if dtype is None else make(Type(dtype.name))
-
-    function = kernel_asked_for(("random", *key), build, exact=True)
+    function = kernel_asked_for(("random", *key), lambda: _built(name, dtype), exact=True)
     if function is None:
         return None
     made = _ready[key] = function.address
     return made
+
+
+def _built(name: str, dtype: np.dtype | None) -> Kernel:
+    from ..native.kernels import libm, normal, random
+    from ..native.loops import Type
+
+    makers: dict[str, Callable[..., Kernel]] = {
+        "twist": random.twist, "unit": random.unit, "uniform": random.uniform,
+        "bernoulli": random.bernoulli, "integers": random.integers, "shuffle": random.shuffle,
+        "normal": normal.normal, **libm.FUNCTIONS,
+    }  # fmt: skip
+    return makers[name]() if dtype is None else makers[name](Type(dtype.name))
 
 
 def twist(key: int, words: np.ndarray) -> bool:
@@ -54,17 +59,39 @@ def twist(key: int, words: np.ndarray) -> bool:
 
 
 def converter(
-    name: str, dtype: np.dtype, count: int, *numbers: np.ndarray
+    name: str, dtype: np.dtype, count: int, *numbers: np.ndarray, block: int = 1
 ) -> Callable[[np.ndarray, np.ndarray], None] | None:
     """convert(words, elements) by a kernel with these numbers, or None for now.
 
-    Words and elements are contiguous.
+    Words and elements are contiguous, and whole blocks of so many elements.
     """
     found = native(name, dtype) if count >= LARGE else None
     if found is None:
         return None
 
     def convert(words: np.ndarray, elements: np.ndarray) -> None:
-        Calls.alone(found, words, *numbers, elements, elements.size)
+        Calls.alone(found, words, *numbers, elements, elements.size // block)
 
     return convert
+
+
+def shuffled(words: np.ndarray) -> np.ndarray | None:
+    """0 .. n - 1 shuffled by n - 1 words; None for now."""
+    found = native("shuffle") if words.size >= LARGE else None
+    if found is None:
+        return None
+    order = np.arange(words.size + 1, dtype=np.int64)
+    Calls.alone(found, order, words, np.array(order.size), words.size)
+    return order
+
+
+def by_c(name: str, x: np.ndarray) -> np.ndarray | None:
+    """The C library's function of this name on float64 numbers, in new memory; None for now."""
+    if x.size < LARGE and (x.size < FEW or (name, None) not in _ready):
+        return None
+    found = native(name)
+    if found is None:
+        return None
+    made = np.array(x, order="C")
+    Calls.alone(found, made, made.size)
+    return made

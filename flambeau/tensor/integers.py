@@ -6,8 +6,7 @@ import warnings
 
 import numpy as np
 
-from . import machine
-from .draws_native import converter
+from .draws_native import converter, shuffled
 from .generator import Generator, default_generator
 from .sampling import (
     BFLOAT16,
@@ -195,15 +194,12 @@ def randperm(
     if n < 2:
         return np.zeros(n, dtype)
     words = source.words(n - 1)
-    shuffle = machine.kernel("shuffle", n)
-    if shuffle is not None:
-        order = np.arange(n, dtype=np.int64)
-        shuffle(order.ctypes.data, words.ctypes.data, n)
-        return _as_dtype(order, dtype).astype(dtype, copy=False)
-    steps = np.arange(n - 1, dtype=np.int64)
-    partners = (words % np.arange(n, 1, -1, dtype=np.uint32)) + steps
-    shuffled = _shuffle_by_loop(partners) if n < _VECTOR_PERMUTATION else _shuffle(partners)
-    return _as_dtype(shuffled, dtype).astype(dtype, copy=False)
+    order = shuffled(words)
+    if order is None:
+        steps = np.arange(n - 1, dtype=np.int64)
+        partners = (words % np.arange(n, 1, -1, dtype=np.uint32)) + steps
+        order = _shuffle_by_loop(partners) if n < _VECTOR_PERMUTATION else _shuffle(partners)
+    return _as_dtype(order, dtype).astype(dtype, copy=False)
 
 
 def _shuffle_by_loop(partners: np.ndarray) -> np.ndarray:

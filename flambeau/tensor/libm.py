@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import machine
+from .draws_native import by_c
 
 _SPLITTER = 134217729.0  # 2**27 + 1, Dekker's constant for 53 bits
 
@@ -25,17 +25,14 @@ def like_c(
         return ufunc
 
     def each(x: np.ndarray) -> np.ndarray:
-        run = machine.kernel(scalar.__name__, x.size)
-        if run is not None:
-            made = np.array(x, order="C")
-            run(made.ctypes.data, made.size)
+        made = by_c(scalar.__name__, x)
+        if made is not None:
             return made
         values = x.ravel().tolist()
         try:
             return np.fromiter(map(scalar, values), np.float64, x.size).reshape(x.shape)
         except OverflowError:  # where C's exp gives infinity
-            made = np.asarray(ufunc(x))
-            return made
+            return np.asarray(ufunc(x))
 
     return each
 

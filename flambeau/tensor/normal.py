@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from . import libm, machine
+from ..native import cephes
+from . import libm
 from .draws_native import converter
 from .generator import Generator, default_generator
 from .sampling import FLOATS, memory_order, narrow, parts, require, unit32, unit64
@@ -26,11 +27,11 @@ def _single(*values: float) -> tuple[float, ...]:
     return tuple(float(np.float32(value)) for value in values)
 
 
-_LOG, _SIN, _COS = _single(*machine.LOG), _single(*machine.SIN), _single(*machine.COS)
-_QUARTER_PI = _single(*machine.QUARTER_PI)
-_LN2_LOW, _LN2_HIGH = np.float32(machine.LN2_LOW), np.float32(machine.LN2_HIGH)
-_SQRT_HALF = np.float32(machine.SQRT_HALF)
-_FOUR_OVER_PI = np.float32(machine.FOUR_OVER_PI)
+_LOG, _SIN, _COS = _single(*cephes.LOG), _single(*cephes.SIN), _single(*cephes.COS)
+_QUARTER_PI = _single(*cephes.QUARTER_PI)
+_LN2_LOW, _LN2_HIGH = np.float32(cephes.LN2_LOW), np.float32(cephes.LN2_HIGH)
+_SQRT_HALF = np.float32(cephes.SQRT_HALF)
+_FOUR_OVER_PI = np.float32(cephes.FOUR_OVER_PI)
 _TWO_PI, _TWO_PI64 = np.float32(2 * math.pi), 2 * math.pi
 # A huge deviation overflows to infinity without a word.
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
@@ -69,10 +70,7 @@ def _fill_normal(array: np.ndarray, source: Generator, mean: float, std: float) 
         target[...] = values.reshape(target.shape)
         return
     with source.lock:
-        if dtype.itemsize == 8:
-            _fill_blocks64(array.reshape(-1), source, mean, std)
-        else:
-            _fill_blocks32(array.reshape(-1), source, mean, std)
+        _fill_blocks(array.reshape(-1), source, mean, std)
 
 
 @_QUIETLY
@@ -136,20 +134,24 @@ def _pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return made
 
 
-def _fill_blocks64(flat: np.ndarray, source: Generator, mean: float, std: float) -> None:
+def _fill_blocks(flat: np.ndarray, source: Generator, mean: float, std: float) -> None:
+    wide = flat.dtype.itemsize == 8
+    each, unit, transform = (2, unit64, _box_muller64) if wide else (1, unit32, _box_muller32)
     whole = flat.size // _BLOCK * _BLOCK
+    numbers = [np.array(number, np.float64 if wide else np.float32) for number in (mean, std)]
+    convert = converter("normal", flat.dtype, whole, *numbers, block=_BLOCK)
+    memory = np.empty(each * min(_CHUNK, whole), np.uint32)
     for start in range(0, whole, _CHUNK):
         part = flat[start : min(start + _CHUNK, whole)]
-        uniforms = unit64(source.words(2 * part.size))
-        run = machine.kernel("normal64", part.size)
-        if run is None:
-            part[...] = _box_muller64(uniforms, mean, std)
+        words = source.words_in(memory, each * part.size)
+        if convert is None:
+            part[...] = transform(unit(words), mean, std)
         else:
-            run(uniforms.ctypes.data, uniforms.size // _BLOCK, mean, std)
-            part[...] = uniforms
+            convert(words, part)
     if whole < flat.size:
-        source.words(2 * (flat.size - whole))  # drawn, then overwritten
-        flat[-_BLOCK:] = _box_muller64(unit64(source.words(2 * _BLOCK)), mean, std)
+        if flat.dtype.itemsize >= 4:
+            source.words(each * (flat.size - whole))  # drawn, then overwritten
+        flat[-_BLOCK:] = transform(unit(source.words(each * _BLOCK)), mean, std)
 
 
 def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
@@ -164,39 +166,14 @@ def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     return libm.fma(made, std, mean).reshape(-1)
 
 
-def _fill_blocks32(flat: np.ndarray, source: Generator, mean: float, std: float) -> None:
-    whole = flat.size // _BLOCK * _BLOCK
-    centre, width = np.float32(mean), np.float32(std)
-    convert = converter("unit", flat.dtype, whole) if flat.dtype == np.float32 else None
-    memory = np.empty(min(_CHUNK, whole), np.uint32)
-    for start in range(0, whole, _CHUNK):
-        part = flat[start : min(start + _CHUNK, whole)]
-        run = machine.kernel("normal32", part.size)
-        words = source.words_in(memory, part.size)
-        if convert is not None and run is not None:
-            convert(words, part)
-            run(part.ctypes.data, part.size // _BLOCK, centre, width)
-            continue
-        uniforms = unit32(words)
-        if run is None:
-            part[...] = _box_muller32(uniforms, centre, width)
-        else:
-            run(uniforms.ctypes.data, uniforms.size // _BLOCK, centre, width)
-            part[...] = uniforms
-    if whole < flat.size:
-        if flat.dtype.itemsize == 4:
-            source.words(flat.size - whole)  # drawn, then overwritten; not for 16-bit floats
-        flat[-_BLOCK:] = _box_muller32(unit32(source.words(_BLOCK)), centre, width)
-
-
-def _box_muller32(uniforms: np.ndarray, mean: np.float32, std: np.float32) -> np.ndarray:
+def _box_muller32(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     blocks = uniforms.reshape(-1, 2, _BLOCK // 2)  # (block, radius or angle, 8)
     radius = np.sqrt(np.float32(-2) * _log(_ONE - blocks[:, 0]))
     sine, cosine = _sin_cos(_TWO_PI * blocks[:, 1])
     made = np.empty_like(blocks)
     np.multiply(radius, cosine, out=made[:, 0])
     np.multiply(radius, sine, out=made[:, 1])
-    return libm.fma32(made, std, mean).reshape(-1)
+    return libm.fma32(made, np.float32(std), np.float32(mean)).reshape(-1)
 
 
 def _log(x: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import ml_dtypes
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from flambeau.native.eager import Policy
-from flambeau.tensor import draws_native, integers, machine, normal, sampling
+from flambeau.tensor import draws_native, integers, normal, sampling
 from flambeau.tensor.generator import Generator
 
 SIZES = [0, 1, 2, 623, 624, 625, 1248, 1249, 4992, 5617, 70_001, 131_072]
@@ -24,8 +23,17 @@ DRAWS: dict[str, tuple[list[str], Callable]] = {
     "dropout": (FLOATS, lambda a, g: sampling.fill_dropout(a, 0.3, g)),
     "integers": (["int64", "int32", "int16", "float32", "float16"],
                  lambda a, g: integers.fill_random(a, g, -7, 93)),
-    "normal": (["float32", "float16"], lambda a, g: normal.fill_normal(a, g, 0.5, 2.0)),
+    "normal": (FLOATS, lambda a, g: normal.fill_normal(a, g, 0.5, 2.0)),
+    "log normal": (["float64"], lambda a, g: normal.fill_log_normal(a, g, 0.3, 0.7)),
+    "exponential": (["float64"], sampling.fill_exponential),
+    "cauchy": (["float64"], sampling.fill_cauchy),
+    "permutation": (["int64", "int32"], lambda a, g: put(a, integers.randperm(a.size, a.dtype, g))),
 }  # fmt: skip
+
+
+def put(array: np.ndarray, values: np.ndarray) -> None:
+    """An array's elements, row by row."""
+    array[...] = values.reshape(array.shape)
 
 
 def numpy_type(name: str) -> np.dtype:
@@ -41,41 +49,23 @@ def drawn(fill: Callable, array: np.ndarray, spent: int) -> tuple[bytes, bytes]:
     return array.tobytes(), np.asarray(Generator.unwrap_state(source.get_state())).tobytes()
 
 
-def made(fill: Callable, dtype: np.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits for the kernels of a draw."""
-    monkeypatch.setattr(draws_native, "LARGE", 1)
-    monkeypatch.setattr(machine, "LEAST", 16)
-    machine.compile_kernels()
-    before = draws_native.native
-
-    def waited(name: str, dtype: np.dtype | None = None) -> int | None:
-        end = time.monotonic() + 60
-        while before(name, dtype) is None:
-            assert time.monotonic() < end, name
-            time.sleep(0.001)
-        return before(name, dtype)
-
-    monkeypatch.setattr(draws_native, "native", waited)
-
-
 @pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in DRAWS for d in DRAWS[n][0]])
 def test_machine_code_gives_the_bits_of_array_code(
-    name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+    name: str, dtype: str, by_arrays: Callable, by_kernels: Callable
 ) -> None:
     fill, kind = DRAWS[name][1], numpy_type(dtype)
     cases = [(n, spent) for n in SIZES for spent in (0, 5)]
-    monkeypatch.setattr(draws_native, "LARGE", 1 << 62)
-    monkeypatch.setattr(machine, "LEAST", 1 << 62)
+    by_arrays()
     expected = [drawn(fill, np.empty(n, kind), spent) for n, spent in cases]
     turned = drawn(fill, np.empty((70, 90), kind).T[:, ::2], 3)
-    made(fill, kind, monkeypatch)
+    by_kernels()
     for (n, spent), one in zip(cases, expected, strict=True):
         assert drawn(fill, np.empty(n, kind), spent) == one, (n, spent)
     assert drawn(fill, np.empty((70, 90), kind).T[:, ::2], 3) == turned
 
 
-def test_the_twister_goes_on_from_what_machine_code_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    made(sampling.fill_uniform, np.dtype(np.float32), monkeypatch)
+def test_the_twister_goes_on_from_what_machine_code_left(by_kernels: Callable) -> None:
+    by_kernels()
     source, plain = Generator().manual_seed(1), np.random.RandomState(1)
     for count in (3, 624 * 9, 1, 624 * 8 + 620, 624, 10_000):
         expected = plain.randint(0, 1 << 32, count, dtype=np.uint32)
@@ -83,8 +73,8 @@ def test_the_twister_goes_on_from_what_machine_code_left(monkeypatch: pytest.Mon
 
 
 def test_machine_code_draws_where_kernels_with_other_rounding_may_not(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, by_kernels: Callable
 ) -> None:
     monkeypatch.setattr(Policy, "allowed", False)
-    made(sampling.fill_uniform, np.dtype(np.float32), monkeypatch)
+    by_kernels()
     assert draws_native.native("twist") is not None

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from flambeau.tensor import integers, machine, normal, rejection, sampling
+from flambeau.tensor import integers, normal, rejection, sampling
 from flambeau.tensor.generator import STATE, Generator
 
 F32, F64 = np.float32, np.float64
@@ -128,35 +128,12 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("name", DIGESTS)
-def test_large_draws_are_pytorchs_by_array_code_and_by_machine_code(name, monkeypatch):
+def test_large_draws_are_pytorchs_by_array_code_and_by_machine_code(name, by_arrays, by_kernels):
     draw, expected = DIGESTS[name]
-    monkeypatch.setattr(machine, "LEAST", 1 << 62)
+    by_arrays()
     assert {n: digest(draw(n, seeded(n))) for n in expected} == expected
-    if machine.compile_kernels():
-        monkeypatch.setattr(machine, "LEAST", 16)
-        assert {n: digest(draw(n, seeded(n))) for n in expected} == expected
-
-
-def test_machine_code_compiles_where_llvmlite_is():
-    pytest.importorskip("llvmlite")
-    assert machine.compile_kernels()
-
-
-@pytest.mark.parametrize("mean_std", [(0.0, 1.0), (0.3, 0.7)])
-def test_machine_code_for_float64_equals_array_code(monkeypatch, mean_std):
-    pytest.importorskip("llvmlite")
-    machine.compile_kernels()
-    draws = [
-        lambda g: normal.fill_normal(np.empty(5003), g, *mean_std),
-        lambda g: normal.fill_log_normal(np.empty(5003), g, *mean_std),
-        lambda g: sampling.fill_exponential(np.empty(5003), g),
-        lambda g: sampling.fill_cauchy(np.empty(5003), g),
-    ]
-    for draw in draws:
-        monkeypatch.setattr(machine, "LEAST", 1 << 62)
-        by_arrays = draw(seeded(4))
-        monkeypatch.setattr(machine, "LEAST", 16)
-        assert np.array_equal(draw(seeded(4)), by_arrays)
+    by_kernels()
+    assert {n: digest(draw(n, seeded(n))) for n in expected} == expected
 
 
 def test_state_is_pytorchs_bytes():

@@ -1,7 +1,7 @@
 """Random numbers: the Mersenne Twister's blocks of words, and what is made of words.
 
 Words come one by one (U32), or in pairs read as U64, the first word of a pair being the upper half
-of its number.
+of its number. Normal numbers are in normal.py.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..loops import (
-    Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Kind, Load, Loop, Scalar, Size,
-    Statement, Store, Type,
+    Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Kind, Load, Loop, Position, Scalar,
+    Size, Statement, Store, Type,
 )  # fmt: skip
 from .pointwise import computed
 from .value import Value, apply, compare, where
@@ -97,9 +97,8 @@ class _Draw:
         return Value(Load(self._buffer(Type.U32, "words"), self.at))
 
     def pairs(self) -> Value:
-        """64 bits an element, of two words each."""
-        both = Value(Load(self._buffer(Type.U64, "words"), self.at))
-        return apply(Scalar.OR, apply(Scalar.SHL, both, 32), apply(Scalar.SHR, both, 32))
+        """The words, two an element, as they lie."""
+        return Value(Load(self._buffer(Type.U64, "words"), self.at))
 
     def number(self, type: Type, name: str) -> Value:
         """An argument of one element."""
@@ -113,13 +112,21 @@ class _Draw:
                       [self.count])  # fmt: skip
 
 
+def _bits53(pairs: Value) -> Value:
+    """53 bits of two words, the first of which is the upper half."""
+    number = apply(Scalar.OR, apply(Scalar.SHL, pairs, 32), apply(Scalar.SHR, pairs, 32))
+    return apply(Scalar.AND, number, (1 << 53) - 1)
+
+
+def unit_of(words: Value) -> Value:
+    """Uniform on [0, 1): F32 of 24 bits of a word (U32), F64 of 53 bits of two (U64)."""
+    if words.type is Type.U64:
+        return _bits53(words).cast(Type.I64).cast(Type.F64) * 2.0**-53
+    return apply(Scalar.AND, words, (1 << 24) - 1).cast(Type.I32).cast(Type.F32) * 2.0**-24
+
+
 def _unit(draw: _Draw, type: Type) -> Value:
-    """Uniform on [0, 1), of 24 bits of a word or of 53 of two."""
-    if type is Type.F64:
-        bits = apply(Scalar.AND, draw.pairs(), (1 << 53) - 1)
-        return bits.cast(Type.I64).cast(type) * 2.0**-53
-    bits = apply(Scalar.AND, draw.words(), (1 << 24) - 1)
-    return bits.cast(Type.I32).cast(Type.F32) * 2.0**-24
+    return unit_of(draw.pairs() if type is Type.F64 else draw.words())
 
 
 def unit(type: Type) -> Kernel:
@@ -143,8 +150,7 @@ def uniform(type: Type) -> Kernel:
 def bernoulli(type: Type) -> Kernel:
     """words, bound, on, y; count: `on` where 53 bits of two words are less than bound, else 0."""
     draw, wide = _Draw(), computed(type)
-    bits = apply(Scalar.AND, draw.pairs(), (1 << 53) - 1)
-    below = compare(Scalar.LT, bits, draw.number(Type.U64, "bound"))
+    below = compare(Scalar.LT, _bits53(draw.pairs()), draw.number(Type.U64, "bound"))
     on = draw.number(wide, "on")
     return draw.kernel("bernoulli", type, below if type is Type.BOOL else where(below, on, 0))
 
@@ -155,3 +161,21 @@ def integers(type: Type) -> Kernel:
     words, span = draw.words(), draw.number(Type.U32, "span")
     rest = apply(Scalar.REM, words, span).cast(Type.I64)
     return draw.kernel("integers", type, rest + draw.number(Type.I64, "low"))
+
+
+def shuffle() -> Kernel:
+    """order (I64), words, count (one I64); steps: order[i] and order[i + words[i] % (count - i)]
+    change places, for i = 0, 1, ..., steps - 1."""
+    order, words = Buffer(Type.I64, "order"), Buffer(Type.U32, "words")
+    count, held = Buffer(Type.I64, "count"), Buffer(Type.I64, "held", local=1)
+    i, steps = Index("i"), Size("steps")
+    here, only = Affine(0, ((i, 1),)), Affine()
+    left = Value(Load(count, only)) - Value(Position(here))
+    offset = apply(Scalar.REM, Value(Load(words, here)), left.cast(Type.U32)).cast(Type.I64)
+    partner = ((offset.expression, 1),)
+    body: list[Statement] = [
+        Store(held, only, Load(order, here)),
+        Store(order, here, Load(order, here, partner)),
+        Store(order, here, Load(held, only), partner),
+    ]
+    return Kernel("shuffle", [order, words, count], [Loop(i, steps, body)], [steps])

@@ -1,0 +1,25 @@
+"""The C library's functions on float64 arrays, in place: what F64 operations of the loop IR are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ..loops import (
+    Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Size, Store, Type,
+)  # fmt: skip
+
+
+def _each(function: Scalar) -> Kernel:
+    """x; count: the function's value in place of each number."""
+    x, i, count = Buffer(Type.F64, "x"), Index("i"), Size("count")
+    at = Affine(0, ((i, 1),))
+    value = Apply(function, (Load(x, at),), Type.F64)
+    name = function.name.lower()
+    return Kernel(name, [x], [Loop(i, count, [Store(x, at, value)], Kind.LANES)], [count])
+
+
+FUNCTIONS: dict[str, Callable[[], Kernel]] = {
+    function.name.lower(): partial(_each, function)
+    for function in (Scalar.LOG, Scalar.LOG1P, Scalar.EXP, Scalar.SIN, Scalar.COS, Scalar.TAN)
+}

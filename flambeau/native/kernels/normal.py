@@ -1,0 +1,103 @@
+"""Normal numbers by Box and Muller's transform, to PyTorch's bits: tensor/normal.py in kernels.
+
+Blocks of 16: 8 radii and 8 angles. float64 takes the C library's functions, which F64 operations of
+the loop IR are; what is narrower takes the polynomials of Cephes, with fused multiply-adds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .. import cephes
+from ..loops import (
+    Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
+)  # fmt: skip
+from .pointwise import computed
+from .random import unit_of
+from .value import Value, apply, compare, where
+
+BLOCK, HALF = 16, 8
+
+
+def normal(type: Type) -> Kernel:
+    """words, mean, std, y; blocks: normal numbers, BLOCK a block."""
+    wide, double = computed(type), type is Type.F64
+    words, y = Buffer(Type.U64 if double else Type.U32, "words"), Buffer(type, "y")
+    mean, std = Buffer(wide, "mean"), Buffer(wide, "std")
+    block, lane, blocks = Index("block"), Index("lane"), Size("blocks")
+    places = [Affine(start, ((block, BLOCK), (lane, 1))) for start in (0, HALF)]
+    uniform = [unit_of(Value(Load(words, at))) for at in places]
+    standard = _by_c(*uniform) if double else _by_cephes(*uniform)
+    scale, shift = Value(Load(std, Affine())), Value(Load(mean, Affine()))
+    body: list[Statement] = [
+        Store(y, at, _fma(one, scale, shift).cast(type).expression)
+        for at, one in zip(places, standard, strict=True)
+    ]
+    nest = Loop(block, blocks, [Loop(lane, HALF, body, Kind.LANES)])
+    return Kernel("normal", [words, mean, std, y], [nest], [blocks], exact=True)
+
+
+def _by_c(first: Value, second: Value) -> tuple[Value, Value]:
+    """Two standard normal numbers of two uniform ones, F64."""
+    radius = apply(Scalar.SQRT, apply(Scalar.LOG, 1 - first) * -2.0)
+    angle = second * (2 * math.pi)
+    return radius * apply(Scalar.COS, angle), radius * apply(Scalar.SIN, angle)
+
+
+def _by_cephes(first: Value, second: Value) -> tuple[Value, Value]:
+    """The same of F32."""
+    radius = apply(Scalar.SQRT, _log(1 - first) * -2.0)
+    sine, cosine = _sin_cos(second * float(np.float32(2 * math.pi)))
+    return radius * cosine, radius * sine
+
+
+def _fma(x: Value, y: Value | float, z: Value | float) -> Value:
+    return apply(Scalar.FMA, x, y, z)
+
+
+def _bits(x: Value, type: Type) -> Value:
+    return Value(Apply(Scalar.BITCAST, (x.expression,), type))
+
+
+def _and(x: Value, mask: int) -> Value:
+    return apply(Scalar.AND, x, mask)
+
+
+def _horner(x: Value, coefficients: Sequence[float]) -> Value:
+    y: Value | float = coefficients[0]
+    for coefficient in coefficients[1:]:
+        y = _fma(x, y, coefficient)
+    return y
+
+
+def _log(x: Value) -> Value:
+    """log on (0, 1]."""
+    bits = _bits(x, Type.I32)
+    exponent = apply(Scalar.SHR, bits, 23) - 126
+    mantissa = _bits(apply(Scalar.OR, _and(bits, 0x007FFFFF), 0x3F000000), Type.F32)
+    small = compare(Scalar.LT, mantissa, cephes.SQRT_HALF)
+    reduced = mantissa - 1
+    reduced = where(small, reduced + mantissa, reduced)
+    power = where(small, exponent - 1, exponent).cast(Type.F32)
+    square = reduced * reduced
+    y = _fma(_horner(reduced, cephes.LOG) * reduced, square, power * cephes.LN2_LOW)
+    return _fma(power, cephes.LN2_HIGH, reduced + (y - square * 0.5))
+
+
+def _sin_cos(angle: Value) -> tuple[Value, Value]:
+    """sin and cos on [0, 2 pi]."""
+    octant = _and((angle * cephes.FOUR_OVER_PI).cast(Type.I32) + 1, ~1)
+    count, x = octant.cast(Type.F32), angle
+    for part in cephes.QUARTER_PI:
+        x = _fma(count, part, x)
+    square = x * x
+    cosine = _fma(_horner(square, cephes.COS) * square, square, square * -0.5) + 1
+    sine = _fma(_horner(square, cephes.SIN) * square, x, x)
+    swap = compare(Scalar.NE, _and(octant, 2), 0)
+    sin, cos = where(swap, cosine, sine), where(swap, sine, cosine)
+    below = compare(Scalar.NE, _and(octant, 4), 0)
+    left = compare(Scalar.EQ, _and(octant - 2, 4), 0)
+    return where(below, -sin, sin), where(left, -cos, cos)

@@ -1,0 +1,42 @@
+"""Two ways to draw random numbers, whose bits are the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from flambeau.tensor import draws_native
+
+
+@pytest.fixture
+def by_arrays(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Called, has array code make all draws."""
+
+    def choose() -> None:
+        monkeypatch.setattr(draws_native, "LARGE", 1 << 62)
+        monkeypatch.setattr(draws_native, "FEW", 1 << 62)
+
+    return choose
+
+
+@pytest.fixture
+def by_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Called, has kernels make all draws, and waits until they are there."""
+    asked = draws_native.native
+
+    def waited(name: str, dtype: np.dtype | None = None) -> int | None:
+        end = time.monotonic() + 60
+        while asked(name, dtype) is None:
+            assert time.monotonic() < end, name
+            time.sleep(0.001)
+        return asked(name, dtype)
+
+    def choose() -> None:
+        monkeypatch.setattr(draws_native, "LARGE", 1)
+        monkeypatch.setattr(draws_native, "FEW", 1)
+        monkeypatch.setattr(draws_native, "native", waited)
+
+    return choose
