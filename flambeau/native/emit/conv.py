@@ -8,19 +8,20 @@ as many row axes as it takes to fill the registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from math import prod
 
 from llvmlite import ir
 
 from ..loops import Affine, Contract, Index, Load
-from ..scratch import GIVE, TAKE, USABLE_BYTES
-from .builder import POINTER, Builder, vector
+from ..scratch import USABLE_BYTES
+from .builder import Builder, vector
 from .context import Context
 from .conv_plan import Line, Plan, Unsupported, plan
 from .conv_tile import Bindings, Epilogue, Placed
 from .halo import Window
 from .panel import Block, pack
+from .scratch import scratch
+from .share import span
 from .tile import (
     Depth, Source, Sums, accumulate, constant, load_vector, memory_type, moved, plus,
     store_vector, times,
@@ -86,10 +87,10 @@ class _Emission:
         """Column blocks by units of rows, this thread's share of them."""
         b, cut = self.b, self.cut
         groups = -(-cut.count // cut.panels)
-        low, high = self._share(groups * cut.units)
-        with self._scratch() as scratch:
+        low, high = span(b, self.context, groups * cut.units)
+        with scratch(b, self.context.tid) as memory:
             self.square, self.turning, self.panels, self.sums, self.window = (
-                moved(b, scratch, place) for place in self.places
+                moved(b, memory, place) for place in self.places
             )
             zeros = [constant(0)] * len(cut.rows)
             self.shared = self._window(zeros, [0] * len(cut.depth)) if cut.once else None
@@ -103,21 +104,6 @@ class _Emission:
                 panel = b.mul(group, constant(cut.panels))
                 until = b.minimum_of(b.add(panel, constant(cut.panels)), constant(cut.count))
                 (self._whole if cut.blocks == 1 else self._blocked)(start, stop, panel, until)
-
-    def _share(self, total: int) -> tuple[ir.Value, ir.Value]:
-        """This thread's range of the work."""
-        context, b = self.context, self.b
-        if context.parallel:
-            return constant(0), constant(total)
-        low = b.sdiv(b.mul(context.tid, constant(total)), context.threads)
-        following = b.add(context.tid, constant(1))
-        return low, b.sdiv(b.mul(following, constant(total)), context.threads)
-
-    @contextmanager
-    def _scratch(self) -> Iterator[ir.Value]:
-        taken = self.b.external(TAKE, POINTER, [self.context.tid])
-        yield taken
-        self.b.external(GIVE, ir.VoidType(), [taken])
 
     def _whole(self, start: ir.Value, stop: ir.Value, panel: ir.Value, until: ir.Value) -> None:
         """All of the depth at once: sums never leave the registers."""

@@ -1,4 +1,4 @@
-"""How a product's tiles are shared out among threads: a grid over row groups and column panels."""
+"""How tiles are shared out among threads: in a row, or on a grid of row groups by panels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from .context import Context
 from .tile import I64, Number, constant
 
 _GRID = "flambeau_grid"
@@ -95,3 +96,12 @@ def shared(
         phi.add_incoming(mine, after)
         out.append(phi)
     return Share(*out)
+
+
+def span(b: ir.IRBuilder, context: Context, total: int) -> tuple[ir.Value, ir.Value]:
+    """Of `total` units in a row, this thread's first one and the one after its last."""
+    if context.parallel:
+        return constant(0), constant(total)
+    low = b.sdiv(b.mul(context.tid, constant(total)), context.threads)
+    following = b.add(context.tid, constant(1))
+    return low, b.sdiv(b.mul(following, constant(total)), context.threads)

@@ -7,17 +7,18 @@ matrix product, and the sums come back as outputs, on which the epilogue is done
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 from llvmlite import ir
 
 from ..loops import Contract, Index, Load, Store
-from ..scratch import GIVE, TAKE, USABLE_BYTES
+from ..scratch import USABLE_BYTES
 from .builder import I32, POINTER, Builder
 from .context import Context
 from .conv_plan import Unsupported, whole
 from .conv_tile import touched
 from .panel import Block, pack
+from .scratch import scratch
+from .share import span
 from .tile import (
     Depth, Source, Tile, accumulate, constant, load_vector, moved, store_vector, times,
 )  # fmt: skip
@@ -67,10 +68,10 @@ class _Emission:
     def emit(self) -> None:
         """Groups of panels by batches of tiles, this thread's share of them."""
         b, cut = self.b, self.cut
-        low, high = self._share(-(-cut.count // cut.panels) * cut.units)
-        with self._scratch() as scratch:
+        low, high = span(b, self.context, -(-cut.count // cut.panels) * cut.units)
+        with scratch(b, self.context.tid) as memory:
             (self.square, self.taps, self.weights, self.inputs, self.sums, self.table, self.image,
-             self.made) = (moved(b, scratch, place) for place in self.places)  # fmt: skip
+             self.made) = (moved(b, memory, place) for place in self.places)  # fmt: skip
             if cut.once:
                 self._spread(constant(0), constant(cut.tiles))
             if self.images is not None:
@@ -86,20 +87,6 @@ class _Emission:
                 self._weigh(panel, until)
                 with b.counted(start, stop) as unit:
                     self._unit(unit, panel, until)
-
-    def _share(self, total: int) -> tuple[ir.Value, ir.Value]:
-        context, b = self.context, self.b
-        if context.parallel:
-            return constant(0), constant(total)
-        low = b.sdiv(b.mul(context.tid, constant(total)), context.threads)
-        following = b.add(context.tid, constant(1))
-        return low, b.sdiv(b.mul(following, constant(total)), context.threads)
-
-    @contextmanager
-    def _scratch(self) -> Iterator[ir.Value]:
-        taken = self.b.external(TAKE, POINTER, [self.context.tid])
-        yield taken
-        self.b.external(GIVE, ir.VoidType(), [taken])
 
     def _each_panel(self, first: ir.Value, until: ir.Value) -> Iterator[tuple[ir.Value, int]]:
         """(a panel's number, its columns): emits code for full panels, and for a smaller last."""

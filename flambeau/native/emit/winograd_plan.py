@@ -94,8 +94,7 @@ class Cut:
     @property
     def tiles(self) -> int:
         """Tiles in all."""
-        images = prod(whole(a.extent) for a in self.others)
-        return images * self.sides[0].tiles * self.sides[1].tiles
+        return tiles_of(self.sides, self.others)
 
     @property
     def packed(self) -> bool:
@@ -141,6 +140,11 @@ class Cut:
         return self.channels * self.width * self.type.size
 
 
+def tiles_of(sides: tuple[Side, Side], others: Sequence[Axis]) -> int:
+    """Tiles of all images."""
+    return prod(whole(a.extent) for a in others) * sides[0].tiles * sides[1].tiles
+
+
 def line_bytes(channels: int, lanes: int, size: int) -> int:
     """Of vectors of channels; not a multiple of what would make lines share a set of the cache."""
     line = -(-channels // lanes) * lanes * size
@@ -158,7 +162,7 @@ def plan(contract: Contract, target: Target) -> Cut:
         raise Unsupported("few channels")
     most = 4 if channels <= 256 and target.vector_registers >= 32 else 2
     vectors = _vectors(-(-columns // lanes), most)
-    tiles = prod(whole(a.extent) for a in others) * sides[0].tiles * sides[1].tiles
+    tiles = tiles_of(sides, others)
     rows = _rows(tiles, (target.vector_registers - 1 - vectors) // vectors, vectors)
     panel = PLACES * channels * vectors * lanes * 4
     panels = max(1, min(-(-columns // (vectors * lanes)), L2 // panel))

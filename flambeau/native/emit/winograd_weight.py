@@ -7,25 +7,24 @@ at the end the sums come back as nine taps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
 from llvmlite import ir
 
 from ..loops import Axis, Contract, Index, Type
-from ..scratch import GIVE, TAKE, USABLE_BYTES
+from ..scratch import USABLE_BYTES
 from ..target import Target
-from .builder import POINTER, Builder, vector
+from .builder import Builder, vector
 from .context import Context
 from .conv_plan import Unsupported, whole
+from .scratch import scratch
 from .share import Share, shared
 from .tile import (
     Depth, Source, Tile, accumulate, constant, load_vector, moved, splat, store_vector, times,
 )  # fmt: skip
 from .winograd_layout import Images
-from .winograd_plan import ENOUGH, PAD, PLACES, Side, geometry, line_bytes
+from .winograd_plan import ENOUGH, PAD, PLACES, Side, geometry, line_bytes, tiles_of
 from .winograd_tiles import Square, Tiles, both_ways
 
 _BATCH = 64  # tiles at a time
@@ -65,8 +64,7 @@ class Cut:
     @property
     def tiles(self) -> int:
         """Tiles in all."""
-        images = prod(whole(a.extent) for a in self.others)
-        return images * self.sides[0].tiles * self.sides[1].tiles
+        return tiles_of(self.sides, self.others)
 
     @property
     def width(self) -> int:
@@ -185,9 +183,9 @@ class _Emission:
         b, cut = self.b, self.cut
         share = self._share()
         channels = whole(cut.channel.extent)
-        with self._scratch() as scratch:
+        with scratch(b, self.context.tid) as memory:
             self.inputs, self.outputs, self.sums, self.square, *self.packed = (
-                moved(b, scratch, place) for place in self.places
+                moved(b, memory, place) for place in self.places
             )
             low = b.mul(constant(share.first_group), constant(cut.lanes))
             high = b.minimum_of(b.mul(constant(share.last_group), constant(cut.lanes)),
@@ -208,12 +206,6 @@ class _Emission:
         if context.parallel:
             return Share(0, groups, 0, panels)
         return shared(self.b, context.tid, context.threads, groups, panels)
-
-    @contextmanager
-    def _scratch(self) -> Iterator[ir.Value]:
-        taken = self.b.external(TAKE, POINTER, [self.context.tid])
-        yield taken
-        self.b.external(GIVE, ir.VoidType(), [taken])
 
     def _part(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
               ) -> None:  # fmt: skip
