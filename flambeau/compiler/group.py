@@ -41,6 +41,12 @@ class Group:
         """The shape of a value that is one number a row: folded axes have extent 1."""
         return tuple(1 if i in self.axes else n for i, n in enumerate(self.shape))
 
+    def is_number(self, node: Node) -> bool:
+        """Whether a node that is no fold has one number for each row, in whatever shape."""
+        if not self.axes or node.op is Op.REDUCE or self.rows == self.shape:
+            return False
+        return node.shape == self.rows or prod(node.shape) == prod(self.rows) != prod(self.shape)
+
     @property
     def by_columns(self) -> bool:
         """Whether its reductions keep the last axis, and so go over memory column by column."""

@@ -9,8 +9,9 @@
 7. split_reductions: long folds in parts that threads can share.
 8. fuse (in schedule): which nodes one kernel computes together.
 9. schedule: groups become kernels in the loop IR, in an order in which little is alive.
-10. plan_memory: lifetimes in one arena; where threads must wait.
-11. native.emit: kernels become machine code, each structure once.
+10. join (in schedule): small kernels that need not wait for one another as one.
+11. plan_memory: lifetimes in one arena; where threads must wait.
+12. native.emit: kernels become machine code, each structure once.
 """
 
 from __future__ import annotations

@@ -301,24 +301,35 @@ class Fusion:
     def _fits_loops(self, group: Group, node: Node, read: list[tuple[Node, Chain]]) -> bool:
         """Work over the same domain, which reads the group's own values only at its own place."""
         shape, axes = domain(node)
-        by_row = bool(group.axes) and not axes and node.shape == group.rows != group.shape
-        if not by_row:
-            if shape != group.shape or (axes and group.axes and axes != group.axes):
-                return False
-            merged = Group(shape, axes or group.axes)
-            if not _worth_merging(merged, group, axes):
-                return False
-        rows = group.rows if group.axes else Group(shape, axes).rows
+        if group.is_number(node):
+            return self._fits_numbers(group, node)
+        if shape != group.shape or (axes and group.axes and axes != group.axes):
+            return False
+        merged = Group(shape, axes or group.axes)
+        if not _worth_merging(merged, group, axes):
+            return False
         for leaf, chain in read:
             if self.group_of.get(id(leaf)) is not group:
                 continue
-            if leaf.shape == (group.rows if by_row else group.shape):
+            if leaf.shape == group.shape:
                 if not is_identity(leaf.shape, chain):
                     return False
-            elif by_row or leaf.shape != rows or not _stretches_rows(leaf, chain, shape):
+            elif leaf.shape != merged.rows or not _stretches_rows(leaf, chain, shape):
                 return False
-            elif (merged.by_columns and node.op is not Op.REDUCE):
+            elif merged.by_columns and node.op is not Op.REDUCE:
                 return False  # would go over the columns twice
+        return True
+
+    def _fits_numbers(self, group: Group, node: Node) -> bool:
+        """Work on one number a row, in whatever shape: a bias's update with its gradient."""
+        for leaf, chain in leaves(node, self.kept, reshaping(node, group.rows)):
+            if self.group_of.get(id(leaf)) is group:
+                if prod(leaf.shape) != prod(group.rows):
+                    return False
+                if not is_identity(group.rows, reshaping_away(leaf, group.rows, chain)):
+                    return False
+            elif _impossible(leaf, chain) is not None:
+                return False
         return True
 
 

@@ -115,11 +115,19 @@ class Layout:
             for leaf, chain in self.fusion.read(one):
                 if leaf is not source:
                     continue
-                if group.axes or one is group.contraction or chain:
+                if one is group.contraction or chain:
                     return False
-        if group.axes:
+                if group.axes and not (group.is_number(one) and _in_one_stage(group, self.fusion)):
+                    return False
+        return self._can_store(group, node, window)
+
+    @staticmethod
+    def _can_store(group: Group, node: Node, window: Window) -> bool:
+        """Whether strides say where each round of a group's loops writes its part of a value."""
+        if group.axes and not group.is_number(node):
             return True
-        return window_through(window, reshaping(node, group.shape)) is not None
+        shape = group.rows if group.axes else group.shape
+        return window_through(window, reshaping(node, shape)) is not None
 
     def _place_values(self) -> None:
         """Memory for what other kernels read; what uses a value comes before it, so that parts of a
@@ -193,7 +201,7 @@ class Layout:
             return False
         if group.special is not None:
             group = Group(part.shape)
-        if not group.axes and window_through(window, reshaping(part, group.shape)) is None:
+        if not self._can_store(group, part, window):
             return False
         for reader in self.fusion.readers.get(id(part), ()):
             for node in reader.nodes:
@@ -203,6 +211,17 @@ class Layout:
                     if leaf is part and window_through(window, chain) is None:
                         return False
         return True
+
+
+def _in_one_stage(group: Group, fusion: Fusion) -> bool:
+    """Whether a group folds rows, and then works on the sums alone."""
+    for one in group.nodes:
+        if one.op is Op.REDUCE:
+            if any(fusion.group_of.get(id(leaf)) is group for leaf, _ in fusion.read(one)):
+                return False
+        elif not group.is_number(one):
+            return False
+    return True
 
 
 def _count(node: Node) -> int:

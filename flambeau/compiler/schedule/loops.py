@@ -85,7 +85,6 @@ class LoopKernel:
     # ------------------------------------------------------------------------------ stages
 
     def _assign_stages(self) -> None:
-        rows, shape = self.group.rows, self.group.shape
         for node in self.nodes:
             stage = 0
             for leaf, _ in self.read(node):
@@ -94,7 +93,7 @@ class LoopKernel:
             if node.op is Op.REDUCE:
                 self.stage[id(node)] = stage
                 self.ready[id(node)] = stage + 1
-            elif self.group.axes and node.shape == rows and rows != shape:
+            elif self.group.is_number(node):
                 self.ready[id(node)] = stage
             else:
                 self.stage[id(node)] = stage
@@ -104,21 +103,22 @@ class LoopKernel:
 
     def _windows(self) -> list[Window]:
         """How the loops' domain lies on all that is read and written."""
-        shape, found = self.group.shape, []
+        shape, rows, found = self.group.shape, self.group.rows, []
         for node in self.nodes:
+            number = reshaping(node, rows) if self.group.is_number(node) else ()
             for leaf, chain in self.read(node):
                 if id(leaf) in self.own:
                     continue
-                window = window_through(self.layout.place(leaf).window, chain)
+                window = window_through(self.layout.place(leaf).window, (*chain, *number))
                 if window is not None and window.shape == shape:
                     found.append(window)
-                elif window is not None and window.shape == self.group.rows:
+                elif window is not None and window.shape == rows:
                     found.append(window.expanded(shape))
             for place in self.layout.targets(node):
-                window = place.window
+                window = window_through(place.window, number)
                 if node.shape == shape:
                     found.append(window)
-                elif window.shape == self.group.rows:
+                elif window is not None and window.shape == rows:
                     found.append(window.expanded(shape))
         return [w for w in found if w is not None]
 
@@ -320,9 +320,11 @@ class LoopKernel:
         for node in self.nodes:
             if self.ready.get(id(node)) != stage:
                 continue
-            number: Expression = sums[id(node)] if node.op is Op.REDUCE else values.compute(node)
-            values.held[id(node)] = number
             chain = reshaping(node, self.group.rows)
+            number: Expression = (
+                sums[id(node)] if node.op is Op.REDUCE else values.compute(node, chain)
+            )
+            values.held[id(node)] = number
             body += values.stores(self.layout.targets(node), number, chain, late)
         body += late
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from ...native.emit.plan import suits_lanes
 from ...native.loops import (
     Affine,
+    Buffer,
     Kernel,
+    Kind,
     Load,
+    Loop,
     Prefetch,
+    Statement,
     Store,
     expressions,
     operands,
@@ -17,8 +24,9 @@ from ...native.loops import (
 )
 from ..graph import Graph, Node, Op
 from ..group import ATTENTIONS, RECURRENCES, Group
-from ..memory import Memory, Place
+from ..memory import Home, Memory, Place
 from ..passes.fuse import Fusion, fuse
+from ..passes.join import join
 from ..passes.order import order
 from .attention import attention_flops, attention_kernels
 from .contraction import ContractionKernel
@@ -27,6 +35,8 @@ from .loops import LoopKernel
 from .recurrent import recurrent_flops, recurrent_kernels
 from .special import copy_kernel, special_kernels
 
+WAITING = 1 << 14  # bytes of the arena that a kernel may hold while it waits for others
+WIDE = 256  # elements of a joined kernel's loop that threads share
 SMALL = 1 << 13  # elements (or multiply-adds / 16) below which one thread does a task alone
 
 
@@ -99,9 +109,74 @@ def schedule(graph: Graph) -> tuple[list[Task], Layout]:
     layout = Layout(graph, fusion)
     tasks = [_copy(source, target) for source, target in layout.first]
     made = [_tasks(group, fusion, layout) for group in fusion.groups]
-    for group in order(fusion.groups, lambda g: _memories(made[g.position], layout)):
-        tasks += made[group.position]
+    ordered = order(fusion.groups, lambda g: _memories(made[g.position], layout))
+    for groups in join(ordered, lambda g: _is_small(made[g.position]),
+                       lambda g: _is_plain(made[g.position])):  # fmt: skip
+        found = [task for group in groups for task in made[group.position]]
+        tasks += [joined(found)] if len(groups) > 1 else found
     return tasks + [_copy(source, target) for source, target in layout.copies], layout
+
+
+def _is_small(tasks: list[Task]) -> bool:
+    """Whether a group's kernel may wait for others that become one with it."""
+    if not _is_loops(tasks) or tasks[0].work > 4 * SMALL:
+        return False
+    held = {id(one): one.bytes for one in tasks[0].memories if one.home is Home.ARENA}
+    return sum(held.values()) <= WAITING
+
+
+def _is_plain(tasks: list[Task]) -> bool:
+    """Whether a group's kernel is pointwise work."""
+    return _is_loops(tasks) and tasks[0].group is not None and not tasks[0].group.axes
+
+
+def _is_loops(tasks: list[Task]) -> bool:
+    group = tasks[0].group if len(tasks) == 1 else None
+    return group is not None and group.special is None and group.contraction is None
+
+
+def joined(tasks: Sequence[Task]) -> Task:
+    """Kernels that do not wait for one another as one: its loops are theirs, one after another.
+
+    What several read from the same place on is one argument.
+    """
+    found: dict[tuple[int, int], tuple[Buffer, Memory, int]] = {}
+    body: list[Statement] = []
+    serial = sum(task.work for task in tasks) < SMALL
+    for task in tasks:
+        assert task.kernel is not None
+        instead: dict[int, Buffer] = {}
+        rows = zip(task.kernel.buffers, task.memories, task.offsets, strict=True)
+        for buffer, memory, offset in rows:
+            buffer.name = f"b{len(found)}"
+            known = found.setdefault((id(memory), offset), (buffer, memory, offset))
+            instead[id(buffer)] = known[0]
+        for one in accesses(task.kernel):
+            one.buffer = instead.get(id(one.buffer), one.buffer)
+        body += task.kernel.body
+        if not serial:
+            _share_out(task.kernel.body)
+    buffers, memories, offsets = zip(*found.values(), strict=True)
+    name = Counter(task.name for task in tasks).most_common(1)[0][0]
+    groups = [task.group for task in tasks if task.group is not None]
+    together = Group(groups[0].shape, nodes=[node for one in groups for node in one.nodes])
+    made = Task(
+        name, Kernel(name, [*buffers], body), [*memories],
+        work=sum(task.work for task in tasks), flops=sum(task.flops for task in tasks),
+        origins=list(dict.fromkeys(origin for task in tasks for origin in task.origins)),
+        group=together,
+    )  # fmt: skip
+    made.offsets = [*offsets]
+    return made
+
+
+def _share_out(body: Sequence[Statement]) -> None:
+    """Lets all threads take part in loops in lanes that are long, and need nothing from outside."""
+    for loop in body if all(isinstance(one, Loop) for one in body) else ():
+        assert isinstance(loop, Loop)
+        wide = isinstance(loop.extent, int) and loop.extent >= WIDE
+        if wide and loop.kind is Kind.LANES and suits_lanes(loop):
+            loop.kind = Kind.PARALLEL
 
 
 def task_memories(task: Task, layout: Layout) -> list[Memory]:
@@ -171,5 +246,3 @@ def _work(group: Group) -> tuple[int, int]:
     if node.op is not Op.MATMUL:
         depth = prod(node.inputs[1].shape[:3])
     return size * depth // 16 + size, 2 * size * depth
-
-
