@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -80,3 +81,11 @@ def _check() -> Callable[..., list[np.ndarray]]:
 @pytest.fixture(name="compare", scope="session")
 def _compare() -> Callable[..., None]:
     return compare
+
+
+@pytest.fixture
+def settled() -> None:
+    """Waits for kernels that tests before asked for: they would be made among this test's."""
+    for thread in threading.enumerate():
+        if thread.name in ("flambeau-kernels", "flambeau compile"):
+            thread.join(60)

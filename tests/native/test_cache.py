@@ -16,7 +16,7 @@ KEY = cache.key("a", "b")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(settled: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "codes"))
     monkeypatch.delenv("FLAMBEAU_CACHE_SIZE", raising=False)
     return tmp_path / "codes"

@@ -33,7 +33,7 @@ def run(kernel: Kernel) -> float:
 
 
 @pytest.fixture
-def emitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def emitted(settled: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of kernels that are emitted, with an empty cache."""
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
     names: list[str] = []
