@@ -33,6 +33,11 @@ class ExactStep:
         self._compiled: Any = None
         self.made: set[str] = set()  # kinds that had a program in this process
 
+    def attempt(self, *batch: Any) -> Any:
+        """What a program gives; MISS where there is none for this batch."""
+        compiled = self._compiled
+        return compiled.attempt(*batch) if compiled.__class__ is Compiled else MISS
+
     def __call__(self, *batch: Any) -> Any:
         if self._compiled is None:
             self._compiled = ask_for_compiled(self.step, mode="now")

@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import compiler
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
 from ..ops.random import get_rng_state, set_rng_state
@@ -51,9 +53,9 @@ def train_step_of(
     """The function `(x, y)` that makes an update, and returns the loss and the output.
 
     They are cut off from the graph: by `detach`, which a compiler that records the step can see, or
-    else at the fourth of its price, since nobody goes backward any more.
+    else at a fraction of its price, since nobody goes backward any more.
     """
-    cut: Any = Tensor.detach if recorded else _bare
+    cut: Any = Tensor.detach if recorded else _cut
 
     def train_step(x: Any, y: Any) -> tuple[Any, Any]:
         for optimizer in optimizers:
@@ -77,8 +79,26 @@ def train_step_of(
     return train_step
 
 
-def _bare(tensor: Tensor) -> Tensor:
+def _cut(tensor: Tensor) -> Tensor:
+    """The tensor without its history: itself, where only the caller has it; else another one."""
+    if sys.getrefcount(tensor) == _ALONE and tensor._node is not None and tensor._base is None:
+        tensor._node = None
+        tensor._requires_grad = tensor._tracked = False
+        return tensor
     return wrap(tensor._array)
+
+
+def _counted(tensor: Tensor) -> int:
+    return sys.getrefcount(tensor)
+
+
+def _alone() -> int:
+    """What `_cut` counts where only a caller's name stands for the tensor."""
+    tensor = wrap(np.zeros(()))
+    return _counted(tensor)
+
+
+_ALONE = _alone()
 
 
 def accumulating_step_of(

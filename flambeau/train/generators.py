@@ -103,14 +103,14 @@ class Task:
         for event in wanted:
             source = event.source
             self.waits[source] = event.predicate
-            self.handlers.live[source.scope] += 1
+            self.handlers.listen(source.scope, 1)
             if source not in self.entries:
                 self.entries[source] = self.handlers.subscribe(self, source)
 
     def _stop_waiting(self) -> None:
         if self.waits:
             for event in self.waits:
-                self.handlers.live[event.scope] -= 1
+                self.handlers.listen(event.scope, -1)
             self.waits.clear()
 
     def _forget(self) -> None:

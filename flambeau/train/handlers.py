@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -16,14 +15,19 @@ from .bands import Band, band_of
 from .event import Event, Events
 from .generators import Task, is_generator_callback
 from .names import event_named
-from .scope import Scope
-from .signature import bind
+from .scope import PARTS, SCOPES, Scope
+from .signature import bind, form_of
+
+INSIDE = "parts of a step"  # in `live`: who listens to forward, backward or optim
 
 
 class Entry:
-    """A function in the list of an event. `call(n)` runs it, filters included."""
+    """A function in the list of an event. `call(n)` runs it, filters included; `of_run`, where
+    there is one, is the same as a function of the run, which saves a call."""
 
-    __slots__ = ("attached", "band", "call", "event", "function", "leaving", "sequence", "task")
+    __slots__ = (
+        "attached", "band", "call", "event", "function", "leaving", "of_run", "sequence", "task",
+    )  # fmt: skip
 
     def __init__(
         self, event: Event, function: Any, call: Callable[[int], Any], band: int, sequence: int,
@@ -32,6 +36,7 @@ class Entry:
         self.event, self.function, self.call = event, function, call
         self.band, self.sequence, self.task = band, sequence, task
         self.attached = True
+        self.of_run: Callable[[Any], Any] | None = None
         self.leaving = (-band, 0, sequence) if task is None else task.leaving
 
     @property
@@ -72,7 +77,7 @@ class Handle:
         self.attached = False
         for entry in self.entries:
             if entry.attached:
-                self.handlers.live[entry.event.scope] -= 1
+                self.handlers.listen(entry.event.scope, -1)
                 self.handlers.remove(entry)
         self.handlers.handles.remove(self)
         for undo in self.undo:
@@ -92,7 +97,8 @@ class Handlers:
 
     def __init__(self, run: Any) -> None:
         self.run = run
-        self.live: defaultdict[str, int] = defaultdict(int)  # scope: who listens to it now
+        # Scope: how many listen to it now. A plain dict, which is the quickest to look into.
+        self.live: dict[str, int] = dict.fromkeys((*(scope.name for scope in SCOPES), INSIDE), 0)
         self.frames: list[Frame] = []
         self.handles: list[Handle] = []
         self.current: Task | None = None
@@ -119,10 +125,16 @@ class Handlers:
         for event in events:
             entry = self._entry(event, function, level, number, handle)
             handle.entries.append(entry)
-            self.live[event.scope] += 1
+            self.listen(event.scope, 1)
             self._insert(entry)
             self._join(entry)
         return handle
+
+    def listen(self, scope: str, change: int) -> None:
+        """So many more listen to a scope, or fewer."""
+        self.live[scope] = self.live.get(scope, 0) + change
+        if scope in PARTS:
+            self.live[INSIDE] += change
 
     def _join(self, entry: Entry) -> None:
         """A generator callback that comes while its scope is open starts at once."""
@@ -166,6 +178,8 @@ class Handlers:
             entry.call = lambda n: self._begin(call(n), handle, entry)
         if event.predicate is not None:
             entry.call = _filtered(entry.call, event.predicate, self.run)
+        elif entry.call is call and form_of(function) == "run":
+            entry.of_run = function
         return entry
 
     def _begin(self, generator: Any, handle: Handle, entry: Entry) -> None:
@@ -211,7 +225,19 @@ class Handlers:
         """Call the handlers of an event."""
         for entry in self._plans.get(event.name, ()):
             if entry.attached:
-                entry.call(n)
+                function = entry.of_run
+                if function is None:
+                    entry.call(n)
+                else:
+                    function(self.run)
+
+    def begin(self, frame: Frame, start: Event, n: int) -> None:
+        """Open a frame again, empty as it was left, and fire its start: `open` without a new one,
+        for what comes again and again."""
+        frame.n = n
+        self.frames.append(frame)
+        if start.name in self._plans:
+            self.fire(start, n)
 
     def open(self, scope: Scope, n: int) -> Frame:
         """A frame for a scope that is about to start."""
@@ -232,7 +258,10 @@ class Handlers:
             while frame.tasks:
                 frame.tasks.pop().close()
         if frame is not None:
-            self.frames.remove(frame)
+            if self.frames[-1] is frame:
+                self.frames.pop()
+            else:
+                self.frames.remove(frame)
 
     def fail(self, scope: Scope, n: int, frame: Frame | None, error: BaseException) -> None:
         """Fire a scope's error and throw it into its generator callbacks. Returns when nobody
@@ -265,7 +294,7 @@ class Entered:
 
     def __enter__(self) -> None:
         handlers = self.handlers
-        if handlers.live[self.scope.name]:
+        if handlers.live.get(self.scope.name):
             self.frame = handlers.open(self.scope, self.n)
             try:
                 handlers.fire(self.scope.start, self.n)
@@ -275,7 +304,7 @@ class Entered:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         handlers = self.handlers
-        if self.frame is None and not handlers.live[self.scope.name]:
+        if self.frame is None and not handlers.live.get(self.scope.name):
             return
         if error is not None:
             handlers.fail(self.scope, self.n, self.frame, error)

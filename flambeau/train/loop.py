@@ -14,7 +14,7 @@ from . import scope as scopes
 from .attachment import listed, use
 from .data import length_of, skipped
 from .event import Event
-from .handlers import Entered, Handle, Handlers
+from .handlers import Entered, Frame, Handle, Handlers
 from .hooks import Hooks
 from .near import near
 from .persist import Persisted, Persistence
@@ -24,7 +24,7 @@ from .signature import step_of
 from .state import State
 
 F = TypeVar("F", bound=Callable[..., Any])
-_STEP = scopes.step
+_STEP, _START = scopes.step, scopes.step.start
 
 
 class MissingMetric(KeyError):
@@ -345,22 +345,21 @@ class Loop:
             yield batch
 
     def _steps(self, iterator: Iterator[Any]) -> None:
-        """The inner loop. A scope that nobody listens to costs a look into a dict."""
-        state, handlers, body = self.state, self.handlers, self._body
-        live = handlers.live
-        assert body is not None
+        """The inner loop. A scope that nobody listens to costs a look into a dict; one frame
+        serves all steps, and what they are is looked up each time, since it may change."""
+        state, handlers = self.state, self.handlers
+        live, every, frame = handlers.live, Frame(_STEP, 0), None
+        n, number = state.step, state.batch_number
         self._stepping = True
         for batch in iterator:
-            state.batch = batch
-            state.step = n = state.step + 1
-            state.batch_number += 1
-            frame = None
+            n, number, frame = n + 1, number + 1, None
+            state.batch, state.step, state.batch_number = batch, n, number
             try:
                 if live["step"]:
-                    frame = handlers.open(_STEP, n)
-                    handlers.fire(_STEP.start, n)
-                state.output = body(batch)
-                self._completed = state.batch_number
+                    frame = every
+                    handlers.begin(frame, _START, n)
+                state.output = self._body(batch)  # type: ignore[misc]
+                self._completed = number
                 if frame is not None or live["step"]:
                     handlers.leave(_STEP, n, frame)
             except BaseException as error:

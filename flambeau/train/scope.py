@@ -74,6 +74,7 @@ test = Stage("test")
 predict = Stage("predict")
 stopped = Event("stopped")  # run.stop() was called
 
+PARTS = frozenset((forward.name, backward.name, optim.name))  # of a step
 SCOPES = (
     run, epoch, train, step, fetch, forward, backward, optim, valid, valid.step, test, test.step,
     predict, predict.step,

@@ -11,6 +11,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from ..amp import GradScaler, autocast
+from ..autograd.handle import HANDLES
 from ..settings import are_deterministic_algorithms_enabled
 from ..tensor import dtypes
 from ..tensor.tensor import Tensor
@@ -20,6 +21,7 @@ from .fused import (
     Region, Step, accumulating_step_of, call, check_scalar, clip_of, compiled_by_its_first_call,
     say, train_step_of,
 )  # fmt: skip
+from .handlers import INSIDE
 from .kinds import Kinds
 from .look import Look
 from .measures import Outcome
@@ -53,42 +55,79 @@ class Supervised:
         self.kinds, self.look_kinds = Kinds(), Kinds()
         self._looks: dict[tuple[int, bool], Look] = {}  # by net: averages have one of their own
         self.hooked = False  # whether somebody's hook keeps all this from being compiled
+        self._handles = -1  # how many hooks were added or taken away, when that was looked at
         self._whole: Step
         self.renew()
 
     def listen(self) -> None:
         """The trainer has its list of handlers, or another one."""
         self._live = self.trainer.handlers.live
+        if "_whole" in vars(self):
+            self._choose()
 
     # ---- training ----
 
     def step(self, batch: Any) -> tuple[Any, Any, Any]:
-        """One batch: an update, or, accumulating, a part of one.
-
-        Every step of a training comes by here, and a call costs as much as all the rest of it.
-        """
-        trainer, live, kind = self.trainer, self._live, type(batch)
-        if (kind is list or kind is tuple) and len(batch) == 2 and trainer.device is None:
-            x, y = batch
-        else:
-            x, y = self._parts(batch)
-        if self.scaler is not None or live["forward"] or live["backward"] or live["optim"]:
+        """One batch: an update, or, accumulating, a part of one."""
+        x, y = self._parts(batch)
+        if self.scaler is not None or self._live[INSIDE]:
             loss, y_pred = self._stages(x, y)
         elif self.accumulate == 1:
-            loss, y_pred = self._whole(x, y)
+            loss, y_pred = self._make(x, y)
         else:
             last = self.pending + 1 == self.accumulate
-            loss, y_pred = self._whole(x, y, not self.pending, last)
+            loss, y_pred = self._make(x, y, not self.pending, last)
             self.pending = 0 if last else self.pending + 1
-        measures, state = trainer.measures, trainer.state
+        measures, state = self.trainer.measures, self.trainer.state
         state.loss, state.y_pred, state.y = loss, y_pred, y
-        shape = y._array.shape if type(y) is Tensor else ()
-        size = state.size = shape[0] if shape else batch_size(y_pred, y)
+        size = state.size = batch_size(y_pred, y)
         measures.loss_sum += loss.item() * size
         measures.loss_weight += size
-        if measures.metrics:
-            measures.group.update(y_pred, y)
+        measures.group.update(y_pred, y)
         return loss, y_pred, y
+
+    def _quick(self) -> Step:
+        """The same for the usual batch, with all it needs at hand: every step of a training comes
+        by here, and a call, or a look at the trainer, costs as much as the rest of it."""
+        trainer, state, live, general = self.trainer, self.trainer.state, self._live, self.step
+        attempt: Step = getattr(self._whole, "attempt", self._whole)
+        missed: Any = None
+        if attempt is not self._whole:
+            from ..compiler.program import MISS as missed  # the compiler is there by now
+
+        def step(batch: Any) -> tuple[Any, Any, Any]:
+            kind = batch.__class__
+            if live[INSIDE] or (kind is not list and kind is not tuple):
+                return general(batch)
+            try:
+                x, y = batch
+            except ValueError:
+                return general(batch)
+            found = attempt(x, y)
+            loss, y_pred = self._make(x, y) if found is missed else found
+            state.loss, state.y_pred, state.y = loss, y_pred, y
+            shape = y._array.shape if y.__class__ is Tensor else ()
+            size = state.size = shape[0] if shape else batch_size(y_pred, y)
+            measures = trainer.measures
+            measures.loss_sum += float(loss._array) * size
+            measures.loss_weight += size
+            if measures.metrics:
+                measures.group.update(y_pred, y)
+            return loss, y_pred, y
+
+        return step
+
+    def _make(self, *batch: Any) -> Any:
+        """The step in one piece, for which there may be no program yet. Where hooks were added
+        since the last look, they are looked for first: they have to be called."""
+        if self._compile and HANDLES.count != self._handles:
+            self.attend()
+        return self._whole(*batch)
+
+    def _choose(self) -> None:
+        """The trainer's step is the quick one where that will do."""
+        usual = self.accumulate == 1 and self.scaler is None and self.trainer.device is None
+        self.trainer.take(self._quick() if usual else self.step)
 
     def _parts(self, batch: Any) -> tuple[Any, Any]:
         pair = (type(batch) is list or type(batch) is tuple) and len(batch) == 2
@@ -118,18 +157,21 @@ class Supervised:
         else:
             self._whole = compiled_by_its_first_call(step, self._adopt) if self._compile else step
 
-        self._plain = step
         if self.hooked:
             self._whole = step
+        self._choose()
 
     def _adopt(self, step: Step) -> None:
         if not self.hooked:
             self._whole = step
+            self._choose()
 
     def attend(self) -> None:
-        """Looks for hooks, before an epoch or an evaluation: they have to be called."""
+        """Looks for hooks, before an epoch or an evaluation, and when some were added since: they
+        have to be called."""
         if not self._compile:
             return
+        self._handles = HANDLES.count
         who = watched((self.trainer.net, self.trainer.loss), self._optimizers)
         if who is not None and not self.hooked:
             say(f"{who} has a hook, which is called in its middle")

@@ -127,7 +127,7 @@ class HandlerProfile:
         self.stream = stream
         self.total = 0.0
         self.rows: dict[tuple[str, str], Row] = {}
-        self._wrapped: list[tuple[Entry, Callable[[int], Any]]] = []
+        self._wrapped: list[tuple[Entry, Callable[[int], Any], Any]] = []
 
     def __call__(self, run: Any) -> Generator[Any, Any, None]:
         """The callback: lives through the run."""
@@ -149,8 +149,8 @@ class HandlerProfile:
         finally:
             self.total = time.perf_counter() - began
             del handlers._insert  # the method shows again
-            for entry, call in self._wrapped:
-                entry.call = call
+            for entry, call, of_run in self._wrapped:
+                entry.call, entry.of_run = call, of_run
             self._wrapped.clear()
             if self.show:
                 print(self.table(), file=self.stream or sys.stderr)
@@ -174,8 +174,8 @@ class HandlerProfile:
             if frame is not None and len(frame.tasks) > tasks:
                 self._watch_generator(frame.tasks[-1], title)
 
-        entry.call = measured
-        self._wrapped.append((entry, call))
+        self._wrapped.append((entry, call, entry.of_run))
+        entry.call, entry.of_run = measured, None
 
     def _watch_generator(self, task: Task, title: str) -> None:
         row = self.rows.setdefault(("yield", title), Row(title))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -19,7 +20,16 @@ from .signature import step_of
 from .supervised import Supervised
 
 F = TypeVar("F", bound=Callable[..., Any])
-_OF_THE_STEP = ("net", "optimizer", "loss")
+
+
+def _part(name: str) -> Any:
+    """A part of the step: when it is set, the step is made anew."""
+
+    def change(trainer: Trainer, value: Any) -> None:
+        setattr(trainer, name, value)
+        trainer.supervised.renew()
+
+    return property(operator.attrgetter(name), change)
 
 
 class Trainer(Loop):
@@ -57,32 +67,30 @@ class Trainer(Loop):
     ) -> None:
         if net is not None and not isinstance(net, Module):
             raise TypeError(f"net is a flambeau.nn.Module, got {type(net).__name__}")
-        self.net: Any = net if net is None or device is None else net.to(device)
+        self._net: Any = net if net is None or device is None else net.to(device)
         self.device = device
-        self.optimizer: Any = optimizer_named(optimizer, net)
-        self.loss: Any = loss_named(loss)
+        self._optimizer: Any = optimizer_named(optimizer, net)
+        self._loss: Any = loss_named(loss)
         super().__init__()
         self.measures = Measures(metrics)
+        self._own_step = False
         self.supervised = Supervised(
             self, compiled=compile, precision=precision, accumulate=accumulate,
             clip_norm=clip_norm, clip_value=clip_value,
         )  # fmt: skip
         self.tracked: dict[str, Any] = {}
         self.averaged: Any = None  # the net that validation, tests and predictions use instead
-        self._own_step = False
         self._sweeping: Measures | None = None  # of the evaluation that is under way
         self._eval_body: Callable[[Any], Any] = self.supervised.look
         self._valid_data: Any = None
-        self._body = self.supervised.step
         for callback in listed(callbacks):
             self.use(callback)
 
     # ---- parts ----
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name in _OF_THE_STEP and "supervised" in vars(self):
-            self.supervised.renew()
+    net: Any = _part("_net")
+    optimizer: Any = _part("_optimizer")
+    loss: Any = _part("_loss")
 
     @property
     def optimizers(self) -> Mapping[str, Any]:
@@ -101,6 +109,11 @@ class Trainer(Loop):
     def metrics(self) -> Any:
         """The metrics of training, by name."""
         return self.measures.group
+
+    def take(self, step: Callable[[Any], Any]) -> None:
+        """Make `step` the trainer's, unless it has one of the user's."""
+        if not self._own_step:
+            self._body = step
 
     def track(self, **objects: Any) -> None:
         """Save and restore further objects with `state_dict`, a scheduler for instance, with the
