@@ -133,9 +133,9 @@ def mvlgamma(input, p, *, out=None):
 @composite(expose=("Tensor",))
 def mvlgamma_(self, p):
     """Logarithm of the multivariate gamma function, in place."""
-    from .inplace import assign
+    from .inplace import overwrite
 
-    return assign(self, mvlgamma(self, p), "mvlgamma_")
+    return overwrite(self, "mvlgamma_", mvlgamma, p)
 
 
 # ------------------------------------------------------------------------------- incomplete

@@ -7,7 +7,7 @@ import numpy as np
 from ..tensor.tensor import Tensor, wrap
 from . import refusal
 from .blocks import choose
-from .inplace import assign
+from .inplace import overwrite
 from .rectifiers import leaky_relu
 from .registry import Array, composite, pointwise, publish
 from .samples import pairs_nonzero
@@ -112,14 +112,15 @@ def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     >>> torch.nn.functional.rrelu(torch.tensor([-1., 2.]), 0.1, 0.3)
     tensor([-0.2000,  2.0000])
     """
-    y = _rrelu(input, lower, upper, training)
-    return assign(input, y, "rrelu_") if inplace else y
+    if inplace:
+        return overwrite(input, "rrelu_", _rrelu, lower, upper, training)
+    return _rrelu(input, lower, upper, training)
 
 
 @composite(expose=("nn.functional", "torch"))
 def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
     """`rrelu` in place."""
-    return assign(input, _rrelu(input, lower, upper, training, generator), "rrelu_")
+    return overwrite(input, "rrelu_", _rrelu, lower, upper, training, generator)
 
 
 @composite(name="torch.rrelu", expose=())

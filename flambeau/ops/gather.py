@@ -12,7 +12,7 @@ from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.tensor import Tensor, wrap
 from .axes import canonical_dim
 from .creation import public
-from .inplace import assign
+from .inplace import assign, overwrite
 from .registry import Array, composite, opaque
 
 
@@ -346,6 +346,8 @@ def _in_place(name: str, function: Any) -> None:
     """`name_`: the function's value written into its first argument."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if name in ("scatter_reduce", "index_reduce"):
+            return overwrite(self, f"{name}_", function, *args, **kwargs)
         check_writable(self, f"{name}_")
         return assign(self, function(self, *args, **kwargs), f"{name}_")
 

@@ -11,7 +11,7 @@ from ..tensor import dtypes as types
 from ..tensor.promote import check_cast, result_dtype
 from ..tensor.tensor import Tensor, wrap
 from .blocks import blockwise
-from .inplace import assign
+from .inplace import overwrite
 from .registry import Array, Number, Promotion, composite, pointwise
 from .samples import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
 from .selection import select
@@ -235,9 +235,13 @@ def _into(y: Tensor, out: Tensor) -> Tensor:
 @composite(expose=("Tensor",))
 def pow_(self, exponent):
     """Raises to a power in place."""
+    return overwrite(self, "pow_", _castable, exponent)
+
+
+def _castable(self: Tensor, exponent: Any) -> Tensor:
     y = _raise_to(self, exponent)
     check_cast(y.dtype, self.dtype)
-    return assign(self, y, "pow_")
+    return y
 
 
 _KNOWN = (Tensor, bool, int, float, complex, np.generic)
@@ -296,6 +300,6 @@ def float_power_(self, exponent):
             f"the base given to float_power_ has dtype {self.dtype} but the operation's result "
             f"requires dtype {kind}"
         )
-    return assign(self, _raise_to(self, exponent), "float_power_")
+    return overwrite(self, "float_power_", _raise_to, exponent)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..tensor.dtypes import FROM_NUMPY, HALF
 from .axes import canonical_dim
-from .inplace import assign, write_out
+from .inplace import overwrite, write_out
 from .matrices import kind_name, mT
 from .matmul import matmul
 from .norms import _vector_norm
@@ -232,4 +232,4 @@ def renorm(input, p, dim, maxnorm, *, out=None):
 @composite(expose=("Tensor",))
 def renorm_(self, p, dim, maxnorm):
     """Scales slices down to a norm of maxnorm, in place."""
-    return assign(self, renorm(self, p, dim, maxnorm), "renorm_")
+    return overwrite(self, "renorm_", renorm, p, dim, maxnorm)

@@ -183,3 +183,39 @@ def test_line_10_detach_in_place_on_a_view(torch):
     view = (x * 2)[1:]
     with pytest.raises(RuntimeError, match="view"):
         view.detach_()
+
+
+def scatter_reduced(torch, x, v):
+    index = torch.tensor([[0, 1, 1], [1, 0, 1]])
+    return x.scatter_reduce_(0, index, v, "amax", include_self=False)
+
+
+def index_reduced(torch, x, v):
+    return x.index_reduce_(0, torch.tensor([1, 0]), v, "prod")
+
+
+def raised(torch, x, v):
+    return x.pow_(2).mul_(v)
+
+
+def renormed(torch, x, v):
+    return x.renorm_(2, 0, 0.5)
+
+
+def multigamma(torch, x, v):
+    return x.add_(3).mvlgamma_(2)
+
+
+def leaky(torch, x, v):
+    return torch.nn.functional.rrelu_(x, 0.2, 0.3)
+
+
+@pytest.mark.parametrize(
+    "write", [scatter_reduced, index_reduced, raised, renormed, multigamma, leaky]
+)
+@pytest.mark.filterwarnings("ignore:index_reduce:UserWarning")
+def test_line_8_what_backward_needs_of_the_old_value_is_kept(torch, write):
+    torch.manual_seed(0)
+    x = (torch.rand(2, 3, dtype=torch.float64) - 0.4).requires_grad_()
+    v = torch.rand(2, 3, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, v: write(torch, x.clone(), v), (x, v))
