@@ -237,7 +237,7 @@ class Compiled:
     def _training(self) -> tuple:
         """The training flags of the modules that the step's names stand for."""
         if self._roots is None:
-            self._roots = Environment(self._function).modules()
+            self._roots = Environment(self._function).modules
         return tuple(m.training for root in self._roots for m in root.modules())
 
     def _forget(self, variant: Variant) -> None:

@@ -27,7 +27,7 @@ class Modules:
 
     def __init__(self, trace: Trace, environment: Environment) -> None:
         called = [one() for one in trace.modules]
-        roots = [m for m in (*called, *environment.modules()) if m is not None]
+        roots = [m for m in (*called, *environment.modules) if m is not None]
         found: dict[int, Module] = {}
         for root in roots:
             for module in root.modules():
@@ -88,23 +88,19 @@ def _shown(module: Module) -> dict[str, Any]:
 
 
 class Environment:
-    """The values that the names in a step's code stand for."""
+    """The values that the names in a step's code stand for, and `inside`, what these hold."""
 
     def __init__(self, function: Callable) -> None:
         self.function = function
         self.ignored: set[str] = set()
         self.entries: dict[str, tuple[str, Any, Any, Any]] = {}  # how, where, key, value
+        self.modules: list[Module] = []  # among the values, and among what plain objects hold
         self._seen: set[int] = set()
         self._codes: set[str] = set()
         self._visit(function)
-        self._objects()
+        for _, _, _, value in list(self.entries.values()):
+            self._object(value)
         self.inside = Inside(function)
-
-    def modules(self) -> list[Module]:
-        """The modules among the values."""
-        found = [v for _, _, _, v in self.entries.values() if isinstance(v, Module)]
-        owner = getattr(self.function, "__self__", self.function)
-        return [*found, owner] if isinstance(owner, Module) else found
 
     def ignore(self, effects: list[Effect]) -> None:
         """Looks no more at the places where each call puts another tensor."""
@@ -147,6 +143,10 @@ class Environment:
             self._visit(function.func)
             return
         if isinstance(function, Module):
+            if id(function) in self._seen:
+                return
+            self._seen.add(id(function))
+            self.modules.append(function)
             for module in function.modules():
                 self._visit(type(module).forward)
             return
@@ -154,7 +154,7 @@ class Environment:
         if isinstance(owner, Module):
             self._visit(owner)
         elif owner is not None and not isinstance(owner, types.ModuleType):
-            self._objects_of(owner, "self")
+            self._object(owner, every=True)
         function = getattr(function, "__func__", function)
         wrapped = getattr(function, "__wrapped__", None)
         if wrapped is not None:
@@ -194,22 +194,21 @@ class Environment:
         if isinstance(value, _SKIPPED) or entry in self.entries:
             return
         self.entries[entry] = (how, place, key, value)
+        self._follow(value)
+
+    def _follow(self, value: Any) -> None:
         if isinstance(value, (types.FunctionType, types.MethodType, functools.partial, Module)):
             self._visit(value)
 
-    def _objects(self) -> None:
-        for entry, (_, _, _, value) in list(self.entries.items()):
-            self._objects_of(value, entry)
-
-    def _objects_of(self, x: Any, entry: str) -> None:
-        """Attributes of a plain object that the code names."""
+    def _object(self, x: Any, every: bool = False) -> None:
+        """Follows the attributes of a plain object that the code names, or every one."""
         if isinstance(x, (Tensor, Module, types.FunctionType, types.MethodType, *PLAIN)):
             return
         if type(x).__module__.split(".")[0] == "flambeau" or not hasattr(x, "__dict__"):
             return
         for name, value in list(vars(x).items()):
-            if name in self._codes or entry == "self":
-                self._add(f"{entry}.{name}", "dict", vars(x), name, value)
+            if every or name in self._codes:
+                self._follow(value)
 
 
 def _now(how: str, place: Any, key: Any) -> Any:
