@@ -1,7 +1,8 @@
 """What an evaluation does with a batch: the net's output and its loss, compiled like the step.
 
-A few batches are not worth a program: it is asked for when there have been more. In a run that can
-be resumed it is made at once, so that the bits do not depend on how many there were.
+A few batches are not worth a program: it is asked for when there have been more, or at once when
+more are known to come, as in the validations of a training. In a run that can be resumed it is made
+at once, so that the bits do not depend on how many there were.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from .fused import Region, ask_for_compiled, call
 from .kinds import Kinds
 
 _FEW = 4  # batches before a program is asked for
+_MANY = 8  # batches for which it is asked for before
 
 
 class Look:
@@ -43,6 +45,11 @@ class Look:
         self.look = evaluation if not compiled else Whole(evaluation, (net, loss), kinds)
         self.predict = prediction if not compiled else Whole(prediction, (net,), kinds)
 
+    def expect(self, batches: int) -> None:
+        """So many batches will be looked at."""
+        if isinstance(self.look, Whole):
+            self.look.expect(batches)
+
 
 class Whole:
     """A function of a batch that is compiled when it has been called some times."""
@@ -51,6 +58,11 @@ class Whole:
         self.function, self.parts, self.kinds = function, parts, kinds
         self._calls = 0
         self._made: Callable[..., Any] | None = None
+
+    def expect(self, batches: int) -> None:
+        """So many will come."""
+        if batches > _MANY:
+            self._calls = _FEW
 
     def __call__(self, *batch: Any) -> Any:
         if self._made is None:

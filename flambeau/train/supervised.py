@@ -21,6 +21,7 @@ from .fused import (
     Region, Step, accumulating_step_of, call, check_scalar, clip_of, compiled_by_its_first_call,
     say, train_step_of,
 )  # fmt: skip
+from .frequent import Frequent
 from .handlers import INSIDE
 from .kinds import Kinds
 from .look import Look
@@ -157,13 +158,14 @@ class Supervised:
         else:
             self._whole = compiled_by_its_first_call(step, self._adopt) if self._compile else step
 
+        self._plain = step
         if self.hooked:
             self._whole = step
         self._choose()
 
     def _adopt(self, step: Step) -> None:
         if not self.hooked:
-            self._whole = step
+            self._whole = Frequent(step, self._plain) if hasattr(step, "attempt") else step
             self._choose()
 
     def attend(self) -> None:
@@ -249,6 +251,10 @@ class Supervised:
             state.loss, state.y_pred = function(x, y)
             state.y = y
         return Outcome(state.loss, state.y_pred, y)
+
+    def expect(self, batches: int) -> None:
+        """So many batches of evaluations will come."""
+        self._look().expect(batches)
 
     def predict(self, x: Any) -> Any:
         """The net's output."""

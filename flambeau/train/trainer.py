@@ -11,7 +11,7 @@ from ..optim import Optimizer
 from . import scope
 from .attachment import listed
 from .checks import check_trainable, loss_named, optimizer_named
-from .data import inputs, is_arrays, is_loader, loader_of
+from .data import inputs, is_arrays, is_loader, length_of, loader_of
 from .evaluation import joined, looking, sweep
 from .loop import Loop
 from .measures import Measures
@@ -201,6 +201,8 @@ class Trainer(Loop):
     def _epoch(self, data: Any, position: dict[str, Any] | None) -> None:
         self._train(data, position)
         if self._valid_data is not None and self._stopping is None:
+            left = self.state.epochs - self.state.epoch + 1
+            self.supervised.expect(left * (length_of(self._valid_data) or 0))
             self._sweep(scope.valid, self._valid_data, self.state.epoch, "valid_")
 
     def _trained(self) -> None:

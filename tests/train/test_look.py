@@ -8,7 +8,8 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.train import EMA, Trainer, forward, fused
+from flambeau.train import EMA, Trainer, epoch, forward, fused
+from flambeau.train.frequent import Frequent
 
 torch.manual_seed(0)
 X, Y = torch.randn(96, 5), torch.randint(0, 3, (96,))
@@ -110,3 +111,32 @@ def test_in_an_exact_run_the_first_batch_is_compiled():
         assert states[0] == states[1]
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(("epochs", "asked"), [(2, False), (3, True)])
+def test_validations_that_will_come_again_are_worth_it(epochs, asked):
+    """Nine batches in all: a program is asked for at the first of them."""
+    trainer, seen = made(True), []
+    look = trainer.supervised._look().look
+    trainer.attach(epoch.end(once=1), lambda: seen.append(look._made is not None))
+    trainer.fit((X, Y), (X, Y), epochs)
+    assert seen == [asked]
+
+
+def test_a_smaller_last_batch_is_not_recorded_until_it_came_often():
+    trainer = made(True)
+    sizes = []
+    trainer.fit((X, Y), epochs=2)
+    frequent = trainer.supervised._whole
+    assert isinstance(frequent, Frequent)
+    compiled = frequent.compiled
+
+    def noted(x, y):
+        sizes.append(len(x))
+        return compiled(x, y)
+
+    frequent.compiled = noted
+    trainer.fit((X[:40], Y[:40]), epochs=12)  # 32 and 8
+    assert sizes.count(8) <= 4
+    assert 8 in sizes  # from the ninth on
+    frequent.compiled = compiled

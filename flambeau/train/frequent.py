@@ -1,0 +1,30 @@
+"""The compiled step where it is compiled beside the training: for batches of kinds that are frequent.
+
+To record a step costs several plain ones, and a smaller batch at each epoch's end comes once an
+epoch: it goes through the plain step until it has come often enough.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .fused import Step
+from .kinds import kind_of
+
+_SELDOM = 8  # batches of another kind than the first that are not worth a program
+
+
+class Frequent:
+    """A compiled step that batches of seldom kinds (shapes, dtypes) are kept from."""
+
+    def __init__(self, compiled: Any, plain: Step) -> None:
+        self.compiled, self.plain = compiled, plain
+        self.attempt = compiled.attempt  # what a program gives, where there is one
+        self._seen: dict[str, int] = {}  # kind: batches of it without a program
+
+    def __call__(self, *batch: Any) -> Any:
+        kind, seen = kind_of(batch), self._seen
+        seen[kind] = seen.get(kind, 0) + 1
+        if seen[kind] <= _SELDOM and kind != next(iter(seen)):
+            return self.plain(*batch)
+        return self.compiled(*batch)
