@@ -104,7 +104,7 @@ def main(first: int, last: int) -> None:
     """Seeds from `first` up to `last`."""
     from flambeau.compiler import pipeline
 
-    from compiler.test_pipeline import outcome
+    from compiler.outcomes import outcome
     from compiler.test_wide_graphs import assert_close
     from compiler.wide_graphs import wide_graph, wide_values
 

@@ -10,8 +10,8 @@ from flambeau.compiler.graph import (
 )  # fmt: skip
 from flambeau.native.loops import Fold, Kind, Loop, Scalar, Type, statements
 
+from .outcomes import check
 from .random_graphs import graph_of, source
-from .test_pipeline import check
 
 ROWS, COLUMNS = 96, 160
 BYTES = 4 * ROWS * COLUMNS

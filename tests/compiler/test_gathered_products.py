@@ -16,8 +16,8 @@ from flambeau.compiler.passes.simplify import simplify
 from flambeau.compiler.verify import verify_graph
 from flambeau.native.loops import Fold, Type
 
+from .outcomes import assert_same, outcome, run
 from .steps import same
-from .test_pipeline import assert_same, outcome, run
 
 
 def letters(rows: int, turned: bool) -> Graph:

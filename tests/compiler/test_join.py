@@ -12,8 +12,8 @@ from flambeau.compiler.group import Group
 from flambeau.compiler.passes.join import MOST, join
 from flambeau.native.loops import Fold, Kind, Loop, Scalar, Type
 
+from .outcomes import check
 from .random_graphs import graph_of, source
-from .test_pipeline import check
 
 F32 = Type.F32
 

@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from flambeau.compiler import pipeline
-from flambeau.compiler.evaluate import evaluate
 from flambeau.compiler.graph import (
-    Graph, Node, Op, apply, constant, matmul, permute, reduce, reshape, window,
+    Node, Op, apply, constant, matmul, permute, reduce, reshape, window,
 )  # fmt: skip
-from flambeau.compiler.step import Step
-from flambeau.compiler.verify import GraphError, verify_graph, verify_plan
+from flambeau.compiler.verify import GraphError, verify_graph
 from flambeau.native.loops import Fold, Scalar, Type
 
+from .outcomes import assert_same, check, outcome, run
 from .random_graphs import graph_of, random_graph, source, values
 
 NUMBER = Type.F32
-
-
-def outcome(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The outputs, then every source as it is in the end, by NumPy."""
-    outputs, writes = evaluate(graph, sources)
-    left = dict(enumerate(sources)) | dict(writes)
-    return [*outputs, *(left[k] for k in range(len(sources)))]
-
-
-def bound(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Gives the graph's states memory of their own with these values."""
-    arrays = [np.array(one) for one in sources]
-    for one, array in zip(graph.sources, arrays, strict=True):
-        one.array = lambda array=array: array
-    return arrays
-
-
-def run(graph: Graph, sources: Sequence[np.ndarray], threads: int = 1) -> tuple[Step, list]:
-    """The same from machine code."""
-    arrays = bound(graph, sources)
-    step = pipeline.build(graph)
-    verify_plan(step.tasks, step.layout, step.plan)
-    step.threads = threads
-    outputs = step.run([])
-    return step, [*outputs, *arrays]
-
-
-def assert_same(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    for a, b in zip(found, expected, strict=True):
-        assert a.shape == b.shape
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -69,13 +36,6 @@ def test_programs_compute_what_graphs_do(seed: int) -> None:
     sources = values(graph, seed)
     _, found = run(graph, sources, threads=1 + seed % 2)
     assert_same(found, outcome(graph, sources))
-
-
-def check(graph: Graph, seed: int = 0) -> Step:
-    sources = values(graph, seed)
-    step, found = run(graph, sources)
-    assert_same(found, outcome(graph, sources))
-    return step
 
 
 def test_softmax_is_one_kernel() -> None:

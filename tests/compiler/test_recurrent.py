@@ -12,17 +12,14 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.pipeline import build
-from flambeau.compiler.schedule.task import accesses
 from flambeau.compiler.verify import GraphError, verify_graph
-from flambeau.native.interp import dtype, interpret
 from flambeau.native.kernels.recurrent_cells import CELLS
-from flambeau.native.loops import Affine, Type
+from flambeau.native.loops import Type
 from flambeau.native.verify import verify
 
+from .outcomes import interpreted, outcome, run
 from .recurrent_graphs import drawn, recurrent_graph
 from .steps import same
-from .test_pipeline import outcome, run
 
 SIZES = [(2, 1, 1), (3, 33, 17), (4, 31, 16)]
 HERE = Path(__file__).resolve().parent
@@ -61,26 +58,8 @@ def test_kernels_mean_what_they_do(name: str) -> None:
     graph = recurrent_graph(name, 2, 3, 5, type=Type.F64)
     given = drawn(graph)
     _, expected = run(graph, given)
-    step = build(graph)
-    memory: dict[int, np.ndarray] = {}
-    for task in step.tasks:
-        assert task.kernel is not None
-        arrays = []
-        for one in task.memories:
-            if id(one) not in memory:
-                start = np.full(one.elements, np.nan, dtype(one.type))
-                source = given[one.index].reshape(-1) if one.home.name == "SOURCE" else start
-                memory[id(one)] = source.copy()
-            arrays.append(memory[id(one)])
-        for buffer, offset in zip(task.kernel.buffers, task.offsets, strict=True):
-            for one in accesses(task.kernel):  # steps may go down from there
-                if one.buffer is buffer:
-                    one.at = Affine(one.at.base + offset, one.at.terms)
-        interpret(task.kernel, arrays)
-    for k, node in enumerate(graph.outputs):
-        place = step.layout.targets(step.graph.outputs[k])[0]
-        found = memory[id(place.memory)].reshape(node.shape)
-        np.testing.assert_allclose(found, expected[k], rtol=1e-9, atol=1e-11)
+    for a, b in zip(interpreted(graph, given), expected, strict=False):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
 
 
 def test_wrong_extents_are_refused() -> None:

@@ -9,8 +9,8 @@ from flambeau.compiler import pipeline
 from flambeau.compiler.graph import Node, Op, apply, constant, expand, matmul, reshape, window
 from flambeau.native.loops import Scalar, Type
 
+from .outcomes import bound, check, outcome
 from .random_graphs import graph_of, source
-from .test_pipeline import bound, check, outcome
 from .wide_graphs import wide_graph, wide_values
 
 BOUNDS = {"float64": 1e-6, "float32": 3e-4, "bfloat16": 5e-2}

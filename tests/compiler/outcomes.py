@@ -1,0 +1,77 @@
+"""What graphs give: by evaluate, by machine code, and by their loops interpreted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from flambeau.compiler import pipeline
+from flambeau.compiler.evaluate import evaluate
+from flambeau.compiler.graph import Graph
+from flambeau.compiler.schedule.task import accesses
+from flambeau.compiler.step import Step
+from flambeau.compiler.verify import verify_plan
+from flambeau.native.interp import dtype, interpret
+from flambeau.native.loops import Affine
+
+from .random_graphs import values
+
+
+def outcome(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs, then every source as it is in the end, by NumPy."""
+    outputs, writes = evaluate(graph, sources)
+    left = dict(enumerate(sources)) | dict(writes)
+    return [*outputs, *(left[k] for k in range(len(sources)))]
+
+
+def bound(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Gives the graph's states memory of their own with these values."""
+    arrays = [np.array(one) for one in sources]
+    for one, array in zip(graph.sources, arrays, strict=True):
+        one.array = lambda array=array: array
+    return arrays
+
+
+def run(graph: Graph, sources: Sequence[np.ndarray], threads: int = 1) -> tuple[Step, list]:
+    """The step, and the same from machine code."""
+    arrays = bound(graph, sources)
+    step = pipeline.build(graph)
+    verify_plan(step.tasks, step.layout, step.plan)
+    step.threads = threads
+    outputs = step.run([])
+    return step, [*outputs, *arrays]
+
+
+def interpreted(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs, from the loops of the graph's kernels."""
+    step = pipeline.build(graph)
+    memory: dict[int, np.ndarray] = {}
+    for task in step.tasks:
+        assert task.kernel is not None
+        for one in task.memories:
+            if id(one) not in memory:
+                unset = np.full(one.elements, np.nan, dtype(one.type))
+                given = one.home.name == "SOURCE"
+                memory[id(one)] = sources[one.index].reshape(-1).copy() if given else unset
+        for buffer, offset in zip(task.kernel.buffers, task.offsets, strict=True):
+            for access in accesses(task.kernel):  # steps may go down from there
+                if access.buffer is buffer:
+                    access.at = Affine(access.at.base + offset, access.at.terms)
+        interpret(task.kernel, [memory[id(one)] for one in task.memories])
+    places = [step.layout.targets(one)[0] for one in step.graph.outputs]
+    return [memory[id(place.memory)].reshape(node.shape)
+            for place, node in zip(places, graph.outputs, strict=True)]  # fmt: skip
+
+
+def assert_same(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def check(graph: Graph, seed: int = 0) -> Step:
+    sources = values(graph, seed)
+    step, found = run(graph, sources)
+    assert_same(found, outcome(graph, sources))
+    return step
