@@ -18,6 +18,7 @@ from ..target import Target
 from .accumulator import Held
 from .builder import I64, Builder, iota
 from .plan import Plan
+from .stream import streams
 
 Bindings = Mapping[Index, ir.Value]
 
@@ -62,6 +63,7 @@ class Context:
         self.target = target
         self.builder = builder
         self.plan = plan
+        self.streams = streams(kernel.body, plan.widths)
         self.pointers: dict[Buffer, ir.Value] = {}
         self.sizes: dict[Size, ir.Value] = {}
         self.tid: ir.Value = builder.integer(0)

@@ -19,6 +19,7 @@ from .builder import lanes_of
 from .context import Context, Scope
 from .expression import evaluate, known, place, read, write
 from .plan import always, changed, folded, indices, rounds, touched, written
+from .stream import ask
 from .turned import tiles, turned
 
 BLOCK = 128  # rounds of a long sum that are added up by themselves
@@ -159,6 +160,11 @@ def _lanes(
     def body(index: ir.Value, width: int = lanes, mask: ir.Value | None = None) -> None:
         emit_body(context, scope.across(loop.index, index, width, mask), loop.body)
 
+    def whole_vectors(index: ir.Value) -> None:
+        ask(context, scope.across(loop.index, index, lanes, None),
+            context.streams.get(loop, ()), lanes)  # fmt: skip
+        body(index)
+
     def rest(first: Bound, count: Bound) -> None:
         at = b.integer(first) if isinstance(first, int) else first
         if masked and lanes > 1:
@@ -171,12 +177,12 @@ def _lanes(
         if whole == lanes:
             body(b.integer(start))
         elif whole:
-            _rounds(context, loop, start, start + whole, lanes, sums, body)
+            _rounds(context, loop, start, start + whole, lanes, sums, whole_vectors)
         if start + whole < stop:
             rest(start + whole, stop - start - whole)
         return
     end = b.add(start, b.and_(b.sub(stop, start), b.integer(-lanes)))
-    _rounds(context, loop, start, end, lanes, sums, body)
+    _rounds(context, loop, start, end, lanes, sums, whole_vectors)
     if lanes > 1:
         with b.if_then(b.icmp_signed("<", end, stop)):
             rest(end, b.sub(stop, end))

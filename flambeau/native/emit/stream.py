@@ -1,0 +1,96 @@
+"""Streams: memory that a loop in lanes goes through once, line by line, asked for ahead of it.
+
+The processor's own fetching stops at each page and takes a while to begin anew; with arrays beyond
+the second cache a pointwise loop spends a third of its time there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..loops import Buffer, Contract, Index, Kind, Load, Loop, Statement, Store, statements
+from .ahead import prefetch
+from .plan import touched
+
+DISTANCE = 2048  # bytes ahead
+LEAST = 1 << 20  # bytes of all streams of a loop; less is near by itself
+_LINE = 64
+
+
+@dataclass
+class _Around:
+    """The loops around a loop, and the streams that were gone through in there before."""
+
+    loops: tuple[Loop, ...] = ()
+    seen: set = field(default_factory=set)
+
+
+def streams(body: Sequence[Statement], lanes: dict[Loop, int]
+            ) -> dict[Loop, list[tuple[Load | Store, bool]]]:  # fmt: skip
+    """For loops in lanes: the places whose memory is to be asked for, and whether it is written."""
+    found = dict(_each(body, lanes, _Around()))
+    return {loop: places for loop, places in found.items() if places}
+
+
+def _each(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
+          ) -> Iterator[tuple[Loop, list[tuple[Load | Store, bool]]]]:  # fmt: skip
+    for one in body:
+        if not isinstance(one, Loop):
+            continue
+        loops = (*around.loops, one)
+        if one not in lanes:
+            # Rounds of a parallel loop go over other memory; those of others may go over it again.
+            parallel = one.kind is Kind.PARALLEL
+            if parallel and not any(isinstance(s, Contract) for s in statements([one])):
+                yield from _each(one.body, lanes, _Around(loops, set(around.seen)))
+        elif one.kind is Kind.PARALLEL or around.loops:
+            yield one, _places(one, loops, around.seen if around.loops else set())
+
+
+def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load | Store, bool]]:
+    """The streams of one loop, but for those that an earlier one has brought near."""
+    inside = list(statements(loop.body))
+    if any(isinstance(one, Loop | Contract) for one in inside):
+        return []
+    around = [one.index for one in loops]
+    found: dict[Any, tuple[Load | Store, bool]] = {}
+    for place in touched(inside):
+        if place.indirect or place.buffer.local is not None or place.at.stride(loop.index) != 1:
+            continue
+        if any(place.at.stride(index) == 0 for index in around):
+            continue  # the same for all rounds of a loop
+        key = _key(place.buffer, place, loop.index)
+        if key not in seen:
+            found[key] = (place, isinstance(place, Store) or (key in found and found[key][1]))
+    if not _far(loops, [place for place, _ in found.values()]):
+        return []
+    seen.update(found)
+    return list(found.values())
+
+
+def _key(buffer: Buffer, place: Load | Store, lane: Index) -> tuple:
+    rest = frozenset(term for term in place.at.terms if term[0] is not lane)
+    return (buffer, place.at.base, rest)
+
+
+def _far(loops: tuple[Loop, ...], places: Sequence[Load | Store]) -> bool:
+    """Whether the places are too much memory to be near, as far as is known."""
+    total = sum(place.buffer.type.size for place in places)
+    for loop in loops:
+        if not isinstance(loop.extent, int):
+            return total > 0
+        total *= loop.extent
+    return total >= LEAST
+
+
+def ask(context: Any, scope: Any, places: Sequence[tuple[Load | Store, bool]], lanes: int) -> None:
+    """Asks for the lines that come DISTANCE behind those of this round."""
+    b = context.builder
+    for place, written in places:
+        pointer = context.pointer(place.buffer, place.at, scope)
+        size = place.buffer.type.size
+        for line in range(max(1, lanes * size // _LINE)):
+            step = b.integer((DISTANCE + line * _LINE) // size)
+            prefetch(b, b.moved(pointer, step, place.buffer.type), written)

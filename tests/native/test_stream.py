@@ -1,0 +1,61 @@
+"""Which memory loops ask for ahead of reading it: what is large, once, and line by line."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from flambeau.native.emit.kernel import emit
+from flambeau.native.emit.stream import DISTANCE, LEAST
+from flambeau.native.kernels.pointwise import FULL, NUMBER, ROW, pointwise
+from flambeau.native.kernels.rows import softmax
+from flambeau.native.loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Store, Type
+from flambeau.native.target import TARGETS
+
+AVX512 = TARGETS["avx512"]
+
+
+def asked(kernel: Kernel) -> list[int]:
+    """1 for each line that a round asks for to write, 0 to read."""
+    calls = re.findall(r"call void @\W?llvm\.prefetch\.p0\W?\(.*?, i32 (\d),", emit(kernel, AVX512))
+    return [int(write) for write in calls]
+
+
+def copied(n: int, kind: Kind = Kind.PARALLEL) -> Kernel:
+    x, y, i = Buffer(Type.F32, "x"), Buffer(Type.F32, "y"), Index("i")
+    at = Affine(0, ((i, 1),))
+    return Kernel("copied", [x, y], [Loop(i, n, [Store(y, at, Load(x, at))], kind)])
+
+
+def test_pointwise_loops_of_any_size_ask_for_what_they_read_and_write() -> None:
+    kernel = pointwise(lambda a, b: a + b, [(Type.F32, FULL), (Type.F32, FULL)])
+    assert sorted(asked(kernel)) == [0, 0, 1]
+
+
+def test_numbers_and_rows_that_all_rows_share_stay_near() -> None:
+    kernel = pointwise(lambda a, b: a + b, [(Type.F32, FULL), (Type.F32, NUMBER)])
+    assert sorted(asked(kernel)) == [0, 1]
+    kernel = pointwise(lambda a, b: a + b, [(Type.F32, FULL), (Type.F32, ROW)])
+    assert sorted(asked(kernel)) == [0, 1]
+
+
+@pytest.mark.parametrize(("n", "lines"), [(LEAST // 8, 2), (LEAST // 8 - 16, 0)])
+def test_small_arrays_are_not_asked_for(n: int, lines: int) -> None:
+    assert len(asked(copied(n))) == lines
+
+
+def test_loops_on_one_thread_are_not_long_enough() -> None:
+    assert not asked(copied(LEAST, Kind.LANES))
+
+
+def test_later_sweeps_over_a_row_find_it_near() -> None:
+    reads = asked(softmax(Type.F32))
+    assert 0 < reads.count(0) <= 4  # the maximum's sweep, which takes four vectors at once at most
+    assert reads.count(1) == 4  # the exponentials', which stores
+
+
+def test_every_line_of_a_round_is_asked_for_once() -> None:
+    text = emit(copied(LEAST), AVX512)
+    assert f"i64 {DISTANCE // 4}" in text
+    assert len(asked(copied(LEAST))) == 2
