@@ -76,7 +76,7 @@ def _from_python(data: Any, dtype: Dtype | None) -> np.ndarray:
     if dtype is None:
         dtype = _inferred(flat)
     kind = dtype.numpy
-    _check_numbers(flat, dtype)
+    _check_numbers(flat, dtype, bool(shape))
     if dtype.category == types.INTEGER:
         flat = [int(v) for v in flat]
         try:
@@ -103,7 +103,8 @@ def _wrapped_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
     return np.array([v % 256 for v in flat], dtype.numpy)
 
 
-def _check_numbers(flat: list[Any], dtype: Dtype) -> None:
+def _check_numbers(flat: list[Any], dtype: Dtype, nested: bool) -> None:
+    """Refuses leaves that are no numbers; `nested` where they came in a sequence."""
     for v in flat:
         if isinstance(v, (bool, int, float, np.number, np.bool_)):
             continue
@@ -114,13 +115,12 @@ def _check_numbers(flat: list[Any], dtype: Dtype) -> None:
                     f"{dtype.name} without overflow (it is complex)"
                 )
             continue
-        if v is None:
-            raise RuntimeError("Could not infer dtype of NoneType")
-        raise TypeError(
-            f"new(): invalid data type '{type(v).__name__}'"
-            if isinstance(v, (str, bytes))
-            else f"must be real number, not {type(v).__name__}"
-        )
+        kind = type(v).__name__
+        if isinstance(v, (str, bytes)):
+            if v is flat[0] and nested:
+                raise ValueError(f"too many dimensions '{kind}'")
+            raise TypeError(f"new(): invalid data type '{kind}'")
+        raise RuntimeError(f"Could not infer dtype of {kind}")
 
 
 def _measure(data: Any, flat: list[Any]) -> tuple[int, ...]:
@@ -438,8 +438,8 @@ _LEGACY = {
 _LEGACY_NAMES = {d: name for name, d in _LEGACY.items()}
 
 
-@public(spaces=("Tensor",))
-def type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+@public("type", spaces=("Tensor",))
+def legacy_type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """Its legacy type name, or this tensor converted to a dtype, type name or typed class."""
     if dtype is None:
         return _LEGACY_NAMES.get(self.dtype, str(self.dtype))

@@ -281,3 +281,24 @@ def test_line_24_options(torch):
     out = io.StringIO()
     print(torch.tensor([1.5]), file=out)
     assert out.getvalue() == "tensor([1.5000e+00])\n"
+
+
+NO_NUMBERS = {
+    "text": ("a", TypeError, "invalid data type 'str'"),
+    "texts": (["a", "b"], ValueError, "too many dimensions 'str'"),
+    "a text among numbers": ([1, "b"], TypeError, "invalid data type 'str'"),
+    "dict": ({}, RuntimeError, "Could not infer dtype of dict"),
+    "none": ([None], RuntimeError, "Could not infer dtype of NoneType"),
+}
+
+
+@pytest.mark.parametrize("name", NO_NUMBERS)
+def test_line_21_what_is_no_number_is_refused(torch, name):
+    data, error, words = NO_NUMBERS[name]
+    with pytest.raises(error, match=words):
+        torch.tensor(data)
+
+
+def test_line_21_from_numpy_takes_arrays(torch):
+    with pytest.raises(TypeError, match=r"expected np.ndarray \(got list\)"):
+        torch.from_numpy([1, 2])
