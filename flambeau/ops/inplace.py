@@ -163,7 +163,7 @@ def assign(self: Tensor, y: Tensor, name: str) -> Tensor:
 
 
 def overwrite(self: Tensor, name: str, function: Callable, *args: Any, **kwargs: Any) -> Tensor:
-    """Writes function(self, ...) into `self` where the tape may keep the old value: a copy of it."""
+    """Writes function(self, ...) into `self`; where the tape may keep the old value, a copy."""
     recorded = MODE.grad and (check_writable(self, name) or any(map(_requires, args))
                               or any(map(_requires, kwargs.values())))  # fmt: skip
     old = before_write(self, True) if recorded else self
