@@ -117,6 +117,15 @@ class Seen:
 
 
 @dataclass(eq=False)
+class Read:
+    """A number returned: of a tensor, by "item", or of two numbers; see reads.py."""
+
+    operation: str
+    left: Any
+    right: Any
+
+
+@dataclass(eq=False)
 class Kept:
     """A value that the forward program keeps for the backward one: its output `number`."""
 

@@ -32,6 +32,7 @@ from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor, wrap
 from .effects import Surroundings
 from .leftovers import finish, live_outputs
+from .reads import Number, forgotten, plain, reads
 from .swap import Swap, clone
 from .trace import (
     CALL, CONSTANT, EMPTY, OPERATOR, UPDATE, WRITE, Backward, Event, Trace, Value, address,
@@ -59,6 +60,9 @@ class Recorder:
         self.lines: dict[int, tuple[str, str]] = {}  # where a node of the tape was made
         self.held: list[Any] = []
         self.surroundings: Surroundings | None = None
+        self.code: Any = None  # of the step's own function
+        self.floats: dict[int, Any] = {}  # floats read that are only returned, by id
+        self.numbers: list[Any] = []  # weak references to the Numbers made, see reads.py
 
     @property
     def on(self) -> bool:
@@ -187,6 +191,8 @@ class Recorder:
         def record(original: Callable, args: tuple, kwargs: dict) -> Any:
             if not self.on:
                 return original(*args, **kwargs)
+            if self.numbers:
+                args = tuple(one._used() if one.__class__ is Number else one for one in args)
             out = kwargs.pop("out", None) if "out" not in operator.names else None
             given = (args[1], args[0]) if swapped and len(args) == 2 else args
             bound = bind(operator, given, kwargs)
@@ -505,13 +511,20 @@ def capture(
         real = builtins.print
         builtins.print = functools.partial(_printed, recorder, real)
         try:
-            result = function(*args, **kwargs)
-            trace.result = recorder.surroundings.note(trace, result)
+            recorder.code = getattr(getattr(function, "__func__", function), "__code__", None)
+            returned = function(*args, **kwargs)
+            result = plain(returned)
+            trace.result = recorder.surroundings.note(trace, reads(returned, recorder.floats))
             record_backward(recorder, args, kwargs)
+            del returned
         finally:
             builtins.print = real
             _recorders.current = None
             _restore(swaps)
+            if recorder.numbers:
+                recorder.surroundings.clean()
+                if not forgotten(recorder.numbers):
+                    trace.problem("item() reads a tensor's values in Python", "")
         finish(trace)
         _find_holders(trace, recorder.held[0][0])
         return result, trace

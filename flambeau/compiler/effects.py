@@ -22,6 +22,7 @@ from ..nn.module import Module
 from ..optim import Optimizer
 from ..optim.lr_scheduler import LRScheduler
 from ..tensor.tensor import Tensor
+from .reads import kept_read, of_numbers, put_back
 from .trace import Effect, Trace
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -81,13 +82,40 @@ class Surroundings:
         kept = []
         for holder in (*self.holders, *self.groups):
             for name, key, value in _changes(holder):
-                if holder.place is None or not _of_tensors(value):
+                numbers = of_numbers(value)
+                if numbers and holder.place is not None:
+                    before = holder.before
+                    old = before.get(key, _MISSING) if isinstance(before, dict) else _MISSING
+                    value = kept_read(value, old, holder.place, key)
+                    trace.plain += _plain_leaves(value)
+                if holder.place is None or not (numbers or _of_tensors(value)):
                     trace.problem(f"it changes {name}, which is Python's, and no compiled call "
                                   "would", self._line_of(key))  # fmt: skip
                     return result
                 trace.effects.append(Effect(name, holder.place, key))
                 kept.append(value)
         return (result, tuple(kept)) if kept else result
+
+    def clean(self) -> None:
+        """Puts plain numbers where the step put Numbers."""
+        for holder in self.holders:
+            for _, key, value in list(_changes(holder)) if holder.place is not None else ():
+                if of_numbers(value):
+                    put_back(holder.place, key, len(holder.before) if key is None else 0)
+
+    def looks_at(self, name: str, code: types.CodeType) -> bool:
+        """Whether functions that a function's code may call, as their names say, know a name."""
+        known: set[str] = set()
+        left, found = [one for one in self._codes if one is not code], [code]
+        while found:
+            for one in found:
+                strings = (x for x in one.co_consts if isinstance(x, str))
+                known |= {*one.co_names, *one.co_freevars, *strings}
+            found = [one for one in left if _may_run(one, known)]
+            left = [one for one in left if one not in found]
+            if any(name in (*one.co_names, *one.co_freevars, *one.co_consts) for one in found):
+                return True
+        return False
 
     # --------------------------------------------------------------------------- looking
 
@@ -356,6 +384,14 @@ def _installed(name: Any) -> bool:
         return True
     top = sys.modules.get(name.split(".")[0])
     return any(part in str(getattr(top, "__file__", "")) for part in _INSTALLED)
+
+
+def _may_run(code: types.CodeType, known: set[str]) -> bool:
+    """Whether a function may be called by those who know these names."""
+    if code.co_name == "__init__":
+        return code.co_qualname.split(".")[-2:][0] in known
+    return code.co_name in known or code.co_name.startswith(("__", "<")) or (
+        code.co_name == "forward")  # fmt: skip
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -21,6 +21,7 @@ from .leftovers import written_storages
 from .lower import NotLowered, lower, writes
 from .lower.nodes import literal, number, stretched, type_of
 from .lower.registry import Untraceable
+from .reads import Old, Read
 from .regions import Region, partition
 from .trace import (
     CALL, CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value, address,
@@ -352,6 +353,10 @@ class _Functional:
     def _returned(self, x: Any) -> Any:
         if isinstance(x, Tensor):
             return self._returned_tensor(x)
+        if x.__class__ is Read:
+            return bind.Read(*(one if one.__class__ is str else self._returned(one) for one in x))
+        if x.__class__ is Old:
+            return x
         if x.__class__ in (tuple, list):
             return x.__class__(self._returned(one) for one in x)
         if isinstance(x, tuple) and hasattr(x, "_fields"):

@@ -19,6 +19,7 @@ from ..tensor import tensor as tensors
 from ..tensor.tensor import Tensor
 from .capture import Recorder
 from .counted import counted, draw_key
+from .reads import handed_on
 from .trace import DRAW, HostCall, updates_of
 
 in_place = import_module("..ops.inplace", __package__)
@@ -167,6 +168,12 @@ def schedules(r: Recorder) -> Pairs:
 def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
     if r.on:
         name = original.__name__
+        if name in ("item", "__float__") and args and not kwargs:
+            with r.silence():
+                value = original(*args)
+            found = handed_on(r, args[0], value, name == "__float__")
+            if found is not None:
+                return found
         r.problem(f"{name}() reads a tensor's values in Python")
         with r.silence():
             return original(*args, **kwargs)

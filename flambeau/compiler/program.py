@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..nn.registration import CHANGES
 from ..ops.autocast import AUTOCAST
 from ..tensor.tensor import Tensor, wrap
 from .bindings import (
-    ANY, Argument, Bindings, Drawn, Leaf, Output, Same, Scalar, Seen, State, are_apart,
+    ANY, Argument, Bindings, Drawn, Leaf, Output, Read, Same, Scalar, Seen, State, are_apart,
     are_together,
 )  # fmt: skip
 from .capture import autocast_now
@@ -30,6 +31,7 @@ from .effects import perform
 from .evaluate import numpy_type
 from .guards import Environment, Modules
 from .joint_node import Runner, hung
+from .reads import Old
 from .sample import Sample
 
 MISS = object()  # what a program gives for a call that it was not made for
@@ -345,6 +347,15 @@ class _Writer:
             if x.live is not None:
                 return f"hung({array}, node, {x.live})"
             return f"{'attached' if x.requires_grad else 'wrap'}({array})"
+        if isinstance(x, Read):
+            left = self.result(x.left)
+            if x.operation == "item":
+                return f"{left}.item()"
+            return f"({left} {x.operation} {self.result(x.right)})"
+        if isinstance(x, Old):
+            place = self.name(x.place)
+            cell = isinstance(x.place, types.CellType)
+            return f"{place}.cell_contents" if cell else f"{place}[{self.name(x.key)}]"
         if isinstance(x, Leaf):
             return f"t{x.number}"
         if isinstance(x, Same):

@@ -169,7 +169,7 @@ def test_grad_mode_and_requires_grad_are_guarded():
 def test_a_read_value_leaves_the_step_eager_and_names_the_line():
     def step(x):
         y = x * 2
-        return y.sum().item()
+        return round(y.sum().item(), 2)
 
     told = _told(compiled(step), *[(torch.ones(2),)] * 5)
     assert len(told) == 1

@@ -1,0 +1,401 @@
+"""Reads: numbers that a step takes out of tensors and only hands on, as in `return loss.item()`.
+
+While a step is recorded, `item()` gives a `Number` where the step's source shows that it goes
+nowhere but into what the step returns, or into an attribute, name or list that the step does not
+look at: `self.total += loss.item()`. Plain arithmetic may be on the way. A program works such
+numbers out after its run, from outputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import linecache
+import operator
+import os
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .capture import Recorder
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+}  # fmt: skip
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_LOOKS = frozenset(("locals", "vars", "eval", "exec", "dir"))  # which see names of a function
+
+
+class Read(NamedTuple):
+    """A number in what a step returns: of a tensor, or of two numbers.
+
+    `operation`: "item", or a key of OPERATIONS. `left` is a Tensor for "item"; else both are Reads
+    or plain numbers.
+    """
+
+    operation: str
+    left: Any
+    right: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Old:
+    """The number that lies in a dict, under a key, or in a cell, before a step adds to it."""
+
+    place: Any
+    key: Any
+
+
+class Number:
+    """What stands for a number that is handed on, while the step is recorded.
+
+    Anything else that is done with it is done with its value, and a reason not to compile.
+    """
+
+    __array_ufunc__ = None  # NumPy leaves arithmetic to it
+    __slots__ = ("__weakref__", "added", "read", "recorder", "value")
+
+    def __init__(self, value: Any, read: Read, recorder: Recorder, added: bool = False) -> None:
+        """`added`: it is added to what a place outside of the step holds."""
+        self.value, self.read, self.recorder, self.added = value, read, recorder, added
+        recorder.numbers.append(weakref.ref(self))
+
+    def _used(self) -> Any:
+        self.recorder.problem("item() reads a tensor's values in Python")
+        return self.value
+
+    def __float__(self) -> float:
+        return float(self._used())
+
+    def __index__(self) -> int:
+        return operator.index(self._used())
+
+    def __bool__(self) -> bool:
+        return bool(self._used())
+
+    def __repr__(self) -> str:
+        return repr(self._used())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._used(), spec)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._used() == plain(other))
+
+    def __hash__(self) -> int:
+        return hash(self._used())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._used(), name)
+
+    def __neg__(self) -> Any:
+        return _combined("-", 0, self) if self.value.__class__ is int else _combined("*", -1, self)
+
+
+def _combined(symbol: str, a: Any, b: Any) -> Any:
+    """The number that an operation gives, of which one is a Number; without one where the other is
+    no plain number."""
+    value = OPERATIONS[symbol](plain(a), plain(b))
+    one = a if isinstance(a, Number) else b
+    if not all(isinstance(x, Number) or x.__class__ in (int, float) for x in (a, b)):
+        one._used()
+        return value
+    sides = [x.read if isinstance(x, Number) else x for x in (a, b)]
+    return Number(value, Read(symbol, *sides), one.recorder, one.added)
+
+
+def _arithmetic() -> None:
+    for name, symbol in (("add", "+"), ("sub", "-"), ("mul", "*"), ("truediv", "/")):
+
+        def forward(self: Any, other: Any, symbol: str = symbol) -> Any:
+            return _combined(symbol, self, other)
+
+        def backward(self: Any, other: Any, symbol: str = symbol) -> Any:
+            return _combined(symbol, other, self)
+
+        setattr(Number, f"__{name}__", forward)
+        setattr(Number, f"__r{name}__", backward)
+
+
+_arithmetic()
+
+
+def plain(x: Any) -> Any:
+    """A structure with plain numbers for Numbers: what the caller of a recorded step gets."""
+    return _mapped(x, lambda one: one.value if one.__class__ is Number else one)
+
+
+def reads(x: Any, floats: Mapping[int, tuple[float, Read]]) -> Any:
+    """A structure with Reads for Numbers, and for `floats`, which are known by their ids: what a
+    program has to give."""
+    return _mapped(x, lambda one: one.read if one.__class__ is Number else
+                   floats[id(one)][1] if id(one) in floats else one)  # fmt: skip
+
+
+def kept_read(x: Any, before: Any, place: Any, key: Any) -> Any:
+    """A structure with Reads for Numbers that was put under a key; `before`: what lay there."""
+
+    def change(one: Any) -> Any:
+        if one.__class__ is not Number:
+            return one
+        return _with_old(one.read, before, Old(place, key)) if one.added else one.read
+
+    return _mapped(x, change)
+
+
+def _with_old(read: Any, before: Any, old: Old) -> Any:
+    """A sum with its first part, which lay there before, as Old."""
+    if read.__class__ is Read and read.operation in "+-":
+        return read._replace(left=_with_old(read.left, before, old))
+    return old if read is before else read
+
+
+def put_back(place: Any, key: Any, start: int) -> None:
+    """Plain numbers for the Numbers in a dict, in a cell, or at the end of a list."""
+    if isinstance(place, list):
+        place[start:] = map(plain, place[start:])
+    elif isinstance(place, types.CellType):
+        place.cell_contents = plain(place.cell_contents)
+    else:
+        place[key] = plain(place[key])
+
+
+def of_numbers(x: Any) -> bool:
+    """Whether a structure has Numbers in it."""
+    return any(one.__class__ is Number for one in _leaves(x))
+
+
+def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
+    """A structure with other leaves; the same object where none changes."""
+    if isinstance(x, (tuple, list)):
+        found = [_mapped(one, change) for one in x]
+        if all(a is b for a, b in zip(x, found, strict=True)):
+            return x
+        return type(x)(*found) if hasattr(x, "_fields") else x.__class__(found)
+    if x.__class__ is dict:
+        inner = {key: _mapped(one, change) for key, one in x.items()}
+        return x if all(x[key] is one for key, one in inner.items()) else inner
+    return change(x)
+
+
+def _leaves(x: Any) -> Iterator[Any]:
+    if isinstance(x, (tuple, list)):
+        for one in x:
+            yield from _leaves(one)
+    elif x.__class__ is dict:
+        yield from _leaves(list(x.values()))
+    else:
+        yield x
+
+
+# --------------------------------------------------------------------------- while recording
+
+
+def handed_on(r: Recorder, tensor: Tensor, value: Any, exact: bool = False) -> Any:
+    """What item() gives the step that calls it: a Number where that is all it needs; None where
+    the step may look at the number. `exact`: float() calls, which takes nothing but floats."""
+    if value.__class__ not in (int, float) or tensor._array.dtype.kind == "V":
+        return None
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(("<flambeau", _HERE)):
+        frame = frame.f_back
+    flow = _flow(r.code, frame.f_lasti) if frame is not None and frame.f_code is r.code else None
+    if flow is None or flow.exact is not exact or (exact and (flow.changed or flow.outside)):
+        return None
+    assert r.surroundings is not None
+    seen = next((name for name in flow.outside if r.surroundings.looks_at(name, r.code)), None)
+    if seen is not None:
+        return None
+    read = Read("item", tensor.detach().clone())
+    if exact:
+        r.floats[id(value)] = value, read
+        return value
+    return Number(value, read, r, flow.added)
+
+
+def forgotten(numbers: list[weakref.ref[Number]]) -> bool:
+    """Whether nothing holds Numbers any more; what does gets plain numbers."""
+    left = [one for one in (each() for each in numbers) if one is not None]
+    for one in left:
+        for place in gc.get_referrers(one):
+            held = place if isinstance(place, (dict, list)) else getattr(place, "__dict__", None)
+            if held is left or held is None:
+                continue
+            for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+                if value is one:
+                    held[key] = one.value
+    return not left
+
+
+@lru_cache(maxsize=256)
+def _flow(code: types.CodeType, at: int) -> _Flow | None:
+    """Where the item() that is called at an instruction goes, where it is only handed on."""
+    function = _source(code)
+    if function is None:
+        return None
+    wanted = list(code.co_positions())[at // 2]
+    call = next((one for one in ast.walk(function) if isinstance(one, ast.Call)
+                 and (one.lineno, one.end_lineno, one.col_offset, one.end_col_offset) == wanted),
+                None)  # fmt: skip
+    if call is None or _name(call.func) not in ("item", "float"):
+        return None
+    if any(isinstance(one, (ast.Yield, ast.YieldFrom, ast.Await))
+           or (isinstance(one, ast.Name) and one.id in _LOOKS)
+           for one in ast.walk(function)):  # fmt: skip
+        return None
+    flow = _Flow(function, isinstance(call.func, ast.Name))
+    return flow if flow.ends_well(call) and flow.is_unseen() else None
+
+
+class _Flow:
+    """Where a value goes in a function. `outside`: the names of attributes and variables outside
+    that it is put under; `added`: it is added to what is there; `changed`: there is arithmetic;
+    `exact`: it comes from float()."""
+
+    def __init__(self, function: ast.FunctionDef, exact: bool) -> None:
+        self.function, self.exact = function, exact
+        self.changed = False
+        self.parents = {id(below): one for one in ast.walk(function)
+                        for below in ast.iter_child_nodes(one)}  # fmt: skip
+        self.shared = {
+            name
+            for one in ast.walk(function)
+            if isinstance(one, (ast.Global, ast.Nonlocal))
+            for name in one.names
+        }
+        self.names: set[str] = set()  # local ones that are looked at
+        self.outside: dict[str, bool] = {}
+
+    @property
+    def added(self) -> bool:
+        """Whether it is added to numbers outside."""
+        return any(self.outside.values())
+
+    def ends_well(self, one: ast.AST) -> bool:
+        """Whether an expression's value is handed on, or forgotten, and not looked at."""
+        above = self.parents[id(one)]
+        self.changed |= isinstance(above, (ast.BinOp, ast.UnaryOp, ast.AugAssign))
+        if _hands_up(above, one):
+            return self.ends_well(above)
+        if isinstance(above, (ast.Return, ast.Expr)):
+            return self._scope(above) is self.function
+        if isinstance(above, ast.Assign) and len(above.targets) == 1:
+            return self._target(above.targets[0], False)
+        if isinstance(above, ast.AugAssign) and isinstance(above.op, (ast.Add, ast.Sub)):
+            return self._target(above.target, True)
+        return self._is_appended(above, one)
+
+    def _scope(self, one: ast.AST) -> ast.AST:
+        """The innermost function or class that something stands in."""
+        while True:
+            one = self.parents[id(one)]
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+                return one
+
+    def _target(self, target: ast.AST, added: bool) -> bool:
+        """Whether all that is read from what is assigned to ends well."""
+        if not isinstance(target, ast.Name) or target.id in self.shared:
+            return self._put(target, added)
+        if target.id in self.names:
+            return True
+        self.names.add(target.id)
+        found = [one for one in ast.walk(self.function)
+                 if isinstance(one, ast.Name) and one.id == target.id]  # fmt: skip
+        return all(self._scope(one) is self.function for one in found) and all(
+            self.ends_well(one) for one in found if isinstance(one.ctx, ast.Load)
+        )
+
+    def _is_appended(self, call: ast.AST, one: ast.AST) -> bool:
+        """Whether it is added to the end of a list."""
+        if not isinstance(call, ast.Call) or len(call.args) != 1 or call.args[0] is not one:
+            return False
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "append" or call.keywords:
+            return False
+        return isinstance(self.parents[id(call)], ast.Expr) and self._put(call.func.value, False)
+
+    def _put(self, place: ast.AST, added: bool) -> bool:
+        """Notes a place outside: the one way in which the value may go there."""
+        if isinstance(place, ast.Subscript) and isinstance(place.slice, ast.Constant):
+            place = place.value
+        name = _name(place)
+        if name is None or self.outside.setdefault(name, added) is not added:
+            return False
+        return added is self.added
+
+    def is_unseen(self) -> bool:
+        """Whether the function does nothing else with the places outside."""
+        for one in ast.walk(self.function):
+            name = _name(one)
+            if name in self.outside and not self._is_put(one, self.outside[name]):
+                return False
+        return True
+
+    def _is_put(self, one: ast.AST, added: bool) -> bool:
+        above = self.parents[id(one)]
+        if isinstance(above, ast.Subscript) and above.value is one:
+            one, above = above, self.parents[id(above)]
+        if isinstance(above, ast.AugAssign):
+            return added and above.target is one
+        if isinstance(above, ast.Assign):
+            return not added and any(target is one for target in above.targets)
+        return not added and isinstance(above, ast.Attribute) and above.attr == "append"
+
+
+def _hands_up(above: ast.AST, one: ast.AST) -> bool:
+    """Whether an expression's value is that of a part of it, or worked out from it."""
+    if isinstance(above, ast.BinOp):
+        return isinstance(above.op, _ARITHMETIC)
+    if isinstance(above, ast.UnaryOp):
+        return isinstance(above.op, ast.USub)
+    if isinstance(above, ast.IfExp):
+        return above.test is not one
+    if isinstance(above, ast.Dict):
+        return all(key is not one for key in above.keys)
+    return isinstance(above, (ast.Tuple, ast.List)) and isinstance(above.ctx, ast.Load)
+
+
+def _name(one: ast.AST) -> str | None:
+    """The name of a variable or an attribute."""
+    if isinstance(one, ast.Attribute):
+        return one.attr
+    return one.id if isinstance(one, ast.Name) else None
+
+
+@lru_cache(maxsize=64)
+def _source(code: types.CodeType) -> ast.FunctionDef | None:
+    """The source of a function, when the file still says what the code does."""
+    if not hasattr(code, "co_positions"):
+        return None
+    text = "".join(linecache.getlines(code.co_filename))
+    try:
+        tree = ast.parse(text)
+        made = compile(text, code.co_filename, "exec")
+    except (SyntaxError, ValueError):
+        return None
+    known = any(_same_code(one, code) for one in _codes(made))
+    for one in ast.walk(tree):
+        if isinstance(one, ast.FunctionDef) and one.name == code.co_name:
+            first = min([one.lineno, *(d.lineno for d in one.decorator_list)])
+            if first == code.co_firstlineno and known:
+                return one
+    return None
+
+
+def _same_code(one: types.CodeType, code: types.CodeType) -> bool:
+    same = one.co_name == code.co_name and one.co_firstlineno == code.co_firstlineno
+    return same and one.co_code == code.co_code and one.co_names == code.co_names
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _codes(one)

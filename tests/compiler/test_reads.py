@@ -1,0 +1,361 @@
+"""Numbers that a step takes out of tensors: programs give them where they are only handed on."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+
+NET: Any = None
+OPTIMIZER: Any = None
+
+
+def train(x: Any, y: Any) -> Any:
+    OPTIMIZER.zero_grad()
+    loss = (NET(x) - y).square().mean()
+    loss.backward()
+    OPTIMIZER.step()
+    return loss
+
+
+def returned(x: Any, y: Any) -> Any:
+    return train(x, y).item()
+
+
+def before_the_update(x: Any, y: Any) -> Any:
+    OPTIMIZER.zero_grad()
+    out = NET(x)
+    loss = (out - y).square().mean()
+    value = loss.item()
+    weight = NET.weight.sum().item()
+    loss.backward()
+    OPTIMIZER.step()
+    return {"loss": value, "right": ((out > y).sum().item(), weight), "y": out.detach()}
+
+
+def with_arithmetic(x: Any, y: Any) -> Any:
+    loss = train(x, y)
+    right = (NET(x) > y).sum().item()
+    return loss.item() * x.size(0), right / y.numel(), -right, 1 - right, (0.5 + right) * 2
+
+
+def over_parts(x: Any, y: Any) -> Any:
+    total, count = 0.0, 0
+    for a, b in zip(x.chunk(2), y.chunk(2), strict=True):
+        total += train(a, b).item()
+        count += len(a)
+    return total / count
+
+
+def of_what_changes_later(x: Any, y: Any) -> Any:
+    total = train(x, y).detach().clone()
+    first = total.item()
+    total += 1
+    return first, total.item()
+
+
+def nothing_else(x: Any, y: Any) -> Any:
+    loss = train(x, y)
+    loss.item()
+    return loss
+
+
+def as_floats(x: Any, y: Any) -> Any:
+    loss = train(x, y)
+    found = float(loss)
+    return {"loss": found, "sums": (float(x.sum()), loss.item())}
+
+
+HANDED_ON = [returned, as_floats, before_the_update, with_arithmetic, over_parts,
+             of_what_changes_later, nothing_else]  # fmt: skip
+
+
+def is_finite(x: Any, y: Any) -> Any:
+    value = train(x, y).item()
+    return value if math.isfinite(value) else 0.0
+
+
+def branches(x: Any, y: Any) -> Any:
+    value = train(x, y).item()
+    if value > 1e9:
+        return 0.0
+    return value
+
+
+def as_a_truth(x: Any, y: Any) -> Any:
+    value = train(x, y).item()
+    return 1 if value else 2
+
+
+def into_text(x: Any, y: Any) -> Any:
+    return f"{train(x, y).item():.3f}"
+
+
+def into_a_call(x: Any, y: Any) -> Any:
+    return round(train(x, y).item(), 3)
+
+
+def with_a_tensor(x: Any, y: Any) -> Any:
+    loss = train(x, y)
+    return loss * loss.item()
+
+
+def with_a_tensor_before(x: Any, y: Any) -> Any:
+    loss = train(x, y)
+    total = torch.zeros(())
+    total += loss.item()
+    return total, x.sum() - loss.item(), loss.item() / x.sum()
+
+
+def with_numpy(x: Any, y: Any) -> Any:
+    return np.float64(2) * train(x, y).item()
+
+
+def float_with_arithmetic(x: Any, y: Any) -> Any:
+    return float(train(x, y)) * 2
+
+
+def as_a_key(x: Any, y: Any) -> Any:
+    return {train(x, y).item(): 1}
+
+
+def through_a_closure(x: Any, y: Any) -> Any:
+    value = train(x, y).item()
+
+    def big() -> bool:
+        return value > 0.5
+
+    return value, big()
+
+
+def through_locals(x: Any, y: Any) -> Any:
+    value = train(x, y).item()
+    return dict(locals())["value"] * 2, value
+
+
+USED = [is_finite, branches, as_a_truth, into_text, into_a_call, with_a_tensor,
+        with_a_tensor_before, with_numpy, float_with_arithmetic, as_a_key,
+        through_a_closure, through_locals]  # fmt: skip
+
+
+def results(step: Callable, calls: int = 8) -> list[Any]:
+    global NET, OPTIMIZER
+    torch.manual_seed(0)
+    NET = nn.Linear(6, 3)
+    OPTIMIZER = torch.optim.SGD(NET.parameters(), lr=0.05)
+    return [step(torch.randn(4, 6), torch.randn(4, 3)) for _ in range(calls)]
+
+
+def same(a: Any, b: Any) -> None:
+    assert type(a) is type(b)
+    if isinstance(a, (tuple, list)):
+        assert len(a) == len(b)
+        for one, two in zip(a, b, strict=True):
+            same(one, two)
+    elif isinstance(a, dict):
+        same(list(a), list(b))
+        same(list(a.values()), list(b.values()))
+    elif isinstance(a, torch.Tensor):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6)
+    elif isinstance(a, str) or a is None:
+        assert a == b
+    else:
+        assert a == pytest.approx(b, rel=1e-5)
+
+
+@pytest.mark.parametrize("step", HANDED_ON, ids=lambda f: f.__name__)
+def test_what_is_handed_on_is_compiled(step: Callable) -> None:
+    compiled = torch.compile(step, mode="now", fullgraph=True)
+    same(results(compiled), results(step))
+    assert len(compiled._programs) == 1
+
+
+@pytest.mark.parametrize("step", USED, ids=lambda f: f.__name__)
+def test_what_is_looked_at_stays_eager(step: Callable) -> None:
+    """With the values of eager mode in every call, the recorded ones too."""
+    compiled = torch.compile(step, mode="now")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = results(compiled)
+    same(found, results(step))
+    assert not compiled._programs
+    told = [str(one.message) for one in caught if "stays eager" in str(one.message)]
+    assert len(told) == 1
+    assert "reads" in told[0]
+    assert f"{__file__}:" in told[0]
+
+
+def test_methods_and_decorators() -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.net = nn.Linear(6, 3)
+
+        @torch.compile(mode="now", fullgraph=True)
+        def evaluate(self, x: Any) -> float:
+            with torch.no_grad():
+                return self.net(x).mean().item()
+
+    trainer = Trainer()
+    for _ in range(5):
+        x = torch.randn(4, 6)
+        assert trainer.evaluate(x) == pytest.approx(trainer.net(x).mean().item(), rel=1e-5)
+
+
+def test_source_that_is_not_there_stays_eager() -> None:
+    space: dict[str, Any] = {}
+    exec("def step(x):\n    return x.sum().item()", space)
+    step = torch.compile(space["step"], mode="now")
+    with pytest.warns(UserWarning, match="stays eager"):
+        for _ in range(5):
+            assert step(torch.ones(3)) == 3
+
+
+# ------------------------------------------------------------------- put where Python keeps it
+
+LOSSES: list[Any] = []
+TOTAL = 0.0
+
+
+class Meter:
+    """Keeps numbers in all the ways."""
+
+    def __init__(self) -> None:
+        self.total, self.count, self.last = 0.0, 0, None
+        self.history: dict[str, list[float]] = {"loss": []}
+        self.sums = {"loss": 0.0}
+
+    def added(self, x: Any, y: Any) -> Any:
+        loss = train(x, y)
+        self.total += loss.item() * x.size(0)
+        self.count += (NET(x) > y).sum().item()
+        return loss
+
+    def noted(self, x: Any, y: Any) -> Any:
+        loss = train(x, y)
+        value = loss.item()
+        self.last = value
+        return loss, value
+
+    def appended(self, x: Any, y: Any) -> Any:
+        loss = train(x, y)
+        self.history["loss"].append(loss.item())
+        return loss
+
+    def in_a_dict(self, x: Any, y: Any) -> Any:
+        self.sums["loss"] += train(x, y).item()
+
+    def twice(self, x: Any, y: Any) -> Any:
+        for a, b in zip(x.chunk(2), y.chunk(2), strict=True):
+            self.total += train(a, b).item()
+
+    def average(self) -> float:
+        return self.total / max(self.count, 1)
+
+    def looked_at(self, x: Any, y: Any) -> Any:
+        self.total += train(x, y).item()
+        return x * 2 if self.total > 3 else x
+
+    def looked_at_elsewhere(self, x: Any, y: Any) -> Any:
+        self.total += train(x, y).item()
+        return x * self.average()
+
+    def of_two_minds(self, x: Any, y: Any) -> Any:
+        value = train(x, y).item()
+        self.total += value
+        self.last = value
+
+    def state(self) -> Any:
+        return self.total, self.count, self.last, self.history, self.sums
+
+
+def into_a_list(x: Any, y: Any) -> Any:
+    loss = train(x, y)
+    LOSSES.append(loss.item())
+    return loss
+
+
+def into_a_global(x: Any, y: Any) -> Any:
+    global TOTAL
+    TOTAL += train(x, y).item()
+
+
+@pytest.mark.parametrize("name", ["added", "noted", "appended", "in_a_dict", "twice"])
+def test_numbers_are_put_where_the_step_puts_them(name: str) -> None:
+    one, two = Meter(), Meter()
+    compiled = torch.compile(getattr(one, name), mode="now", fullgraph=True)
+    same(results(compiled), results(getattr(two, name)))
+    same(one.state(), two.state())
+    assert len(compiled._programs) == 1
+    assert compiled._programs[0].calls == 5
+
+
+@pytest.mark.parametrize("name", ["looked_at", "looked_at_elsewhere", "of_two_minds"])
+def test_numbers_that_the_step_looks_at_again_stay_eager(name: str) -> None:
+    one, two = Meter(), Meter()
+    compiled = torch.compile(getattr(one, name), mode="now")
+    with pytest.warns(UserWarning, match="stays eager"):
+        found = results(compiled)
+    same(found, results(getattr(two, name)))
+    same(one.state(), two.state())
+    assert not compiled._programs
+
+
+def test_lists_and_names_outside() -> None:
+    global TOTAL
+    compiled = torch.compile(into_a_list, mode="now", fullgraph=True)
+    results(compiled)
+    found = LOSSES.copy()
+    LOSSES.clear()
+    results(into_a_list)
+    same(found, LOSSES)
+    compiled = torch.compile(into_a_global, mode="now", fullgraph=True)
+    TOTAL = 0.0
+    results(compiled)
+    found, TOTAL = TOTAL, 0.0
+    results(into_a_global)
+    assert found == pytest.approx(TOTAL)
+    assert compiled._programs
+
+
+def test_places_that_nobody_watches_get_plain_numbers() -> None:
+    """An object of a library's class: the step stays eager."""
+    found = argparse.Namespace(total=0.0)
+
+    def step(x: Any, y: Any) -> None:
+        found.total += train(x, y).item()
+
+    compiled = torch.compile(step, mode="now")
+    with pytest.warns(UserWarning, match="stays eager"):
+        results(compiled)
+    assert type(found.total) is float
+    assert not compiled._programs
+
+
+def test_an_error_after_a_number_leaves_plain_numbers() -> None:
+    class Sums:
+        total = 0.0
+        fails = False
+
+    sums = Sums()
+    sums.total = 0.0
+
+    def step(x: Any) -> None:
+        sums.total += x.sum().item()
+        if sums.fails:
+            raise KeyError
+
+    compiled = torch.compile(step, mode="now")
+    compiled(torch.ones(3))
+    sums.fails = True
+    with pytest.raises(KeyError):
+        compiled(torch.ones(3))
+    assert type(sums.total) is float
+    assert sums.total == 6
