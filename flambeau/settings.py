@@ -30,7 +30,6 @@ __all__ = [
 
 class _Chosen:
     deterministic = "default"  # or "warn", "error"
-    precision = "highest"
     warn_always = False
 
 
@@ -111,15 +110,29 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Accepted and remembered: float32 products are computed in float32."""
-    if precision not in ("highest", "high", "medium"):
+    """How much of float32 numbers must count in matrix products: all 24 bits, 16 or 8.
+
+    With 'high' a number is taken as the sum of two bfloat16 numbers, with 'medium' as one, in large
+    products on processors that have a matrix unit for these (Intel's AMX). Elsewhere, and in
+    'highest', products are computed in float32.
+
+    >>> torch.set_float32_matmul_precision("high")
+    >>> torch.get_float32_matmul_precision()
+    'high'
+    >>> torch.set_float32_matmul_precision("highest")
+    """
+    from .native.precision import PARTS, choose
+
+    if precision not in PARTS:
         raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'")
-    _Chosen.precision = precision
+    choose(precision)
 
 
 def get_float32_matmul_precision() -> str:
     """'highest' unless something else was asked for."""
-    return _Chosen.precision
+    from .native.precision import Chosen
+
+    return Chosen.name
 
 
 def set_flush_denormal(mode: bool) -> bool:

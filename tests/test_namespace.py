@@ -154,3 +154,12 @@ def test_assert_close():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         close(torch.tensor(float("nan")), torch.tensor(float("nan")), equal_nan=True)
+
+
+def test_matmul_precision_is_remembered():
+    assert torch.get_float32_matmul_precision() == "highest"
+    torch.set_float32_matmul_precision("medium")
+    try:
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")

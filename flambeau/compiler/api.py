@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..native.flags import DEBUG
+from ..native.precision import Chosen
 from ..nn.module import Module
 from ..ops.autocast import AUTOCAST
 from ..tensor.tensor import Tensor
@@ -436,7 +437,8 @@ def _described(x: Any) -> Any:
 def _modes() -> tuple:
     from ..autograd.mode import MODE
 
-    return MODE.grad, MODE.inference, autocast_now() if AUTOCAST.count else None
+    autocast = autocast_now() if AUTOCAST.count else None
+    return MODE.grad, MODE.inference, autocast, Chosen.parts
 
 
 def compiled(function: Any, options: dict[str, Any]) -> Any:

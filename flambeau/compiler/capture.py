@@ -21,6 +21,7 @@ import numpy as np
 
 from ..autograd.mode import MODE
 from ..autograd.tape import Node
+from ..native.precision import Chosen
 from ..nn.module import Module
 from ..ops.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
 from ..ops.dispatch import _stub as _unwritten
@@ -591,7 +592,7 @@ def autocast_now() -> tuple | None:
 
 def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
     """Notes which memory is there before the step; the objects, to keep their ids theirs."""
-    trace.modes = (MODE.grad, MODE.inference, autocast_now())
+    trace.modes = (MODE.grad, MODE.inference, autocast_now(), Chosen.parts)
     kinds = _classes(Tensor)
     tensors = [o for o in gc.get_objects() if type(o) in kinds]
     arrays = [o._array for o in tensors]

@@ -12,6 +12,7 @@ from enum import Enum, auto
 from typing import Any
 
 from ..native.loops import Fold, Scalar, Type
+from ..native.precision import Chosen
 
 Shape = tuple[int, ...]
 
@@ -34,7 +35,8 @@ class Op(Enum):
     UPDATE = auto()  # (a, b): a with the window at starts, steps (of b's shape) replaced by b
     REDUCE = auto()  # (a) fold, axes: reduced axes keep extent 1. ARGMAX/ARGMIN: one axis, I64
     SCAN = auto()  # (a) fold (SUM, PRODUCT, MAXIMUM, MINIMUM), axis: running folds
-    MATMUL = auto()  # (a, b): (batch..., m, k) @ (batch..., k, n); batch extents equal or 1
+    MATMUL = auto()  # (a, b): (batch..., m, k) @ (batch..., k, n); batch extents equal or 1:
+    # precision
     CONV = auto()  # (x, w): x (n, h, w, c) channels last, already padded; w (kh, kw, c, k):
     # stride, dilation, groups. c of w is c of x / groups; k counts all groups
     CONV_WEIGHT = auto()  # (x, g): the gradient of w: (n, h, w, c), (n, oh, ow, k) to
@@ -249,10 +251,14 @@ def reduce(a: Node, fold: Fold, axes: Sequence[int]) -> Node:
     return Node(Op.REDUCE, (a,), shape, type, {"fold": fold, "axes": axes})
 
 
-def matmul(a: Node, b: Node) -> Node:
-    """(batch..., m, k) @ (batch..., k, n); both of one rank, batch extents equal or 1."""
+def matmul(a: Node, b: Node, precision: int | None = None) -> Node:
+    """(batch..., m, k) @ (batch..., k, n); both of one rank, batch extents equal or 1.
+
+    `precision`: as a Contract's; None is what the process asks for.
+    """
     batch = tuple(max(x, y) for x, y in zip(a.shape[:-2], b.shape[:-2], strict=True))
-    return Node(Op.MATMUL, (a, b), (*batch, a.shape[-2], b.shape[-1]), a.type)
+    given = {"precision": Chosen.parts if precision is None else precision}
+    return Node(Op.MATMUL, (a, b), (*batch, a.shape[-2], b.shape[-1]), a.type, given)
 
 
 def walk(graph: Graph) -> Iterator[Node]:

@@ -18,6 +18,7 @@ import numpy as np
 from ..autograd.handle import HANDLES
 from ..autograd.mode import MODE
 from ..autograd.tape import Node, raise_freed
+from ..native.precision import Chosen
 from ..nn.registration import CHANGES
 from ..ops.autocast import AUTOCAST
 from ..tensor.tensor import Tensor, wrap
@@ -136,7 +137,7 @@ class _Writer:
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
             "ran": program.step.ran,
             "attached": _attached, "ndarray": np.ndarray, "advance": program.advance,
-            "autocast": autocast_now, "hung": hung,
+            "autocast": autocast_now, "CHOSEN": Chosen, "hung": hung,
             "together": are_together, "apart": are_apart,
         }  # fmt: skip
         self.lines = ["def call(args, kwargs):"]
@@ -212,8 +213,9 @@ class _Writer:
 
     def modes(self) -> None:
         """Guards modes, modules, and what the function's names stand for."""
-        grad, inference, autocast = self.program.modes
+        grad, inference, autocast, precision = self.program.modes
         self.test(f"MODE.grad is not {grad} or MODE.inference is not {inference}")
+        self.test(f"CHOSEN.parts != {precision}")
         if autocast is None:
             self.test("AUTOCAST.count and autocast() is not None")
         else:

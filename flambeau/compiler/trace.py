@@ -177,7 +177,7 @@ class Trace:
         self.known: set[int] = set()  # ids of owners that were there before the call
         self.existing: set[int] = set()  # ids of tensors that were there, but for arguments
         self.externals: dict[int, Any] = {}  # those of them that the step used, by id
-        self.modes: tuple = ()  # grad mode, inference mode, autocast
+        self.modes: tuple = ()  # grad mode, inference mode, autocast, precision
         self.tensors: dict[int, Any] = {}  # weak references to the tensors made, by id
         self.modules: list[Any] = []  # weak references to the modules called
         self.backward: Backward | None = None

@@ -62,7 +62,8 @@ THREADS = Flag(
 CPU = Flag(
     "FLAMBEAU_CPU", "", "", "the processor at hand",
     "The processor that machine code is made for: `avx512`, `avx2` or `sse4`, to see how a program "
-    "does on a lesser one.",
+    "does on a lesser one; `amx`, to have all large float32 products made of bfloat16 parts on the "
+    "matrix unit (see docs/compile.md).",
 )  # fmt: skip
 FLAGS = (DEBUG, CACHE_DIR, CACHE_SIZE, THREADS, CPU)
 

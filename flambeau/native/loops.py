@@ -330,6 +330,9 @@ class Contract(Statement):
     rows. The body (stores of expressions over `sum`, the rows and the column) is the epilogue. Its
     axes belong to the emitter, which tiles them and, outside PARALLEL loops, shares them out
     among the threads.
+
+    `precision`: how much of float32 operands must count, in bfloat16 parts (8 bits each): 3 is all
+    of them. Less may be used where that is faster, and need not.
     """
 
     rows: tuple[Axis, ...]
@@ -339,6 +342,7 @@ class Contract(Statement):
     b: Load
     sum: Accumulator
     body: list[Statement]
+    precision: int = 3
 
 
 @dataclass(eq=False)

@@ -94,7 +94,8 @@ class _Printer:
 
         product = f"{self.value(one.a, {})} * {self.value(one.b, {})}"
         yield f"{indent}contract {axes((*one.rows, one.column))}"
-        yield f"{indent}  {self.name(one.sum)} = sum of {product} over {axes(one.depth)}"
+        bits = "" if one.precision == 3 else f" to {8 * one.precision} bits"
+        yield f"{indent}  {self.name(one.sum)} = sum of {product}{bits} over {axes(one.depth)}"
         yield from self.body(one.body, indent + "  ")
 
     def extent(self, one: Extent) -> str:

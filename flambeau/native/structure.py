@@ -126,7 +126,7 @@ class _Writer:
 
         text = f"{axes(one.rows)} | {axes([one.column])} | {axes(one.depth)}"
         a, b = self.value(one.a), self.value(one.b)
-        self.line(f"contract {text} {self.accumulator(one.sum)} {a} {b}")
+        self.line(f"contract {text} {self.accumulator(one.sum)} {a} {b} {one.precision}")
         self.body(one.body)
         self.line("end")
 

@@ -6,10 +6,11 @@ import atexit
 import ctypes
 import os
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -31,7 +32,8 @@ class Target:
     """A processor, and what the emitter must know of it.
 
     `tiles` are register tiles, the widest first: accumulators, a row of b and a broadcast of a fit
-    into the registers of each. `halves`: whether it converts float16.
+    into the registers of each. `halves`: whether it converts float16. `parts`: up to how many
+    bfloat16 parts a number its matrix unit (AMX) is used for; 0 where there is none to use.
     """
 
     triple: str
@@ -41,6 +43,7 @@ class Target:
     vector_registers: int
     tiles: tuple[Tile, ...]
     halves: bool = True
+    parts: int = 0
 
     def lanes(self, type: Type) -> int:
         """How many elements of a type fill a vector register; half precision counts as F32."""
@@ -52,6 +55,8 @@ _TILES = {
     16: (Tile(4, 3), Tile(6, 2), Tile(12, 1)),
 }  # fmt: skip
 TARGETS = {
+    "amx": Target("x86_64-unknown-linux-gnu", "sapphirerapids", "-prefer-256-bit", 64, 32,
+                  _TILES[32], parts=3),
     "avx512": Target("x86_64-unknown-linux-gnu", "skylake-avx512", "-prefer-256-bit", 64, 32,
                      _TILES[32]),
     "avx2": Target("x86_64-unknown-linux-gnu", "haswell", "", 32, 16, _TILES[16]),
@@ -128,7 +133,9 @@ def host() -> Target:
         # Some processors with AVX-512 are tuned for half its width, which is slower for FMAs.
         features += ",-prefer-256-bit"
         if found.get("avx512f") and found.get("avx512vl"):
-            like = TARGETS["avx512"]
+            unit = found.get("amx-tile") and found.get("amx-bf16") and _may_use_tiles()
+            like = TARGETS["amx" if unit else "avx512"]
+            features += "" if unit else ",-amx-tile"  # other code: not to be found under one key
         elif found.get("avx2") and found.get("fma"):
             like = TARGETS["avx2"]
         else:
@@ -137,9 +144,19 @@ def host() -> Target:
         like = TARGETS["neon"]
     lesser = _asked_for(like)
     if lesser is not None:
-        like, cpu, features = lesser, lesser.cpu, lesser.features
-    return Target(triple, cpu, features, like.vector_bytes, like.vector_registers, like.tiles,
-                  like.halves)  # fmt: skip
+        return replace(lesser, triple=triple)
+    return replace(like, triple=triple, cpu=cpu, features=features, parts=min(like.parts, 2))
+
+
+def _may_use_tiles() -> bool:
+    """Asks Linux for the matrix unit, whose state it saves for processes that asked only."""
+    system_call, number, of_tiles = 158, 0x1023, 18  # arch_prctl, ARCH_REQ_XCOMP_PERM
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        return ctypes.CDLL(None).syscall(system_call, number, of_tiles) == 0
+    except (AttributeError, OSError):
+        return False
 
 
 def _asked_for(like: Target) -> Target | None:
@@ -148,7 +165,8 @@ def _asked_for(like: Target) -> Target | None:
     if not name:
         return None
     can = {key: one for key, one in TARGETS.items()
-           if one.triple == like.triple and one.vector_bytes <= like.vector_bytes}  # fmt: skip
+           if one.triple == like.triple and one.vector_bytes <= like.vector_bytes
+           and one.parts <= like.parts}  # fmt: skip
     if name in can:
         return can[name]
     warnings.warn(f"FLAMBEAU_CPU={name!r} is not one of {', '.join(can)}, which this processor "

@@ -187,6 +187,8 @@ class _Check:
             self.fail("the accumulator is no SUM")
         if not one.depth:
             self.fail("no depth")
+        if one.precision not in (1, 2, 3):
+            self.fail(f"a precision of {one.precision}")
         indices = self.axes([*one.rows, one.column, *one.depth])
         for operand in (one.a, one.b):
             self.expression(operand)

@@ -23,6 +23,8 @@ def product(a: Array, b: Array) -> Array:
             f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}"
         )
     if FROM_NUMPY[a.dtype] in HALF:
+        if a.size > WORTH and (y := large_product(a, b)) is not None:
+            return y
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
     if a.dtype.kind == "b":
         raise RuntimeError('"addmm_impl_cpu_" not implemented for \'Bool\'')

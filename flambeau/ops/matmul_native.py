@@ -12,6 +12,7 @@ import numpy as np
 
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import shared
+from ..native.precision import Chosen
 from .registry import Array
 
 WORTH = 1 << 13  # elements of `a` below which nobody need ask
@@ -19,6 +20,7 @@ _LEAST = 1 << 21  # multiplications from which on the call of a kernel is worth 
 _SHARED = 1 << 22  # multiplications from which on several threads are
 _PATIENT = 3  # calls with a shape before its kernel is made
 _MOST = 512  # shapes that have a kernel
+_TYPES = frozenset(("float32", "float64", "bfloat16", "float16"))
 
 _seen: dict[tuple, Any] = {}  # by shape and strides: how many calls, then the kernel's function
 
@@ -29,7 +31,7 @@ def large_product(a: Array, b: Array, bias: Array | None = None) -> Array | None
     count = a.size * b.shape[-1]
     if count < _LEAST or len(shape) < 2 or b.ndim != len(shape) or not Policy.allowed:
         return None
-    key = (a.dtype.char, shape, b.shape, a.strides, b.strides, bias is None)
+    key = (a.dtype, shape, b.shape, a.strides, b.strides, bias is None, Chosen.parts)
     found = _seen.get(key)
     if found.__class__ is not tuple:
         found = _asked(key, found, a, b, bias)
@@ -57,11 +59,10 @@ def _asked(key: tuple, found: Any, a: Array, b: Array, bias: Array | None) -> An
         from ..native.loops import Type
 
         size = a.itemsize
-        kind = Type.F32 if a.dtype.char == "f" else Type.F64
         return product(Layout(
-            kind, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
+            Type(a.dtype.name), a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
             tuple(s // size for s in a.strides), tuple(s // size for s in b.strides),
-            bias is not None,
+            bias is not None, key[-1],
         ))  # fmt: skip
 
     function = kernel_asked_for(("product", *key), build)
@@ -75,11 +76,11 @@ def _fits(a: Array, b: Array, bias: Array | None) -> bool:
     """Whether the operands are of a form that kernels are made for."""
     if a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:
         return False
-    if a.dtype.char not in "fd" or b.dtype.char != a.dtype.char:
+    if a.dtype.name not in _TYPES or b.dtype != a.dtype:
         return False
     if a.shape[:-2] != b.shape[:-2] or a.ndim > 4 or a.shape[-1] != b.shape[-2]:
         return False
-    if bias is not None and (bias.shape != b.shape[-1:] or bias.dtype.char != a.dtype.char):
+    if bias is not None and (bias.shape != b.shape[-1:] or bias.dtype != a.dtype):
         return False
     size = a.itemsize
     if any(s < 0 or s % size for x in (a, b) for s in x.strides):

@@ -68,7 +68,8 @@ def _of_rows(node: Node) -> Node | None:
     if found is None or b.shape[0] < DEEP:
         return None
     table, index = found
-    return _named(Node(Op.TAKE, (matmul(table, b), index), node.shape, node.type), node)
+    product = matmul(table, b, node.precision)
+    return _named(Node(Op.TAKE, (product, index), node.shape, node.type), node)
 
 
 def _of_columns(node: Node, added: dict[int, Node]) -> Node | None:
@@ -81,12 +82,13 @@ def _of_columns(node: Node, added: dict[int, Node]) -> Node | None:
         table, index = found
         values = a.inputs[0] if a.op is Op.PERMUTE else permute(a, (1, 0))
         total = _added(index, values, table.shape[0], added)
-        return _named(matmul(permute(total, (1, 0)), table), node)
+        return _named(matmul(permute(total, (1, 0)), table, node.precision), node)
     found = _gathered(a.inputs[0]) if a.op is Op.PERMUTE else None
     if found is None:
         return None
     table, index = found
-    return _named(matmul(permute(table, (1, 0)), _added(index, b, table.shape[0], added)), node)
+    total = _added(index, b, table.shape[0], added)
+    return _named(matmul(permute(table, (1, 0)), total, node.precision), node)
 
 
 def _added_first(node: Node, added: dict[int, Node]) -> Node | None:
@@ -105,7 +107,7 @@ def _added_first(node: Node, added: dict[int, Node]) -> Node | None:
             index = permute(reshape(index, one.shape[:-1]), back)
         else:
             index = reshape(index, inner.shape[:-1])
-    return _named(matmul(_added(index, a, node.shape[0], added), b), node)
+    return _named(matmul(_added(index, a, node.shape[0], added), b, below.precision), node)
 
 
 def _added(index: Node, values: Node, count: int, added: dict[int, Node]) -> Node:

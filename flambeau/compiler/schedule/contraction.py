@@ -103,8 +103,9 @@ class ContractionKernel:
         second = self.load(right, [*outer, along(k), along(n)])
         body = self.epilogue(total, [*outer, along(m), along(n)])
         product = Contract(
-            (Axis(m, rows),), Axis(n, columns), (Axis(k, depth),), first, second, total, body
-        )
+            (Axis(m, rows),), Axis(n, columns), (Axis(k, depth),), first, second, total, body,
+            self.node.precision,
+        )  # fmt: skip
         nest: list[Statement] = [product]
         for index, extent in zip(reversed(indices), reversed(batch), strict=True):
             if extent != 1:

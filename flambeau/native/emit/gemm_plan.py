@@ -33,6 +33,7 @@ class Problem:
     """A product's extents, its operands' first elements and their strides in bytes.
 
     `row` is the index of its rows: one that nothing else knows where it is a vector times b.
+    `precision`: as a Contract's.
     """
 
     row: Index
@@ -48,6 +49,7 @@ class Problem:
     a_type: Type
     b_type: Type
     type: Type
+    precision: int
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def problem(context: Any, statement: Contract) -> Problem | None:
         row.index, number(row.extent), number(column.extent), number(depth.extent),
         context.address(a.buffer, a.at, start), context.address(b.buffer, b.at, start),
         stride(a, row), stride(a, depth), stride(b, depth), stride(b, column),
-        a.type, b.type, type,
+        a.type, b.type, type, statement.precision,
     )  # fmt: skip
 
 

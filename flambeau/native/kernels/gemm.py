@@ -12,7 +12,10 @@ from ..loops import (
 
 @dataclass(frozen=True)
 class Layout:
-    """A stack of products: its extents, and strides in elements (of the stack's axes, then two)."""
+    """A stack of products: its extents, and strides in elements (of the stack's axes, then two).
+
+    Half precision is summed in F32, and has no bias. `precision`: as a Contract's.
+    """
 
     type: Type
     stack: tuple[int, ...]
@@ -22,6 +25,7 @@ class Layout:
     a: tuple[int, ...]  # ..., row, depth
     b: tuple[int, ...]  # ..., depth, column
     bias: bool = False
+    precision: int = 3
 
 
 def product(layout: Layout) -> Kernel:
@@ -38,7 +42,8 @@ def product(layout: Layout) -> Kernel:
     def at(strides: tuple[int, ...], first: Index, second: Index) -> Affine:
         return Affine(0, tuple(zip((*numbers, first, second), strides, strict=True)))
 
-    sums = Accumulator(Fold.SUM, layout.type)
+    half = layout.type in (Type.F16, Type.BF16)
+    sums = Accumulator(Fold.SUM, Type.F32 if half else layout.type)
     value: Expression = sums
     buffers = [a, b]
     if layout.bias:
@@ -46,11 +51,13 @@ def product(layout: Layout) -> Kernel:
         buffers.append(bias)
         added = Load(bias, Affine(0, ((column, 1),)))
         value = Apply(Scalar.ADD, (sums, added), layout.type)
+    if half:
+        value = Apply(Scalar.CAST, (value,), layout.type)
     target = at((*result, layout.n, 1), row, column)
     body: list[Statement] = [Contract(
         (Axis(row, layout.m),), Axis(column, layout.n), (Axis(depth, layout.k),),
         Load(a, at(layout.a, row, depth)), Load(b, at(layout.b, depth, column)), sums,
-        [Store(c, target, value)],
+        [Store(c, target, value)], layout.precision,
     )]  # fmt: skip
     for number, extent in zip(reversed(numbers), reversed(layout.stack), strict=True):
         body = [Loop(number, extent, body, Kind.PARALLEL)]

@@ -1,0 +1,144 @@
+"""The matrix unit (Intel's AMX): eight tiles of 16 rows by 64 bytes, and products of tiles.
+
+One instruction adds to 16 x 16 float32 sums the products of 16 x 32 by 32 x 16 bfloat16 numbers: a
+row of `a` is a row of its tile, two steps of the depth of `b` lie side by side in a row of its.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from llvmlite import ir
+
+from .tile import BYTE, I64, POINTER, Number, constant, loop, moved, times
+
+SIDE = 16  # rows and columns of a tile of sums
+STEP = 32  # of the depth, in one instruction
+TILE = 1024  # bytes
+_LINE = 64  # bytes of a tile's row
+_A, _B = 4, 6  # the tiles behind the four of the sums
+_ZERO, _LOAD, _STORE = "tilezero", "tileloadd64", "tilestored64"
+
+
+def _intrinsic(b: ir.IRBuilder, name: str, given: Sequence[ir.Value]) -> None:
+    full = f"llvm.x86.{name}"
+    kind = ir.FunctionType(ir.VoidType(), [one.type for one in given])
+    b.call(b.module.globals.get(full) or ir.Function(b.module, kind, full), given)
+
+
+def _tile(number: int) -> ir.Value:
+    return ir.Constant(BYTE, number)
+
+
+def _shape(module: ir.Module) -> ir.GlobalVariable:
+    """How all eight tiles are configured: whole."""
+    found = module.globals.get("tile_shape")
+    if found is not None:
+        return found
+    given = [1, *[0] * 15, *[_LINE, 0] * 8, *[0] * 16, *[SIDE] * 8, *[0] * 8]
+    kind = ir.ArrayType(BYTE, len(given))
+    made = ir.GlobalVariable(module, kind, "tile_shape")
+    made.linkage, made.global_constant, made.align = "internal", True, 64
+    made.initializer = ir.Constant(kind, given)
+    made.type = POINTER
+    return made
+
+
+@contextmanager
+def configured(b: ir.IRBuilder) -> Iterator[None]:
+    """Tiles can be used within; afterwards they are released, so that nobody need save them."""
+    _intrinsic(b, "ldtilecfg", [_shape(b.module)])
+    yield
+    _intrinsic(b, "tilerelease", [])
+
+
+# Which part of a meets which part of b: each but those that are too small to count, in an order in
+# which one of the two stays where it is. The least products come first.
+_ORDER = ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))
+
+
+def pairs(a: int, b: int) -> list[tuple[int, int]]:
+    """The products that make up one of numbers in `a` and in `b` parts."""
+    return [(i, j) for i, j in _ORDER if i < a and j < b and i + j < max(a, b)]
+
+
+def multiplier(module: ir.Module, rows: int, columns: int, parts: tuple[int, int]) -> ir.Function:
+    """void(a, b, steps, sums, resume): rows x columns tiles (1 or 2) of products of two panels.
+
+    A panel has for each step of the depth two tiles of each part. `sums` are contiguous rows, from
+    which it goes on where `resume` is not 0.
+    """
+    name = f"tiles_{rows}x{columns}_{parts[0]}{parts[1]}"
+    if name in module.globals:
+        return module.globals[name]
+    kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, POINTER, I64])
+    function = ir.Function(module, kind, name)
+    function.linkage = "internal"
+    for word in ("noinline", "nounwind"):
+        function.attributes.add(word)
+    a, other, steps, sums, resume = function.args
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    where = _Sums(rows, columns, sums)
+    with b.if_else(b.icmp_signed("!=", resume, constant(0))) as (more, fresh):
+        with more:
+            where.each(b, _LOAD)
+        with fresh:
+            where.each(b, _ZERO)
+
+    def step(i: ir.Value, _: list) -> list:
+        left = moved(b, a, times(b, i, 2 * TILE * parts[0]))
+        right = moved(b, other, times(b, i, 2 * TILE * parts[1]))
+        _step(b, left, right, (rows, columns), pairs(*parts))
+        return []
+
+    loop(b, steps, [], step)
+    where.each(b, _STORE)
+    b.ret_void()
+    return function
+
+
+class _Sums:
+    """Where the tiles of sums lie in memory."""
+
+    def __init__(self, rows: int, columns: int, pointer: ir.Value) -> None:
+        self.rows, self.columns, self.pointer = rows, columns, pointer
+
+    def each(self, b: ir.IRBuilder, name: str) -> None:
+        """Zeroes, loads or stores all of them."""
+        line = self.columns * _LINE
+        for i in range(self.rows):
+            for j in range(self.columns):
+                given = [_tile(2 * i + j)]
+                if name != _ZERO:
+                    at = moved(b, self.pointer, i * SIDE * line + j * _LINE)
+                    given += [at, constant(line)]
+                _intrinsic(b, name, given)
+
+
+def _step(
+    b: ir.IRBuilder, left: ir.Value, right: ir.Value, tiles: tuple[int, int],
+    order: Sequence[tuple[int, int]],
+) -> None:  # fmt: skip
+    """One step of the depth: each pair of parts, a tile loaded only where it is another."""
+    held = [-1, -1]
+    for pair in order:
+        for side, (pointer, first, count) in enumerate(
+            ((left, _A, tiles[0]), (right, _B, tiles[1]))
+        ):
+            if held[side] != pair[side]:
+                held[side] = pair[side]
+                for i in range(count):
+                    at = moved(b, pointer, (2 * pair[side] + i) * TILE)
+                    _intrinsic(b, _LOAD, [_tile(first + i), at, constant(_LINE)])
+        for i in range(tiles[0]):
+            for j in range(tiles[1]):
+                given = [_tile(2 * i + j), _tile(_A + i), _tile(_B + j)]
+                _intrinsic(b, "tdpbf16ps", given)
+
+
+def steps_of(b: ir.IRBuilder, depth: Number) -> Number:
+    """How many steps cover a depth."""
+    if isinstance(depth, int):
+        return -(-depth // STEP)
+    return b.udiv(b.add(depth, constant(STEP - 1)), constant(STEP))

@@ -1,0 +1,315 @@
+"""Numbers as sums of bfloat16 numbers, and panels of such parts for the matrix unit.
+
+Three parts of a float32 number add up to it exactly. Of the nine products of two such numbers'
+parts six count: the others are below half a unit in the last place of the whole. Of two parts
+three products count, and some 16 bits are right. (Henry, Tang, Heinecke: Leveraging the bfloat16
+Artificial Intelligence Datatype For Higher-Precision Computations, 2019.)
+
+What is not finite, and panels of numbers so small that the unit takes parts for 0, are told apart
+while packing: `careful` multiplies those, number by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from ..loops import Type
+from .matrix_unit import SIDE, STEP, TILE, steps_of
+from .pack import transposed
+from .tile import (
+    F32, I1, I16, I32, I64, POINTER, Number, constant, first_lanes, fused, load_vector, loop,
+    moved, plus, splat, store_vector, times, widened,
+)  # fmt: skip
+
+_WIDE, _FLOATS, _SHORT = ir.VectorType(I32, SIDE), ir.VectorType(F32, SIDE), \
+    ir.VectorType(I16, 2 * SIDE)  # fmt: skip
+_HIGH, _MAGNITUDE, _HALF_PLACE = -65536, 0x7FFFFFFF, 0x8000
+_INFINITY, _QUIET = 0x7F800000, 0x00400000
+_SMALL = 0x0D800000  # 2^-100: the unit counts parts of numbers far below as 0
+
+
+def count(type: Type, precision: int) -> int:
+    """How many parts a number is made of; 0 for a type that is not made of such parts.
+
+    `precision`: how many of a float32's count.
+    """
+    return {Type.F32: precision, Type.F16: min(2, precision), Type.BF16: 1}.get(type, 0)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What is packed: `valid` of the 32 rows of a panel (columns, of b), `depth` steps of each.
+
+    Strides are in bytes; one of them is an element's size. `turned`: two steps of the depth lie
+    side by side in a row of the depth, as for b; else in a row of the width, as for a. `checked`:
+    whether somebody asks for numbers that need care.
+    """
+
+    pointer: ir.Value
+    width_stride: Number
+    depth_stride: Number
+    stored: Type
+    valid: Number
+    depth: Number
+    parts: int
+    turned: bool
+    checked: bool
+
+    @property
+    def step(self) -> int:
+        """Bytes from one step of the depth to the next in the panel."""
+        return 2 * TILE * self.parts
+
+
+def _all(value: int) -> ir.Value:
+    return ir.Constant(_WIDE, [value] * SIDE)
+
+
+def _split(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
+    """The parts of float32 numbers, each in the upper half of its lane; lower halves may be dirty.
+
+    The first of several is cut off, so that nothing overflows, others are rounded: what is left of
+    a number then has either sign, and so have the errors of what is left out of products.
+    """
+    bits = b.bitcast(x, _WIDE)
+    if count == 1:
+        quiet = b.or_(bits, _all(_QUIET))
+        return [b.select(b.fcmp_unordered("uno", x, x), quiet, _rounded(b, bits))]
+    first = b.bitcast(b.and_(bits, _all(_HIGH)), _FLOATS)
+    # Infinity less itself would be no number.
+    differs = b.fcmp_unordered("!=", x, first)
+    rest = b.select(differs, b.fsub(x, first), ir.Constant(_FLOATS, None))
+    second = _rounded(b, b.bitcast(rest, _WIDE))
+    if count == 2:
+        return [bits, second]
+    second = b.and_(second, _all(_HIGH))
+    third = b.fsub(rest, b.bitcast(second, _FLOATS))
+    return [bits, second, b.bitcast(third, _WIDE)]
+
+
+def _rounded(b: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+    """Numbers whose upper halves are the nearest to what they were."""
+    return b.add(bits, _all(_HALF_PLACE))
+
+
+def _magnitude(b: ir.IRBuilder, x: ir.Value, most: ir.Value) -> ir.Value:
+    """The greatest magnitude so far, as bits."""
+    bits = b.and_(b.bitcast(x, _WIDE), _all(_MAGNITUDE))
+    return b.select(b.icmp_unsigned(">", bits, most), bits, most)
+
+
+def packer(module: ir.Module, operand: Operand) -> ir.Function:
+    """i64(source, stride, valid, depth, panel): packs a panel; whether it asks for care."""
+    along = operand.depth_stride == operand.stored.size
+    name = f"parts{operand.parts}_{operand.stored.value}_{'depth' if along else 'width'}" \
+        f"_{int(operand.turned)}_{int(operand.checked)}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(I64, [POINTER, I64, I64, I64, POINTER]), name)
+    function.linkage = "internal"
+    for word in ("noinline", "nounwind"):
+        function.attributes.add(word)
+    source, stride, valid, depth, panel = function.args
+    for pointer in (source, panel):
+        pointer.add_attribute("noalias")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    body = _along_depth if along else _along_width
+    steps = steps_of(b, depth)
+    turn = along == operand.turned
+
+    def step(s: ir.Value, held: list) -> list:
+        into = moved(b, panel, times(b, s, operand.step))
+        left = b.sub(depth, times(b, s, STEP))
+        most = body(b, operand, source, stride, valid, s, left, into, held[0])
+        if turn:
+            loop(b, 2 * operand.parts, [], lambda i, _: _turn(b, into, i))
+        return [most]
+
+    [most] = loop(b, steps, [ir.Constant(_WIDE, None)], step)
+    b.ret(_odd(b, most) if operand.checked else constant(0))
+    return function
+
+
+def _turn(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
+    """Transposes a tile of pairs where it lies."""
+    module, name = b.module, "turned_tile"
+    function = module.globals.get(name)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), name)
+        function.linkage = "internal"
+        for word in ("noinline", "nounwind"):
+            function.attributes.add(word)
+        inner = ir.IRBuilder(function.append_basic_block("entry"))
+        at = function.args[0]
+        rows = [load_vector(inner, moved(inner, at, r * 64), Type.I32, SIDE) for r in range(SIDE)]
+        for r, row in enumerate(transposed(inner, rows)):
+            store_vector(inner, row, moved(inner, at, r * 64), 4)
+        inner.ret_void()
+    b.call(function, [moved(b, tiles, times(b, i, TILE))])
+    return []
+
+
+def _odd(b: ir.IRBuilder, most: ir.Value) -> ir.Value:
+    """1 where the greatest magnitude is not finite, or small but not 0."""
+    name = "llvm.vector.reduce.umax.v16i32"
+    function = b.module.globals.get(name) or ir.Function(
+        b.module, ir.FunctionType(I32, [_WIDE]), name)  # fmt: skip
+    one = b.call(function, [most])
+    some = b.icmp_unsigned("!=", one, ir.Constant(I32, 0))
+    least = ir.Constant(I32, _SMALL)
+    beyond = b.icmp_unsigned(">=", b.sub(one, least), ir.Constant(I32, _INFINITY - _SMALL))
+    return b.zext(b.and_(some, beyond), I64)
+
+
+def _along_depth(
+    b: ir.IRBuilder, operand: Operand, source: ir.Value, stride: ir.Value, valid: ir.Value,
+    s: ir.Value, left: ir.Value, into: ir.Value, most: ir.Value,
+) -> ir.Value:  # fmt: skip
+    """A step of the depth of all rows, along each of which the depth lies."""
+    size, stored = operand.stored.size, operand.stored
+    masks = [first_lanes(b, plus(b, left, -first), SIDE) for first in (0, SIDE)]
+    at = moved(b, source, times(b, s, STEP * size))
+    odd = ir.Constant(ir.VectorType(I32, 2 * SIDE), list(range(1, 4 * SIDE, 2)))
+
+    def row(i: ir.Value, held: list) -> list:
+        greatest, split = held[0], []
+        pointer = moved(b, at, b.mul(i, stride))
+        for first, mask in enumerate(masks):
+            here = moved(b, pointer, first * SIDE * size)
+            x = widened(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
+            greatest = _magnitude(b, x, greatest) if operand.checked else greatest
+            split.append(_split(b, x, operand.parts))
+        for part, (low, high) in enumerate(zip(*split, strict=True)):
+            both = b.shuffle_vector(b.bitcast(low, _SHORT), b.bitcast(high, _SHORT), odd)
+            target = moved(b, into, times(b, i, 64))
+            store_vector(b, both, moved(b, target, part * 2 * TILE), 2)
+        return [greatest]
+
+    [most] = loop(b, valid, [most], row)
+
+    def none(i: ir.Value, _: list) -> list:
+        target = moved(b, into, times(b, b.add(valid, i), 64))
+        for part in range(operand.parts):
+            store_vector(b, ir.Constant(_WIDE, None), moved(b, target, part * 2 * TILE), 4)
+        return []
+
+    loop(b, b.sub(constant(2 * SIDE), valid), [], none)
+    return most
+
+
+def _along_width(
+    b: ir.IRBuilder, operand: Operand, source: ir.Value, stride: ir.Value, valid: ir.Value,
+    s: ir.Value, left: ir.Value, into: ir.Value, most: ir.Value,
+) -> ir.Value:  # fmt: skip
+    """A step of the depth, two rows at a time, along which the width lies."""
+    size, stored = operand.stored.size, operand.stored
+    masks = [first_lanes(b, plus(b, valid, -first), SIDE) for first in (0, SIDE)]
+    sixteen = _all(16)
+    odd = ir.Constant(ir.VectorType(I1, 2 * SIDE), [0, 1] * SIDE)
+    none = ir.Constant(ir.VectorType(I1, SIDE), None)
+
+    def pair(i: ir.Value, held: list) -> list:
+        greatest = held[0]
+        first = plus(b, times(b, s, STEP), times(b, i, 2))
+        for tile in (0, 1):
+            split = []
+            for one in (0, 1):
+                there = b.icmp_signed("<", constant(plus(b, times(b, i, 2), one)), left)
+                mask = b.select(there, masks[tile], none)
+                here = moved(b, source, b.mul(constant(plus(b, first, one)), stride))
+                here = moved(b, here, tile * SIDE * size)
+                x = widened(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
+                greatest = _magnitude(b, x, greatest) if operand.checked else greatest
+                split.append(_split(b, x, operand.parts))
+            for part, (even, uneven) in enumerate(zip(*split, strict=True)):
+                low = b.bitcast(b.lshr(even, sixteen), _SHORT)
+                both = b.select(odd, b.bitcast(uneven, _SHORT), low)
+                target = moved(b, into, times(b, i, 64))
+                place = part * 2 * TILE + tile * TILE
+                store_vector(b, both, moved(b, target, place), 2)
+        return [greatest]
+
+    return loop(b, SIDE, [most], pair)[0]
+
+
+# ------------------------------------------------------------------------------ number by number
+
+
+def careful(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
+    """void(a, b, steps, sums, resume, rows, columns): what a `multiplier` does, in float32.
+
+    `rows` are single ones, `columns` tiles.
+    """
+    name = f"careful_{parts[0]}{parts[1]}"
+    if name in module.globals:
+        return module.globals[name]
+    kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, POINTER, *[I64] * 3])
+    function = ir.Function(module, kind, name)
+    function.linkage = "internal"
+    for word in ("noinline", "nounwind"):
+        function.attributes.add(word)
+    a, other, steps, sums, resume, rows, columns = function.args
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    line = b.mul(columns, constant(64))
+    vectors = b.mul(rows, columns)
+    with b.if_then(b.icmp_signed("==", resume, constant(0))):
+        def clear(i: ir.Value, _: list) -> list:
+            store_vector(b, ir.Constant(_FLOATS, None), moved(b, sums, times(b, i, 64)), 4)
+            return []
+
+        loop(b, vectors, [], clear)
+
+    def nested(extents: list[Number], given: list[ir.Value], body: Callable[..., None]) -> None:
+        def one(i: ir.Value, _: list) -> list:
+            nested(extents[1:], [*given, i], body)
+            return []
+
+        if extents:
+            loop(b, extents[0], [], one)
+        else:
+            body(*given)
+
+    def element(s: ir.Value, pair: ir.Value, half: ir.Value, tile: ir.Value) -> None:
+        right = moved(b, other, plus(b, times(b, s, 2 * TILE * parts[1]), times(b, pair, 64)))
+        right = moved(b, right, times(b, tile, TILE))
+        y = _sum_of(b, [_half(b, moved(b, right, p * 2 * TILE), half) for p in range(parts[1])])
+        left = moved(b, a, times(b, s, 2 * TILE * parts[0]))
+        left = moved(b, left, plus(b, times(b, pair, 4), times(b, half, 2)))
+        into = moved(b, sums, times(b, tile, 64))
+
+        def row(r: ir.Value, _: list) -> list:
+            at = moved(b, left, times(b, r, 64))
+            scalars = []
+            for p in range(parts[0]):
+                bits = b.load(moved(b, at, p * 2 * TILE), typ=I16, align=2)
+                wide = b.shl(b.zext(bits, I32), ir.Constant(I32, 16))
+                scalars.append(b.bitcast(wide, F32))
+            x = splat(b, _sum_of(b, scalars), SIDE)
+            place = moved(b, into, b.mul(r, line))
+            store_vector(b, fused(b, x, y, load_vector(b, place, Type.F32, SIDE)), place, 4)
+            return []
+
+        loop(b, rows, [], row)
+
+    nested([steps, constant(SIDE), constant(2), columns], [], element)
+    b.ret_void()
+    return function
+
+
+def _half(b: ir.IRBuilder, place: ir.Value, half: ir.Value) -> ir.Value:
+    """One of the two numbers in each lane of a row of pairs."""
+    bits = load_vector(b, place, Type.I32, SIDE)
+    low = b.shl(bits, _all(16))
+    high = b.and_(bits, _all(_HIGH))
+    return b.bitcast(b.select(b.icmp_signed("==", half, constant(0)), low, high), _FLOATS)
+
+
+def _sum_of(b: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
+    """The number that parts make: the least are added first, which is exact."""
+    total = parts[-1]
+    for part in reversed(parts[:-1]):
+        total = b.fadd(total, part)
+    return total

@@ -1,0 +1,53 @@
+"""When a product is made of bfloat16 parts on the matrix unit, and how it is cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..loops import Type
+from .gemm_plan import Plan, Problem, known
+from .matrix_unit import SIDE, STEP, pairs
+from .parts import count
+from .tile import Tile
+
+TILE = Tile(2 * SIDE, 2, SIDE, Type.F32)
+_WHOLE_DEPTH = 1024  # up to which a depth is not cut
+_BLOCK_DEPTH = 512
+# For a product of tiles. The unit needs 16, but waits for its operands where another thread has a
+# share of the core.
+_TILE_CYCLES = 40
+_LEAST = SIDE  # rows, columns and depth, below which a tile is mostly padding
+# Cycles to bring an element into parts: as it lies, and transposed.
+_AS_IT_LIES, _TURNED = 0.4, 0.8
+_START = 500.0  # cycles: to configure the tiles, and until they are under way
+_FLOPS = 20.0  # multiply-adds a cycle that register tiles reach
+
+
+def pays(p: Problem, target: Any) -> bool:
+    """Whether the matrix unit computes a product faster than multiply-adds would."""
+    of_a, of_b = count(p.a_type, p.precision), count(p.b_type, p.precision)
+    if p.type is not Type.F32 or not 0 < min(of_a, of_b) <= max(of_a, of_b) <= target.parts:
+        return False
+    if not (known(p.m) and known(p.n) and known(p.k)) or min(p.m, p.n, p.k) < _LEAST:
+        return False
+    if p.a_type.size not in (p.a_row, p.a_depth) or p.b_type.size not in (p.b_depth, p.b_column):
+        return False
+    return _cycles(p, of_a, of_b) < p.m * p.n * p.k / _FLOPS
+
+
+def _cycles(p: Any, of_a: int, of_b: int) -> float:
+    """Of one core for the whole product."""
+    tiles = -(-p.m // SIDE) * -(-p.n // SIDE) * -(-p.k // STEP)
+    a = _AS_IT_LIES if p.a_depth == p.a_type.size else _TURNED
+    b = _AS_IT_LIES if p.b_column == p.b_type.size else _TURNED
+    packing = p.k * (p.m * a * of_a + p.n * b * of_b) / 3
+    return tiles * len(pairs(of_a, of_b)) * _TILE_CYCLES + packing + _START
+
+
+def divided(p: Problem) -> Plan:
+    """How a product is cut whose panels are packed."""
+    if p.k <= _WHOLE_DEPTH:
+        return Plan(TILE, True, True, p.k, False, 1)
+    blocks = -(-p.k // _BLOCK_DEPTH)
+    depth = -(-p.k // blocks // STEP) * STEP
+    return Plan(TILE, True, True, depth, True, 1)

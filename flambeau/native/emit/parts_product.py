@@ -1,0 +1,131 @@
+"""A product on the matrix unit: panels of bfloat16 parts, tiles of 32 x 32 sums.
+
+The loops are those of any product. A tile whose panels hold what parts cannot say (infinities, or
+nothing but tiny numbers) is multiplied number by number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from ..loops import Contract, Type
+from .ahead import fetch
+from .gemm_plan import Plan, Problem
+from .matrix_unit import SIDE, TILE, configured, multiplier, pairs, steps_of
+from .pack import minimum
+from .parts import Operand, careful, count, packer
+from .product import Columns, Product, Work, difference
+from .share import Share
+from .tile import I64, Number, Sums, Tile, constant, loop, moved, plus, times
+
+
+class PartsProduct(Product):
+    """The emission of one product in parts."""
+
+    def __init__(self, context: Any, statement: Contract, p: Problem, plan: Plan) -> None:
+        self.parts = count(p.a_type, p.precision), count(p.b_type, p.precision)
+        self.checked = max(self.parts) > 1  # what is not finite is so in a single part
+        super().__init__(context, statement, p, plan)
+        self.a_flags_at = self.bytes
+        self.b_flags_at = self.a_flags_at + 8 * int(self.block_groups)
+        self.bytes = self.b_flags_at + 8 * int(self.near_panels)
+
+    def bytes_of_panel(self, depth: Number, width: int, stored: Type) -> Number:
+        """Of a panel: for each step of the depth two tiles of each part."""
+        parts = count(stored, self.p.precision)
+        return times(self.builder, steps_of(self.builder, depth), 2 * TILE * parts)
+
+    def costs(self) -> tuple[int, int, int]:
+        """In half cycles a step of the depth, as for register tiles."""
+        return 4 * len(pairs(*self.parts)), 8 * self.parts[1], 8 * self.parts[0]
+
+    def _share(self, share: Share) -> None:
+        with configured(self.builder):
+            super()._share(share)
+
+    # -------------------------------------------------------------------- packing
+
+    def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
+        b, p = self.builder, self.p
+        source = moved(b, p.a, times(b, start, p.a_depth))
+
+        def one(i: ir.Value, _: Sums) -> Sums:
+            first = times(b, plus(b, i, g0), self.tile.rows)
+            valid = minimum(b, self.tile.rows, difference(b, p.m, first))
+            pointer = moved(b, source, times(b, first, p.a_row))
+            operand = Operand(pointer, p.a_row, p.a_depth, p.a_type, valid, depth,
+                              self.parts[0], False, self.checked)  # fmt: skip
+            into = moved(b, self.memory, times(b, i, self.group_bytes))
+            self._packed_parts(operand, into, self._flag(self.a_flags_at, i))
+            return []
+
+        loop(b, difference(b, g1, g0), [], one)
+
+    def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
+        b, p = self.builder, self.p
+        at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
+                   times(b, start, p.b_depth))  # fmt: skip
+        operand = Operand(at, p.b_column, p.b_depth, p.b_type, columns.count, depth,
+                          self.parts[1], True, self.checked)  # fmt: skip
+        self._packed_parts(operand, self._packed(local), self._flag(self.b_flags_at, local))
+
+    def _packed_parts(self, operand: Operand, into: ir.Value, flag: ir.Value) -> None:
+        """Packs a panel and notes whether it asks for care."""
+        b = self.builder
+        along = operand.depth_stride == operand.stored.size
+        stride = operand.width_stride if along else operand.depth_stride
+        given = [operand.pointer, *map(constant, (stride, operand.valid, operand.depth)), into]
+        b.store(b.call(packer(b.module, operand), given), flag, align=8)
+
+    def _flag(self, first: int, i: Number) -> ir.Value:
+        b = self.builder
+        return moved(b, moved(b, self.memory, first), times(b, i, 8))
+
+    # ---------------------------------------------------------------------- tiles
+
+    def _tile(
+        self, group: Number, rows: int, valid: Number, panel: Number, columns: Columns,
+        work: Work,
+    ) -> None:  # fmt: skip
+        b = self.builder
+        tile = Tile(rows, columns.vectors, self.tile.lanes, Type.F32)
+        local, near = difference(b, group, work.g0), difference(b, panel, work.near)
+        first = times(b, group, self.tile.rows)
+        if work.ends is None:
+            fetch(self.context, self.streams, (self.row, first, rows),
+                  (self.column, columns.first, tile.columns))  # fmt: skip
+            sums = self._tile_slot()
+            self._multiply(tile, local, near, work.depth, sums, constant(0))
+            self._looped(tile, sums, first, valid, columns)
+            return
+        index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
+        kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
+        resume = b.zext(b.not_(work.ends[0]), I64)
+        self._multiply(tile, local, near, work.depth, kept, resume)
+        with b.if_then(work.ends[1]):
+            self._looped(tile, kept, first, valid, columns)
+
+    def _multiply(
+        self, tile: Tile, local: Number, near: Number, depth: Number, sums: ir.Value,
+        resume: ir.Value,
+    ) -> None:  # fmt: skip
+        """The sums of a tile, by the unit or with care."""
+        b = self.builder
+        a, panel = moved(b, self.memory, times(b, local, self.group_bytes)), self._packed(near)
+        steps = constant(steps_of(b, depth))
+        given = [a, panel, steps, sums, resume]
+        unit = multiplier(b.module, -(-tile.rows // SIDE), tile.vectors, self.parts)
+        if not self.checked:
+            b.call(unit, given)
+            return
+        flags = [b.load(self._flag(at, i), typ=I64, align=8)
+                 for at, i in ((self.a_flags_at, local), (self.b_flags_at, near))]  # fmt: skip
+        odd = b.icmp_signed("!=", b.or_(*flags), constant(0))
+        with b.if_else(odd, likely=False) as (rare, usual):
+            with rare:
+                shape = [constant(tile.rows), constant(tile.vectors)]
+                b.call(careful(b.module, self.parts), [*given, *shape])
+            with usual:
+                b.call(unit, given)

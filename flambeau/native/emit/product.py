@@ -1,0 +1,483 @@
+"""A matrix product by register tiles, in any transposition: how it is packed, cut and looped over.
+
+for blocks of rows: for a few panels of columns: for groups of rows: for each panel: a tile. What a
+tile would read badly is packed first; a long depth is cut, with sums kept in memory meanwhile.
+Known extents get exact edge tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llvmlite import ir
+
+from ..loops import Contract, Type
+from ..scratch import GIVE, TAKE, USABLE_BYTES
+from .ahead import LEAST, bytes_of, fetch, streams
+from .gemm_plan import (
+    A_BYTES, B_BYTES, FIRST_CACHE, NEAR_BYTES, ROW_BYTES, SUMS_BYTES, Plan, Problem, cheap, known,
+    share_costs,
+)  # fmt: skip
+from .pack import Panel, minimum, pack, pack_groups
+from .share import Share, shared
+from .tile import (
+    BYTE, I64, POINTER, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
+    load_vector, loop, moved, plus, store_vector, times,
+)  # fmt: skip
+
+_ON_STACK = 64 << 10  # bytes of working memory that a stack has room for
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A panel of columns: its first, how many there are, in how many vectors."""
+
+    first: Number
+    count: Number
+    vectors: int
+
+
+class Product:
+    """The emission of one product."""
+
+    def __init__(self, context: Any, statement: Contract, p: Problem, plan: Plan) -> None:
+        self.context, self.statement, self.p, self.plan = context, statement, p, plan
+        self.builder = context.builder
+        self.tile = plan.tile
+        self.cheap = cheap(statement.body)
+        self.row, self.column = p.row, statement.column.index
+        self._slot: ir.Value | None = None
+        found = streams(statement.body, self.row, self.column)
+        self.streams = found if bytes_of(found, p.m, p.n) >= LEAST else []
+        self.size = p.type.size
+        self._memory()
+
+    # --------------------------------------------------------------------- memory
+
+    def _memory(self) -> None:
+        """The parts of the working memory: packed a, packed b, partial sums."""
+        b, plan, tile, p = self.builder, self.plan, self.tile, self.p
+        self.tile_bytes = tile.rows * tile.columns * self.size
+        depth: Number = plan.depth if known(p.k) else minimum(b, p.k, plan.depth)
+        self.group_bytes = self.bytes_of_panel(depth, tile.rows, p.a_type)
+        groups, panels = self._parts(p.m, tile.rows), self._parts(p.n, tile.columns)
+        self.block_groups: Number = groups
+        if plan.pack_a or plan.cut:
+            most = self._quotient(A_BYTES, self.group_bytes)
+            self.block_groups = minimum(b, groups, most)
+        self.block_panels: Number = panels
+        if plan.cut:
+            most = self._quotient(SUMS_BYTES, times(b, self.block_groups, self.tile_bytes))
+            if not known(p.k):  # sums are not kept when the depth turns out short
+                short = b.icmp_signed("<=", p.k, constant(plan.depth))
+                most = b.select(short, constant(panels), constant(most))
+            self.block_panels = minimum(b, panels, most)
+        self.panel_bytes = self.bytes_of_panel(depth, tile.columns, p.b_type)
+        a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= NEAR_BYTES
+        far = not known(self.panel_bytes) or (self.panel_bytes > FIRST_CACHE and not a_near)
+        most = self._quotient(B_BYTES if far else ROW_BYTES, self.panel_bytes)
+        self.near_panels = minimum(b, panels, most)
+        packed = times(b, self.block_groups, self.group_bytes)
+        a = (packed if known(packed) else A_BYTES) if plan.pack_a else 0
+        near = times(b, self.near_panels, self.panel_bytes)
+        panels_bytes = (near if known(near) else B_BYTES) if plan.pack_b else 0
+        self.b_at = _aligned(a)
+        self.sums_at = self.b_at + _aligned(panels_bytes)
+        self.bytes = self.sums_at + (SUMS_BYTES if plan.cut else 0)
+        assert self.bytes <= USABLE_BYTES, self.bytes
+
+    def bytes_of_panel(self, depth: Number, width: int, stored: Type) -> Number:
+        """Of a packed panel of elements that are stored as a type."""
+        return times(self.builder, depth, width * self.size)
+
+    def _quotient(self, most: int, size: Number) -> Number:
+        """How many of a size fit: one at least."""
+        if isinstance(size, int):
+            return max(1, most // max(size, 1))
+        b = self.builder
+        some = b.select(b.icmp_signed(">", size, constant(0)), size, constant(1))
+        fit = b.udiv(constant(most), some)
+        return b.select(b.icmp_signed(">", fit, constant(0)), fit, constant(1))
+
+    def _take(self) -> Callable[[], None]:
+        """Gets the working memory; returns what gives it back."""
+        b = self.builder
+        if not self.bytes:
+            return lambda: None
+        if self.bytes <= _ON_STACK:
+            self.memory = self._stack(self.bytes)
+            return lambda: None
+        take, give = (_external(b.module, name, kind) for name, kind in (
+            (TAKE, ir.FunctionType(POINTER, [I64])),
+            (GIVE, ir.FunctionType(ir.VoidType(), [POINTER])),
+        ))  # fmt: skip
+        self.memory = b.call(take, [self.context.tid])
+        return lambda: b.call(give, [self.memory])
+
+    def _tile_slot(self) -> ir.Value:
+        """Stack memory for one tile's sums."""
+        if self._slot is None:
+            self._slot = self._stack(self.tile_bytes)
+        return self._slot
+
+    def _stack(self, size: int) -> ir.Value:
+        with self.builder.goto_entry_block():
+            slot = self.builder.alloca(ir.ArrayType(BYTE, size))
+            slot.align = 64
+            slot.type = POINTER
+            return slot
+
+    # ---------------------------------------------------------------------- loops
+
+    def emit(self) -> None:
+        """The whole product, or this thread's share of it."""
+        b, tile, p = self.builder, self.tile, self.p
+        groups, panels = self._parts(p.m, tile.rows), self._parts(p.n, tile.columns)
+        share = Share(0, groups, 0, panels)
+        if not self.context.parallel:
+            share = shared(b, self.context.tid, self.context.threads, groups, panels, self.costs())
+            if self.bytes > _ON_STACK:  # idle threads take nothing
+                busy = b.icmp_signed("<", constant(share.first_group), constant(share.last_group))
+                with b.if_then(busy):
+                    self._share(share)
+                return
+        self._share(share)
+
+    def costs(self) -> tuple[int, int, int]:
+        """Of a tile, and of bringing a panel of columns and a group of rows near."""
+        return share_costs(self.tile.rows, self.tile.vectors, self.tile.lanes)
+
+    def _share(self, share: Share) -> None:
+        give = self._take()
+        def row_block(g0: Number, g1: Number) -> None:
+            if not self.plan.cut:
+                self._block(g0, g1, share.first_panel, share.last_panel, 0, self.p.k, None)
+                return
+            self._each(share.first_panel, share.last_panel, self.block_panels,
+                       lambda p0, p1: self._cut(g0, g1, p0, p1))  # fmt: skip
+
+        whole = not (self.plan.pack_a or self.plan.cut)
+        if whole or (known(groups := self._parts(self.p.m, self.tile.rows))
+                     and groups == self.block_groups):  # fmt: skip
+            row_block(share.first_group, share.last_group)
+        else:
+            self._each(share.first_group, share.last_group, self.block_groups, row_block)
+        give()
+
+    def _parts(self, extent: Number, size: Number) -> Number:
+        if isinstance(extent, int) and isinstance(size, int):
+            return -(-extent // size)
+        b = self.builder
+        return b.udiv(plus(b, plus(b, extent, size), -1), constant(size))
+
+    def _each(
+        self, first: Number, last: Number, step: Number, body: Callable[[Number, Number], None]
+    ) -> None:
+        """body(start, end) for stretches of at most `step` between first and last."""
+        b = self.builder
+        count = self._parts(b.sub(constant(last), constant(first)), step)
+
+        def one(i: ir.Value, _: Sums) -> Sums:
+            start = plus(b, first, times(b, i, step))
+            body(start, minimum(b, plus(b, start, step), last))
+            return []
+
+        loop(b, count, [], one)
+
+    def _between(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
+        """body(i) for first <= i < last."""
+        b = self.builder
+        if isinstance(first, int) and isinstance(last, int):
+            extent: Number = last - first
+        else:
+            extent = b.sub(constant(last), constant(first))
+
+        def one(i: ir.Value, _: Sums) -> Sums:
+            body(plus(b, first, i))
+            return []
+
+        loop(b, extent, [], one)
+
+    def _cut(self, g0: Number, g1: Number, p0: Number, p1: Number) -> None:
+        """A block of rows and panels whose depth is cut: partial sums stay in memory."""
+        b, plan, p = self.builder, self.plan, self.p
+        blocks = self._parts(p.k, plan.depth)
+        if not known(blocks):  # a depth of nothing still has its epilogue
+            blocks = b.select(b.icmp_signed(">", blocks, constant(0)), blocks, constant(1))
+
+        def one(i: ir.Value, _: Sums) -> Sums:
+            start = times(b, i, plan.depth)
+            depth: Number = plan.depth
+            if not (known(p.k) and p.k % plan.depth == 0):
+                depth = minimum(b, plan.depth, b.sub(constant(p.k), start))
+            last = b.icmp_signed("==", plus(b, i, 1), constant(blocks))
+            self._block(g0, g1, p0, p1, start, depth, (b.icmp_signed("==", i, constant(0)), last))
+            return []
+
+        loop(b, blocks, [], one)
+
+    def _block(
+        self, g0: Number, g1: Number, p0: Number, p1: Number, start: Number, depth: Number,
+        ends: tuple[ir.Value, ir.Value] | None,
+    ) -> None:  # fmt: skip
+        """Rows' groups times panels over one stretch of the depth.
+
+        `ends`: whether it is the first and the last stretch, where the depth is cut.
+        """
+        if self.plan.pack_a:
+            self._pack_a(g0, g1, start, depth)
+
+        def panels(q0: Number, q1: Number) -> None:
+            if self.plan.pack_b:
+                self._over_panels(q0, q1, lambda i, columns: self._pack_b(
+                    columns, difference(self.builder, i, q0), start, depth))  # fmt: skip
+            work = Work(start, depth, ends, g0, p0, q0)
+
+            def group(g: Number, rows: int, valid: Number) -> None:
+                self._over_panels(
+                    q0, q1, lambda i, columns: self._tile(g, rows, valid, i, columns, work)
+                )
+
+            self._over_groups(g0, g1, group)
+
+        self._each(p0, p1, self.near_panels, panels)
+
+    def _over_panels(
+        self, first: Number, last: Number, body: Callable[[Number, Columns], None]
+    ) -> None:
+        """body(panel, its columns); the edge panel has a body of its own where it is known."""
+        b, n, width = self.builder, self.p.n, self.tile.columns
+
+        def panel(i: Number) -> None:
+            start = times(b, i, width)
+            count = width if known(n) else minimum(b, width, b.sub(n, constant(start)))
+            body(i, Columns(start, count, self.tile.vectors))
+
+        if not known(n):
+            self._between(first, last, panel)
+            return
+        full, tail = divmod(n, width)
+        if full:
+            self._between(first, minimum(b, last, full), panel)
+        if tail:
+            edge = Columns(full * width, tail, -(-tail // self.tile.lanes))
+            self._if_beyond(last, full, lambda: body(full, edge))
+
+    def _over_groups(
+        self, first: Number, last: Number, body: Callable[[Number, int, Number], None]
+    ) -> None:
+        """body(group, rows of the tile, rows that exist)."""
+        b, m, rows = self.builder, self.p.m, self.tile.rows
+        if not known(m):
+            self._between(first, last, lambda g: body(
+                g, rows, minimum(b, rows, b.sub(m, constant(times(b, g, rows))))))  # fmt: skip
+            return
+        full, tail = divmod(m, rows)
+        if full:
+            self._between(first, minimum(b, last, full), lambda g: body(g, rows, rows))
+        if tail:
+            self._if_beyond(last, full, lambda: body(full, tail, tail))
+
+    def _if_beyond(self, end: Number, start: int, body: Callable[[], None]) -> None:
+        """The edge part, for the thread whose share reaches over it."""
+        if isinstance(end, int):
+            if end > start:
+                body()
+            return
+        with self.builder.if_then(self.builder.icmp_signed(">", end, constant(start))):
+            body()
+
+    def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
+        """Packs the rows of a block, group by group."""
+        b, p, rows = self.builder, self.p, self.tile.rows
+        first = times(b, g0, rows)
+        pointer = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, start, p.a_depth))
+        valid = minimum(b, difference(b, p.m, first), times(b, difference(b, g1, g0), rows))
+        panel = Panel(pointer, p.a_row, p.a_depth, p.a_type, p.type, rows, valid, depth,
+                      self.tile.lanes)  # fmt: skip
+        pack_groups(b, panel, self.memory, difference(b, g1, g0), self.group_bytes)
+
+    def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
+        """Packs a panel of columns, the `local`-th of those that are kept near."""
+        b, p, tile = self.builder, self.p, self.tile
+        at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
+                   times(b, start, p.b_depth))  # fmt: skip
+        panel = Panel(at, p.b_column, p.b_depth, p.b_type, p.type, columns.vectors * tile.lanes,
+                      columns.count, depth, tile.lanes)  # fmt: skip
+        pack(b, panel, self._packed(local))
+
+    def _packed(self, local: Number) -> ir.Value:
+        """Where a packed panel of b lies."""
+        b = self.builder
+        return moved(b, moved(b, self.memory, self.b_at), times(b, local, self.panel_bytes))
+
+    # ----------------------------------------------------------------------- tiles
+
+    def _tile(
+        self, group: Number, rows: int, valid: Number, panel: Number, columns: Columns,
+        work: Work,
+    ) -> None:  # fmt: skip
+        """One tile: its sums over this stretch of the depth, and what becomes of them."""
+        b, p, plan = self.builder, self.p, self.plan
+        tile = Tile(rows, columns.vectors, self.tile.lanes, p.type)
+        local = difference(b, group, work.g0)
+        first = times(b, group, self.tile.rows)
+        if plan.pack_a:
+            a = moved(b, self.memory, times(b, local, self.group_bytes))
+            offsets = [i * self.size for i in range(rows)]
+            a_step, a_type = self.tile.rows * self.size, p.type
+        else:
+            a = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, work.start, p.a_depth))
+            offsets = [times(b, i, p.a_row) for i in range(rows)]
+            a_step, a_type = p.a_depth, p.a_type
+        mask = None
+        if plan.pack_b:
+            at = self._packed(difference(b, panel, work.near))
+            b_step, b_type = tile.columns * self.size, p.type
+        else:
+            at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
+                       times(b, work.start, p.b_depth))  # fmt: skip
+            b_step, b_type = p.b_depth, p.b_type
+            left = plus(b, columns.count, (1 - tile.vectors) * tile.lanes)
+            mask = first_lanes(b, left, tile.lanes)
+        source = Source(a, offsets, at, a_type, b_type, mask)
+        depth = [Depth(work.depth, a_step, b_step)]
+        if work.ends is None:
+            fetch(self.context, self.streams, (self.row, first, tile.rows),
+                  (self.column, columns.first, tile.columns))  # fmt: skip
+            sums = accumulate(b, tile, source, depth, None, plan.unroll)
+            self._finish(tile, sums, first, valid, columns)
+            return
+        index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
+        kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
+        sums = self._resumed(tile, kept, work.ends[0])
+        sums = accumulate(b, tile, source, depth, sums, plan.unroll)
+        with b.if_else(work.ends[1]) as (last, more):
+            with last:
+                self._finish(tile, sums, first, valid, columns)
+            with more:
+                self._keep(tile, sums, kept)
+
+    def _resumed(self, tile: Tile, kept: ir.Value, fresh: ir.Value) -> Sums:
+        """The sums so far; zero on the first stretch."""
+        b = self.builder
+        before = b.block
+        read, go_on = b.append_basic_block("resume"), b.append_basic_block("sums")
+        b.cbranch(fresh, go_on, read)
+        b.position_at_end(read)
+        step = tile.lanes * self.size
+        loaded = [load_vector(b, moved(b, kept, i * step), tile.type, tile.lanes)
+                  for i in range(tile.rows * tile.vectors)]  # fmt: skip
+        b.branch(go_on)
+        b.position_at_end(go_on)
+        out = []
+        for vector in loaded:
+            phi = b.phi(vector.type)
+            phi.add_incoming(ir.Constant(vector.type, None), before)
+            phi.add_incoming(vector, read)
+            out.append(phi)
+        return out
+
+    def _keep(self, tile: Tile, sums: Sums, into: ir.Value) -> None:
+        step = tile.lanes * self.size
+        for i, vector in enumerate(sums):
+            store_vector(self.builder, vector, moved(self.builder, into, i * step), self.size)
+
+    def _finish(
+        self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: Columns
+    ) -> None:
+        """Runs the epilogue on a tile's sums."""
+        b = self.builder
+        whole = known(valid) and (known(columns.count))
+        if self.cheap and whole:
+            self._epilogues(tile, sums, first, columns)
+            return
+        if not self.cheap:
+            self._rolled(tile, sums, first, valid, columns)
+            return
+        full = b.icmp_signed("==", constant(plus(b, valid, columns.count)),
+                             constant(tile.rows + tile.columns))  # fmt: skip
+        with b.if_else(full) as (all_of_it, edge):
+            with all_of_it:
+                self._epilogues(tile, sums, first, replace(columns, count=tile.columns))
+            with edge:
+                self._rolled(tile, sums, first, valid, columns)
+
+    def _epilogues(self, tile: Tile, sums: Sums, first: Number, columns: Columns) -> None:
+        """Straight from the registers, one vector after another."""
+        b = self.builder
+        for i in range(tile.rows):
+            at = {self.row: constant(plus(b, first, i))}
+            for j in range(tile.vectors):
+                start = constant(plus(b, columns.first, j * tile.lanes))
+                mask = first_lanes(b, plus(b, columns.count, -j * tile.lanes), tile.lanes)
+                self.context.epilogue(self.statement.body, at, (self.column, start), tile.lanes,
+                                      sums[i * tile.vectors + j], mask)  # fmt: skip
+
+    def _rolled(
+        self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: Columns
+    ) -> None:
+        """Through memory, in loops over the rows and vectors: a long epilogue is emitted once."""
+        slot = self._tile_slot()
+        self._keep(tile, sums, slot)
+        self._looped(tile, slot, first, valid, columns)
+
+    def _looped(
+        self, tile: Tile, slot: ir.Value, first: Number, valid: Number, columns: Columns
+    ) -> None:
+        """The epilogue on sums in memory."""
+        b = self.builder
+        step = tile.lanes * self.size
+        exact = known(columns.count) and columns.count == tile.columns
+
+        def row(i: ir.Value, _: Sums) -> Sums:
+            at = {self.row: constant(plus(b, first, i))}
+            source = moved(b, slot, times(b, i, tile.vectors * step))
+
+            def one(j: ir.Value, _: Sums) -> Sums:
+                offset = times(b, j, tile.lanes)
+                start = constant(plus(b, columns.first, offset))
+                value = load_vector(b, moved(b, source, times(b, j, step)), tile.type, tile.lanes)
+                mask = None
+                if not exact:
+                    left = b.sub(constant(columns.count), constant(offset))
+                    mask = first_lanes(b, left, tile.lanes)
+                self.context.epilogue(self.statement.body, at, (self.column, start), tile.lanes,
+                                      value, mask)  # fmt: skip
+                return []
+
+            loop(b, tile.vectors, [], one)
+            return []
+
+        loop(b, valid, [], row)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A block over a stretch of the depth: from where its groups and panels are counted."""
+
+    start: Number
+    depth: Number
+    ends: tuple[ir.Value, ir.Value] | None
+    g0: Number
+    p0: Number
+    near: Number  # the first of the panels that are kept near
+
+
+def difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:
+    """x - y, folded where both are known."""
+    if isinstance(x, int) and isinstance(y, int):
+        return x - y
+    if isinstance(y, int):
+        return plus(b, x, -y)
+    return b.sub(constant(x), y)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 4096) * 4096
+
+
+def _external(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Value:
+    return module.globals.get(name) or ir.Function(module, kind, name)
