@@ -26,8 +26,10 @@ from .evaluate import evaluate, numpy_type
 from .functional import Unfit, trace_to_graph
 from .graph import Graph
 from .guards import PLAIN, Environment, Modules
+from .precedent import is_hoped_for, is_kept, keep, precedent
 from .program import MISS, Program
 from .selfcheck import check
+from .takeover import is_possible, take_over
 from .trace import Trace, difference
 
 RECORDED = 4  # how many calls are recorded before a step counts as not static
@@ -85,6 +87,8 @@ class Pending:
         self.modes: tuple = ()
         self.bindings: Any = None
         self.given: tuple = ()
+        self.result: Any = None  # of the recorded call, where the program's are to replace it
+        self.precedent: str | None = None  # under which it is kept that two recordings agreed
         self.error: BaseException | None = None
 
 
@@ -218,7 +222,10 @@ class Compiled:
             self._forget(variant)
         variant.calls += 1
         if variant.calls == 1:
-            return self._function(*args, **kwargs)
+            result = self._function(*args, **kwargs)
+            if is_hoped_for(self._function):
+                self._look(variant, Trace())
+            return result
         return self._record(variant, args, kwargs)
 
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
@@ -250,8 +257,10 @@ class Compiled:
         variant.changed = True
 
     def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
-        first = variant.trace is None  # no program is made of it, so values do not matter
-        result, trace = capture(self._function, args, kwargs, values=not first,
+        first = variant.trace is None
+        hoped = variant.environment is not None and is_hoped_for(self._function)
+        # Of a first one no program is made, so values do not matter, unless there is a precedent.
+        result, trace = capture(self._function, args, kwargs, values=hoped or not first,
                                 counter=self._options["random"] == "counter")  # fmt: skip
         if trace is None:
             return result
@@ -265,8 +274,13 @@ class Compiled:
             self._stop(variant, *trace.problems[0])
             return result
         try:
-            found = None if last is None else difference(last, trace) or self._moved(variant, trace)
-            if last is None or found is not None:
+            key = None if first and not hoped else precedent(trace, self._function, self._options)
+            if last is None:
+                found, agreed = None, is_kept(key) and self._moved(variant, trace) is None
+            else:
+                found = difference(last, trace) or self._moved(variant, trace)
+                agreed = found is None
+            if not agreed:
                 variant.difference = found
                 self._look(variant, trace)
                 trace.strip()
@@ -274,7 +288,7 @@ class Compiled:
                     self._stop(variant, *variant.difference)
                 return result
             self._look(variant, trace)
-            self._build(variant, trace, args, kwargs)
+            self._build(variant, trace, args, kwargs, None if last is None else key)
         except Unfit as error:
             self._stop(variant, error.what, error.line)
         return result
@@ -300,12 +314,17 @@ class Compiled:
 
     # ------------------------------------------------------------------------- building
 
-    def _build(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict) -> None:
+    def _build(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict,
+               precedent: str | None) -> None:  # fmt: skip
+        """Makes the program. `precedent`: what to keep that two recordings agreed under; None
+        where one was enough."""
         leaves = flat((args, kwargs) if kwargs else args)
         graph, bindings = trace_to_graph(trace, leaves)
         pending = variant.pending = Pending()
         pending.modes = trace.modes
         pending.bindings, pending.given = bindings, (args, kwargs)
+        if precedent is not None and is_possible(graph, bindings, trace.result):
+            pending.precedent, pending.result = precedent, trace.result
 
         def work() -> None:
             try:
@@ -341,7 +360,10 @@ class Compiled:
             self._stop(variant, "compiling failed" + (f" in {stage}" if stage else "")
                        + f": {type(error).__name__}: {error}", "")  # fmt: skip
             return
-        wrong = check(pending.step, pending.bindings, pending.backward)
+        take = None
+        if pending.precedent is not None and self._options["mode"] == "now":
+            take = functools.partial(take_over, pending.bindings, pending.result)
+        wrong = check(pending.step, pending.bindings, pending.backward, take)
         if wrong is not None:
             self._stop(variant, f"the compiled step computes another {wrong} than the eager one; "
                        "please report this", "")  # fmt: skip
@@ -352,6 +374,7 @@ class Compiled:
             pending.step, pending.bindings, *pending.given, variant.modules,
             variant.environment, pending.modes, pending.backward,
         )  # fmt: skip
+        keep(pending.precedent, self._function)
         self._programs.insert(0, variant.program)
         self._last = variant.program
         pending.bindings.forget()

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..autograd.mode import MODE
 from ..autograd.tape import Node
+from ..native.eager import Policy
 from ..native.precision import Chosen
 from ..nn.module import Module
 from ..ops.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
@@ -509,6 +510,7 @@ def capture(
         recorder.surroundings = Surroundings(function, args, kwargs)
         swaps = _swapped(recorder)
         _recorders.current = recorder
+        Policy.counts = False
         real = builtins.print
         builtins.print = functools.partial(_printed, recorder, real)
         try:
@@ -520,6 +522,7 @@ def capture(
             del returned
         finally:
             builtins.print = real
+            Policy.counts = True
             _recorders.current = None
             _restore(swaps)
             if recorder.numbers:

@@ -6,6 +6,7 @@ it was.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,12 @@ _SHORT = 4096  # elements, up to which two arrays are compared at once in double
 _TOLERANCE = {"float64": 1e-7, "float32": 2e-3, "float16": 5e-2, "bfloat16": 2e-1}
 
 
-def check(step: Any, bindings: Bindings, backward: Any = None) -> str | None:
-    """The first result that differs from the recorded call's; None where all agree."""
+def check(step: Any, bindings: Bindings, backward: Any = None,
+          take: Callable[[list[np.ndarray]], None] | None = None) -> str | None:  # fmt: skip
+    """The first result that differs from the recorded call's; None where all agree.
+
+    `take` is then given the program's outputs, where what it wrote is to stay.
+    """
     slots, states = bindings.slots, _States(step, bindings)
     least = _least(bindings)
     try:
@@ -29,7 +34,11 @@ def check(step: Any, bindings: Bindings, backward: Any = None) -> str | None:
         outputs = step.run([_laid(slots[i], bindings.recorded[i]) for i in step.changing])
         outputs = [np.array(y) for y in outputs]
         cotangents = _backward(backward, bindings, outputs)
-        return _wrong(step, bindings, outputs, cotangents, states, least)
+        wrong = _wrong(step, bindings, outputs, cotangents, states, least)
+        if wrong is None and take is not None:
+            states.leave()
+            take(outputs)
+        return wrong
     finally:
         states.restore()
 
@@ -46,6 +55,7 @@ class _States:
         self.arrays = {i: slot.array for i, slot in enumerate(bindings.slots)
                        if isinstance(slot, State)}  # fmt: skip
         self.recorded = bindings.recorded
+        self.written = written
         self.changed = [
             i for i, array in self.arrays.items() if self.recorded[i] is not array
             and (i in written or not same_bits(array, self.recorded[i]))
@@ -64,6 +74,10 @@ class _States:
             self.kept[i] = array.copy()
             array[...] = self.recorded[i]
             self.recorded[i] = None
+
+    def leave(self) -> None:
+        """What the program wrote is to stay."""
+        self.kept = {i: value for i, value in self.kept.items() if i not in self.written}
 
     def restore(self) -> None:
         """Puts back what was there."""

@@ -96,7 +96,7 @@ def key_of(graph: Graph, stages: Sequence[Callable]) -> str | None:
     In it is all that planning depends on: the graph, its stages and their sources, the processor,
     and how many threads there are.
     """
-    made = _sources()
+    made = compiler_sources()
     if made is None:
         return None
     try:
@@ -140,8 +140,8 @@ def _named(value: Any) -> str:
 
 
 @lru_cache(maxsize=1)
-def _sources() -> str | None:
-    """A hash of the compiler's files; None where they are not there."""
+def compiler_sources() -> str | None:
+    """A hash of the files of compiler/ and native/; None where they are not there."""
     here = os.path.dirname(os.path.abspath(__file__))
     found = hashlib.sha256()
     try:

@@ -96,10 +96,10 @@ def test_what_is_wrong_on_disk_is_made_anew(folder, planned, what, monkeypatch):
 
 def test_changed_sources_are_another_key(folder, planned, monkeypatch):
     trained()
-    monkeypatch.setattr(table, "_sources", lambda: "others")
+    monkeypatch.setattr(table, "compiler_sources", lambda: "others")
     trained()
     assert len(planned) == 2
-    monkeypatch.setattr(table, "_sources", lambda: None)  # not there: nothing is kept
+    monkeypatch.setattr(table, "compiler_sources", lambda: None)  # not there: nothing is kept
     trained()
     trained()
     assert len(planned) == 4

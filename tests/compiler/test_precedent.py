@@ -1,0 +1,154 @@
+"""A step that two calls of an earlier process agreed on is recorded once; bits stay the same."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.compiler.precedent import precedent
+from flambeau.compiler.trace import Trace
+
+SOURCE = """
+import flambeau as torch
+from flambeau import nn
+import flambeau.nn.functional as F
+
+class Settings:
+    scale = 1.0
+
+settings = Settings()
+
+def training():
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    def step(x, y):
+        optimizer.zero_grad()
+        out = net(x)
+        loss = F.cross_entropy(out, y) * settings.scale
+        loss.backward()
+        optimizer.step()
+        return loss, out.detach()
+    return net, optimizer, step
+"""  # noqa: E501
+
+
+@pytest.fixture(autouse=True)
+def _no_precedents(tmp_path, monkeypatch):
+    """There are some here, in a cache of the test's own."""
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def module(tmp_path, source=SOURCE, name="steps"):
+    path = tmp_path / f"{name}.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(name, path)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def run(source, calls=6):
+    """What a training gives, bit by bit, and after how many calls there was a program."""
+    net, optimizer, step = source.training()
+    step = torch.compile(step, mode="now")
+    x, y = torch.randn(12, 8), torch.randint(3, (12,))
+    found, first = [], 0
+    for k in range(calls):
+        found += [t.detach().numpy().copy() for t in step(x, y)]
+        found += [p.grad.numpy().copy() for p in net.parameters()]
+        first = first or (k + 1 if step._programs else 0)
+    found += [t.numpy().copy() for t in net.state_dict().values()]
+    found += [v.numpy().copy() for s in optimizer.state.values() for v in s.values()
+              if isinstance(v, torch.Tensor)]  # fmt: skip
+    return found, first
+
+
+def same(a, b):
+    return len(a) == len(b) and all(map(np.array_equal, a, b))
+
+
+def test_a_precedent_saves_a_call_and_changes_no_bit(tmp_path):
+    steps = module(tmp_path)
+    cold, calls = run(steps)
+    assert calls == 3
+    warm, calls = run(steps)
+    assert calls == 2
+    assert same(cold, warm)
+
+
+def test_without_a_cache_every_run_has_the_same_bits(tmp_path, monkeypatch):
+    steps = module(tmp_path)
+    cold, _ = run(steps)
+    monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
+    without, calls = run(steps)
+    assert calls == 3
+    assert same(cold, without)
+
+
+def test_the_call_that_was_checked_has_the_programs_results(tmp_path, monkeypatch):
+    from flambeau.compiler import api
+
+    steps, seen = module(tmp_path), []
+    original = api.take_over
+    monkeypatch.setattr(api, "take_over", lambda *given: (seen.append(1), original(*given)))
+    net, _, step = steps.training()
+    eager_net, _, eager = steps.training()
+    step = torch.compile(step, mode="now")
+    x, y = torch.randn(12, 8), torch.randint(3, (12,))
+    state = torch.get_rng_state()
+    given = [step(x, y) for _ in range(3)]
+    torch.set_rng_state(state)
+    wanted = [eager(x, y) for _ in range(3)]
+    assert seen == [1]
+    for one, other in zip(given, wanted, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a.requires_grad == b.requires_grad
+            assert np.allclose(a.detach().numpy(), b.detach().numpy(), atol=1e-6)
+    for p, q in zip(net.parameters(), eager_net.parameters(), strict=True):
+        assert np.allclose(p.detach().numpy(), q.detach().numpy(), atol=1e-5)
+        assert np.allclose(p.grad.numpy(), q.grad.numpy(), atol=1e-5)
+
+
+def test_another_text_of_the_file_has_no_precedent(tmp_path):
+    run(module(tmp_path))
+    assert run(module(tmp_path, SOURCE + "\n# other\n"))[1] == 3
+
+
+def test_what_changes_between_the_calls_is_seen_all_the_same(tmp_path):
+    steps = module(tmp_path)
+    run(steps)
+    net, _, step = steps.training()
+    plain_net, _, plain = steps.training()
+    step = torch.compile(step, mode="now")
+    x, y = torch.randn(12, 8), torch.randint(3, (12,))
+    with pytest.warns(UserWarning, match="stays eager"):
+        for k in range(6):
+            steps.settings.scale = 1.0 + k
+            state = torch.get_rng_state()
+            given = step(x, y)[0].item()
+            torch.set_rng_state(state)
+            assert given == pytest.approx(plain(x, y)[0].item(), rel=1e-4)
+
+
+def test_writing_to_an_argument_has_no_precedent(tmp_path):
+    def step(x):
+        x.add_(1.0)
+        return x * 2
+
+    for _ in range(2):
+        compiled = torch.compile(step, mode="now")
+        x = torch.zeros(5)
+        for k in range(4):
+            assert compiled(x).tolist() == [2.0 * (k + 1)] * 5
+            assert bool(compiled._programs) == (k >= 2)
+
+
+def test_a_function_without_a_file_has_no_precedent():
+    space = {"torch": torch, "nn": nn}
+    exec("def double(x):\n    return x * 2\n", space)
+    assert precedent(Trace(), space["double"], {"random": "generator", "backend": ""}) is None
