@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .bindings import Bindings, Output, State
+from .bindings import Bindings, Leaf, Output, Same, Seen, State
 from .graph import Graph
 
 
 def is_possible(graph: Graph, bindings: Bindings, result: Any) -> bool:
     """Whether all that the recorded call left can be replaced by what its program leaves."""
-    if bindings.backward is not None:
+    if bindings.backward is not None or not _is_of_tensors(bindings.result):
         return False
     if not all(isinstance(bindings.slots[slot], State) for slot, _ in graph.writes):
         return False
@@ -29,6 +29,13 @@ def take_over(bindings: Bindings, result: Any, outputs: Sequence[np.ndarray]) ->
         tensor._array[...] = outputs[output.number].transpose(output.order)
     for leaf, grad in bindings.grads:
         leaf._grad = grad
+
+
+def _is_of_tensors(form: Any) -> bool:
+    """Whether tensors are all that a program has to make: numbers were handed out already."""
+    if isinstance(form, (tuple, list, dict)):
+        return all(map(_is_of_tensors, form.values() if isinstance(form, dict) else form))
+    return isinstance(form, (Output, Leaf, Same, Seen))
 
 
 def _outputs(made: Any, form: Any) -> Iterator[tuple[Any, Output]]:
