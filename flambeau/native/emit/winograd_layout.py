@@ -6,8 +6,6 @@ their columns innermost, and are turned for the epilogue, whose lanes run along 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from llvmlite import ir
 
 from ..loops import Contract, Index, Load, Type
@@ -17,8 +15,6 @@ from .conv_tile import sideways, touched
 from .panel import turn
 from .tile import Number, constant, load_vector, memory_type, moved, store_vector
 from .winograd_plan import Side, line_bytes
-
-Address = Callable[[Load, dict[Index, ir.Value]], ir.Value]
 
 
 class Images:
