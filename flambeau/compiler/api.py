@@ -27,7 +27,7 @@ from .functional import Unfit, trace_to_graph
 from .graph import Graph
 from .guards import PLAIN, Environment, Modules
 from .precedent import is_hoped_for, is_kept, keep, precedent
-from .program import MISS, Program
+from .program import MISS, Program, is_named
 from .selfcheck import check
 from .takeover import is_possible, take_over
 from .trace import Trace, difference
@@ -435,7 +435,7 @@ def _advice(what: str) -> str:
 
 def flat(x: Any) -> list[Any]:
     """The leaves of nested tuples, lists and dicts, in order."""
-    if x.__class__ in (tuple, list):
+    if x.__class__ in (tuple, list) or is_named(x):
         return [leaf for one in x for leaf in flat(one)]
     if x.__class__ is dict:
         return flat(list(x.values()))
@@ -445,7 +445,7 @@ def flat(x: Any) -> list[Any]:
 def _described(x: Any) -> Any:
     """A key for an argument: structure, shapes, dtypes, plain values, identities."""
     kind = x.__class__
-    if kind in (tuple, list):
+    if kind in (tuple, list) or is_named(x):
         return (kind, *map(_described, x))
     if kind is dict:
         return (kind, *((key, _described(value)) for key, value in x.items()))

@@ -21,6 +21,7 @@ from ..autograd.tape import Node, raise_freed
 from ..native.precision import Chosen
 from ..nn.registration import CHANGES
 from ..ops.autocast import AUTOCAST
+from ..tensor.size import Size
 from ..tensor.tensor import Tensor, wrap
 from .bindings import (
     ANY, Argument, Bindings, Drawn, Leaf, Output, Read, Same, Scalar, Seen, State, are_apart,
@@ -47,6 +48,11 @@ class CompiledBackward(Node):
     def apply(self, g: Any) -> Any:
         """Says that the graph was freed."""
         raise_freed(self)
+
+
+def is_named(x: Any) -> bool:
+    """Whether something is a namedtuple or a Size, whose parts are arguments of their own."""
+    return isinstance(x, tuple) and (hasattr(x, "_fields") or x.__class__ is Size)
 
 
 def _attached(array: np.ndarray) -> Tensor:
@@ -174,8 +180,9 @@ class _Writer:
     def structure(self, place: str, value: Any) -> None:
         """Guards an argument: its structure, and each leaf."""
         kind = value.__class__
-        if kind in (tuple, list, dict):
-            self.test(f"{place}.__class__ is not {kind.__name__} or len({place}) != {len(value)}")
+        if kind in (tuple, list, dict) or is_named(value):
+            shown = self.name(kind) if is_named(value) else kind.__name__
+            self.test(f"{place}.__class__ is not {shown} or len({place}) != {len(value)}")
             if kind is dict:
                 self.test(f"list({place}) != {self.name(list(value))}")
             keys = value if kind is dict else range(len(value))

@@ -6,6 +6,7 @@ import itertools
 import queue
 import threading
 import types
+import typing
 import warnings
 
 import pytest
@@ -42,6 +43,28 @@ def test_another_shape_gets_another_program():
         same(step(*batch), classify(net, *batch).detach())
     assert len(step._programs) == 2
     assert runs(step) == 6
+
+
+class Batch(typing.NamedTuple):
+    x: torch.Tensor
+    scale: float
+
+
+class Pair(typing.NamedTuple):
+    x: torch.Tensor
+    scale: float
+
+
+def test_namedtuples_and_sizes_are_one_kind_by_type_and_structure():
+    step = compiled(lambda batch, size: (batch.x * batch.scale).reshape(size))
+    for i in range(24):
+        kind = (Batch, Pair)[i % 2]
+        x, shape = torch.randn(2, 3), torch.ones(3, 2).shape
+        same(step(kind(x, 2.0), shape), (x * 2).reshape(3, 2))
+    assert len(step._programs) == 2
+    assert runs(step) >= 8
+    x = torch.randn(2, 3)
+    same(step(Batch(x, 3.0), torch.ones(6).shape), (x * 3).reshape(6))
 
 
 def test_more_shapes_than_programs_run_as_they_are():
