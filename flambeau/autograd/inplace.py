@@ -133,7 +133,6 @@ class CopySlices(Node):
     """The history of a base after a write through one of its views."""
 
     __slots__ = ("geometry",)
-    plan_inputs = ()
 
     def apply(self, g: Tensor) -> list[Tensor]:
         """The base's cotangent outside the window, and the window's."""
