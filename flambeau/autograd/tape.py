@@ -18,6 +18,7 @@ from ..tensor.dtypes import FLOAT32
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .mode import MODE, SPECIAL
+from .outputs import Outputs, worked_out_again
 from .plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, Plan
 
 _next_sequence = itertools.count(1).__next__
@@ -39,6 +40,9 @@ class SavedOutput:
     def tensor(self, node: Node) -> Tensor:
         """The output again; part of the graph when backward is itself recorded."""
         if self.counter.value != self.version:
+            again = worked_out_again(node, self.index)
+            if again is not None:
+                return again
             raise_stale(node, self.array, self.counter, self.version, "output")
         made = wrap(self.array)
         made._counter = self.counter
@@ -144,6 +148,11 @@ class Node:
                     values = list(saved)
                 values[i] = unpacked(self, value, version)
         return saved if values is None else values
+
+    def kept(self, k: int) -> Any:
+        """One of the saved values, checked to be unchanged."""
+        value, version = self.saved[k], self.versions[k]
+        return value if version is None else unpacked(self, value, version)
 
     def apply(self, g: Any) -> Sequence[Any]:
         """The cotangents of the edges, from the cotangent of the output (a tuple for several)."""
@@ -273,6 +282,8 @@ def unpacked(node: Node, value: Any, version: Any) -> Any:
     if value.__class__ is PackedTensor:
         return value.unpack(value.packed)
     if value.__class__ is tuple:
+        if value and value[0].__class__ is SavedOutput:
+            return Outputs(node, value)
         return tuple(
             v if n is None else unpacked(node, v, n) for v, n in zip(value, version, strict=True)
         )

@@ -113,8 +113,8 @@ def _(g, other):
 
 
 @_div.vjp("other")
-def _(g, y, other):
-    return -g * y / other
+def _(g, input, other):
+    return -g * (input / other / other)
 
 
 _not_bool = Refusal(BOOL, error=lambda operator, kind: RuntimeError(

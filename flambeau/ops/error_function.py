@@ -115,7 +115,7 @@ def erfinv(input: Array) -> Array:
 
 
 @erfinv.vjp
-def _(g, y):
+def _(g, input, y):
     return g * (y * y).exp() / _TWO_OVER_ROOT_PI
 
 

@@ -154,13 +154,13 @@ def logaddexp(input: Array, other: Array) -> Array:
 
 
 @logaddexp.vjp("input")
-def _(g, input, y):
-    return g * exp(input - y)
+def _(g, input, other):
+    return g / (1 + exp(other - input))
 
 
 @logaddexp.vjp("other")
-def _(g, other, y):
-    return g * exp(other - y)
+def _(g, input, other):
+    return g / (1 + exp(input - other))
 
 
 @pointwise(ref=lambda x, y: np.log2(2**x + 2**y), samples=positive_pairs, inplace=False,
@@ -175,10 +175,10 @@ def logaddexp2(input: Array, other: Array) -> Array:
 
 
 @logaddexp2.vjp("input")
-def _(g, input, y):
-    return g * exp2(input - y)
+def _(g, input, other):
+    return g / (1 + exp2(other - input))
 
 
 @logaddexp2.vjp("other")
-def _(g, other, y):
-    return g * exp2(other - y)
+def _(g, input, other):
+    return g / (1 + exp2(input - other))

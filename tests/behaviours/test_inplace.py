@@ -219,3 +219,34 @@ def test_line_8_what_backward_needs_of_the_old_value_is_kept(torch, write):
     x = (torch.rand(2, 3, dtype=torch.float64) - 0.4).requires_grad_()
     v = torch.rand(2, 3, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(lambda x, v: write(torch, x.clone(), v), (x, v))
+
+
+OVERWRITTEN = {
+    "max_pool2d": lambda torch, x: torch.nn.functional.max_pool2d(x.reshape(1, 1, 4, 3), 2),
+    "adaptive_max_pool1d": lambda torch, x: torch.nn.functional.adaptive_max_pool1d(x, 2),
+    "max": lambda torch, x: x.max(1).values,
+    "sort": lambda torch, x: x.sort(0).values,
+    "topk": lambda torch, x: x.topk(2).values,
+    "kthvalue": lambda torch, x: x.kthvalue(2).values,
+    "cummax": lambda torch, x: x.cummax(1).values,
+    "a divisor": lambda torch, x: 2 / (x + 3),
+    "normalize": lambda torch, x: torch.nn.functional.normalize(x),
+    "logaddexp": lambda torch, x: torch.logaddexp(x, x.flip(0)),
+    "sinc": lambda torch, x: torch.sinc(x),
+    "erfinv": lambda torch, x: torch.erfinv(x.tanh()),
+}
+
+
+@pytest.mark.parametrize("name", OVERWRITTEN)
+def test_line_9_an_output_may_be_overwritten_where_backward_does_not_read_it(torch, name):
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: OVERWRITTEN[name](torch, x).mul_(2).pow_(2), x)
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "exp", "sqrt", "relu"])
+def test_line_9_an_output_that_backward_reads_may_not_be_overwritten(torch, name):
+    y = getattr(torch, name)(torch.ones(3, requires_grad=True))
+    y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
