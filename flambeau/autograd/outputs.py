@@ -1,8 +1,8 @@
 """Outputs that a node kept for its derivative and that were overwritten since.
 
-Derivatives here read outputs where PyTorch's read inputs (max pooling looks for its maxima). So that
-no program is refused for it, such an output is worked out again, where all that it was made of was
-kept; and of several outputs only those that are read have to be as they were.
+Derivatives here read outputs where PyTorch's read inputs (max pooling looks for its maxima). So
+that no program is refused for it, such an output is worked out again, where all that it was made
+of was kept; and of several outputs only those that are read have to be as they were.
 """
 
 from __future__ import annotations
