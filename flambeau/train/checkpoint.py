@@ -84,7 +84,13 @@ class Checkpoint:
     # ---- when ----
 
     def on_run_start(self, run: Any) -> None:
-        """A run from the beginning has nothing that is best."""
+        """A run from the beginning has nothing that is best. Raises NotADirectoryError where the
+        folder cannot be one: that is no matter of a disk that is full for a while."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise NotADirectoryError(
+                f"{self.name}: '{self.folder}' is a file, but a folder for checkpoints is wanted"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
         if not run.state.resumed:
             self.kept = []
         self._saved = run.state.step if run.state.resumed else -1

@@ -1,4 +1,4 @@
-"""The compiled step where it is compiled beside the training: for batches of kinds that are frequent.
+"""The compiled step where it is compiled beside the training: for frequent kinds of batches.
 
 To record a step costs several plain ones, and a smaller batch at each epoch's end comes once an
 epoch: it goes through the plain step until it has come often enough.

@@ -35,14 +35,20 @@ def call(net: Any, x: Any) -> Any:
     return net(**x) if isinstance(x, dict) else net(x)
 
 
-def check_scalar(loss: Any) -> None:
-    """Raises ValueError for a loss of several numbers, TypeError for one that is no tensor."""
+def check_loss(loss: Any) -> None:
+    """Raises ValueError for a loss of several numbers and for one that no parameter takes part in,
+    TypeError for one that is no tensor."""
     if not isinstance(loss, Tensor):
         raise TypeError(f"the loss is a {type(loss).__name__}, but training needs a tensor")
     if loss.ndim:
         raise ValueError(
             f"the loss has shape {tuple(loss.shape)}, but training needs a scalar: take its mean, "
             "or reduction='mean'"
+        )
+    if not loss.requires_grad:
+        raise ValueError(
+            "the loss does not require grad: it, or the net's output, was detached (detach(), "
+            "item(), numpy(), no_grad), or no parameter that is trained takes part in it"
         )
 
 
@@ -67,8 +73,8 @@ def train_step_of(
             with region():
                 y_pred = call(net, x)
                 value = loss(y_pred, y)
-        if type(value) is not Tensor or value._array.ndim:
-            check_scalar(value)
+        if type(value) is not Tensor or value._array.ndim or value._node is None:
+            check_loss(value)
         value.backward()
         if clip is not None:
             clip()
@@ -115,7 +121,7 @@ def accumulating_step_of(
         with region():
             y_pred = call(net, x)
             value = loss(y_pred, y)
-        check_scalar(value)
+        check_loss(value)
         (value / count).backward()
         if last:
             if clip is not None:

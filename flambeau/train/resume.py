@@ -126,6 +126,6 @@ def resuming(path: Any, attached: list[Any], callbacks: list[Any]) -> list[Any]:
     one = path if isinstance(path, Resume) else Resume(path)
     folder = one.path.parent if one.is_file else one.path
     for callback in (*attached, *callbacks):
-        if isinstance(callback, Checkpoint) and callback.folder == folder:
+        if isinstance(callback, Checkpoint) and callback.folder.resolve() == folder.resolve():
             return [one, *callbacks]
     return [one, *callbacks, Checkpoint(folder, minutes=1, name="resume")]

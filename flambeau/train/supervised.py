@@ -18,7 +18,7 @@ from ..tensor.tensor import Tensor
 from . import scope
 from .data import detached, moved, split
 from .fused import (
-    Region, Step, accumulating_step_of, call, check_scalar, clip_of, compiled_by_its_first_call,
+    Region, Step, accumulating_step_of, call, check_loss, clip_of, compiled_by_its_first_call,
     say, train_step_of,
 )  # fmt: skip
 from .frequent import Frequent
@@ -182,11 +182,11 @@ class Supervised:
             self.renew()
 
     def forward(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """The output and its loss. Raises ValueError for a loss that is not a scalar."""
+        """The output and its loss. Raises ValueError for a loss that has no way back."""
         with self._region():
             y_pred = call(self.trainer.net, x)
             loss = self.trainer.loss(y_pred, y)
-        check_scalar(loss)
+        check_loss(loss)
         return y_pred, loss
 
     def _stages(self, x: Any, y: Any) -> tuple[Any, Any]:

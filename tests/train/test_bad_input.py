@@ -6,7 +6,9 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.train import EarlyStopping, Loop, Scope, Trainer, epoch, run, step
+from flambeau.train import (
+    Checkpoint, EarlyStopping, Loop, Scope, Trainer, epoch, forward, run, step,
+)  # fmt: skip
 
 torch.manual_seed(0)
 X, Y = torch.randn(24, 4), torch.randint(0, 2, (24,))
@@ -113,3 +115,37 @@ def test_a_function_of_the_run_and_its_logs():
     trainer.attach(run.end, lambda n, logs: seen.append((n, sorted(logs))))
     trainer.fit((X, Y))
     assert seen == [(trainer, ["loss"]), (1, ["loss"])]
+
+
+DETACHED = {
+    "loss": lambda y_pred, y: nn.functional.cross_entropy(y_pred, y).detach(),
+    "output": lambda y_pred, y: nn.functional.cross_entropy(y_pred.detach(), y),
+    "other": lambda y_pred, y: torch.tensor(1.0),
+}
+
+
+@pytest.mark.parametrize("kind", DETACHED)
+@pytest.mark.parametrize("options", [{}, {"compile": True}, {"accumulate": 2}], ids=str)
+def test_a_loss_without_a_way_back(kind, options):
+    trainer = made(DETACHED[kind], **options)
+    before = trainer.net.weight.detach().clone()
+    with pytest.raises(ValueError, match=r"the loss does not require grad.* was detached"):
+        trainer.fit((X, Y))
+    assert torch.equal(trainer.net.weight, before)
+    trainer.attach(forward.end, lambda: None)
+    with pytest.raises(ValueError, match="the loss does not require grad"):
+        trainer.fit((X, Y))
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_that_is_a_file(tmp_path, resume):
+    file, trainer = tmp_path / "runs", made()
+    file.write_text("mine")
+    for folder in (file, file / "inside"):
+        with pytest.raises(NotADirectoryError, match="runs"):
+            if resume:
+                trainer.fit((X, Y), resume=folder)
+            else:
+                trainer.fit((X, Y), callbacks=[Checkpoint(folder)])
+    assert trainer.state.step == 0
+    assert file.read_text() == "mine"

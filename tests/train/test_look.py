@@ -8,7 +8,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.train import EMA, Trainer, epoch, forward, fused
+from flambeau.train import EMA, Trainer, epoch, forward, fused, step
 from flambeau.train.frequent import Frequent
 
 torch.manual_seed(0)
@@ -97,6 +97,26 @@ def test_hooks_are_called_at_every_step(kind, monkeypatch):
     handle.remove()
     trainer.predict(X)
     assert not trainer.supervised.hooked
+
+
+def _has_program(whole):
+    return isinstance(whole, Frequent) and bool(whole.compiled._programs)
+
+
+@pytest.mark.parametrize("kind", ["module", "parameter"])
+def test_a_hook_that_comes_within_an_epoch(kind, monkeypatch):
+    """It is called from the next step on, though a program has taken over."""
+    monkeypatch.setattr(fused, "_told", True)
+    trainer, seen = made(True), []
+    whole = trainer.supervised
+    end = time.monotonic() + 60
+    while not _has_program(whole._whole) and time.monotonic() < end:
+        trainer.fit((X, Y), epochs=4)
+    of = {"module": trainer.net[2].register_forward_hook,
+          "parameter": trainer.net[0].weight.register_hook}[kind]  # fmt: skip
+    trainer.attach(step.end(once=2), lambda: of(lambda *arguments: seen.append(1)))
+    trainer.fit((X, Y), batch_size=8)  # 12 steps
+    assert len(seen) == 10
 
 
 def test_in_an_exact_run_the_first_batch_is_compiled():
