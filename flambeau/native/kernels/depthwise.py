@@ -57,7 +57,7 @@ class _Loops:
         n, c, h, w = strides
         return image(buffer, (n, c, h, w), others, where, offsets, extents, masked)
 
-    def places(self, body: Sequence[Statement]) -> Statement:
+    def places(self, body: list[Statement]) -> Statement:
         """All places of an image."""
         lanes = Loop(self.w, self.extents[1], body, Kind.LANES)
         return Loop(self.h, self.extents[0], [lanes])
@@ -71,9 +71,10 @@ class _Loops:
 
 def _taps(g: Geometry) -> list[tuple[tuple[int, int], list[int]]]:
     """Each tap, and how far from the first place of its window it is."""
+    high, wide = g.kernel
     return [
         (tap, [i * d - p for i, d, p in zip(tap, g.dilation, g.padding, strict=True)])
-        for tap in product(*map(range, g.kernel))
+        for tap in product(range(high), range(wide))
     ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ def in_order(type: Type, shape: Sequence[int], strides: Sequence[int], inner: in
     `inner`: the axis along which x lies step by step, which is not the last one.
     """
     indices = [Index(f"i{k}") for k in range(len(shape))]
-    step, ordered = 1, []
+    step, ordered = 1, list[int]()
     for extent in reversed(shape):
         ordered.insert(0, step)
         step *= extent

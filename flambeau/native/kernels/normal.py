@@ -67,8 +67,8 @@ def _and(x: Value, mask: int) -> Value:
 
 
 def _horner(x: Value, coefficients: Sequence[float]) -> Value:
-    y: Value | float = coefficients[0]
-    for coefficient in coefficients[1:]:
+    y = _fma(x, coefficients[0], coefficients[1])
+    for coefficient in coefficients[2:]:
         y = _fma(x, y, coefficient)
     return y
 

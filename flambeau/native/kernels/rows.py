@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from ..loops import (
-    Accumulator, Affine, Begin, Buffer, Fold, Index, Kernel, Kind, Load, Loop, Position, Size,
-    Statement, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, Fold, Index, Kernel, Kind, Load, Loop, Position, Scalar,
+    Size, Statement, Store, Type, Update,
 )  # fmt: skip
-from .value import Value
+from .value import Value, apply
 
 
 class Rows:
@@ -74,11 +72,11 @@ class Rows:
 
 
 def _exp(x: Value) -> Value:
-    return np.exp(x)  # type: ignore[call-overload, no-any-return]
+    return apply(Scalar.EXP, x)
 
 
 def _log(x: Value) -> Value:
-    return np.log(x)  # type: ignore[call-overload, no-any-return]
+    return apply(Scalar.LOG, x)
 
 
 def softmax(type: Type) -> Kernel:
@@ -129,7 +127,7 @@ def layer_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     mean, rstd, y = r.buffer("mean"), r.buffer("rstd"), r.buffer("y")
     centre = r.fold(Fold.SUM, x) * share
     apart = x - centre
-    root = 1 / np.sqrt(r.fold(Fold.SUM, apart * apart) * share + eps)  # type: ignore[call-overload]
+    root = 1 / apply(Scalar.SQRT, r.fold(Fold.SUM, apart * apart) * share + eps)
     made = apart * root
     made = made if w is None else made * w
     r.sweep(stores=[(y, made if b is None else made + b)])

@@ -57,10 +57,9 @@ class Value:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Value:
         if method != "__call__" or any(v is not None for v in options.values()):
             raise NotImplementedError(f"{ufunc.__name__} {method} {sorted(options)}")
-        made = UFUNCS.get(ufunc.__name__)
-        if made is None:
+        if ufunc.__name__ not in UFUNCS:
             raise NotImplementedError(ufunc.__name__)
-        return made(*together(*inputs))
+        return _made(ufunc.__name__, *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Value:
         if function is np.where and len(args) == 3 and not kwargs:
@@ -72,6 +71,83 @@ class Value:
 
     __bool__ = __float__ = __int__ = __index__ = __iter__ = __len__ = __array__ = _refuse
     __getitem__ = __setitem__ = _refuse
+
+    # ------------------------------------------------------------------ operators
+
+    def __add__(self, other: Any) -> Value:
+        return _made("add", self, other)
+
+    def __radd__(self, other: Any) -> Value:
+        return _made("add", other, self)
+
+    def __sub__(self, other: Any) -> Value:
+        return _made("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return _made("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Value:
+        return _made("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return _made("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Value:
+        return _made("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return _made("divide", other, self)
+
+    def __pow__(self, other: Any) -> Value:
+        return _made("power", self, other)
+
+    def __rpow__(self, other: Any) -> Value:
+        return _made("power", other, self)
+
+    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+        return _made("equal", self, other)
+
+    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+        return _made("not_equal", self, other)
+
+    def __lt__(self, other: Any) -> Value:
+        return _made("less", self, other)
+
+    def __le__(self, other: Any) -> Value:
+        return _made("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Value:
+        return _made("greater", self, other)
+
+    def __ge__(self, other: Any) -> Value:
+        return _made("greater_equal", self, other)
+
+    def __and__(self, other: Any) -> Value:
+        return _made("bitwise_and", self, other)
+
+    def __or__(self, other: Any) -> Value:
+        return _made("bitwise_or", self, other)
+
+    def __xor__(self, other: Any) -> Value:
+        return _made("bitwise_xor", self, other)
+
+    def __neg__(self) -> Value:
+        return _made("negative", self)
+
+    def __abs__(self) -> Value:
+        return _made("absolute", self)
+
+    def __pos__(self) -> Value:
+        return _made("positive", self)
+
+    def __invert__(self) -> Value:
+        return _made("invert", self)
+
+    __hash__ = object.__hash__
+
+
+def _made(ufunc: str, *operands: Any) -> Value:
+    return UFUNCS[ufunc](*together(*operands))
 
 
 def constant(number: Any, type: Type) -> Value:
@@ -192,24 +268,3 @@ UFUNCS |= {
     "isinf": lambda a: compare(Scalar.EQ, abs(a), math.inf),
     "isfinite": lambda a: compare(Scalar.LT, abs(a), math.inf),
 }  # fmt: skip
-
-_OPERATORS = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power",
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
-    "ge": "greater_equal", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-}  # fmt: skip
-_SIGNS = {"neg": "negative", "abs": "absolute", "pos": "positive", "invert": "invert"}
-_REFLECTED = ("add", "sub", "mul", "truediv", "pow")
-
-
-def _install() -> None:
-    for name, ufunc in _OPERATORS.items():
-        made = UFUNCS[ufunc]
-        setattr(Value, f"__{name}__", lambda a, b, f=made: f(*together(a, b)))
-        if name in _REFLECTED:
-            setattr(Value, f"__r{name}__", lambda a, b, f=made: f(*together(b, a)))
-    for name, ufunc in _SIGNS.items():
-        setattr(Value, f"__{name}__", lambda a, f=UFUNCS[ufunc]: f(a))
-
-
-_install()
