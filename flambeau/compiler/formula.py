@@ -6,11 +6,12 @@ what the tensor method does, with the same roundings.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from ..native.loops import Scalar, Type
-from .graph import Node
+from .graph import Node, Op
 from .lower.nodes import applied, cast, computed, number, where
 
 
@@ -23,6 +24,36 @@ def updated(
     symbols = [Symbol(one) for one in tensors]
     formula(flags, named, *symbols)
     return [symbol.node for symbol in symbols]
+
+
+def copied(
+    made: list[Node], old: list[Node], new: list[Node], numbers: list[Node]
+) -> list[Node] | None:  # fmt: skip
+    """What `updated` made of `old`, for others of the same shapes and types: ten times faster.
+
+    What depends on numbers alone is shared. None where something else is read, too.
+    """
+    copies = {id(one): one for one in numbers} | {
+        id(a): b for a, b in zip(old, new, strict=True)
+    }
+    stack = list(made)
+    while stack:
+        node = stack[-1]
+        missing = [one for one in node.inputs if id(one) not in copies]
+        if id(node) in copies or not missing:
+            stack.pop()
+        else:
+            stack += missing
+            continue
+        if id(node) not in copies:
+            if not node.inputs and node.op is not Op.CONSTANT:
+                return None
+            inputs = tuple([copies[id(one)] for one in node.inputs])
+            same = all(map(operator.is_, inputs, node.inputs))
+            copies[id(node)] = node if same else Node(
+                node.op, inputs, node.shape, node.type, node.attributes, node.origin
+            )  # fmt: skip
+    return [copies[id(one)] for one in made]
 
 
 class Symbol:

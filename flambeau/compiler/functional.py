@@ -15,7 +15,7 @@ from . import bindings as bind
 from .bounds import Bound, checked, label_bound
 from .capture import unbind
 from .counted import Counted, draw_key
-from .formula import updated
+from .formula import copied, updated
 from .graph import Graph, Node, Op, Source, permute, reshape
 from .leftovers import written_storages
 from .lower import NotLowered, lower, writes
@@ -272,11 +272,16 @@ class _Functional:
                         float(event.array[i]))
             for i, name in enumerate(fields)
         ]  # fmt: skip
+        known: dict[tuple, tuple[list[Node], list[Node]]] = {}
         for param, grad, states in event.args:
             windows = (param, grad, *states)
             before = [self.read(w) for w in windows]
-            after = updated(type(optimiser).formula, given["flags"], type(optimiser).Scalars,
-                            numbers, before)  # fmt: skip
+            kinds = tuple((one.op, one.shape, one.type) for one in before)
+            after = copied(*known[kinds], before, numbers) if kinds in known else None
+            if after is None:
+                after = updated(type(optimiser).formula, given["flags"], type(optimiser).Scalars,
+                                numbers, before)  # fmt: skip
+                known[kinds] = after, before
             for window, old, new in zip(windows, before, after, strict=True):
                 if new is not old:
                     self.write(window, _named(new, event))

@@ -50,6 +50,8 @@ class Region:
             return self._read_as(window)
         if 0 in window.shape:
             return stretched(number(0, type_of(self.dtype)), window.shape)
+        if self._is_all(window):
+            return reshaped(self.value, window.shape)
         found = place(self.axes, window.offset - self.offset, window)
         if found is None:
             return self._gather(window)
@@ -73,6 +75,9 @@ class Region:
             return
         if any(s == 0 and n > 1 for n, s in zip(window.shape, window.strides, strict=True)):
             raise Untraceable("a window whose elements overlap is written")
+        if self._is_all(window):
+            self.node = reshaped(node, self.shape)
+            return
         found = place(self.axes, window.offset - self.offset, window)
         if found is None:
             self._scatter(window, node)
@@ -87,6 +92,12 @@ class Region:
         made = Node(Op.UPDATE, (base, node), base.shape, base.type,
                     {"starts": found.starts, "steps": found.steps})  # fmt: skip
         self.node = reshaped(made, self.shape)
+
+    def _is_all(self, window: Value) -> bool:
+        """Whether a window is the region itself, with its axes in the order of memory."""
+        return window.offset == self.offset and self.axes == tuple(
+            [axis for axis in zip(window.shape, window.strides, strict=True) if axis[0] != 1]
+        )
 
     # -------------------------------------------------------------- what strides cannot say
 

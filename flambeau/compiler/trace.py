@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 import weakref
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Value:
             count *= n
         return count
 
-    @property
+    @cached_property
     def span(self) -> tuple[int, int]:
         """The bytes from the first to after the last that it touches; empty: (offset, offset)."""
         if 0 in self.shape:

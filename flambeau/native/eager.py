@@ -31,7 +31,7 @@ _lock = threading.Lock()
 _made: dict[Hashable, Any] = {}  # None: could not be made
 _making: dict[Hashable, threading.Event] = {}
 _waiting: list[tuple[Hashable, Callable[[], Any]]] = []
-_working = False
+_working = 0  # threads that make kernels
 
 
 def kernel_asked_for(
@@ -55,21 +55,35 @@ def kernel_asked_for(
         return None
     if exact:
         return None
-    event.wait()
+    if not event.is_set():
+        _hurry(key)
+        event.wait()
     return _made.get(key)
 
 
 def _ask(key: Hashable, builder: Callable[[], Kernel]) -> None:
     """Has a kernel made."""
-    global _working
     with _lock:
         if key in _making or key in _made:
             return
         _making[key] = threading.Event()
         _waiting.append((key, builder))
-        if not _working:
-            _working = True
-            threading.Thread(target=_work, name="flambeau-kernels", daemon=True).start()
+        _start(1)
+
+
+def _hurry(key: Hashable) -> None:
+    """Somebody waits for a kernel: it comes first, and the waiting one's processor helps."""
+    with _lock:
+        _waiting.sort(key=lambda item: item[0] != key)
+        _start(2)
+
+
+def _start(most: int) -> None:
+    """Starts a thread to make what waits, unless so many are at work. Within the lock."""
+    global _working
+    if _waiting and _working < most:
+        _working += 1
+        threading.Thread(target=_work, name="flambeau-kernels", daemon=True).start()
 
 
 def _work() -> None:
@@ -80,7 +94,7 @@ def _work() -> None:
     while True:
         with _lock:
             if not _waiting:
-                _working = False
+                _working -= 1
                 return
             key, builder = _waiting.pop(0)
         made = None
@@ -130,7 +144,7 @@ class Small(dict[Any, int]):
 def _forked() -> None:
     """A child has no thread at work: what was being made is asked for again."""
     global _lock, _working
-    _lock, _working = threading.Lock(), False
+    _lock, _working = threading.Lock(), 0
     _waiting.clear()
     for key in _making.keys() - _made.keys():
         del _making[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -49,6 +50,19 @@ def test_the_second_call_waits_for_what_the_first_asked_for() -> None:
     assert function is not None
     assert function.address
     assert eager.kernel_asked_for("slow", slow) is function
+
+
+def test_two_threads_make_what_somebody_waits_for() -> None:
+    together = threading.Barrier(2, timeout=30)
+
+    def meeting() -> Kernel:
+        together.wait()  # which one thread alone would never pass
+        return slow()
+
+    assert eager.kernel_asked_for("first", meeting) is None
+    assert eager.kernel_asked_for("second", meeting) is None
+    assert eager.kernel_asked_for("second", meeting) is not None
+    assert eager.kernel_asked_for("first", meeting) is not None
 
 
 def test_exact_kernels_are_not_waited_for() -> None:

@@ -68,8 +68,8 @@ def _name(roots: tuple, name: str, given: list[Node]) -> None:
     stack = [node for node in roots if node is not None]
     while stack:
         node = stack.pop()
-        if id(node) in known:
+        if id(node) in known or node.origin:  # where it comes from is told of all behind it
             continue
         known.add(id(node))
-        node.origin = node.origin or name
+        node.origin = name
         stack.extend(node.inputs)

@@ -1,0 +1,53 @@
+"""An optimiser's formula as nodes: for the next parameter of a shape they are copied."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flambeau.compiler.evaluate import evaluate
+from flambeau.compiler.formula import copied, updated
+from flambeau.compiler.graph import Graph, Node, Op, ordered
+from flambeau.native.loops import Type
+
+
+class Scalars(NamedTuple):
+    rate: Any
+    decay: Any
+
+
+def formula(flags, scalars, param, grad, state):
+    del flags
+    state.mul_(scalars.decay).add_(grad)
+    param.add_(state, alpha=scalars.rate)
+
+
+def inputs(first, *kinds):
+    return [Node(Op.INPUT, (), shape, type, {"slot": first + i})
+            for i, (shape, type) in enumerate(kinds)]  # fmt: skip
+
+
+def test_a_copy_computes_the_same_of_other_tensors():
+    numbers = inputs(0, ((), Type.F64), ((), Type.F64))
+    kind = (3, 2), Type.F32
+    old, new = inputs(2, *[kind] * 3), inputs(2, *[kind] * 3)
+    made = updated(formula, None, Scalars, numbers, old)
+    again = copied(made, old, new, numbers)
+    assert again is not None
+    assert again[1] is new[1]  # the gradient, which the formula leaves alone
+    met = set(map(id, ordered(again)))
+    assert met.isdisjoint(map(id, old))
+    draw = np.random.default_rng(0)
+    values = [np.float64(0.1), np.float64(0.9), *draw.normal(size=(3, 3, 2)).astype(np.float32)]
+    found = [evaluate(Graph([], [], roots, []), values)[0] for roots in (made, again)]
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(found[1][2], values[4] * 0.9 + values[3], rtol=1e-6)
+
+
+def test_what_reads_something_else_is_not_copied():
+    numbers = inputs(0, ((), Type.F64), ((), Type.F64))
+    kind = (3,), Type.F32
+    old, new = inputs(2, *[kind] * 3), inputs(2, *[kind] * 3)
+    assert copied(inputs(9, kind), old, new, numbers) is None
