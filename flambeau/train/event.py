@@ -12,7 +12,8 @@ class Event:
     """A moment of a run; calling it filters it.
 
     `every=2` keeps each second one, `once=3` (or a collection) only those, `before=` and `after=`
-    exclude their own number; `every` counts from `after`. A function `(run, n)` decides freely.
+    exclude their own number; `every` counts from `after`. A function `(run, n)` decides freely
+    (`event_filter=` is ignite's name for it).
     `n` is the number of the event: of the epoch, of the step since the start of the run, or how
     often an event of one's own was fired.
 
@@ -42,7 +43,9 @@ class Event:
         once: int | Collection[int] | None = None,
         before: int | None = None,
         after: int | None = None,
+        event_filter: Predicate | None = None,
     ) -> Event:
+        predicate = both(predicate, event_filter)
         own = counting(predicate, every, once, before, after)
         filtered = Event(self.name, self.scope)
         filtered.source = self.source
