@@ -50,19 +50,23 @@ def _chains(type: Type) -> tuple[Callable[..., None], int]:
     return ctypes.CFUNCTYPE(None, *kinds)(address), 2 * len(chains) * lanes
 
 
-def _best(threads: int, seconds: float, work: Callable[[int], float]) -> float:
-    """The sum of each thread's best rate, all of them at work together."""
-    best = [0.0] * threads
+def _rate(
+    threads: int, seconds: float, work: Callable[[int], float], sustained: bool = False
+) -> float:
+    """The sum of each thread's best rate, or of its mean, all of them at work together."""
+    best, mean = [0.0] * threads, [0.0] * threads
     together = threading.Barrier(threads)
 
     def run(tid: int) -> None:
         together.wait()
-        until, rounds = time.perf_counter() + seconds, 0
-        while time.perf_counter() < until or rounds < _LEAST:
+        start, total, rounds = time.perf_counter(), 0.0, 0
+        while time.perf_counter() < start + seconds or rounds < _LEAST:
             rounds += 1
             began = time.perf_counter()
             amount = work(tid)
-            best[tid] = max(best[tid], amount / (time.perf_counter() - began))
+            now = time.perf_counter()
+            total += amount
+            best[tid], mean[tid] = max(best[tid], amount / (now - began)), total / (now - start)
 
     workers = [threading.Thread(target=run, args=(tid,)) for tid in range(1, threads)]
     for worker in workers:
@@ -70,11 +74,15 @@ def _best(threads: int, seconds: float, work: Callable[[int], float]) -> float:
     run(0)
     for worker in workers:
         worker.join()
-    return sum(best)
+    return sum(mean if sustained else best)
 
 
-def flops(threads: int = 1, type: Type = Type.F32, seconds: float = 0.3) -> float:
-    """Floating-point operations a second that `threads` threads reach together."""
+def flops(threads: int = 1, type: Type = Type.F32, seconds: float = 0.3, sustained: bool = False
+          ) -> float:  # fmt: skip
+    """Floating-point operations a second that `threads` threads reach together.
+
+    The best of short bursts, or with `sustained` what they keep up for `seconds`.
+    """
     function, amount = _chains(type)
     memory = [ctypes.create_string_buffer(64 * 32) for _ in range(threads)]
 
@@ -82,7 +90,7 @@ def flops(threads: int = 1, type: Type = Type.F32, seconds: float = 0.3) -> floa
         function(memory[tid], memory[tid], _ROUNDS)
         return amount * _ROUNDS
 
-    return _best(threads, seconds, work)
+    return _rate(threads, seconds, work, sustained)
 
 
 def bandwidth(threads: int = 1, seconds: float = 0.3) -> float:
@@ -95,7 +103,7 @@ def bandwidth(threads: int = 1, seconds: float = 0.3) -> float:
         np.copyto(target, source)
         return 2 * source.nbytes
 
-    return _best(threads, seconds, work)
+    return _rate(threads, seconds, work)
 
 
 @lru_cache(maxsize=8)

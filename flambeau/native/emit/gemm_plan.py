@@ -105,7 +105,7 @@ def problem(context: Any, statement: Contract) -> Problem | None:
 
 # What a step costs beside what the ports would need, by the vectors of a tile: measured with
 # operands in the first-level cache.
-_OVERHEAD = {1: 1.15, 2: 1.05, 3: 1.0, 4: 1.06, 5: 1.07, 6: 1.14}
+_OVERHEAD = {1: 1.15, 2: 1.05, 3: 1.0, 4: 1.01, 5: 1.07, 6: 1.14}
 
 
 def tile_cost(rows: int, vectors: int) -> float:
