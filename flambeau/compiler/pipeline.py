@@ -6,12 +6,13 @@
 4. gathered_products: products of rows that repeat a table's, as products of the table.
 5. choose_layout: permutations sink until they cancel; activations stay channels-last.
 6. share_common: one node for what is computed twice.
-7. split_reductions: long folds in parts that threads can share.
-8. fuse (in schedule): which nodes one kernel computes together.
-9. schedule: groups become kernels in the loop IR, in an order in which little is alive.
-10. join (in schedule): small kernels that need not wait for one another as one.
-11. plan_memory: lifetimes in one arena; where threads must wait.
-12. native.emit: kernels become machine code, each structure once.
+7. keep_windows: work on values stretched over windows, before the windows' axes are merged.
+8. split_reductions: long folds in parts that threads can share.
+9. fuse (in schedule): which nodes one kernel computes together.
+10. schedule: groups become kernels in the loop IR, in an order in which little is alive.
+11. join (in schedule): small kernels that need not wait for one another as one.
+12. plan_memory: lifetimes in one arena; where threads must wait.
+13. native.emit: kernels become machine code, each structure once.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from .passes.choose_layout import choose_layout
 from .passes.drop_dead import drop_dead
 from .passes.fold_constants import fold_constants
 from .passes.gathered_products import gathered_products
+from .passes.keep_windows import keep_windows
 from .passes.plan_memory import Plan, plan_memory
 from .passes.share_common import share_common
 from .passes.simplify import simplify
@@ -38,7 +40,7 @@ from .table import Table, keep, kept, key_of, table_of
 
 PASSES = (
     drop_dead, fold_constants, simplify, gathered_products, choose_layout, simplify, share_common,
-    simplify, split_reductions, share_common,
+    simplify, keep_windows, split_reductions, share_common,
 )  # fmt: skip
 WORTH = 0.02  # seconds of planning from which on what came of it is kept on disk
 TURN = 2e-4  # seconds that a compiler keeps Python for itself while a program goes on

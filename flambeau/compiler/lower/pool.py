@@ -174,26 +174,29 @@ def _order(windows: Windows) -> Node:
     """The number of each position in a window, beside `divided`."""
     kernel = windows.window.kernel
     shape = (*(1 for _ in windows.lead), *(n for k in kernel for n in (1, k)))
-    return literal(np.arange(windows.places).reshape(shape))
+    return literal(np.arange(windows.places, dtype=np.int32).reshape(shape))
 
 
 def _firsts(x: Node, tops: Node, windows: Windows) -> Node:
-    """For each window, the number of the first position that holds its maximum; else the last."""
+    """For each window, the number of the first position that holds its maximum; else the last.
+
+    In 32 bits, as wide as most values beside it: lanes are then as many.
+    """
     last = windows.places - 1
     if windows.apart:
         hits = applied(Scalar.EQ, windows.divided(x), windows.over(tops))
-        found = where(hits, _order(windows), number(last, Type.I64, len(hits.shape)))
+        found = where(hits, _order(windows), number(last, Type.I32, len(hits.shape)))
         return folded(found, Fold.MINIMUM, windows.inner)
     x = windows.bordered(x, _lowest(x.type))
-    found = graph.constant(last, Type.I64, tops.shape)
+    found = graph.constant(last, Type.I32, tops.shape)
     for i, at in reversed(list(enumerate(windows.positions()))[:-1]):
         hits = applied(Scalar.EQ, windows.met(x, at), tops)
-        found = where(hits, number(i, Type.I64, len(hits.shape)), found)
+        found = where(hits, number(i, Type.I32, len(hits.shape)), found)
     return found
 
 
 def _equals(firsts: Node, i: int) -> Node:
-    return applied(Scalar.EQ, firsts, number(i, Type.I64, len(firsts.shape)))
+    return applied(Scalar.EQ, firsts, number(i, Type.I32, len(firsts.shape)))
 
 
 @lowering("_max_pool_placed")
@@ -236,7 +239,7 @@ def _max_pool_with_indices(input: Any, window: Any) -> tuple[Symbol, Symbol]:
     windows = Windows(x, window)
     inside = cast(x, computed(x.type))
     tops = _maxima(inside, windows)
-    rest = symbol(_firsts(inside, tops, windows))
+    rest = symbol(cast(_firsts(inside, tops, windows), Type.I64))
     flat: Any = 0
     factor = math.prod(windows.window.kernel)
     for i, (k, n) in enumerate(zip(window.kernel, windows.spatial, strict=True)):
