@@ -97,7 +97,7 @@ def checked(graph: Graph, labels: list[Bound], slots: list[Any]) -> tuple[Graph,
         check = _check(bound, graph, slots)
         if check is None:
             loose.add(id(bound.node))
-        elif check is not True:
+        elif not isinstance(check, bool):
             checks.append(check)
     return (_clamped(graph, loose) if loose else graph), checks
 

@@ -38,7 +38,7 @@ class Counted:
     numbers: tuple[float, ...]
 
     @property
-    def __name__(self) -> str:  # type: ignore[override]
+    def __name__(self) -> str:
         return self.name
 
     def node(self, shape: tuple[int, ...], dtype: np.dtype, key: Node) -> Node:

@@ -179,9 +179,9 @@ def _reduce(node: Node, a: Array) -> Array:
     if node.fold in (Fold.ARGMAX, Fold.ARGMIN):
         function = np.argmax if node.fold is Fold.ARGMAX else np.argmin
         return function(a, axis=node.axes[0], keepdims=True)
-    extra = {"dtype": a.dtype} if node.fold in (Fold.SUM, Fold.PRODUCT) else {}
+    kind = a.dtype if node.fold in (Fold.SUM, Fold.PRODUCT) else None
     start = neutral(node.fold, a.dtype)
-    return _UFUNCS[node.fold].reduce(a, axis=node.axes, keepdims=True, initial=start, **extra)
+    return _UFUNCS[node.fold].reduce(a, node.axes, kind, keepdims=True, initial=start)
 
 
 def _scan(node: Node, a: Array) -> Array:
@@ -195,7 +195,7 @@ def _matmul(node: Node, a: Array, b: Array) -> Array:
     return np.matmul(a, b)
 
 
-def _taps(node: Node, kernel: tuple[int, int], output: tuple[int, int]) -> Any:
+def _taps(node: Node, kernel: Sequence[int], output: Sequence[int]) -> Any:
     """For each place in a convolution's kernel, the window of the input that it meets."""
     (sh, sw), (dh, dw) = node.stride, node.dilation
     for i in range(kernel[0]):
@@ -233,7 +233,7 @@ def _conv_weight(node: Node, x: Array, g: Array) -> Array:
 def _scores(node: Node, q: Array, k: Array, mask: Array | None) -> Array:
     scores = np.matmul(q, k.swapaxes(-1, -2)) * q.dtype.type(node.scale)
     if node.causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -math.inf)
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -math.inf)
     if mask is not None and mask.dtype == np.bool_:
         scores = np.where(mask, scores, -math.inf)
     elif mask is not None:

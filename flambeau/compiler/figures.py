@@ -74,7 +74,7 @@ def figures(step: Step, values: Sequence[Any], title: str = "") -> Figures:
     most = limits(threads)
     times = step.timed(values)
     phases, places = phases_of(step.graph), {id(n): i for i, n in enumerate(step.graph.nodes())}
-    lines = []
+    lines: list[Line] = []
     codes: dict[int, int] = {}
     for k, task in enumerate(step.tasks):
         seconds, busy = times.seconds[k], times.busy[k] if threads > 1 else 1.0

@@ -50,7 +50,7 @@ class Modules:
 
     def _used(self, i: int, name: str) -> bool:
         """Whether the step's code, or a method of the module, has the name of an attribute."""
-        return name in self.names or name in _names_in(type(self.found[i]))
+        return name in self.names or name in _names_in(type(self.found[i]))  # type: ignore[arg-type]
 
     def same(self) -> bool:
         """Whether everything is as it was."""
@@ -177,7 +177,7 @@ class Environment:
             self._add(f"{function.__qualname__}:{name}", "cell", cell, None, value)
 
     def _globals(self, function: types.FunctionType) -> None:
-        names = set()
+        names: set[str] = set()
         stack = [function.__code__]
         while stack:
             code = stack.pop()

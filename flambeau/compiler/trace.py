@@ -283,13 +283,13 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
         return "a scheduler steps in some calls only", (*b.host_calls, *a.host_calls)[0].line
     if len(a.events) != len(b.events):
         longer = a if len(a.events) > len(b.events) else b
-        extra = longer.events[min(len(a.events), len(b.events))]
-        return f"{extra.name} runs in some calls only", extra.line
-    for one, two in zip(a.storages, b.storages, strict=True):
-        if one.external != two.external or (one.external and not _same_external(one, two)):
-            return (f"it works on {two.name or 'memory'} of another identity in each call "
+        event = longer.events[min(len(a.events), len(b.events))]
+        return f"{event.name} runs in some calls only", event.line
+    for old, new in zip(a.storages, b.storages, strict=True):
+        if old.external != new.external or (old.external and not _same_external(old, new)):
+            return (f"it works on {new.name or 'memory'} of another identity in each call "
                     "(a tensor carried over from the call before, or made outside anew)",
-                    _first_use(b, two.number))  # fmt: skip
+                    _first_use(b, new.number))  # fmt: skip
     return None
 
 

@@ -10,10 +10,10 @@ from ..native.kernels.recurrent_cells import CELLS
 from ..native.loops import Fold, Scalar, Type
 from .graph import COMPARISONS, Graph, Node, Op
 from .memory import Home
-from .passes.plan_memory import Plan, task_memories
+from .passes.plan_memory import Plan
 from .recurrence import by_name, extents, has, input_shapes, result_shape
 from .schedule.layout import Layout
-from .schedule.task import Task
+from .schedule.task import Task, task_memories
 
 
 class GraphError(AssertionError):
@@ -77,7 +77,8 @@ def _apply(node: Node, *inputs: Node) -> None:
     _require(all(len(one.shape) == rank for one in inputs), node, "inputs of another rank")
     for axis, extent in enumerate(node.shape):
         given = {one.shape[axis] for one in inputs} - {1}
-        _require(given <= {extent} and (given or extent == 1), node, f"axis {axis} has {given}")
+        fits = given == {extent} or (not given and extent == 1)
+        _require(fits, node, f"axis {axis} has {given}")
     operation = node.operation
     if operation in (Scalar.CAST, Scalar.BITCAST):
         return

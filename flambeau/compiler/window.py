@@ -151,7 +151,8 @@ def _matching(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
     groups = []
     i = j = 0
     while i < len(old) or j < len(new):
-        olds, news = [], []
+        olds: list[int] = []
+        news: list[int] = []
         a = b = 1
         while True:
             if a == b and (olds or news) and (a != 1 or (i >= len(old) or j >= len(new))):

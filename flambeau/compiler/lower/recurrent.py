@@ -333,13 +333,13 @@ def _rnn_adjoint(
     slopes = _parts(slope, steps)
     shares = None if g_y is None else _parts(g_y, steps)
     dh = np.zeros_like(h) if g_h is None else g_h
-    found = []
+    backwards = []
     for t in reversed(range(len(steps.windows))):
         a = _first(dh, slopes[t].shape[0])
         a = a if shares is None else a + shares[t]
-        found.append(slopes[t] * a)
-        dh = _replaced(dh, np.matmul(found[-1], w_hh))
-    d = _in_order(found[::-1], steps)
+        backwards.append(slopes[t] * a)
+        dh = _replaced(dh, np.matmul(backwards[-1], w_hh))
+    d = _in_order(backwards[::-1], steps)
     return _rounded(
         kind,
         np.matmul(d, w_ih) if needs[0] else None,

@@ -195,7 +195,8 @@ def _pair(nodes: list[Node], terms: list[str], target: str, sizes: dict[str, int
         made.append(reshaped(node, [math.prod(sizes[c] for c in group) for group in order]))
     type = type_of(np.result_type(*(dtype_of(n.type) for n in made)))
     inside = computed(type)
-    y = cast(graph.matmul(*(cast(n, inside) for n in made)), type)
+    first, second = (cast(n, inside) for n in made)
+    y = cast(graph.matmul(first, second), type)
     found = batch + left + right
     y = reshaped(y, [sizes[c] for c in found])
     return graph.permute(y, [found.index(c) for c in target])

@@ -156,13 +156,14 @@ class Fusion:
             chain.insert(0, one)
             one = one.inputs[0]
         at = _impossible(one, tuple(chain))
-        while at not in (None, *chain[:1]) and prod(at.inputs[0].shape) <= prod(node.shape):
+        while at is not None and at not in chain[:1]:
+            if prod(at.inputs[0].shape) > prod(node.shape):
+                break
             chain = chain[chain.index(at) :]  # from what strides can say again
             one = at.inputs[0]
             at = _impossible(one, tuple(chain))
         window = window_through(whole(one.shape), tuple(chain))
-        usable = window is not None and one.op is not Op.CONSTANT
-        usable = usable and (bordered or window.whole)
+        usable = window is not None and (bordered or window.whole) and one.op is not Op.CONSTANT
         last = one if usable else node
         self.kept[id(last)] = last
 

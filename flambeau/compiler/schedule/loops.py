@@ -103,7 +103,8 @@ class LoopKernel:
 
     def _windows(self) -> list[Window]:
         """How the loops' domain lies on all that is read and written."""
-        shape, rows, found = self.group.shape, self.group.rows, []
+        shape, rows = self.group.shape, self.group.rows
+        found: list[Window | None] = []
         for node in self.nodes:
             number = reshaping(node, rows) if self.group.is_number(node) else ()
             for leaf, chain in self.read(node):

@@ -42,7 +42,7 @@ FIXED: At = (0, ())  # an axis of extent 1
 class Values:
     """Expressions at one point of a kernel's domain; buffers are added as they are met."""
 
-    def __init__(self, places: Callable[[Node], Place]) -> None:
+    def __init__(self, places: Callable[[Node], Place | None]) -> None:
         self.places = places
         self.buffers: dict[int, Buffer] = {}
         self.memories: list[Memory] = []
@@ -167,10 +167,9 @@ class Values:
     def _taken(self, node: Node, chain: Chain) -> Expression:
         table, index = node.inputs
         movements: list[Node] = []
-        while self.places(table) is None:
+        while (place := self.places(table)) is None:
             movements.insert(0, table)
             table = table.inputs[0]
-        place = self.places(table)
         on_table = window_through(place.window, tuple(movements))
         assert on_table is not None, node
         window, stride = table_window(node, on_table)
@@ -198,10 +197,10 @@ class Values:
             if value.type in (Type.F16, Type.BF16):
                 kept = Apply(Scalar.CAST, (value,), Type.F32)
             fold = Fold.ANY if value.type is Type.BOOL else Fold.SUM
-            fixed: Expression = Accumulator(fold, kept.type, "new")
-            found.append(Begin(fixed, kept))
-            if kept.type is not value.type:
-                fixed = Apply(Scalar.CAST, (fixed,), value.type)
+            new = Accumulator(fold, kept.type, "new")
+            found.append(Begin(new, kept))
+            same = kept.type is value.type
+            fixed = new if same else Apply(Scalar.CAST, (new,), value.type)
             late.append(self.store(place, fixed, chain))
         return found
 
