@@ -36,6 +36,7 @@ class _Split:
         self.slots: list[Any] = []
         self.recorded: list[Any] = []
         self.new: dict[int, Node] = {}
+        self.held: list[Node] = []  # what `new` has the ids of
 
     def result(self) -> bind.BackwardBindings:
         """Runs through the backward events, then gathers what they need."""
@@ -86,6 +87,7 @@ class _Split:
 
     def rebuilt(self, root: Node) -> Node:
         """A node of the backward pass on the backward program's own inputs."""
+        self.held.append(root)  # so that no other gets its id
         stack: list[tuple[Node, bool]] = [(root, False)]
         while stack:
             node, inputs_done = stack.pop()
