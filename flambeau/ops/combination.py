@@ -118,7 +118,7 @@ def lerp(input: Array, end: Array, weight: Array | Number) -> Array:
     """
     gap = np.subtract(end, input)
     near_end = np.abs(weight) >= 0.5
-    if not np.ndim(weight):  # from the nearer end, so that weights 0 and 1 give the ends exactly
+    if near_end.__class__ in (bool, np.bool_):  # from the nearer end: 0 and 1 give ends exactly
         return end - gap * (1 - weight) if near_end else input + gap * weight
     return np.where(near_end, end - gap * (1 - weight), input + gap * weight)
 

@@ -24,6 +24,7 @@ from .creation import empty, numpy_dtype, place, public
 from .inplace import bump
 from .pointwise_native import LARGE, large_cast
 from .registry import Array, opaque
+from .row_copies import fill, large_copy
 from .samples import real_line
 
 # ----------------------------------------------------------------------------- data to tensors
@@ -479,8 +480,11 @@ def clone(input: Array, *, memory_format=preserve_format) -> Array:
         return input.copy()
     if memory_format is contiguous_format and (y := in_order(input)) is not None:
         return y
-    return input.copy() if input.flags.c_contiguous and memory_format is preserve_format \
-        else copy_in_format(input, memory_format)  # fmt: skip
+    in_order_anyway = memory_format is preserve_format and input.flags.c_contiguous
+    if (in_order_anyway or memory_format is contiguous_format) \
+            and (y := large_copy(input)) is not None:  # fmt: skip
+        return y
+    return input.copy() if in_order_anyway else copy_in_format(input, memory_format)
 
 
 @clone.vjp
@@ -523,7 +527,7 @@ def _copy_array(target: Tensor, src: Tensor) -> None:
                 source = cast(source, array.dtype)
         elif np.may_share_memory(source, array):
             source = source.copy()
-        np.copyto(array, source)
+        fill(array, source)
     except ValueError:
         raise RuntimeError(
             f"The size of tensor a ({list(array.shape)}) must match the size of tensor b "

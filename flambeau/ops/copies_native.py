@@ -7,10 +7,21 @@ from typing import Any
 import numpy as np
 
 from .conv_native import kernel_for, run_kernel
+from .row_copies import MANY, large_copy
 
 Array = np.ndarray
 
 LARGE = 1 << 14  # elements up to which NumPy is as fast
+
+
+def ordered(x: Array) -> Array:
+    """A large array itself where its elements lie in order, else a copy in which they do."""
+    if x.flags.c_contiguous or x.nbytes < MANY:
+        return x
+    for copy in (in_order, large_copy):
+        if (y := copy(x)) is not None:
+            return y
+    return x
 
 
 def in_order(x: Array) -> Array | None:

@@ -21,7 +21,7 @@ from ..tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
 from .explain import explained
 from .inplace import inplace_twin, write_out
-from .pointwise_native import LARGE, large, swapped
+from .pointwise_native import LARGE, large, large_with, swapped
 from .promotion import compute_pointwise
 from .registry import Kind, Operator, Promotion, publish
 
@@ -409,7 +409,9 @@ class _Writer:
             *lines,
             f"        kind_ = {arrays[0]}.dtype",
             f"        if kind_ in FAST{same}:",
-            f"            y = body({given})",
+            f"            if {arrays[0]}.size <= LARGE or (y := large_with(body, "
+            f"({', '.join(arrays)},), ({plain}), {{{options}}})) is None:",
+            f"                y = body({given})",
             "        else:",
             f"            {general}",
         ]
@@ -527,6 +529,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
         "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
         "creation": creation, "FAST": _FAST_FLOATS, "__name__": "flambeau.ops.dispatch",
+        "LARGE": LARGE, "large_with": large_with,
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip
     exec(compile(source, f"<flambeau operator {operator.name}>", "exec"), names)

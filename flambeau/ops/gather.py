@@ -10,6 +10,7 @@ import numpy as np
 from ..autograd.inplace import check_writable
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.tensor import Tensor, wrap
+from . import along_native
 from .axes import canonical_dim
 from .creation import public
 from .inplace import assign, overwrite
@@ -25,6 +26,9 @@ def _indices(index: Array, name: str) -> Array:
 
 
 def _within(index: Array, size: int, dim: int, negative: bool = False) -> None:
+    if not negative and index.__class__ is np.ndarray and index.dtype == np.int64 \
+            and np.maximum.reduce(index.view(np.uint64), None, initial=0) < size:  # fmt: skip
+        return
     if index.size and (index.max() >= size or index.min() < (-size if negative else 0)):
         wrong = index[(index >= size) | (index < (-size if negative else 0))].reshape(-1)[0]
         raise RuntimeError(
@@ -79,7 +83,7 @@ def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
     _within(index, input.shape[at], at)
     if index.ndim == 0:
         return input[index]
-    return input[_grid(index, at)]
+    return input[_grid(index, at)] if (y := along_native.taken(input, at, index)) is None else y
 
 
 @gather.vjp("input")
@@ -95,7 +99,8 @@ def _scattered(g: Array, dim, index: Array, shape) -> Array:
         made += g.sum()
     elif index.ndim == 0:
         made[index] += g
-    elif index.size:
+    elif index.size and not along_native.put(
+            made, dim % len(shape), index, g, True):
         np.add.at(made, _grid(index, dim % len(shape)), g)
     return made
 
@@ -143,6 +148,9 @@ def _write_at(made: Array, at: int, index: Array, value: Array, ufunc: Any) -> N
         return
     if not made.ndim or not index.ndim:
         made, index, value = made.reshape(-1), index.reshape(-1), np.asarray(value).reshape(-1)
+    if ufunc in (None, np.add) \
+            and along_native.put(made, at, index, value, ufunc is np.add):  # fmt: skip
+        return
     where = _grid(index, at)
     if ufunc is None:
         made[where] = value
@@ -424,7 +432,12 @@ def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
 
         add_rows(target, (index,), source)
     else:
-        np.add.at(target, _along(at, index), source)
+        shape = [1] * target.ndim
+        shape[at] = index.size
+        places = np.broadcast_to(index.reshape(shape), source.shape)
+        if not (source.shape == target.shape[:at] + index.shape + target.shape[at + 1 :]
+                and along_native.put(target, at, places, source, True)):
+            np.add.at(target, _along(at, index), source)
     return made
 
 

@@ -15,6 +15,8 @@ from ..autograd.plan import INPUT
 from ..autograd.tape import SavedOutput, requires
 from ..tensor.promote import check_cast
 from ..tensor.tensor import Tensor
+from .pointwise_native import LARGE, large_with
+from .row_copies import fill
 
 if TYPE_CHECKING:
     from .registry import Operator
@@ -31,6 +33,9 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
         )  # fmt: skip
         if recorded and operator.differentiable:
             return _recorded(operator, function, self, args, kwargs)
+        if self._array.size > LARGE and _by_kernel(operator, self._array, args, kwargs):
+            bump(self)
+            return self
         if direct is not None and not kwargs and _fits(self, args):
             array = self._array
             direct_args = [a._array if isinstance(a, Tensor) else a for a in args]
@@ -53,6 +58,39 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     twin.__name__ = twin.__qualname__ = operator.name + "_"
     twin.operator = operator
     return twin
+
+
+def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
+    """Writes a pointwise operator's result over its first operand in machine code, where it can."""
+    if operator.kind.name != "POINTWISE" or array.__class__ is not np.ndarray \
+            or not array.flags.c_contiguous or not array.flags.writeable:  # fmt: skip
+        return False
+    rest = operator.parameters[1:]
+    values = {p.name: p.default for p in rest}
+    if len(args) > len(rest) or not values.keys() >= kwargs.keys():
+        return False
+    values.update(zip(values, args, strict=False))
+    values.update(kwargs)
+    tensors = operator.tensor_names
+    given: list[Any] = [array]
+    for name in tensors[1:]:
+        value = values.pop(name)
+        if operator.ufunc is not None and value.__class__ in (int, float):
+            value = np.asarray(value, array.dtype)
+        given.append(value._array if isinstance(value, Tensor) else value)
+        if given[-1].__class__ is np.ndarray and not _apart(given[-1], array):
+            return False
+    named = {p.name: values.pop(p.name) for p in rest
+             if p.kind is p.KEYWORD_ONLY and p.name in values}  # fmt: skip
+    body = operator.ufunc or operator.body
+    return large_with(body, tuple(given), tuple(values.values()), named, array) is not None
+
+
+def _apart(operand: np.ndarray, array: np.ndarray) -> bool:
+    """Whether an operand is the array that is written, element for element, or lies elsewhere."""
+    same = operand.ctypes.data == array.ctypes.data and operand.shape == array.shape \
+        and operand.strides == array.strides  # fmt: skip
+    return same or not np.may_share_memory(operand, array)
 
 
 def _finish(direct: np.ufunc, array: np.ndarray, args: list) -> None:
@@ -105,7 +143,10 @@ def write(target: Tensor, y: np.ndarray, name: str) -> None:
         if array.dtype.kind != "c" and y.dtype.kind == "c":
             y = y.real
     _refuse_overlap(array, name)
-    np.copyto(array, y, casting="unsafe")
+    if y.dtype == array.dtype:
+        fill(array, y)
+    else:
+        np.copyto(array, y, casting="unsafe")
 
 
 def _refuse_overlap(array: np.ndarray, name: str) -> None:

@@ -12,6 +12,7 @@ from ..tensor.size import Size
 from ..tensor.tensor import wrap
 from .axes import canonical_dim, canonical_dims
 from .registry import Array, composite, opaque
+from .row_copies import joined
 
 
 def _legacy_empty(a: Array) -> bool:
@@ -49,7 +50,7 @@ def cat(tensors: Sequence[Array], dim=0) -> Array:
                     f"got size {n} for tensor number {i} in the list."
                 )
     if all(a.dtype is first.dtype for a in tensors):
-        return np.concatenate(kept, at)
+        return np.concatenate(kept, at) if (y := joined(kept, at)) is None else y
     kind = result_dtype(tensors).numpy
     return np.concatenate([a.astype(kind, copy=False) for a in kept], at)
 
@@ -83,7 +84,7 @@ def stack(tensors: Sequence[Array], dim=0) -> Array:
                 f"0 and {list(a.shape)} at entry {i}"
             )
     if all(a.dtype is first.dtype for a in tensors):
-        return np.stack(tensors, at)
+        return np.stack(tensors, at) if (y := joined(tensors, at, new=True)) is None else y
     kind = result_dtype(tensors).numpy
     return np.stack([a.astype(kind, copy=False) for a in tensors], at)
 
@@ -303,7 +304,14 @@ def roll(input: Array, shifts, dims=None) -> Array:
         raise RuntimeError(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"
         )
-    return np.roll(input, moves, [canonical_dim(d, input.ndim) for d in axes])
+    at = [canonical_dim(d, input.ndim) for d in axes]
+    if len(at) == 1 and input.shape[at[0]]:
+        cut = -moves[0] % input.shape[at[0]]
+        head, tail = (input[(*[slice(None)] * at[0], part)] for part in
+                      (slice(cut, None), slice(cut)))  # fmt: skip
+        if (y := joined((head, tail), at[0])) is not None:
+            return y
+    return np.roll(input, moves, at)
 
 
 @roll.vjp

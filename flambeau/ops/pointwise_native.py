@@ -27,6 +27,12 @@ _CHEAP = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.sqrt, np.floor, np.ceil, np.trunc,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_not,
 ))  # fmt: skip
+_EXACT = frozenset((
+    np.add, np.subtract, np.multiply, np.negative, np.maximum, np.minimum, np.bitwise_and,
+    np.bitwise_or, np.bitwise_xor, np.equal, np.not_equal, np.less, np.less_equal, np.greater,
+    np.greater_equal,
+))  # fmt: skip
+_INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
 _ndarray = np.ndarray
 _FLOATS = frozenset((FLOAT32, FLOAT64))
 
@@ -37,9 +43,14 @@ _ready: dict[tuple, Any] = {}  # by body and layouts: 1 after the first call, th
 
 
 def large(body: Any, *operands: Any) -> Array | None:
-    """body(*operands) for operands of one float dtype, in the shape of the first, or None."""
+    """body(*operands) for operands of one dtype, in the shape of the first, or None.
+
+    Floats, and integers for some bodies.
+    """
     first = operands[0]
-    if first.__class__ is not _ndarray or first.dtype not in _FLOATS or not Policy.allowed:
+    if first.__class__ is not _ndarray or not Policy.allowed:
+        return None
+    if first.dtype not in _FLOATS and not (first.dtype in _INTEGERS and body in _EXACT):
         return None
     if first.size <= _CHEAP_LARGE and body in _CHEAP:
         return None
@@ -57,6 +68,53 @@ def halves(operator: Operator, operands: tuple) -> Array | None:
     return served(operator.ufunc or operator.body, arrays)
 
 
+def mixed(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
+    """body on large arrays of several dtypes and numbers, all cast to `kind` first, or None."""
+    first = operands[0]
+    if first.__class__ is not _ndarray or first.size <= _CHEAP_LARGE or not Policy.allowed:
+        return None
+    if kind not in _FLOATS and not (kind in _INTEGERS and body in _EXACT):
+        return None
+    if any(a.__class__ is not _ndarray or a.dtype not in _CASTS for a in operands):
+        return None
+
+    def formula(*values: Any) -> Any:
+        return body(*[v.astype(kind) for v in values])
+
+    return served(("mixed", body, kind), operands, formula)
+
+
+_SETTINGS = frozenset((float, int, bool, str, type(None)))
+
+
+def large_with(
+    body: Any, given: tuple, plain: tuple, named: dict[str, Any], target: Array | None = None
+) -> Array | None:
+    """body(*given, *plain, **named) on large arrays of one float dtype, or None.
+
+    `given`: arrays, the first of which has the result's shape, and settings in places where an
+    array may stand; the others are settings. `target`: where to put the result.
+    """
+    first = given[0]
+    if first.__class__ is not _ndarray or first.dtype not in _FLOATS or not Policy.allowed:
+        return None
+    arrays = tuple([v for v in given if v.__class__ is _ndarray])
+    settings = (*[v for v in given if v.__class__ is not _ndarray], *plain, *named.values())
+    if any(v.__class__ not in _SETTINGS for v in settings):
+        return None
+    if any(a.dtype is not first.dtype for a in arrays):
+        return None
+    places = tuple([v.__class__ is _ndarray for v in given])
+
+    def formula(*values: Any) -> Any:
+        each = iter(values)
+        full = [next(each) if place else v for place, v in zip(places, given, strict=True)]
+        return body(*full, *plain, **named)
+
+    key = (body, places, *named, *map(repr, settings))  # of 0.0 and -0.0 they differ
+    return served(key, arrays, formula, target=target)
+
+
 @lru_cache(maxsize=256)
 def swapped(body: Any) -> Callable:
     """The body of two operands, given in the other order."""
@@ -71,16 +129,21 @@ def large_cast(x: Array, kind: np.dtype) -> Array | None:
     return served(("cast", kind), (x,), lambda v: v, kind)
 
 
-def served(body: Any, operands: tuple, formula: Callable | None = None,
-           result: np.dtype | None = None) -> Array | None:  # fmt: skip
+def served(
+    body: Any, operands: tuple, formula: Callable | None = None, result: np.dtype | None = None,
+    target: Array | None = None,
+) -> Array | None:
     """`large` for arrays of any dtypes that a kernel reads; `formula`: of the body's Values.
 
-    `result`: the dtype to give, which the body is known by too.
+    `result`: the dtype to give, which the body is known by too. `target`: a contiguous array in
+    the first one's shape for the result; operands are it or lie elsewhere.
     """
     first = operands[0]
     placed = _placed(operands)
     if placed is None:
-        return None
+        first, *_ = operands = _in_order(operands)
+        if target is not None or (placed := _placed(operands)) is None:
+            return None
     layouts, columns = placed
     key = (settled(body), layouts)
     try:
@@ -92,7 +155,12 @@ def served(body: Any, operands: tuple, formula: Callable | None = None,
     if found is None:
         return None
     address, kind = found
-    y = np.empty_like(first, kind)
+    if target is None:
+        y = np.empty_like(first, kind)
+    elif kind == target.dtype:
+        y = target
+    else:
+        return None
     sizes = (first.size // columns, columns) if columns else (first.size,)
     run(address, first.size, *operands, y, *sizes)
     return y
@@ -110,6 +178,9 @@ def _asked(key: tuple, found: int | None, formula: Callable, result: np.dtype | 
            ) -> tuple | None:  # fmt: skip
     """(address, dtype of the result), when there is a kernel."""
     if found is None:  # a setting may be another one at each call
+        if len(_ready) >= _MOST:
+            for once in [k for k, v in _ready.items() if v.__class__ is not tuple]:
+                del _ready[once]
         if len(_ready) < _MOST:
             _ready[key] = 1
         return None
@@ -154,6 +225,21 @@ def _placed(operands: tuple) -> tuple[tuple, int] | None:
             return None
         found.append((a.dtype, layout))
     return tuple(found), columns
+
+
+def _in_order(operands: tuple) -> tuple:
+    """Large arrays of the first one's shape, copied where they do not lie as the result will."""
+    from .copies_native import ordered
+
+    first = operands[0]
+    order = sorted(range(first.ndim), key=first.strides.__getitem__, reverse=True)
+    if not _dense(first) and order != [*range(first.ndim)]:
+        return operands
+    back = np.argsort(order)
+    return tuple([
+        ordered(a.transpose(order)).transpose(back)
+        if a.__class__ is _ndarray and a.shape == first.shape else a for a in operands
+    ])  # fmt: skip
 
 
 def _stretched(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, int]:

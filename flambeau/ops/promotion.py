@@ -10,7 +10,7 @@ from ..tensor import dtypes as types
 from ..tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
 from ..tensor.promote import result_dtype
 from ..tensor.tensor import Tensor
-from .pointwise_native import halves
+from .pointwise_native import LARGE, halves, mixed
 
 if TYPE_CHECKING:
     from .registry import Operator
@@ -37,14 +37,28 @@ def compute_pointwise(
         operator.refuse(operator, operands, common)
     half = common in HALF
     inside = types.float32.numpy if half else common.numpy
-    if half and not attributes and not options and (y := halves(operator, operands)) is not None:
-        return y
+    if not attributes and not options:
+        y = halves(operator, operands) if half else _mixed(operator, operands, common)
+        if y is not None:
+            return y
     arrays = [_cast(x, inside, common) for x in operands]
     with np.errstate(all="ignore"):
         y = operator.body(*arrays, *attributes, **options)
     if half and y.dtype == types.float32.numpy:
         y = y.astype(common.numpy)
     return y
+
+
+def _mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:
+    """The same by a kernel that reads each operand in its own dtype, for large arrays."""
+    first = operands[0]
+    if not isinstance(first, Tensor) or first._array.size <= LARGE \
+            or any(x is None for x in operands):  # fmt: skip
+        return None
+    kind = common.numpy
+    arrays = tuple([x._array if isinstance(x, Tensor) else _cast(x, kind, common)
+                    for x in operands])  # fmt: skip
+    return mixed(operator.ufunc or operator.body, arrays, kind)
 
 
 def _plain(x: Any) -> Any:

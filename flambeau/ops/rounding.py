@@ -145,9 +145,7 @@ def _sign(x: np.ndarray) -> np.ndarray:
     if x.dtype.kind == "b":
         return x.copy()
     y = np.sign(x)
-    if x.dtype.kind == "f" and np.isnan(y).any():
-        y = np.where(np.isnan(x), x.dtype.type(0), y)
-    return y
+    return np.where(np.isnan(x), x.dtype.type(0), y) if x.dtype.kind == "f" else y
 
 
 _sign_real = refusal.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.native.pool import POOL
-from flambeau.ops import conv_native, copies_native
+from flambeau.ops import conv_native, copies_native, row_copies
 
 
 @pytest.fixture(autouse=True, params=[1, 2])
@@ -17,6 +17,8 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for few elements, on one thread and on two."""
     monkeypatch.setattr(copies_native, "LARGE", 0)
     monkeypatch.setattr(conv_native, "_seen", {})
+    monkeypatch.setattr(row_copies, "MANY", 0)
+    monkeypatch.setattr(row_copies, "_FEW", 3)
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield
@@ -71,3 +73,39 @@ def test_contiguous() -> None:
         assert y.is_contiguous()
     ready(x.t()._array)
     assert torch.equal(x.t().contiguous(), x.t())
+
+
+X = torch.arange(60 * 7 * 64.0).reshape(60, 7, 64)
+BYTES = X.byte().repeat(1, 1, 2)
+ROWS = {
+    "whole": lambda: X.clone(), "end to end": lambda: torch.cat((X, X + 1)),
+    "middle": lambda: torch.cat((X, X[:, :3], X + 1), 1),
+    "stacked": lambda: torch.stack((X, -X), 1),
+    "last": lambda: torch.cat((X, X[..., :32]), 2), "rolled": lambda: X.roll(2, 1),
+    "rolled back": lambda: X.roll(-62, 0), "swapped": lambda: X.transpose(0, 1).contiguous(),
+    "window": lambda: X[3:, 1:5, 8:44].contiguous(), "stretched": lambda: X[:1].expand(
+        4, 7, 64).contiguous(), "integers": lambda: torch.cat((X.long(), X.long()), 1),
+    "bytes": lambda: torch.cat((BYTES, BYTES), 1), "halves": lambda: X.half().clone(),
+    "into": lambda: X.clone()[:, 2:].copy_(X[:, 1:6]), "over itself": lambda: X.clone()[1:].copy_(
+        X[:-1]), "one row into all": lambda: X.clone().copy_(X[3, 2]),
+    "odd": lambda: X.reshape(-1)[:9999].clone(), "empty": lambda: X[:0].clone(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_copies, "MANY", 1 << 60)
+    expected = ROWS[name]()
+    monkeypatch.setattr(row_copies, "MANY", 0)
+    until = time.monotonic() + 10
+    for bits in ("uint8", "int32", "int64"):
+        while row_copies._kernel(bits) is None:
+            assert time.monotonic() < until, "no kernel came"
+            time.sleep(0.002)
+    calls = []
+    real = row_copies.shared
+    monkeypatch.setattr(row_copies, "shared", lambda *a: (calls.append(a), real(*a)))
+    found = ROWS[name]()
+    assert found.dtype == expected.dtype
+    assert torch.equal(found, expected)
+    assert bool(calls) == (name not in ("halves", "odd", "empty"))

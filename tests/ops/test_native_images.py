@@ -71,7 +71,7 @@ def test_convolution(made, case: str, last: bool) -> None:
     first = gradients(work, *arrays, last=last)
     assert not made
     second = gradients(work, *arrays, last=last)
-    assert len(made) == 3
+    assert sum(key[0] != "in order" for key in made) == 3
     for before, after in zip(first, second, strict=True):
         assert before.shape == after.shape
         np.testing.assert_allclose(after, before, 1e-4, 1e-4 * np.abs(before).max())

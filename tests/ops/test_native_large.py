@@ -12,7 +12,7 @@ import flambeau as torch
 from flambeau.native import eager, invoke
 from flambeau.native.eager import Policy
 from flambeau.native.pool import POOL
-from flambeau.ops import pointwise_native, table_rows
+from flambeau.ops import copies_native, pointwise_native, row_copies, table_rows
 
 F = torch.nn.functional
 MODULES = ("rows_native", "softmax", "norm_kernels", "loss", "scan", "table_rows", "index",
@@ -37,7 +37,7 @@ def both(monkeypatch, function):
     monkeypatch.setattr(Policy, "allowed", False)
     expected = function()
     monkeypatch.setattr(Policy, "allowed", True)
-    for _ in range(3):  # some kernels are asked for when they come up again
+    for _ in range(5):  # some kernels are asked for when they come up again
         function()
         until = time.monotonic() + 30
         while eager._working:
@@ -83,6 +83,59 @@ ONE = {
 def test_of_one_tensor(name, shape, monkeypatch) -> None:
     x = data(*shape)
     agree(monkeypatch, lambda: (ONE[name](x),))
+
+
+OF_TWO = {
+    "lerp": lambda x, y: torch.lerp(x, y, 0.3), "lerp near": lambda x, y: torch.lerp(x, y, 0.8),
+    "addcmul": lambda x, y: torch.addcmul(x, y, x, value=0.5),
+    "addcdiv": lambda x, y: torch.addcdiv(x, y, x.abs() + 1, value=-2),
+    "relu6": lambda x, y: F.relu6(x * 9), "hardshrink": lambda x, y: F.hardshrink(x, 0.2),
+    "threshold": lambda x, y: F.threshold(x, -0.0, 20), "sign": lambda x, y: x.sign(),
+    "alpha": lambda x, y: torch.add(x, y, alpha=0.25),
+    "an int added": lambda x, y: x + y.mul(9).long(), "a bool": lambda x, y: x * (y > 0),
+    "two floats": lambda x, y: x - y.double(), "ints": lambda x, y: x.mul(9).long() * 3,
+    "ints compared": lambda x, y: x.mul(9).long() >= y.mul(9).long(),
+    "bytes": lambda x, y: x.abs().mul(99).byte() + y.abs().mul(99).byte(),
+    "ints divided": lambda x, y: x.mul(9).int() / 7,
+    "turned": lambda x, y: x * y.t(), "turned first": lambda x, y: x.t() - y,
+    "a window": lambda x, y: x[:, :180].sigmoid() * y[:, 20:],
+    "clipped in place": lambda x, y: x.clone().clamp_(-0.5, 0.5),
+    "added in place": lambda x, y: x.clone().add_(y, alpha=0.1),
+    "in place": lambda x, y: x.clone().lerp_(y, 0.1).relu_(),
+    "in place by rows": lambda x, y: x.clone().mul_(y[0]).addcmul_(y, y, value=0.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_of_two_tensors(name, monkeypatch) -> None:
+    for module in (copies_native, row_copies):
+        monkeypatch.setattr(module, "MANY", 0)
+    x, y = data(200, 200), data(1, 200, 200)[0]
+    x[0, 0], x[1, 1] = np.nan, -0.0
+    agree(monkeypatch, lambda: (OF_TWO[name](x, y),))
+
+
+def test_settings_that_are_equal_but_not_the_same(monkeypatch) -> None:
+    x = data(200, 200)
+    for value in (0.0, -0.0):
+        found, _ = both(monkeypatch, lambda v=value: (F.threshold(x, 5.0, v),))
+        assert bool((torch.signbit(found[0]) == (value == 0 and str(value) == "-0.0")).all())
+
+
+def test_in_place_on_what_overlaps(monkeypatch) -> None:
+    def moved():
+        x = torch.arange(80000.0)
+        x[1:].lerp_(x[:-1], 0.5)
+        x[:-7].add_(x[7:])
+        x.view(200, 400)[:, 10:].lerp_(x.view(200, 400)[:, :-10], 0.5)
+        return (x,)
+
+    monkeypatch.setattr(Policy, "allowed", False)
+    (expected,) = moved()
+    monkeypatch.setattr(Policy, "allowed", True)
+    for _ in range(4):
+        (found,) = moved()
+    torch.testing.assert_close(found, expected)
 
 
 def test_logsumexp_of_infinities(monkeypatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Statement, Store, Type
+from ..loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type
 
 
 def in_order(type: Type, shape: Sequence[int], strides: Sequence[int], inner: int) -> Kernel:
@@ -26,3 +26,24 @@ def in_order(type: Type, shape: Sequence[int], strides: Sequence[int], inner: in
     for k in [inner, *[k for k in range(last - 1, -1, -1) if k != inner]]:
         body = [Loop(indices[k], shape[k], body, Kind.PARALLEL)]
     return Kernel("in_order", [x, y], body)
+
+
+def rows_apart(type: Type) -> Kernel:
+    """x, y: rows whose elements lie one behind the other, copied one by one.
+
+    Sizes: the rows' length, then for each of three axes of rows the extent and the distances (in
+    elements) in x and in y.
+    """
+    x, y, column = Buffer(type, "x"), Buffer(type, "y"), Index("column")
+    length = Size("length")
+    sizes, axes = [length], []
+    for k in range(3):
+        extent, of_x, of_y = (Size(f"{name}{k}") for name in ("extent", "x", "y"))
+        sizes += [extent, of_x, of_y]
+        axes.append((Index(f"i{k}"), extent, of_x, of_y))
+    source = Affine(0, (*[(i, of_x) for i, _, of_x, _ in axes], (column, 1)))
+    target = Affine(0, (*[(i, of_y) for i, _, _, of_y in axes], (column, 1)))
+    body: list[Statement] = [Loop(column, length, [Store(y, target, Load(x, source))], Kind.LANES)]
+    for index, extent, _, _ in reversed(axes):
+        body = [Loop(index, extent, body, Kind.PARALLEL)]
+    return Kernel("rows_apart", [x, y], body, sizes)

@@ -219,7 +219,8 @@ def _not_nan(a: Value) -> Value:
 
 
 def _sign(a: Value) -> Value:
-    made = where(compare(Scalar.GT, a, 0), 1, where(compare(Scalar.LT, a, 0), -1, a * 0))
+    zero = constant(0, a.type)  # of either sign
+    made = where(compare(Scalar.GT, a, 0), 1, where(compare(Scalar.LT, a, 0), -1, zero))
     return where(_not_nan(a), made, a)
 
 

@@ -1,0 +1,68 @@
+"""Elements taken from, put to and added to places along an axis, each place by its own number."""
+
+from __future__ import annotations
+
+from ..loops import (
+    Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type,
+)  # fmt: skip
+
+
+def take_last(type: Type) -> Kernel:
+    """x, numbers (I64), y: y[o, k] = x[o, numbers[o, k]]. Sizes: rows, numbers of a row, of x's."""
+    x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
+    row, k = Index("row"), Index("k")
+    rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
+    here = Affine(0, ((row, count), (k, 1)))
+    value = Load(x, Affine(0, ((row, width),)), ((Load(at, here), 1),))
+    inner = Loop(k, count, [Store(y, here, value)], Kind.LANES)
+    return Kernel("take_last", [x, at, y], [Loop(row, rows, [inner], Kind.PARALLEL)], sizes)
+
+
+def take_middle(type: Type) -> Kernel:
+    """x, numbers (I64), y: y[o, k, i] = x[o, numbers[o, k, i], i].
+
+    Sizes: o's, numbers along the axis, i's, elements of x for each o.
+    """
+    x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
+    o, k, i = Index("o"), Index("k"), Index("i")
+    sizes = [Size(n) for n in ("outer", "count", "inner", "each", "made")]
+    outer, count, inner, each, made = sizes
+    here = Affine(0, ((o, made), (k, inner), (i, 1)))
+    value = Load(x, Affine(0, ((o, each), (i, 1))), ((Load(at, here), inner),))
+    body: list[Statement] = [Loop(i, inner, [Store(y, here, value)], Kind.LANES)]
+    for index, extent in ((k, count), (o, outer)):
+        body = [Loop(index, extent, body, Kind.PARALLEL)]
+    return Kernel("take_middle", [x, at, y], body, sizes)
+
+
+def put_last(type: Type, add: bool) -> Kernel:
+    """x, numbers (I64), y: y[o, numbers[o, k]] = x[o, k], or added to, one k after another.
+
+    Sizes: rows, numbers of a row, elements of a row of y.
+    """
+    x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
+    row, k = Index("row"), Index("k")
+    rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
+    here = Affine(0, ((row, count), (k, 1)))
+    store = Store(y, Affine(0, ((row, width),)), Load(x, here), ((Load(at, here), 1),), add=add)
+    nest = Loop(row, rows, [Loop(k, count, [store])], Kind.PARALLEL)
+    return Kernel("put_last", [x, at, y], [nest], sizes)
+
+
+def put_middle(type: Type, add: bool) -> Kernel:
+    """x, numbers (I64), y: y[o, numbers[o, k, i], i] = x[o, k, i], or added to.
+
+    Sizes: o's, blocks of i's, numbers along the axis, i's of a block and in all, elements for each
+    o of y and of x. Threads share out blocks, so that no two write to one place.
+    """
+    x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
+    o, block, k, i = Index("o"), Index("block"), Index("k"), Index("i")
+    names = ("outer", "blocks", "count", "length", "inner", "each", "made")
+    outer, blocks, count, length, inner, each, made = sizes = [Size(n) for n in names]
+    here = Affine(0, ((o, made), (block, length), (k, inner), (i, 1)))
+    there = Affine(0, ((o, each), (block, length), (i, 1)))
+    store = Store(y, there, Load(x, here), ((Load(at, here), inner),), add=add)
+    body: list[Statement] = [Loop(k, count, [Loop(i, length, [store], Kind.LANES)])]
+    for index, extent in ((block, blocks), (o, outer)):
+        body = [Loop(index, extent, body, Kind.PARALLEL)]
+    return Kernel("put_middle", [x, at, y], body, sizes)

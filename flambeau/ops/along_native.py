@@ -1,0 +1,91 @@
+"""gather and scatter of large arrays in machine code; None or False without it.
+
+Each number is known to be one of its axis.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..native.eager import kernel_asked_for
+from ..native.invoke import shared
+from ..native.pool import POOL
+from ..tensor.dtypes import FLOAT32, FLOAT64
+
+Array = np.ndarray
+
+LARGE = 1 << 14  # elements up to which NumPy is as fast
+_INT64 = np.dtype(np.int64)
+_SUMS = frozenset((FLOAT32, FLOAT64, _INT64))
+_BITS = {4: "int32", 8: "int64"}
+
+
+def _kernel(name: str, kind: str, *settings: bool) -> int | None:
+    """A kernel's address: what it gives is to the bit what NumPy does."""
+
+    def build() -> Any:
+        from ..native.kernels import along
+        from ..native.loops import Type
+
+        return getattr(along, name)(Type(kind), *settings)
+
+    function = kernel_asked_for((name, kind, *settings), build, exact=True)
+    return None if function is None else function.address
+
+
+def _apart(x: Array, index: Array, at: int) -> tuple[int, int] | None:
+    """How many elements lie before and behind the axis, if the two differ along it alone."""
+    if x.__class__ is not np.ndarray or index.__class__ is not np.ndarray:
+        return None
+    if index.size <= LARGE or index.ndim != x.ndim or index.dtype != _INT64:
+        return None
+    before, behind = x.shape[:at], x.shape[at + 1 :]
+    if index.shape[:at] != before or index.shape[at + 1 :] != behind:
+        return None
+    return prod(before), prod(behind)
+
+
+def taken(x: Array, at: int, index: Array) -> Array | None:
+    """Elements of x by their numbers along an axis."""
+    apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)
+    if apart is None or bits is None or not x.flags.c_contiguous:
+        return None
+    outer, inner = apart
+    kernel = _kernel("take_last" if inner == 1 else "take_middle", bits)
+    if kernel is None:
+        return None
+    numbers, y = np.ascontiguousarray(index), np.empty(index.shape, x.dtype)
+    n, count = x.shape[at], index.shape[at]
+    if inner == 1:
+        shared(kernel, x, numbers, y, outer, count, n)
+    else:
+        shared(kernel, x, numbers, y, outer, count, inner, n * inner, count * inner)
+    return y
+
+
+def put(y: Array, at: int, index: Array, value: Any, add: bool) -> bool:
+    """Writes or adds values to y at their numbers along an axis, where that can be done here."""
+    apart = _apart(y, index, at)
+    if apart is None or not y.flags.c_contiguous or value.dtype != y.dtype:
+        return False
+    kind = (y.dtype.name if y.dtype in _SUMS else None) if add else _BITS.get(y.itemsize)
+    outer, inner = apart
+    if kind is None or (inner == 1 and outer < 2 * POOL.threads()):
+        return False
+    kernel = _kernel("put_last" if inner == 1 else "put_middle", kind, add)
+    if kernel is None:
+        return False
+    numbers = np.ascontiguousarray(index)
+    x = np.ascontiguousarray(np.broadcast_to(value, index.shape))
+    n, count = y.shape[at], index.shape[at]
+    if inner == 1:
+        shared(kernel, x, numbers, y, outer, count, n)
+        return True
+    threads = POOL.threads()
+    blocks = next((b for b in range(threads, 4 * threads) if inner % b == 0), 1)
+    shared(kernel, x, numbers, y, outer, blocks, count, inner // blocks, inner, n * inner,
+           count * inner)  # fmt: skip
+    return True

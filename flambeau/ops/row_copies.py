@@ -1,0 +1,115 @@
+"""Copies of large arrays on all threads, where both sides lie in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..native.eager import kernel_asked_for
+from ..native.invoke import shared
+
+if TYPE_CHECKING:
+    from ..native.compiled import Function
+    from ..native.loops import Kernel
+
+Array = np.ndarray
+
+MANY = 1 << 18  # bytes that threads share
+_FEW = 64  # rows, too few to share out
+_ROW = 128  # bytes of a row that is worth a round
+_BITS = {1: "uint8", 4: "int32", 8: "int64"}
+_Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
+
+
+def fill(target: Array, source: Array) -> None:
+    """target[...] = source, of one dtype."""
+    if target.nbytes < MANY or not _filled(target, source):
+        np.copyto(target, source)
+
+
+def large_copy(x: Array) -> Array | None:
+    """A copy of a large array whose elements lie in order, or None."""
+    if x.__class__ is not np.ndarray or x.nbytes < MANY:
+        return None
+    y = np.empty(x.shape, x.dtype)
+    return y if _filled(y, x) else None
+
+
+def joined(parts: Sequence[Array], axis: int, new: bool = False) -> Array | None:
+    """Large arrays of one dtype put one after another along an axis (a `new` one), or None."""
+    first = parts[0]
+    if any(a.__class__ is not np.ndarray or a.dtype != first.dtype for a in parts):
+        return None
+    if sum(a.nbytes for a in parts) < MANY:
+        return None
+    if new:
+        parts = [np.expand_dims(a, axis) for a in parts]
+    shape = list(parts[0].shape)
+    shape[axis] = sum(a.shape[axis] for a in parts)
+    y, start = np.empty(shape, first.dtype), 0
+    for a in parts:
+        end = start + a.shape[axis]
+        fill(y[(*[slice(None)] * axis, slice(start, end))], a)
+        start = end
+    return y
+
+
+def _filled(target: Array, source: Array) -> bool:
+    """Does it on all threads, where both lie in rows of one dtype and nowhere overlap."""
+    if target.__class__ is not np.ndarray or source.__class__ is not np.ndarray:
+        return False
+    bits = _BITS.get(target.itemsize)
+    if bits is None or source.dtype != target.dtype or np.may_share_memory(target, source):
+        return False
+    if source.shape != target.shape:
+        source = np.broadcast_to(source, target.shape)
+    axes = _rows(target, source)
+    if axes is None:
+        return False
+    kernel = _kernel(bits)
+    if kernel is None:
+        return False
+    size, (length, *_), sizes = target.itemsize, axes[-1], []
+    for extent, to, of in axes[:-1]:
+        sizes += [extent, of // size, to // size]
+    shared(kernel.address, source, target, length, *sizes)
+    return True
+
+
+def _kernel(bits: str) -> Function | None:
+    def build() -> Kernel:
+        from ..native.kernels.moved import rows_apart
+        from ..native.loops import Type
+
+        return rows_apart(Type(bits))
+
+    return kernel_asked_for(("rows apart", bits), build, exact=True)
+
+
+def _rows(target: Array, source: Array) -> list[_Axis] | None:
+    """Three axes of rows, and that along the rows, of both arrays at once."""
+    size = target.itemsize
+    axes: list[_Axis] = []
+    for extent, to, of in zip(target.shape, target.strides, source.strides, strict=True):
+        if to % size or of % size:
+            return None
+        if extent == 1:
+            continue
+        if axes and axes[-1][1:] == (to * extent, of * extent):
+            axes[-1] = (axes[-1][0] * extent, to, of)
+        else:
+            axes.append((extent, to, of))
+    if not axes or axes[-1][1:] != (size, size) or axes[-1][0] * size < _ROW or len(axes) > 4:
+        return None
+    rows = target.nbytes // (axes[-1][0] * size)
+    if rows < _FEW:
+        length = axes[-1][0]
+        piece = 4096
+        while length % piece:
+            piece //= 2
+        if piece * size < _ROW or len(axes) > 3:
+            return None
+        axes[-1:] = [(length // piece, piece * size, piece * size), (piece, size, size)]
+    return [(1, 0, 0)] * (4 - len(axes)) + axes

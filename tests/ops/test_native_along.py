@@ -1,0 +1,93 @@
+"""gather, scatter and index_add in machine code: to the bit what NumPy gives."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.native.pool import POOL
+from flambeau.ops import along_native
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def threads(request: pytest.FixtureRequest):
+    before = POOL.threads()
+    POOL.set_threads(request.param)
+    yield
+    POOL.set_threads(before)
+
+
+def settled() -> None:
+    """Waits for the kernels."""
+    names = [("take_last",), ("take_middle",), ("put_last", False), ("put_middle", False)]
+    wanted = [(n[0], kind, *n[1:]) for n in names for kind in ("int32", "int64")]
+    wanted += [(n, kind, True) for n in ("put_last", "put_middle") for kind in ("float32", "int64")]
+    until = time.monotonic() + 30
+    while any(along_native._kernel(*one) is None for one in wanted):
+        assert time.monotonic() < until, "no kernel came"
+        time.sleep(0.002)
+
+
+def places(shape: tuple[int, ...], at: int, count: int, n: int) -> torch.Tensor:
+    torch.manual_seed(len(shape))
+    return torch.randint(n, (*shape[:at], count, *shape[at + 1 :]))
+
+
+def values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    torch.manual_seed(9)
+    return (torch.randn(*shape) * 100).to(dtype)
+
+
+WORK = {
+    "gather": lambda x, d, i, s: x.gather(d, i), "scatter": lambda x, d, i, s: x.scatter(d, i, s),
+    "scatter_add": lambda x, d, i, s: x.scatter_add(d, i, s),
+    "a number": lambda x, d, i, s: x.scatter(d, i, 3),
+    "index_add": lambda x, d, i, s: x.index_add(d, i.movedim(d, 0).flatten(1)[:, 0].clone(), s),
+    "turned": lambda x, d, i, s: x.gather(d, i.transpose(0, 1).contiguous().transpose(0, 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+@pytest.mark.parametrize(("shape", "at", "count"), [
+    ((37, 19), 1, 11), ((37, 19), 0, 50), ((5, 7, 33), 1, 9), ((9, 4, 6), 2, 21),
+])  # fmt: skip
+@pytest.mark.parametrize("name", WORK)
+def test_along(name, shape, at, count, dtype, monkeypatch) -> None:
+    x, index = values(shape, dtype), places(shape, at, count, shape[at])
+    source = values(index.shape, dtype)
+
+    def work() -> torch.Tensor:
+        return WORK[name](x, at, index, source)
+
+    expected = work()
+    monkeypatch.setattr(along_native, "LARGE", 0)
+    settled()
+    calls = []
+    real = along_native.shared
+    monkeypatch.setattr(along_native, "shared", lambda *a: (calls.append(a), real(*a)))
+    assert torch.equal(work(), expected)
+    assert calls or (name == "index_add" and at == 0)  # which adds whole rows
+
+
+def test_gradient_of_gather(monkeypatch) -> None:
+    x, index = values((37, 19), torch.float32), places((37, 19), 1, 30, 19)
+    grads = []
+    for large in (1 << 60, 0):
+        monkeypatch.setattr(along_native, "LARGE", large)
+        settled()
+        leaf = x.clone().requires_grad_()
+        (leaf.gather(1, index) * torch.arange(30.0)).sum().backward()
+        grads.append(leaf.grad)
+    np.testing.assert_array_equal(*[g.numpy() for g in grads])
+
+
+@pytest.mark.parametrize("wrong", [-1, 19, 1 << 40])
+def test_numbers_that_are_not_of_the_axis(wrong, monkeypatch) -> None:
+    monkeypatch.setattr(along_native, "LARGE", 0)
+    x, index = values((37, 19), torch.float32), places((37, 19), 1, 30, 19)
+    index[3, 3] = wrong
+    with pytest.raises(RuntimeError, match=f"index {wrong} is out of bounds"):
+        x.gather(1, index)
