@@ -1,0 +1,308 @@
+"""Distributions made of others: independent parts, transformed ones, mixtures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from .. import ops
+from ..autograd import no_grad
+from ..tensor import dtypes as types
+from ..tensor.tensor import Tensor
+from . import constraints
+from .discrete import Categorical
+from .constraints import Constraint
+from .distribution import EVENTLESS, Distribution, broadcast_all, sum_rightmost
+from .real_line import Normal, Uniform
+from .transforms import AbsTransform, AffineTransform, ComposeTransform, ExpTransform, Transform
+
+
+class Independent(Distribution):
+    """The last axes of a batch as one value, whose parts are independent.
+
+    >>> base = torch.distributions.Normal(torch.zeros(2, 3), 1.)
+    >>> torch.distributions.Independent(base, 1).event_shape
+    torch.Size([3])
+    """
+
+    def __init__(self, base_distribution: Any, reinterpreted_batch_ndims: int,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        batch, n = base_distribution.batch_shape, reinterpreted_batch_ndims
+        if n > len(batch):
+            raise ValueError("Expected reinterpreted_batch_ndims <= len(base_distribution."
+                             f"batch_shape), actual {n} vs {len(batch)}")  # fmt: skip
+        self.base_dist, self.reinterpreted_batch_ndims = base_distribution, n
+        cut = len(batch) - n
+        super().__init__(batch[:cut], batch[cut:] + base_distribution.event_shape,
+                         validate_args=validate_args)  # fmt: skip
+        self.has_rsample = base_distribution.has_rsample
+
+    @property
+    def support(self) -> Any:
+        """That of the parts."""
+        found = self.base_dist.support
+        return found and constraints.independent(found, self.reinterpreted_batch_ndims)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.base_dist.mean
+
+    @property
+    def mode(self) -> Tensor:
+        return self.base_dist.mode
+
+    @property
+    def variance(self) -> Tensor:
+        return self.base_dist.variance
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        return self.base_dist.rsample(sample_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
+
+    def entropy(self) -> Tensor:
+        return sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
+
+    def __repr__(self) -> str:
+        return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
+
+
+class TransformedDistribution(Distribution):
+    """What transforms make of a distribution's values."""
+
+    def __init__(self, base_distribution: Distribution,
+                 transforms: Transform | Sequence[Transform],
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
+        if not all(isinstance(t, Transform) for t in self.transforms):
+            raise ValueError("transforms must be a Transform or list, but was "
+                             f"{transforms}")  # fmt: skip
+        whole = ComposeTransform(self.transforms)
+        events = len(base_distribution.event_shape)
+        if whole.event_dim > events:
+            base_distribution = Independent(base_distribution, whole.event_dim - events)
+            events = whole.event_dim
+        self.base_dist = base_distribution
+        shape = base_distribution.batch_shape + base_distribution.event_shape
+        for one in self.transforms:
+            parameters = [p for p in vars(one).values() if isinstance(p, Tensor)]
+            shape = ops.broadcast_shapes(shape, *(p.shape for p in parameters))
+        cut = len(shape) - events
+        if shape[:cut] != base_distribution.batch_shape:
+            self.base_dist = base_distribution.expand(shape[:cut])
+        super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
+        self.has_rsample = self.base_dist.has_rsample
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        with no_grad():
+            return ComposeTransform(self.transforms)(self.base_dist.sample(sample_shape))
+
+    def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        return ComposeTransform(self.transforms)(self.base_dist.rsample(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        events, total = len(self._event_shape), 0.0
+        y: Tensor = value
+        for transform in reversed(self.transforms):
+            x = transform._inverse(y)
+            found = transform.log_abs_det_jacobian(x, y)
+            total = total - sum_rightmost(found, events - transform.event_dim)  # type: ignore[assignment]
+            y = x
+        inner = self.base_dist.log_prob(y)
+        return total + sum_rightmost(inner, events - len(self.base_dist.event_shape))
+
+    def cdf(self, value: Tensor) -> Tensor:
+        whole = ComposeTransform(self.transforms)
+        found = self.base_dist.cdf(whole._inverse(value))
+        return found if self._rises() else 1 - found
+
+    def icdf(self, value: Tensor) -> Tensor:
+        if not self._rises():
+            value = 1 - value
+        return ComposeTransform(self.transforms)(self.base_dist.icdf(value))
+
+    def _rises(self) -> bool:
+        """Whether larger values of the base are larger values here."""
+        sign = 1
+        for one in self.transforms:
+            inverse = one.inv
+            scale = getattr(one, "scale", getattr(inverse, "scale", 1))
+            sign *= 1 if float(scale if not isinstance(scale, Tensor) else scale.min()) >= 0 else -1
+        return sign > 0
+
+
+class LogNormal(TransformedDistribution):
+    """exp of a normal number."""
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "loc": constraints.real,
+        "scale": constraints.positive,
+    }
+    support = constraints.positive
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        """The mean of the logarithm."""
+        return self.base_dist.loc  # type: ignore[attr-defined]
+
+    @property
+    def scale(self) -> Tensor:
+        """The standard deviation of the logarithm."""
+        return self.base_dist.scale  # type: ignore[attr-defined]
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.loc + self.scale.pow(2) / 2).exp()
+
+    @property
+    def mode(self) -> Tensor:
+        return (self.loc - self.scale.square()).exp()
+
+    @property
+    def variance(self) -> Tensor:
+        squared = self.scale.pow(2)
+        return squared.expm1() * (2 * self.loc + squared).exp()
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() + self.loc
+
+
+class HalfNormal(TransformedDistribution):
+    """|x| of normal numbers around 0."""
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {"scale": constraints.positive}
+    support = constraints.nonnegative
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(Normal(0, scale, False), AbsTransform(), validate_args)
+
+    @property
+    def scale(self) -> Tensor:
+        """The standard deviation before the sign was dropped."""
+        return self.base_dist.scale  # type: ignore[attr-defined]
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale.pow(2) * (1 - 2 / math.pi)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        found = self.base_dist.log_prob(value) + math.log(2)
+        return found.masked_fill(value < 0, -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)
+
+
+class Gumbel(TransformedDistribution):
+    """The largest of many: -log(-log(u)), shifted and scaled."""
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "loc": constraints.real,
+        "scale": constraints.positive,
+    }
+    support = constraints.real
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        limits = types.finfo(self.loc.dtype)
+        base = Uniform(ops.full_like(self.loc, limits.tiny),
+                       ops.full_like(self.loc, 1 - limits.eps), validate_args)  # fmt: skip
+        steps = [ExpTransform().inv, AffineTransform(0, -ops.ones_like(self.scale)),
+                 ExpTransform().inv, AffineTransform(self.loc, -self.scale)]  # fmt: skip
+        super().__init__(base, steps, validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc + self.scale * 0.57721566490153286060
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return (math.pi / math.sqrt(6)) ** 2 * self.scale.pow(2)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        y = (self.loc - value) / self.scale
+        return (y - y.exp()) - self.scale.log()
+
+    def entropy(self) -> Tensor:
+        return self.scale.log() + (1 + 0.57721566490153286060)
+
+
+class MixtureSameFamily(Distribution):
+    """A category chooses which of the component's last batch axis draws."""
+
+    def __init__(self, mixture_distribution: Categorical, component_distribution: Any,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        if not isinstance(mixture_distribution, Categorical):
+            raise ValueError(" The Mixture distribution needs to be an instance of "
+                             "torch.distributions.Categorical")  # fmt: skip
+        batch = component_distribution.batch_shape
+        if mixture_distribution._num_events != batch[-1]:
+            raise ValueError(f"`mixture_distribution component` ({mixture_distribution._num_events}"
+                             f") does not equal `component_distribution.batch_shape[-1]` "
+                             f"({batch[-1]})")  # fmt: skip
+        self.mixture_distribution = mixture_distribution
+        self.component_distribution = component_distribution
+        super().__init__(batch[:-1], component_distribution.event_shape,
+                         validate_args=validate_args)  # fmt: skip
+
+    @property
+    def support(self) -> Any:
+        """That of the components."""
+        return self.component_distribution.support
+
+    def _weights(self) -> Tensor:
+        probs = self.mixture_distribution.probs
+        return probs.reshape(*probs.shape, *(1,) * len(self._event_shape))
+
+    @property
+    def mean(self) -> Tensor:
+        at = -1 - len(self._event_shape)
+        return (self._weights() * self.component_distribution.mean).sum(at)
+
+    @property
+    def variance(self) -> Tensor:
+        at, weights = -1 - len(self._event_shape), self._weights()
+        inside = (weights * self.component_distribution.variance).sum(at)
+        away = self.component_distribution.mean - self.mean.unsqueeze(at)
+        return inside + (weights * away.pow(2)).sum(at)
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        with no_grad():
+            which = self.mixture_distribution.sample(sample_shape)
+            drawn = self.component_distribution.sample(sample_shape)
+            events = len(self._event_shape)
+            at = drawn.dim() - events - 1
+            which = which.reshape(*which.shape, *(1,) * (events + 1))
+            index = which.expand(*which.shape[: at + 1], *drawn.shape[at + 1 :])
+            return drawn.gather(at, index).squeeze(at)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        inside = self.component_distribution.log_prob(value.unsqueeze(-1 - len(self._event_shape)))
+        mixing = ops.log_softmax(self.mixture_distribution.logits, -1)
+        return ops.logsumexp(inside + mixing, -1)

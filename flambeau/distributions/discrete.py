@@ -1,0 +1,393 @@
+"""Distributions over counts and categories, given by probabilities or by logits."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from .. import ops
+from ..autograd import no_grad
+from ..ops.embedding import one_hot
+from ..ops.loss import binary_cross_entropy_with_logits
+from ..ops.softmax import softmax
+from ..ops.softplus import softplus
+from ..tensor import dtypes as types
+from ..tensor.tensor import Tensor
+from . import constraints
+from .constraints import Constraint
+from .distribution import EVENTLESS, Distribution, ExponentialFamily, broadcast_all, clamp_probs
+
+
+def one_of(probs: Any, logits: Any) -> tuple[str, Any]:
+    """Which of the two was given, and it; ValueError for both or none."""
+    if (probs is None) == (logits is None):
+        raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+    return ("logits", logits) if probs is None else ("probs", probs)
+
+
+class Binary(ExponentialFamily):
+    """Of independent yes and no; holds `probs` or `logits`, and works the other one out."""
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
+
+    def _hold(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
+        name, given = one_of(probs, logits)
+        made, *rest = broadcast_all(given, *others)
+        self.__dict__[name] = made
+        return [made, *rest]
+
+    @functools.cached_property
+    def probs(self) -> Tensor:
+        """The probability of yes."""
+        return ops.sigmoid(self.logits)
+
+    @functools.cached_property
+    def logits(self) -> Tensor:
+        """log(p / (1 - p))."""
+        p = clamp_probs(self.probs)
+        return ops.log(p) - ops.log1p(-p)
+
+
+class Bernoulli(Binary):
+    """1 with probability probs, else 0.
+
+    >>> torch.distributions.Bernoulli(0.25).log_prob(torch.tensor(1.))
+    tensor(-1.3863)
+    """
+
+    support = constraints.boolean
+    has_enumerate_support = True
+
+    def __init__(self, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        (made,) = self._hold(probs, logits)
+        super().__init__(made.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def mode(self) -> Tensor:
+        return (self.probs >= 0.5).to(self.probs.dtype).masked_fill(self.probs == 0.5, float("nan"))
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        with no_grad():
+            return ops.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        logits, given = broadcast_all(self.logits, value)
+        return -binary_cross_entropy_with_logits(logits, given, reduction="none")
+
+    def entropy(self) -> Tensor:
+        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        values = ops.arange(2, dtype=self.probs.dtype)
+        values = values.view((-1,) + (1,) * len(self._batch_shape))
+        return values.expand((-1, *self._batch_shape)) if expand else values
+
+
+class Geometric(Binary):
+    """How often no came before the first yes."""
+
+    support = constraints.nonnegative_integer
+
+    def __init__(self, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        (made,) = self._hold(probs, logits)
+        super().__init__(made.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return 1.0 / self.probs - 1.0
+
+    @property
+    def variance(self) -> Tensor:
+        return (1.0 / self.probs - 1.0) / self.probs
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        shape, kind = self._extended_shape(sample_shape), self.probs.dtype
+        with no_grad():
+            u = ops.empty(shape, dtype=kind).uniform_(types.finfo(kind).tiny, 1)
+            return (u.log() / (-self.probs).log1p()).floor()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        value, probs = broadcast_all(value, self.probs)
+        probs = probs.masked_fill((probs == 1) & (value == 0), 0)
+        return value * (-probs).log1p() + self.probs.log()
+
+    def entropy(self) -> Tensor:
+        return binary_cross_entropy_with_logits(
+            self.logits, self.probs, reduction="none") / self.probs  # fmt: skip
+
+
+class Binomial(Binary):
+    """How many of total_count are yes."""
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "total_count": constraints.nonnegative_integer,
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
+
+    def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        made, self.total_count = self._hold(probs, logits, total_count)
+        self.total_count = self.total_count.type_as(made)
+        super().__init__(made.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Any:
+        """Integers from 0 to total_count."""
+        return constraints.integer_interval(0, self.total_count)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        with no_grad():
+            return ops.binomial(self.total_count.expand(shape), self.probs.expand(shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        n = self.total_count
+        ways = ops.lgamma(n + 1) - ops.lgamma(value + 1) - ops.lgamma(n - value + 1)
+        return ways + value * self.logits - n * softplus(self.logits)
+
+
+class Poisson(ExponentialFamily):
+    """Counts of mean rate."""
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {"rate": constraints.nonnegative}
+    support = constraints.nonnegative_integer
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate.floor()
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        with no_grad():
+            return ops.poisson(self.rate.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        rate, value = broadcast_all(self.rate, value)
+        return ops.xlogy(value, rate) - rate - (value + 1).lgamma()
+
+
+class Categorical(Distribution):
+    """One of as many categories as the last axis of probs, or logits, is long.
+
+    >>> torch.distributions.Categorical(torch.tensor([1., 3.])).probs
+    tensor([0.2500, 0.7500])
+    """
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "probs": constraints.simplex,
+        "logits": constraints.real_vector,
+    }
+    has_enumerate_support = True
+
+    def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        name, given = one_of(probs, logits)
+        if given.dim() < 1:
+            raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
+        if probs is not None:
+            self.probs = probs / probs.sum(-1, keepdim=True)
+        else:
+            self.logits = given - given.logsumexp(dim=-1, keepdim=True)
+        self._num_events = given.size(-1)
+        super().__init__(given.shape[:-1], validate_args=validate_args)
+
+    @functools.cached_property
+    def probs(self) -> Tensor:
+        """The categories' probabilities, which sum to 1."""
+        return softmax(self.logits, -1)
+
+    @functools.cached_property
+    def logits(self) -> Tensor:
+        """The logarithms of the probabilities."""
+        return ops.log(clamp_probs(self.probs))
+
+    @property
+    def param_shape(self) -> Any:
+        """The shape of the parameter."""
+        return self.__dict__["probs" if "probs" in self.__dict__ else "logits"].size()
+
+    @property
+    def support(self) -> Any:
+        """The categories' numbers."""
+        return constraints.integer_interval(0, self._num_events - 1)
+
+    @property
+    def mean(self) -> Tensor:
+        return ops.full(tuple(self._batch_shape), float("nan"), dtype=self.probs.dtype)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.probs.argmax(-1)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        with no_grad():
+            rows = self.probs.reshape(-1, self._num_events)
+            count = 1
+            for n in sample_shape:
+                count *= n
+            drawn = ops.multinomial(rows, count, True).T
+            return drawn.reshape(self._extended_shape(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        value, logits = ops.broadcast_tensors(value.long().unsqueeze(-1), self.logits)
+        return logits.gather(-1, value[..., :1]).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        logits = ops.clamp(self.logits, min=types.finfo(self.logits.dtype).min)
+        return -(logits * self.probs).sum(-1)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        values = ops.arange(self._num_events).view((-1,) + (1,) * len(self._batch_shape))
+        return values.expand((-1, *self._batch_shape)) if expand else values
+
+
+class OneHotCategorical(Distribution):
+    """A category, as a row with a single 1."""
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "probs": constraints.simplex,
+        "logits": constraints.real_vector,
+    }
+    support = constraints.one_hot
+    has_enumerate_support = True
+
+    def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        self._categorical = Categorical(probs, logits)
+        shape = self._categorical.param_shape
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+
+    @property
+    def probs(self) -> Tensor:
+        """The categories' probabilities."""
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """The logarithms of the probabilities."""
+        return self._categorical.logits
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        drawn = self._categorical.sample(sample_shape)
+        return one_hot(drawn, self._event_shape[0]).to(self.probs.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return self._categorical.log_prob(value.max(-1)[1])
+
+    def entropy(self) -> Tensor:
+        return self._categorical.entropy()
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """OneHotCategorical whose draws hand their gradient to the probabilities."""
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())
+
+
+class Multinomial(Distribution):
+    """How often each category comes among total_count draws."""
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "probs": constraints.simplex,
+        "logits": constraints.real_vector,
+    }
+
+    def __init__(self, total_count: int = 1, probs: Tensor | None = None,
+                 logits: Tensor | None = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        if not isinstance(total_count, int):
+            raise NotImplementedError("inhomogeneous total_count is not supported")
+        self.total_count, self._categorical = total_count, Categorical(probs, logits)
+        shape = self._categorical.param_shape
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+
+    @property
+    def support(self) -> Any:
+        """Counts that sum to total_count."""
+        return constraints.multinomial(self.total_count)
+
+    @property
+    def probs(self) -> Tensor:
+        """The categories' probabilities."""
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Tensor:
+        """The logarithms of the probabilities."""
+        return self._categorical.logits
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs * self.total_count
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        drawn = self._categorical.sample((self.total_count, *sample_shape))
+        drawn = drawn.movedim(0, -1)
+        counts = ops.zeros(self._extended_shape(sample_shape), dtype=self.probs.dtype)
+        return counts.scatter_add_(-1, drawn, ops.ones_like(drawn, dtype=counts.dtype))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        logits, value = ops.broadcast_tensors(self.logits, value)
+        logits = logits.masked_fill((value == 0) & (logits == -float("inf")), 0)
+        ways = ops.lgamma(value.sum(-1) + 1) - ops.lgamma(value + 1).sum(-1)
+        return ways + (logits * value).sum(-1)

@@ -1,0 +1,112 @@
+"""The normal distribution of several numbers."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from .. import linalg, ops
+from ..tensor.tensor import Tensor
+from . import constraints
+from .constraints import Constraint
+from .distribution import EVENTLESS, Distribution, standard_normal
+
+
+class MultivariateNormal(Distribution):
+    """Normal vectors, given by covariance, precision, or a lower triangle L of covariance L L^T."""
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "loc": constraints.real_vector, "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }  # fmt: skip
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(self, loc: Tensor, covariance_matrix: Tensor | None = None,
+                 precision_matrix: Tensor | None = None, scale_tril: Tensor | None = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        given: dict[str, Any] = {"covariance_matrix": covariance_matrix, "scale_tril": scale_tril,
+                                 "precision_matrix": precision_matrix}  # fmt: skip
+        given = {name: m for name, m in given.items() if m is not None}
+        if loc.dim() < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        if len(given) != 1:
+            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril "
+                             "may be specified.")  # fmt: skip
+        ((name, matrix),) = given.items()
+        if matrix.dim() < 2:
+            raise ValueError(f"{name} must be at least two-dimensional, with optional leading "
+                             "batch dimensions")  # fmt: skip
+        batch = ops.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
+        self.__dict__[name] = matrix.expand((*batch, -1, -1))
+        self.loc = loc.expand((*batch, -1))
+        super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
+        if name == "scale_tril":
+            self._unbroadcasted_scale_tril = matrix
+        elif name == "covariance_matrix":
+            self._unbroadcasted_scale_tril = linalg.cholesky(matrix)
+        else:
+            self._unbroadcasted_scale_tril = linalg.cholesky(linalg.inv(matrix))
+
+    @functools.cached_property
+    def scale_tril(self) -> Tensor:
+        """The covariance's Cholesky factor."""
+        n = self._event_shape[0]
+        return self._unbroadcasted_scale_tril.expand((*self._batch_shape, n, n))
+
+    @functools.cached_property
+    def covariance_matrix(self) -> Tensor:
+        """The covariance."""
+        L, n = self._unbroadcasted_scale_tril, self._event_shape[0]
+        return (L @ L.mT).expand((*self._batch_shape, n, n))
+
+    @functools.cached_property
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance."""
+        n = self._event_shape[0]
+        inverse = ops.cholesky_inverse(self._unbroadcasted_scale_tril)
+        return inverse.expand((*self._batch_shape, n, n))
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(
+            (*self._batch_shape, *self._event_shape))  # fmt: skip
+
+    def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        drawn = standard_normal(self.loc, self._extended_shape(sample_shape))
+        return self.loc + (self._unbroadcasted_scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        L, away = self._unbroadcasted_scale_tril, (value - self.loc).unsqueeze(-1)
+        turned = linalg.solve_triangular(L.expand((*away.shape[:-2], -1, -1)), away, upper=False)
+        distance = turned.squeeze(-1).pow(2).sum(-1)
+        return -0.5 * (self._event_shape[0] * math.log(2 * math.pi) + distance) - _half_log_det(L)
+
+    def entropy(self) -> Tensor:
+        level = 0.5 * self._event_shape[0] * (1.0 + math.log(2 * math.pi))
+        return (level + _half_log_det(self._unbroadcasted_scale_tril)).expand(self._batch_shape)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        """The same distributions as a larger batch."""
+        shape = tuple(batch_shape)
+        return MultivariateNormal(
+            self.loc.expand((*shape, -1)),
+            scale_tril=self._unbroadcasted_scale_tril.expand((*shape, -1, -1)),
+            validate_args=False,
+        )
+
+
+def _half_log_det(L: Tensor) -> Tensor:
+    return L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
