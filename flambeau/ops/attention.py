@@ -21,6 +21,7 @@ from ..tensor.tensor import Tensor
 from .creation import full
 from .attention_native import backward as whole_backward
 from .attention_native import forward as whole_forward
+from .attention_native import in_parts
 from .dropout import dropout
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque
@@ -134,6 +135,10 @@ def attention(
         found = whole_forward(q, k, v, scale, is_causal)
         if found is not None:
             return found
+    if keep == _NOTHING and mask is None and kind == inside:
+        alone = in_parts(q, k, v, scale, is_causal)
+        if alone is not None:
+            return alone, None
     y = np.empty((*shape[:-1], v.shape[-1]), inside)
     scores = _Scores(q, k, mask, scale, is_causal)
     kept = None

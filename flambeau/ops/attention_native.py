@@ -16,6 +16,7 @@ Array = np.ndarray
 
 LARGE = 1 << 15  # scores up to which NumPy is as fast
 _MOST = 1 << 24  # from which on they are not to be had all at once
+_PART = 1 << 20  # scores at once where none are kept
 _FLOATS = frozenset((FLOAT32, FLOAT64))
 _ready: dict[tuple, Any] = {}
 
@@ -53,6 +54,25 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     each = rows * columns
     run(found, count, p, np.asarray(scale, q.dtype), p.size // each, rows, columns, each)
     return product(p, v), p
+
+
+def in_parts(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:
+    """attention's output alone: some of the batch at a time, so that few scores are there at once."""
+    each = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
+    step = max(1, _PART // max(each, 1))
+    if q.ndim < 3 or len(q) <= step:
+        found = forward(q, k, v, scale, causal)
+        return None if found is None else found[0]
+    if each > _MOST:
+        return None
+    y = np.empty((*q.shape[:-1], v.shape[-1]), q.dtype)
+    for start in range(0, len(q), step):
+        part = slice(start, start + step)
+        found = forward(q[part], k[part], v[part], scale, causal)
+        if found is None:
+            return None
+        y[part] = found[0]
+    return y
 
 
 def _slope(dp: Array, p: Array, inner: Array, scale: Array) -> Array:

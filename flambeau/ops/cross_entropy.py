@@ -222,7 +222,7 @@ def _slope(
             Calls.alone(kernel, made, t, np.asarray(c, logs.dtype), *made.shape)
             return made
     if logs.size > LARGE and logs.ndim == 2:
-        made = large(_shared_out, logs, c[:, None] if c.ndim else c)
+        made = large(_shared_out, logs, c[:, None] if c.ndim else np.asarray(c))
         if made is not None:
             made[np.arange(len(t)), t] -= c
             return made

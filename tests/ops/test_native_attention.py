@@ -53,3 +53,21 @@ def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> No
         POOL.set_threads(before)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("part", [1, 17 * 17 * 3, 1 << 20])
+def test_without_gradients_some_of_the_batch_at_a_time(part, monkeypatch) -> None:
+    monkeypatch.setattr(attention_native, "LARGE", 0)
+    monkeypatch.setattr(attention_native, "_PART", part)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(5, 3, 17, 8) for _ in range(3))
+    monkeypatch.setattr(Policy, "allowed", False)
+    wanted = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    monkeypatch.setattr(Policy, "allowed", True)
+    F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    calls = []
+    real = attention_native.run
+    monkeypatch.setattr(attention_native, "run", lambda *a: (calls.append(a), real(*a)))
+    found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert len(calls) == (1 if part > 5 * 3 * 17 * 17 else 5)
+    torch.testing.assert_close(found, wanted)
