@@ -37,6 +37,7 @@ from .reads import Old
 from .sample import Sample
 
 MISS = object()  # what a program gives for a call that it was not made for
+FEW = 64  # tensors that are looked at one by one, which is fastest, but more code
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -242,7 +243,9 @@ class _Writer:
             for _, states in ticker.rows for state in states.values()
         }  # fmt: skip
         tensors = [t for t in self.program.modules.tensors if id(t) not in of_optimisers]
-        if tensors:
+        if 0 < len(tensors) <= FEW:
+            self.test(" or ".join(self.moved(tensor) for tensor in tensors))
+        elif tensors:
             get = operator.attrgetter("_array", "_requires_grad")
             self.names["get"], self.names["tensors"] = get, tensors
             self.names["held"] = [get(t) for t in tensors]
@@ -257,6 +260,12 @@ class _Writer:
                 continue
             grad = "None" if before is None else self.name(before)
             self.test(f"{self.name(leaf)}._grad is not {grad}")
+
+    def moved(self, tensor: Tensor) -> str:
+        """What holds where a tensor got other memory, or another flag."""
+        name = self.name(tensor)
+        array, flag = self.name(tensor._array), self.name(tensor._requires_grad)
+        return f"{name}._array is not {array} or {name}._requires_grad is not {flag}"
 
     def aliases(self) -> None:
         """Guards which arguments share memory, where the step writes."""

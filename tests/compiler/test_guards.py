@@ -67,6 +67,29 @@ def test_namedtuples_and_sizes_are_one_kind_by_type_and_structure():
     same(step(Batch(x, 3.0), torch.ones(6).shape), (x * 3).reshape(6))
 
 
+@pytest.mark.parametrize("count", [3, 70])
+def test_parameters_with_other_memory_or_flags_are_seen(count):
+    weights = [torch.zeros(2, requires_grad=i % 2 == 0) for i in range(count)]
+
+    def total(x):
+        found = x
+        for one in weights:
+            found = found + one
+        return found.detach()
+
+    step = compiled(total)
+    x = torch.ones(2)
+    for _ in range(5):
+        same(step(x), x)
+    assert runs(step)
+    weights[-2].data = torch.ones(2)
+    same(step(x), x + 1)
+    weights[-1].requires_grad_(count % 2 == 0)
+    same(step(x), x + 1)
+    weights[0].requires_grad_(False)
+    same(step(x), total(x))
+
+
 def test_more_shapes_than_programs_run_as_they_are():
     step = compiled(lambda x: x * 2)
     told = _told(step, *[(torch.ones(n),) for n in range(1, 12)])
