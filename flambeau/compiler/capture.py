@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -45,6 +46,7 @@ _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
 _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_UNDISTURBED = 0.1  # seconds that other threads wait for their turn
 _capturing = threading.RLock()  # functions are swapped for all threads: one capture at a time
 
 
@@ -596,8 +598,7 @@ def autocast_now() -> tuple | None:
 def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
     """Notes which memory is there before the step; the objects, to keep their ids theirs."""
     trace.modes = (MODE.grad, MODE.inference, autocast_now(), Chosen.parts)
-    kinds = _classes(Tensor)
-    tensors = [o for o in gc.get_objects() if type(o) in kinds]
+    tensors = _alive(_classes(Tensor))
     arrays = [o._array for o in tensors]
     owners = [owner_of(a) for a in (*arrays, *arrays_in((args, kwargs)))]
     trace.known.update(map(id, owners))
@@ -609,6 +610,21 @@ def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
             storage.name = f"argument {i}"
             storage.start = address(array) - address(storage.owner)
     return [tensors, owners]
+
+
+def _alive(kinds: set[type]) -> list[Any]:
+    """All objects of these classes. No other thread runs meanwhile: what holds all objects also
+    holds a tuple that a thread is about to fill, which would be a SystemError there."""
+    interval, collects = sys.getswitchinterval(), gc.isenabled()
+    sys.setswitchinterval(_UNDISTURBED)
+    gc.disable()
+    try:
+        time.sleep(0)  # who asked for a turn before has it; the next waits for so long
+        return [o for o in gc.get_objects() if type(o) in kinds]
+    finally:
+        sys.setswitchinterval(interval)
+        if collects:
+            gc.enable()
 
 
 def _classes(base: type) -> set[type]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.capture import capture
+from flambeau.compiler.capture import _alive, capture
 from flambeau.compiler.trace import difference
 
 from .steps import both, classify, compiled, left_by, runs, same, trainer
@@ -393,3 +394,26 @@ def test_a_recording_lets_go_of_what_the_step_lets_go_of():
         assert trace is not None
         assert len({e.results[0].storage for e in trace.events}) == 50
         assert peak < 8 * x.nbytes
+
+
+def test_other_threads_make_tuples_meanwhile():
+    """Whoever records looks at all objects there are, and holds none that is being made."""
+    over, wrong = threading.Event(), []
+
+    def work():
+        try:
+            while not over.is_set():
+                tuple(i for i in range(2000))
+        except SystemError as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    mine = torch.zeros(3)
+    for _ in range(8):
+        assert any(found is mine for found in _alive({torch.Tensor}))
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
