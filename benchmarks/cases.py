@@ -306,6 +306,13 @@ for size in (512, 1024, 2048):
     product(size)
 
 
+@case("large", "matmul 1024, bfloat16")
+def half_product(torch):
+    torch.manual_seed(0)
+    a, b = (torch.randn(1024, 1024).bfloat16() for _ in range(2))
+    return lambda: a @ b
+
+
 @case("large", "conv 3x3, 64 to 64, 32x32, batch 32")
 def convolution(torch):
     torch.manual_seed(0)

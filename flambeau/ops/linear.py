@@ -47,7 +47,11 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     except ValueError:
         pass
     _check(input, weight, bias)
-    y = product(input, weight.T)
+    if input.ndim > 2:
+        rows = product(input.reshape(-1, input.shape[-1]), weight.T)
+        y = rows.reshape(input.shape[:-1] + rows.shape[1:])
+    else:
+        y = product(input, weight.T)
     return y if bias is None else (y + bias).astype(y.dtype, copy=False)
 
 

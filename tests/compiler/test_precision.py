@@ -36,3 +36,26 @@ def test_a_program_belongs_to_the_precision_it_was_made_in(highest_after):
         assert 1e-2 < rough["medium"] < 1
     else:
         assert rough["medium"] == rough["highest"]
+
+
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))
+def test_half_precision_products_are_exact_before_they_are_rounded(dtype):
+    torch.manual_seed(0)
+    x, w = torch.randn(48, 64).to(dtype), torch.randn(64, 80).to(dtype)
+    fast = torch.compile(lambda a, b: a @ b, mode="now")
+    for _ in range(4):
+        y = fast(x, w)
+    assert ("to 8 bits" in fast.explain(4)) == (dtype is torch.bfloat16)
+    exact = x.double() @ w.double()
+    step = 2.0 ** (-8 if dtype is torch.bfloat16 else -11)
+    assert ((y.double() - exact).abs() <= step * exact.abs() + 1e-4).all()
+
+
+def test_linear_of_a_stack_in_half_precision_is_that_of_its_rows():
+    torch.manual_seed(0)
+    x, w, b = torch.randn(3, 5, 8), torch.randn(4, 8), torch.randn(4)
+    x, w, b = (t.bfloat16() for t in (x, w, b))
+    whole = torch.nn.functional.linear(x, w, b)
+    rows = torch.stack([torch.nn.functional.linear(one, w, b) for one in x])
+    assert torch.equal(whole, rows)
+    assert whole.dtype is torch.bfloat16

@@ -28,7 +28,7 @@ from .nodes import (
     type_of,
 )  # fmt: skip
 from .registry import lowering, refuse
-from .symbol import Symbol, called, kind_of, node_of, stands_for, symbol
+from .symbol import Symbol, called, kind_of, node_of, parts_of, stands_for, symbol
 
 
 @stands_for(np.where)
@@ -196,7 +196,7 @@ def _pair(nodes: list[Node], terms: list[str], target: str, sizes: dict[str, int
     type = type_of(np.result_type(*(dtype_of(n.type) for n in made)))
     inside = computed(type)
     first, second = (cast(n, inside) for n in made)
-    y = cast(graph.matmul(first, second), type)
+    y = cast(graph.matmul(first, second, parts_of(type)), type)
     found = batch + left + right
     y = reshaped(y, [sizes[c] for c in found])
     return graph.permute(y, [found.index(c) for c in target])

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Scalar
+from ...native.loops import Scalar, Type
 from .. import graph
 from ..graph import Node
 from .indexing import basic, by_positions, expanded_index
@@ -377,6 +377,11 @@ def _stored(node: Node, out: Any, mask: Any) -> SymbolArray:
     return out
 
 
+def parts_of(type: Type) -> int | None:
+    """The precision that says all of numbers of a type; None for what is asked for."""
+    return 1 if type is Type.BF16 else None
+
+
 def product(a: Node, b: Node) -> Node:
     """a @ b as np.matmul: vectors as rows or columns, batches broadcast."""
     type = type_of(np.result_type(dtype_of(a.type), dtype_of(b.type)))
@@ -387,11 +392,11 @@ def product(a: Node, b: Node) -> Node:
     b = reshaped(b, (*b.shape, 1)) if column else b
     lead, (m, k), n = a.shape[:-2], a.shape[-2:], b.shape[-1]
     if len(b.shape) == 2 and lead:  # one large product
-        made = graph.matmul(reshaped(a, (math.prod(lead) * m, k)), b)
+        made = graph.matmul(reshaped(a, (math.prod(lead) * m, k)), b, parts_of(type))
     else:
         rank = max(len(a.shape), len(b.shape))
         a, b = (reshaped(x, (1,) * (rank - len(x.shape)) + x.shape) for x in (a, b))
-        made = graph.matmul(a, b)
+        made = graph.matmul(a, b, parts_of(type))
         lead = made.shape[:-2]
     shape = (*lead, *(() if row else (m,)), *(() if column else (n,)))
     return cast(reshaped(made, shape), type)

@@ -34,9 +34,10 @@ _SMALL = 0x0D800000  # 2^-100: the unit counts parts of numbers far below as 0
 def count(type: Type, precision: int) -> int:
     """How many parts a number is made of; 0 for a type that is not made of such parts.
 
-    `precision`: how many of a float32's count.
+    `precision`: how many of a float32's count. (Products of float16 numbers, of two parts, would
+    need all four of theirs, and the unit is then hardly faster than multiply-adds.)
     """
-    return {Type.F32: precision, Type.F16: min(2, precision), Type.BF16: 1}.get(type, 0)
+    return {Type.F32: precision, Type.BF16: 1}.get(type, 0)
 
 
 @dataclass(frozen=True)
