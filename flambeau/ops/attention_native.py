@@ -57,7 +57,7 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
 
 
 def in_parts(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:
-    """attention's output alone: some of the batch at a time, so that few scores are there at once."""
+    """attention's output alone: some of the batch at a time, so that few scores are there."""
     each = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
     step = max(1, _PART // max(each, 1))
     if q.ndim < 3 or len(q) <= step:

@@ -419,6 +419,8 @@ def count_nonzero(input: Array, dim=None) -> Array:
                                   ((rng.normal(size=(3, 4)), 1), {})]))  # fmt: skip
 def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Product of the elements, of all or along an axis."""
+    if input.size > LARGE and (y := _large(np.multiply, input, dim, keepdim, dtype)) is not None:
+        return y
     kind = summed_dtype(input, dtype)
     axis = None if dim is None else canonical_dim(dim, input.ndim) if input.ndim else None
     with np.errstate(all="ignore"):

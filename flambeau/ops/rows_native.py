@@ -6,6 +6,7 @@ Each function gives None until its kernel is there, and for what it does not ser
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -148,9 +149,10 @@ def logsumexp(x: Array, keepdims: bool) -> Array | None:
 # ------------------------------------------------------------------------------- reductions
 
 _MOST = 1024  # kernels
+_WORTH = 16  # elements that become one, so that little is left for NumPy
 _PIECE = 1 << 12  # elements that are folded into one, before those are
-_FOLDS = {np.add: "SUM", np.maximum: "MAXIMUM", np.minimum: "MINIMUM", np.argmax: "ARGMAX",
-          np.argmin: "ARGMIN"}  # fmt: skip
+_FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minimum: "MINIMUM",
+          np.argmax: "ARGMAX", np.argmin: "ARGMIN"}  # fmt: skip
 
 
 def _named(name: str, x: Array, ufunc: Callable, formula: str) -> int | None:
@@ -161,7 +163,7 @@ def _named(name: str, x: Array, ufunc: Callable, formula: str) -> int | None:
 
 def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
             formula: str = "same") -> Array | None:  # fmt: skip
-    """ufunc.reduce of a formula of a large array over all, the last or the first axes."""
+    """ufunc.reduce of a formula of a large array over some axes."""
     if not fits(x):
         return None
     rank = x.ndim
@@ -171,18 +173,44 @@ def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
             return None
         return np.full((1,) * rank if keepdims else (), y, x.dtype)
     low, high = min(axes), max(axes)
-    if high - low + 1 != len(axes) or (low and high < rank - 1):
-        return None
-    name = "reduce_columns" if low == 0 else "reduce_rows"
+    if high - low + 1 != len(axes):
+        return _in_two(ufunc, x, axes, keepdims, formula)
+    middle = low > 0 and high < rank - 1
+    name = "reduce_middle" if middle else "reduce_columns" if low == 0 else "reduce_rows"
     found = _named(name, x, ufunc, formula)
     if found is None:
         return None
     shape = [n if i not in axes else 1 for i, n in enumerate(x.shape)]
     kept = shape if keepdims else [n for i, n in enumerate(x.shape) if i not in axes]
     y = np.empty(kept, x.dtype)
+    if middle:
+        columns = prod(x.shape[high + 1 :])
+        rows = x.size // max(y.size, 1)
+        call(found, (x, y), y.size // columns, rows, columns, rows * columns)
+        return y
     rows = x.size // max(y.size, 1) if low == 0 else y.size
     call(found, (x, y), rows, x.size // rows)
     return y
+
+
+def _in_two(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula: str
+            ) -> Array | None:  # fmt: skip
+    """The same over axes that do not lie side by side: those furthest in first, the rest by NumPy.
+
+    For what is still much after that it is None.
+    """
+    last = max(axes)
+    first = last
+    while first - 1 in axes:
+        first -= 1
+    inner = tuple(range(first, last + 1))
+    if prod(x.shape[first : last + 1]) < _WORTH:
+        return None
+    y = reduced(ufunc, x, inner, True, formula)
+    if y is None:
+        return None
+    return ufunc.reduce(y, tuple(sorted(axes)) if not keepdims else
+                        tuple(a for a in axes if a not in inner), keepdims=keepdims)  # fmt: skip
 
 
 def _total(ufunc: Any, flat: Array, formula: str) -> Any:

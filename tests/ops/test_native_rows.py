@@ -109,13 +109,23 @@ def test_reductions(shape, axes, keepdims: bool) -> None:
     np.testing.assert_allclose(squares, (x * x).sum(axes, keepdims=keepdims), 1e-4, 1e-4)
 
 
-def test_reductions_of_more_axes() -> None:
-    x = matrix((3, 4, 5))
-    for axes in ((0,), (0, 1), (1, 2), (2,), (0, 1, 2)):
-        np.testing.assert_allclose(ready(rows_native.reduced, np.add, x, axes, False), x.sum(axes),
-                                   1e-4, 1e-5)  # fmt: skip
-    for axes in ((1,), (0, 2)):
-        assert rows_native.reduced(np.add, x, axes, False) is None
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axes", [(0, 1), (1, 2), (2,), (1,), (0, 2), (1, 3), (0, 2, 3), (0, 3)])
+def test_reductions_of_more_axes(axes: tuple[int, ...], keepdims: bool) -> None:
+    shape = (3, 33, 4, 17) if 3 in axes else (5, 17, 33)
+    x = np.random.default_rng(0).normal(size=shape).astype("f")
+    for ufunc in (np.add, np.maximum, np.multiply):
+        found = ready(rows_native.reduced, ufunc, x, axes, keepdims)
+        wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
+        np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
+    squares = ready(rows_native.reduced, np.add, x, axes, keepdims, "square")
+    np.testing.assert_allclose(squares, (x * x).sum(axes, keepdims=keepdims), 1e-4, 1e-4)
+
+
+def test_short_axes_apart_are_left_to_numpy() -> None:
+    x = np.ones((9, 17, 3), "f")
+    for _ in range(3):
+        assert rows_native.reduced(np.add, x, (0, 2), False) is None
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -173,7 +173,7 @@ def columns(r: Rows, name: str, folds: Sequence[tuple[Fold, Value, Buffer]]) -> 
 
 # ------------------------------------------------------------------------------- reductions
 
-_FORMULAS: dict[str, Callable[[Value], Value]] = {
+FORMULAS: dict[str, Callable[[Value], Value]] = {
     "same": lambda x: x, "square": lambda x: x * x, "absolute": lambda x: abs(x),
 }  # fmt: skip
 
@@ -181,7 +181,7 @@ _FORMULAS: dict[str, Callable[[Value], Value]] = {
 def reduce_rows(type: Type, fold: Fold, formula: str = "same") -> Kernel:
     """x, y: each row's fold of a formula of its elements; the positions of ARGMAX and ARGMIN."""
     r = Rows(type)
-    value = _FORMULAS[formula](r.matrix("x"))
+    value = FORMULAS[formula](r.matrix("x"))
     if fold in (Fold.ARGMAX, Fold.ARGMIN):
         y, one = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
         update = Update(one, value.expression, Position(r.along))
@@ -196,5 +196,5 @@ def reduce_rows(type: Type, fold: Fold, formula: str = "same") -> Kernel:
 def reduce_columns(type: Type, fold: Fold, formula: str = "same") -> Kernel:
     """x, y: each column's fold of a formula of its elements."""
     r = Rows(type)
-    value = _FORMULAS[formula](r.matrix("x"))
+    value = FORMULAS[formula](r.matrix("x"))
     return columns(r, "reduce_columns", [(fold, value, r.buffer("y"))])

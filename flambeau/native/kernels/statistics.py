@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..loops import (
-    Accumulator, Begin, Constant, Fold, Kernel, Loop, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, Constant, Fold, Index, Kernel, Kind, Load, Loop, Size,
+    Statement, Store, Type, Update,
 )  # fmt: skip
-from .rows import Rows, _exp, _log
+from .rows import FORMULAS, Rows, _exp, _log
 from .value import Value, where
 
 
@@ -54,6 +55,25 @@ def fold_rows(type: Type, count: int, formula: Callable[..., Any]) -> Kernel:
     y = r.buffer("y")
     r.keep(y, r.fold(Fold.SUM, value))
     return r.kernel("fold_rows")
+
+
+def reduce_middle(type: Type, fold: Fold, formula: str = "same") -> Kernel:
+    """x, y: for each plane of rows and columns, each column's fold of a formula of its elements.
+
+    Sizes: planes, rows, columns, elements of a plane.
+    """
+    x, y, one = Buffer(type, "x"), Buffer(type, "y"), Accumulator(fold, type)
+    plane, row, column = Index("plane"), Index("row"), Index("column")
+    planes, rows, columns, each = (Size(n) for n in ("planes", "rows", "columns", "each"))
+    place = Affine(0, ((plane, each), (row, columns), (column, 1)))
+    value = FORMULAS[formula](Value(Load(x, place)))
+    body: list[Statement] = [
+        Begin(one), Loop(row, rows, [Update(one, value.expression)]),
+        Store(y, Affine(0, ((plane, columns), (column, 1))), one),
+    ]  # fmt: skip
+    inner = Loop(column, columns, body, Kind.PARALLEL)
+    nest = Loop(plane, planes, [inner], Kind.PARALLEL)
+    return Kernel("reduce_middle", [x, y], [nest], [planes, rows, columns, each])
 
 
 def running_sum(type: Type) -> Kernel:
