@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .trainer import Trainer
 
 
+_LOSSES = ("_loss", "cross_entropy", "cross_entropy_with_logits", "kl_div")  # ends of their names
+
+
 def optimizer_named(optimizer: Any, net: Any) -> Any:
     """An optimiser, or a dict of them; for a name, that optimiser of the net's parameters."""
     if isinstance(optimizer, str):
@@ -42,7 +45,7 @@ def optimizer_named(optimizer: Any, net: Any) -> Any:
 def loss_named(loss: Any) -> Any:
     """A function (y_pred, y); for a name, that of nn.functional."""
     if isinstance(loss, str):
-        known = [name for name in dir(functional) if name.endswith(("_loss", "cross_entropy"))]
+        known = [name for name in dir(functional) if name.endswith(_LOSSES)]
         for name in (loss, f"{loss}_loss"):
             if name in known:
                 return getattr(functional, name)

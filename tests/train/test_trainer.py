@@ -519,6 +519,14 @@ def test_names_of_optimisers_and_losses():
         trainer.fit((X, Y))
 
 
+def test_losses_by_name():
+    """All of nn.functional, whatever its name ends with."""
+    net, target = nn.Linear(3, 1), (X.sum(1, keepdim=True) > 0).float()
+    for loss in ("binary_cross_entropy_with_logits", "kl_div", "mse", "huber", "soft_margin_loss"):
+        (row,) = Trainer(net, "sgd", loss, compile=False).fit((X, target))
+        assert isinstance(row["loss"], float)
+
+
 def test_other_parts_take_effect():
     trainer, fresh = make(), make()
     trainer.fit([(X, Y)])
