@@ -20,10 +20,10 @@ from ..nn.module import Module
 from ..tensor import tensor as tensors
 from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor
-from .capture import Recorder, module_recorder
 from .leftovers import walk
 from .library import replacements
 from .outside import draws, host_reads, schedules, when_on
+from .recorder import Recorder, module_recorder
 from .trace import WINDOW, WRITE, GradAccess
 
 Pairs = Iterator[tuple[Any, Callable]]

@@ -13,7 +13,6 @@ from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor, wrap
 from . import bindings as bind
 from .bounds import Bound, checked, label_bound
-from .capture import unbind
 from .counted import Counted, draw_key
 from .formula import copied, updated
 from .graph import Graph, Node, Op, Source, permute, reshape
@@ -21,6 +20,7 @@ from .leftovers import written_storages
 from .lower import NotLowered, lower, writes
 from .lower.nodes import literal, number, stretched, type_of
 from .lower.registry import Untraceable
+from .operands import unbind
 from .reads import Old, Read
 from .regions import Region, partition
 from .trace import (

@@ -20,7 +20,7 @@ from ..optim.elementwise import Elementwise
 from ..tensor import sampling
 from ..tensor import tensor as tensors
 from ..tensor.tensor import Tensor
-from .capture import Recorder
+from .recorder import Recorder
 from .trace import UPDATE
 
 # By import_module: as attributes of ops these names are torch's functions.

@@ -17,9 +17,9 @@ from ..tensor import integers, rejection, sampling
 from ..tensor import normal as normals
 from ..tensor import tensor as tensors
 from ..tensor.tensor import Tensor
-from .capture import Recorder
 from .counted import counted, draw_key
 from .reads import handed_on
+from .recorder import Recorder
 from .trace import DRAW, HostCall, updates_of
 
 in_place = import_module("..ops.inplace", __package__)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from .capture import Recorder
+    from .recorder import Recorder
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,

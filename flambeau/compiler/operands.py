@@ -1,0 +1,81 @@
+"""Operands: an operator's parameters in order, and what there is in nests of arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ops.registry import Operator
+from ..tensor.size import Size
+from ..tensor.tensor import Tensor
+
+_ALIASES = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def bind(operator: Operator, args: tuple, kwargs: dict) -> tuple | None:
+    """All the parameters of an operator in order, as its body gets them; None for a misfit."""
+    found: list[Any] = []
+    given = {_ALIASES[k] if k in _ALIASES and k not in operator.names else k: v
+             for k, v in kwargs.items() if k != "out" or "out" in operator.names}  # fmt: skip
+    at = 0
+    for p in operator.parameters:
+        if p.kind is p.VAR_POSITIONAL:
+            rest = given.pop(p.name) if p.name in given else args[at:]
+            at = len(args)
+            if len(rest) == 1 and rest[0].__class__ in (tuple, list, Size):
+                rest = tuple(rest[0])
+            found.append(tuple(rest))
+        elif at < len(args) and p.kind is not p.KEYWORD_ONLY:
+            found.append(args[at])
+            at += 1
+        elif p.name in given:
+            found.append(given.pop(p.name))
+        elif p.kind is p.VAR_KEYWORD:
+            found.append(given)
+            given = {}
+        elif p.default is not p.empty:
+            found.append(p.default)
+        else:
+            return None
+    return tuple(found) if not given and at == len(args) else None
+
+
+def unbind(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
+    """(args, kwargs) for a body or function from all the parameters in order."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for p, value in zip(operator.parameters, bound, strict=True):
+        if p.kind is p.VAR_POSITIONAL:
+            args.extend(value)
+        elif p.kind is p.KEYWORD_ONLY:
+            kwargs[p.name] = value
+        elif p.kind is p.VAR_KEYWORD:
+            kwargs.update(value)
+        else:
+            args.append(value)
+    return tuple(args), kwargs
+
+
+def tensors_in(x: Any) -> list[Tensor]:
+    """The tensors in nested tuples, lists and dicts."""
+    if isinstance(x, Tensor):
+        return [x]
+    if isinstance(x, (tuple, list)):
+        return [t for one in x for t in tensors_in(one)]
+    if isinstance(x, dict):
+        return tensors_in(list(x.values()))
+    return []
+
+
+def arrays_in(x: Any) -> list[np.ndarray]:
+    """The arrays of tensors, and plain arrays, in nested tuples, lists and dicts."""
+    if isinstance(x, Tensor):
+        return [x._array]
+    if isinstance(x, np.ndarray):
+        return [x]
+    if isinstance(x, (tuple, list)):
+        return [a for one in x for a in arrays_in(one)]
+    if isinstance(x, dict):
+        return arrays_in(list(x.values()))
+    return []

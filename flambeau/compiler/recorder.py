@@ -1,0 +1,316 @@
+"""The recorder of a capture: what operators, modules and other functions do becomes a trace."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..autograd.tape import Node
+from ..nn.module import Module
+from ..ops.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
+from ..ops.inplace import write_out
+from ..ops.registry import Kind, Operator
+from ..tensor.size import Size
+from ..tensor.storage import owner_of
+from ..tensor.tensor import Tensor
+from .effects import Surroundings
+from .operands import arrays_in, bind, tensors_in, unbind
+from .reads import Number
+from .trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
+
+_LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+# Families whose operators get plain arrays that were made of nothing but shapes.
+_OF_SHAPES = frozenset(("flambeau.ops.interpolation", "flambeau.ops.adaptive_pool"))
+_SHAPED_BY_VALUES = frozenset((
+    "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount",
+))  # fmt: skip
+_ANSWERS = frozenset(("equal", "allclose", "is_nonzero"))
+
+
+class Recorder:
+    """What the stubs write to: the trace of the step that one thread runs."""
+
+    def __init__(self, values: bool = True) -> None:
+        self.trace = Trace(values)
+        self.thread = threading.get_ident()
+        self.quiet = 0  # inside an operator: what it calls is its own business
+        self.drawing = False  # inside a function that draws random numbers
+        self.counter, self.streams = False, 0  # whether draws are counted; how many there were
+        self.keys: dict[Any, np.ndarray] = {}  # of the call, by generator
+        self.modules: list[Any] = []
+        self.lines: dict[int, tuple[str, str]] = {}  # where a node of the tape was made
+        self.held: list[Any] = []
+        self.surroundings: Surroundings | None = None
+        self.code: Any = None  # of the step's own function
+        self.floats: dict[int, Any] = {}  # floats read that are only returned, by id
+        self.numbers: list[Any] = []  # weak references to the Numbers made, see reads.py
+
+    @property
+    def on(self) -> bool:
+        """Whether what this thread does now is to be recorded."""
+        return not self.quiet and threading.get_ident() == self.thread
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the thread of the step, inside an operator or not."""
+        return threading.get_ident() == self.thread
+
+    @contextmanager
+    def silence(self) -> Any:
+        """Nothing is recorded inside."""
+        self.quiet += 1
+        try:
+            yield
+        finally:
+            self.quiet -= 1
+
+    # ---------------------------------------------------------------------------- values
+
+    def refer(self, x: Any, line: str = "") -> Any:
+        """Arguments with Values in place of tensors and arrays."""
+        if isinstance(x, Tensor):
+            if id(x) in self.trace.existing:
+                self.trace.externals[id(x)] = x
+            return self.window(x._array, line)
+        if isinstance(x, np.ndarray):
+            return self.window(x, line)
+        if isinstance(x, _PLAIN):
+            return x
+        if isinstance(x, tuple):
+            if isinstance(x, Size) or not hasattr(x, "_fields"):
+                return tuple(self.refer(one, line) for one in x)
+            return type(x)(*(self.setting(one, line) for one in x))
+        if isinstance(x, list):
+            return [self.refer(one, line) for one in x]
+        if isinstance(x, dict):
+            return {key: self.refer(one, line) for key, one in x.items()}
+        return x
+
+    def setting(self, x: Any, line: str) -> Any:
+        """A part of an operator's settings: arrays in them are its own, and do not change."""
+        own = isinstance(x, np.ndarray) and self.trace.value(x) is None
+        return x if own else self.refer(x, line)
+
+    def window(self, array: np.ndarray, line: str = "") -> Value | None:
+        """The Value of an array; a problem where nobody knows how its memory came to be."""
+        found = self.trace.value(array)
+        if found is None and _caller() in _OF_SHAPES:
+            return self.constant(array)
+        if found is None:
+            maker = self.trace.makers.get(id(owner_of(array)), "NumPy")
+            found = self.trace.value(array, fresh=True)
+            self.trace.problem(
+                "it uses a tensor whose values were not computed by flambeau's operators, but by "
+                f"{maker}", line or self.line()[0],
+            )  # fmt: skip
+        return found
+
+    def made(self, result: Any) -> Any:
+        """Results as Values on new memory."""
+        if isinstance(result, Tensor):
+            self.trace.tensors[id(result)] = weakref.ref(result)
+            return self.trace.value(result._array, fresh=True)
+        if isinstance(result, (tuple, list)):
+            return tuple(self.made(one) for one in result)
+        return None
+
+    # ---------------------------------------------------------------------------- events
+
+    def add(self, kind: str, **parts: Any) -> Event:
+        """Appends an event, with the line and module that it comes from."""
+        line, backward = self.line()
+        module = ".".join(name for _, name in self.modules)
+        event = Event(kind, line=line, module=module, backward=backward, **parts)
+        self.trace.events.append(event)
+        return event
+
+    def line(self) -> tuple[str, bool]:
+        """(file:line of the user's code that is running, whether it runs backward)."""
+        frame: Any = sys._getframe(1)
+        backward = False
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name == "apply" and isinstance(frame.f_locals.get("self"), Node):
+                found = self.lines.get(id(frame.f_locals["self"]))
+                backward = True
+                if found is not None:
+                    return found[0], True
+            elif code.co_filename == _ENGINE:  # which adds gradients up
+                backward = True
+            if not code.co_filename.startswith((_LIBRARY, "<flambeau")):
+                return f"{code.co_filename}:{frame.f_lineno}", backward
+            frame = frame.f_back
+        return "", backward
+
+    def write(self, target: np.ndarray, source: np.ndarray, **parts: Any) -> None:
+        """Records that `source` was written over `target`."""
+        line, _ = self.line()
+        into = self.trace.value(target, fresh=True)
+        self.add(WRITE, args=(into, self.window(source, line)), **parts)
+
+    def constant(self, array: np.ndarray, function: Any = None) -> Value:
+        """Records that an array was made from nothing."""
+        value = self.trace.value(array, fresh=True)
+        assert value is not None
+        self.add(CONSTANT, function=function, results=(value,), array=array.copy())
+        return value
+
+    def empty(self, array: np.ndarray, function: Any = None) -> None:
+        """Records that memory was reserved."""
+        self.add(EMPTY, function=function, results=(self.trace.value(array, fresh=True),))
+
+    def problem(self, what: str) -> None:
+        """Notes why this step cannot be compiled, and the line."""
+        self.trace.problem(what, self.line()[0])
+
+    # ------------------------------------------------------------------------- operators
+
+    def operator(self, operator: Operator, swapped: bool = False) -> Callable:
+        """The recorder of an operator's function; `swapped`: its operands arrive reversed."""
+        policy = POLICIES.get(operator.name)
+
+        def record(original: Callable, args: tuple, kwargs: dict) -> Any:
+            if not self.on:
+                return original(*args, **kwargs)
+            if self.numbers:
+                args = tuple(one._used() if one.__class__ is Number else one for one in args)
+            out = kwargs.pop("out", None) if "out" not in operator.names else None
+            given = (args[1], args[0]) if swapped and len(args) == 2 else args
+            bound = bind(operator, given, kwargs)
+            if bound is None:
+                return original(*args, **kwargs)  # says what is wrong with them
+            if policy is not None and AUTOCAST.count and STATE.enabled:
+                bound = cast_inputs(policy, bound)
+                args, kwargs = unbind(operator, bound)
+            refs = self.refer(bound)
+            with self.silence():
+                result = original(*args, **kwargs)
+            if result is NotImplemented:
+                return result
+            self.result(operator, refs, bound, result)
+            return result if out is None else write_out(operator, result, out)
+
+        return record
+
+    def result(self, operator: Operator, refs: tuple, bound: tuple, result: Any) -> None:
+        """Records an operator's results, unless they are windows on memory of its arguments."""
+        outputs = result if isinstance(result, (tuple, list)) else (result,)
+        seen = {id(owner_of(a)) for a in arrays_in(bound)}
+        by_mask = operator.name in ("index", "_masked_select") and any(
+            a.dtype == np.bool_ for a in arrays_in(bound[1:])
+        )
+        if by_mask or operator.name in _SHAPED_BY_VALUES:
+            self.problem(f"the shape of what {operator.name} gives depends on values")
+        fresh = [y for y in outputs if isinstance(y, Tensor)
+                 and id(owner_of(y._array)) not in seen]  # fmt: skip
+        for y in outputs:
+            if isinstance(y, Tensor):
+                self.trace.tensors[id(y)] = weakref.ref(y)
+        if not fresh and operator.kind is not Kind.COMPOSITE and not _writes(operator):
+            return
+        results = tuple(
+            self.trace.value(y._array, fresh=True) if isinstance(y, Tensor) else None
+            for y in outputs
+        )
+        event = self.add(OPERATOR, operator=operator, args=refs, results=results)
+        node = outputs[0]._node if isinstance(outputs[0], Tensor) else None
+        if node is not None:
+            node = node.shown()
+            self.lines.setdefault(id(node), (event.line, event.module))
+
+    # --------------------------------------------------------- functions made of operators
+
+    def checked(self, name: str) -> Callable:
+        """The recorder of a public function that is no operator.
+
+        What it calls is recorded. Results or writes that nothing recorded explains make an event
+        of the whole call.
+        """
+
+        def record(original: Callable, args: tuple, kwargs: dict) -> Any:
+            if not self.on:
+                return original(*args, **kwargs)
+            first = args[0] if args and isinstance(args[0], Tensor) else None
+            version = 0 if first is None else first._version
+            start = len(self.trace.events)
+            refs = None
+            if name.endswith("_") and not name.endswith("__"):
+                refs = self.refer((args, kwargs))
+            result = original(*args, **kwargs)
+            if not self.on:
+                return result
+            unknown = [y for y in tensors_in(result) if self.trace.storage(y._array) is None]
+            wrote = ()
+            if refs is not None and first is not None and first._version > version:
+                new = self.trace.events[start:]
+                if not any(e.kind not in (CONSTANT, EMPTY) for e in new):
+                    wrote = (self.trace.value(first._array),)
+            if name in _SHAPED_BY_VALUES:
+                self.problem(f"the shape of what {name} gives depends on values")
+            if unknown or wrote:
+                refs = refs or self.refer((args, kwargs))
+                self.add(CALL, function=original, args=refs[0], kwargs=refs[1],
+                         results=self.made(_flat(result)), written=wrote)  # fmt: skip
+            elif result.__class__ in (bool, float) and tensors_in(args) and name in _ANSWERS:
+                self.problem(f"{name}() reads values of tensors in Python")
+            return result
+
+        return record
+
+
+def _caller() -> str:
+    """The library's module that called what is being recorded."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name != __name__ and not frame.f_code.co_filename.startswith("<flambeau"):
+            return name
+        frame = frame.f_back
+    return ""
+
+
+def _flat(result: Any) -> tuple:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def _writes(operator: Operator) -> bool:
+    from .lower.registry import WRITES
+
+    return operator.name in WRITES
+
+
+def module_recorder(recorder: Recorder) -> Callable:
+    """The recorder of Module.__call__: which modules run, and under which names."""
+
+    def record(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not recorder.on or not args:
+            return original(*args, **kwargs)
+        module = args[0]
+        parent = recorder.modules[-1][0] if recorder.modules else None
+        if parent is module:  # __call__ goes on to _call_impl
+            return original(*args, **kwargs)
+        recorder.modules.append((module, _name_in(parent, module)))
+        recorder.trace.modules.append(weakref.ref(module))
+        try:
+            return original(*args, **kwargs)
+        finally:
+            recorder.modules.pop()
+
+    return record
+
+
+def _name_in(parent: Module | None, module: Module) -> str:
+    if parent is not None:
+        for name, one in parent.named_modules():
+            if one is module and name:
+                return name
+    return type(module).__name__

@@ -1,0 +1,94 @@
+"""Which functions a capture swaps, and what records each: operators, and all others of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..ops.dispatch import _stub as _unwritten
+from ..ops.dispatch import written
+from ..ops.registry import OPERATORS, PUBLIC, Kind, Operator
+from ..tensor.tensor import Tensor
+from .recorder import Recorder
+from .swap import Swap, clone
+
+
+class LateSwap(Swap):
+    """An operator whose function is not written yet: it is when the capture calls it."""
+
+    __slots__ = ("made", "operator")
+
+    def __init__(self, function: Any, recorder: Callable, operator: Operator) -> None:
+        self.operator, self.made = operator, None
+        super().__init__(function, lambda _, args, kwargs: recorder(self.call, args, kwargs))
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the operator's own function, writing it first."""
+        if self.made is None:
+            self.operator.source, self.made = written(self.operator)
+            self.function.__globals__.update(self.made.__globals__)
+            self.code, self.defaults = self.made.__code__, self.made.__defaults__
+            self.kwdefaults = self.made.__kwdefaults__
+        return self.made(*args, **kwargs)
+
+
+def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
+    """Every function to swap, with its recorder."""
+    from .bypass import bypasses
+
+    found: dict[int, tuple[Any, Callable, Operator | None]] = {}
+    for function, record in bypasses(recorder):
+        found[id(function)] = (function, record, None)
+    for operator in OPERATORS.values():
+        if operator.kind is not Kind.COMPOSITE:
+            entry = (operator.function, recorder.operator(operator), operator)
+            found.setdefault(id(operator.function), entry)
+            twin = getattr(operator, "twin", None)
+            if twin is not None:
+                found.setdefault(id(twin), (twin, _through(twin), None))
+    for function in vars(Tensor).values():
+        if _is_function(function) and id(function) not in found:
+            free = function.__code__.co_freevars
+            if "operator" in free and "body" in free:  # the closures of Python's own operators
+                operator = function.__closure__[free.index("operator")].cell_contents
+                record = recorder.operator(operator, swapped="forward" in free)
+                found[id(function)] = (function, record, operator)
+    for names in PUBLIC.values():
+        for name, function in names.items():
+            if _is_function(function) and id(function) not in found:
+                found[id(function)] = (function, recorder.checked(name), None)
+    return list(found.values())
+
+
+def _is_function(x: Any) -> bool:
+    return type(x) is type(_is_function)
+
+
+def _through(twin: Any) -> Callable:
+    """The recorder of an in-place twin: it runs without its short cut, so that its parts show."""
+    free = twin.__code__.co_freevars
+    cells = list(twin.__closure__)
+    cells[free.index("direct")] = type(cells[0])(None)
+    longer = clone(twin, tuple(cells))
+    return lambda original, args, kwargs: longer(*args, **kwargs)
+
+
+def swapped(recorder: Recorder) -> list[Swap]:
+    """Swaps every function that is to be recorded."""
+    swaps: list[Swap] = []
+    try:
+        for function, record, operator in _functions(recorder):
+            if operator is not None and function.__code__ is _unwritten.__code__:
+                swaps.append(LateSwap(function, record, operator))
+            else:
+                swaps.append(Swap(function, record))
+    except BaseException:
+        restore(swaps)
+        raise
+    return swaps
+
+
+def restore(swaps: list[Swap]) -> None:
+    """Puts all functions back."""
+    for swap in reversed(swaps):
+        swap.restore()
