@@ -10,7 +10,7 @@ from ..native.eager import Policy
 from ..native.invoke import Calls
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import Tensor
 from .loss_reduction import MEAN, NONE, reduction_number
 from .pointwise_native import LARGE, large
 from .promotion import compute_dtype
@@ -247,13 +247,9 @@ def _(g, logs, target, weight, reduction, ignore_index):
 
 @_slope.vjp("logs")
 def _(g, share, logs, target, weight, reduction, ignore_index):
-    ones = np.ones((), logs._array.dtype)
-    _, c = _coefficients(ones, target._array, None if weight is None else weight._array, reduction,
-                         ignore_index, _classes(logs._array.shape), ones.dtype)  # fmt: skip
-    rows = share * wrap(c)
-    if rows.dim() and logs.dim() > 1:
-        rows = rows.unsqueeze(1)
-    return g * logs.exp() * rows
+    # each row's cotangent, by operators, so that compiled steps can follow
+    placed = _placed(share, target, weight, logs.shape, reduction, ignore_index)
+    return g * logs.exp() * -placed.sum(0 if logs.dim() == 1 else 1, True)
 
 
 # ------------------------------------------------------------------------------ public functions
