@@ -40,9 +40,26 @@ def live_outputs(trace: Trace) -> list[Tensor]:
     for tensor in tensors_of(trace.result):
         node = tensor._history()
         node = node.node if node.__class__ is Output else node
-        if node is not None and id(node) not in trace.walked and id(tensor) in trace.tensors:
+        if id(tensor) in trace.tensors and _can_go_backward(trace, node):
             found[id(tensor)] = tensor
     return list(found.values())
+
+
+def _can_go_backward(trace: Trace, node: Any) -> bool:
+    """Whether a node's graph is there, as far as no backward pass has freed a part of it."""
+    if node is None or id(node) in trace.walked:
+        return False
+    stack, met = [node], {id(node)}
+    while stack:
+        for edge in stack.pop().edges:
+            one = edge.node if edge.__class__ is Output else edge
+            if not isinstance(one, Node) or id(one) in met:
+                continue
+            if one.saved is None and id(one) in trace.walked:
+                return False
+            met.add(id(one))
+            stack.append(one)
+    return True
 
 
 def written_storages(trace: Trace) -> set[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd.inplace import bump, check_writable
-from ..autograd.mode import MODE
+from ..autograd.mode import MODE, no_grad
 from ..tensor import dtypes as types
 from ..tensor import integers, rejection, sampling
 from ..tensor import normal as normals
@@ -200,9 +200,9 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
         tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
         kind = tensors[0]._array.dtype
         shape = np.broadcast_shapes(*(x._array.shape for x in tensors))
-        array = normals.fill_normal(np.empty(shape, kind), generator)
-        plain = [x._array if isinstance(x, Tensor) else x for x in (mean, std)]
-        array = (array * plain[1] + plain[0]).astype(kind)
+        drawn = place(normals.fill_normal(np.empty(shape, kind), generator), device, False)
+        with no_grad():
+            array = (drawn * std + mean).to(tensors[0].dtype)._array
     if out is not None:
         out._array = array
         return out

@@ -1,0 +1,79 @@
+"""Steps as people write them, which must compile and give what eager code gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau import nn
+
+
+def losses(make: Callable, count: int = 8) -> tuple[list[float], list[float]]:
+    """The losses of a training run, eager and compiled; `make` gives (step, arguments)."""
+    found = []
+    for wrap in (lambda f: f, lambda f: torch.compile(f, mode="now", fullgraph=True)):
+        torch.manual_seed(0)
+        step, arguments = make()
+        step = wrap(step)
+        made = [step(*arguments) for _ in range(count)]
+        found.append([float(y[0] if isinstance(y, tuple) else y) for y in made])
+    assert "kernel" in step.explain()
+    return found[0], found[1]
+
+
+def adversaries() -> tuple[Callable, tuple]:
+    generator, critic = nn.Linear(4, 8), nn.Linear(8, 1)
+    first = torch.optim.Adam(generator.parameters(), 1e-2)
+    second = torch.optim.Adam(critic.parameters(), 1e-2)
+
+    def step(real):
+        second.zero_grad()
+        on_real = F.softplus(-critic(real)).mean()
+        on_real.backward()
+        made = generator(torch.randn(16, 4))
+        on_made = F.softplus(critic(made.detach())).mean()
+        on_made.backward()
+        second.step()
+        first.zero_grad()
+        loss = F.softplus(-critic(made)).mean()
+        loss.backward()
+        first.step()
+        return on_real + on_made, loss
+
+    return step, (torch.randn(16, 8),)
+
+
+def test_sums_of_losses_that_backward_has_been_through_are_returned():
+    eager, compiled = losses(adversaries)
+    assert compiled == pytest.approx(eager, rel=1e-4)
+
+
+def test_backward_through_them_is_refused_as_in_eager_code():
+    step, arguments = adversaries()
+    step = torch.compile(step, mode="now", fullgraph=True)
+    for _ in range(6):
+        both, _ = step(*arguments)
+        assert both.requires_grad
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            both.backward()
+
+
+def test_normal_numbers_with_tensors_for_mean_and_deviation():
+    def make():
+        mean = nn.Parameter(torch.zeros(8, 2))
+        optimizer = torch.optim.SGD([mean], 0.1)
+
+        def step():
+            x = mean + torch.normal(torch.zeros(8, 2), torch.full((8, 2), 2.0))
+            loss = x.pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step, ()
+
+    eager, compiled = losses(make)
+    assert compiled == pytest.approx(eager, rel=1e-4)
