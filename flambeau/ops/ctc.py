@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
+from ..tensor.dtypes import FROM_NUMPY, int64
 from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import Tensor
+from .conversion import tensor
 from .loss_reduction import MEAN, NONE, reduction_number
 from .registry import Array, composite, opaque, publish
 from .selection import where
@@ -93,8 +94,12 @@ def _ctc(log_probs: Array, targets: Array, input_lengths: Array, target_lengths:
          zero_infinity: bool) -> Array:  # fmt: skip
     """Minus the log probability of each target.
 
-    log_probs (time, batch, classes), targets (batch, labels).
+    log_probs (time, batch, classes), targets (batch, labels) or all labels one after the other.
+    What is to be found out of values is found in here: programs call it as it is.
     """
+    targets, input_lengths, target_lengths = _checked(
+        targets, input_lengths, target_lengths, len(log_probs)
+    )
     places, skip = _extended(targets, target_lengths, blank)
     with np.errstate(all="ignore"):
         alpha = _paths_to(_emitted(log_probs, places), skip)
@@ -112,6 +117,9 @@ def _ctc_backward(
     blank: int, zero_infinity: bool,
 ) -> Array:  # fmt: skip
     """The cotangent of the log probabilities, as what made them (log_softmax) expects it."""
+    targets, input_lengths, target_lengths = _checked(
+        targets, input_lengths, target_lengths, len(log_probs)
+    )
     places, skip = _extended(targets, target_lengths, blank)
     with np.errstate(all="ignore"):
         emitted = _emitted(log_probs, places)
@@ -132,16 +140,29 @@ def _ctc_backward(
 # ------------------------------------------------------------------------------- arguments
 
 
-def _lengths(values: Any, name: str, count: int) -> Array:
+def _lengths(values: Any, name: str, count: int) -> Tensor:
     if isinstance(values, Tensor):
         if values._array.dtype.kind not in "iu":
             raise RuntimeError(f"{name} must be integral")
-        found = values._array.reshape(-1).astype(np.int64)
+        found = values.reshape(-1)
     else:
-        found = np.asarray(values, np.int64).reshape(-1)
+        found = tensor([int(one) for one in values], dtype=int64)
     if len(found) != count:
         raise RuntimeError(f"{name} must be of size batch_size ({count}), got {len(found)}")
     return found
+
+
+def _checked(targets: Array, times: Array, lengths: Array, time: int) -> tuple[Array, ...]:
+    """Targets as (batch, labels), and the lengths, in 64 bits."""
+    times, lengths = times.astype(np.int64), lengths.astype(np.int64)
+    if times.max(initial=0) > time:
+        raise RuntimeError(
+            f"Expected input_lengths to have value at most {time}, but got value "
+            f"{times[times > time][0]} (while checking arguments for ctc_loss_allocate_outputs)"
+        )
+    if (times < 0).any() or (lengths < 0).any():
+        raise RuntimeError("Expected input_lengths and target_lengths to have values at least 0")
+    return _rows(targets, lengths), times, lengths
 
 
 def _rows(targets: Array, lengths: Array) -> Array:
@@ -176,27 +197,19 @@ def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduct
         )
     single = log_probs.dim() == 2
     x = log_probs.unsqueeze(1) if single else log_probs
-    time, batch, classes = x._array.shape
+    _, batch, classes = x._array.shape
     times = _lengths(input_lengths, "input_lengths", batch)
     lengths = _lengths(target_lengths, "target_lengths", batch)
     if not 0 <= blank < classes:
         raise RuntimeError("blank must be in label range")
-    if times.max(initial=0) > time:
-        raise RuntimeError(
-            f"Expected input_lengths to have value at most {time}, but got value "
-            f"{times[times > time][0]} (while checking arguments for ctc_loss_allocate_outputs)"
-        )
-    if (times < 0).any() or (lengths < 0).any():
-        raise RuntimeError("Expected input_lengths and target_lengths to have values at least 0")
-    labels = targets._array
-    rows = _rows(labels[:1] if single and labels.ndim == 2 else labels, lengths)
-    losses = _ctc(x, wrap(rows), wrap(times), wrap(lengths), blank, zero_infinity)
+    labels = targets[:1] if single and targets.dim() == 2 else targets
+    losses = _ctc(x, labels, times, lengths, blank, zero_infinity)
     if zero_infinity:
         losses = where(losses == np.inf, 0, losses)
     if reduction == NONE:
         return losses.squeeze(0) if single else losses
     if reduction == MEAN:
-        return (losses / wrap(np.maximum(lengths, 1)).to(losses.dtype)).mean()
+        return (losses / lengths.clamp(1).to(losses.dtype)).mean()
     return losses.sum()
 
 
