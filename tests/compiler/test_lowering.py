@@ -13,6 +13,7 @@ import pytest
 
 import flambeau
 from flambeau.compiler import capture as capturing
+from flambeau.compiler import operands
 from flambeau.compiler.evaluate import evaluate, numpy_type, type_of
 from flambeau.compiler.graph import COMPARISONS, Graph, Node, Op, Source, ordered
 from flambeau.compiler.group import ATTENTIONS
@@ -89,7 +90,7 @@ class Spy(capturing.Recorder):
                 return original(*args, **kwargs)
             given = (args[1], args[0]) if swapped and len(args) == 2 else args
             options = {k: v for k, v in kwargs.items() if k != "out"}
-            bound = capturing.bind(operator, given, options)
+            bound = operands.bind(operator, given, options)
             key = None if bound is None else (operator.name, repr(signature(bound)))
             if key is None or self.seen[key] > 0:
                 return original(*args, **kwargs)
