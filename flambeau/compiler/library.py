@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import ops
 from ..autograd import no_grad
+from ..nn.modules import transformer
 from ..nn.utils import clip_grad
 from ..optim.elementwise import Elementwise
 from ..tensor import sampling
@@ -40,6 +41,7 @@ def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
         (multihead._additive, _additive),
         (embedding.one_hot, _one_hot),
         (join.repeat_interleave, _repeat_interleave),
+        (transformer._detect_is_causal_mask, _as_told),
         (clip_grad._get_total_norm, lambda original, *a, **k: _total_norm(r, original, *a, **k)),
         (clip_grad._clip_grads_with_norm_, _clip_by),
         (clip_grad.clip_grad_value_, _clip_values),
@@ -97,6 +99,10 @@ def _one_hot(original: Callable, tensor: Recorder, num_classes: Any = -1) -> Any
         return original(tensor, num_classes)
     original(tensor, num_classes)  # refuses classes that are none
     return (tensor.unsqueeze(-1) == ops.arange(num_classes)).to(tensor.dtype)
+
+
+def _as_told(original: Callable, mask: Any, is_causal: Any = None, size: Any = None) -> bool:
+    return is_causal is True  # a mask may be another one at the next call; it is applied anyway
 
 
 def _repeat_interleave(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from typing import Any
 
 import numpy as np
 
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
+from .conversion import tensor
 from .interpolation import cubic_weights
+from .join import stack
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque
 from .samples import Rng
@@ -273,27 +274,30 @@ for _name in ("grid_sampler_2d", "grid_sampler_3d"):
 # ------------------------------------------------------------------------------------ affine grids
 
 
-def _axis(n: int, align: bool, kind: Any) -> np.ndarray:
+def _axis(n: int, align: bool) -> np.ndarray:
     """n points along an axis from border to border."""
     if n <= 1:
-        return np.zeros(n, kind)
+        return np.zeros(n)
     points = np.linspace(-1, 1, n)
-    return (points if align else points * (n - 1) / n).astype(kind)
+    return points if align else points * (n - 1) / n
 
 
 @composite(expose=("torch",))
 def affine_grid_generator(theta, size, align_corners):
     """affine_grid without its checks."""
-    sizes, kind = tuple(size)[2:], theta._array.dtype
-    axes = np.meshgrid(*(_axis(n, align_corners, kind) for n in sizes), indexing="ij")
-    base = np.stack([*axes[::-1], np.ones(sizes, kind)], -1).reshape(1, -1, len(sizes) + 1)
+    sizes, kind = tuple(size)[2:], theta.dtype
+    axes = [tensor(_axis(n, align_corners).tolist(), dtype=kind) for n in sizes]
+    lines = [a.reshape(*(-1 if i == k else 1 for i in range(len(sizes)))).expand(*sizes)
+             for k, a in enumerate(axes)]  # fmt: skip
+    ones = tensor(1.0, dtype=kind).expand(*sizes)
+    base = stack([*lines[::-1], ones], -1).reshape(1, -1, len(sizes) + 1)
     n = size[0]
     if theta._array.shape[0] != n:
         raise RuntimeError(
             f"Expected size for first two dimensions of batch2 tensor to be: [{n}, "
             f"{len(sizes) + 1}] but got: [{theta._array.shape[0]}, {len(sizes) + 1}]."
         )
-    grid = wrap(np.broadcast_to(base, (n, *base.shape[1:]))) @ theta.transpose(1, 2)
+    grid = base.expand(n, -1, -1) @ theta.transpose(1, 2)
     return grid.reshape(n, *sizes, len(sizes))
 
 

@@ -483,7 +483,7 @@ def _variance_of(input: Tensor, var: Any) -> Tensor:
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = var * input.new_ones(input.size())
-    elif bool((var < 0).any()):
+    elif (var._array < 0).any():
         raise ValueError("var has negative entry/entries")
     if var.size() == input.size():
         return var

@@ -77,3 +77,53 @@ def test_normal_numbers_with_tensors_for_mean_and_deviation():
 
     eager, compiled = losses(make)
     assert compiled == pytest.approx(eager, rel=1e-4)
+
+
+def test_a_transformer_with_masks():
+    def make():
+        net = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0)
+        optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+        mask = net.generate_square_subsequent_mask(5)
+        padding = torch.tensor([[0.0] * 5, [0.0, 0.0, 0.0, -torch.inf, -torch.inf]])
+
+        def step(source, target, mask):
+            loss = net(source, target, mask, mask, None, padding, padding, padding).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step, (torch.randn(5, 2, 8), torch.randn(5, 2, 8), mask)
+
+    eager, compiled = losses(make)
+    assert compiled == pytest.approx(eager, rel=1e-4)
+
+
+def test_a_mask_that_was_causal_may_be_another_one():
+    torch.manual_seed(0)
+    net = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0), 1, enable_nested_tensor=False
+    )
+    step = torch.compile(lambda x, mask: net(x, mask).sum().detach(), mode="now", fullgraph=True)
+    x, causal = torch.randn(5, 2, 8), nn.Transformer.generate_square_subsequent_mask(5)
+    for mask in [causal] * 6 + [causal.T.contiguous(), torch.zeros(5, 5)]:
+        assert step(x, mask).item() == pytest.approx(net(x, mask).sum().item(), rel=1e-4, abs=1e-4)
+
+
+def test_affine_grids_and_gaussian_losses():
+    def make():
+        theta = nn.Parameter(torch.eye(2, 3).repeat(2, 1, 1))
+        optimizer = torch.optim.SGD([theta], 0.1)
+
+        def step(x):
+            grid = F.affine_grid(theta, [2, 1, 4, 4], align_corners=False)
+            loss = F.gaussian_nll_loss(grid.flatten(1), x, x.abs())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step, (torch.randn(2, 32),)
+
+    eager, compiled = losses(make)
+    assert compiled == pytest.approx(eager, rel=1e-4)
