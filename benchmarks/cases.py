@@ -224,6 +224,18 @@ pointwise(
 pointwise("large_dropout", "`dropout`, 4M", lambda torch, x: torch.nn.functional.dropout(x, 0.1))
 
 
+pointwise("large_turned", "`x * x.t()`, 4M", lambda torch, x: x * x.t())
+pointwise("large_lerp", "`lerp_`, 4M", lambda torch, x: x.lerp_(x, 0.1))
+
+
+@case("large", "`gather`, 1M, forward and backward")
+def large_gather(torch):
+    torch.manual_seed(0)
+    x, at = torch.randn(1024, 1024, requires_grad=True), torch.randint(1024, (1024, 1024))
+    g = torch.randn(1024, 1024)
+    return lambda: x.gather(1, at).backward(g)
+
+
 @case("large", "`cross_entropy`, 4096 by 1024, forward and backward")
 def large_cross_entropy(torch):
     torch.manual_seed(0)

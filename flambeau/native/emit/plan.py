@@ -195,11 +195,19 @@ def vectors(
     streams = len(places)
     if costly:
         return 4 if costly <= 2 and streams <= 4 and sums <= 2 else 2 if costly <= 4 else 1
-    if not sums:  # memory is the limit, and one vector at a time the best order for it
-        return 1
+    if not sums:
+        # Memory is the limit. A load waits for the stores before it whose addresses are the same
+        # but for the page, as those of arrays that begin alike; so some loads come first.
+        return 4 if streams <= 4 and _long(loop) else 1
     if any(isinstance(s, Update) and s.position is not None for s in inside):
         return 2
     return 4 if sums <= 2 and streams <= 4 else 2 if sums <= 4 else 1
+
+
+def _long(loop: Loop) -> bool:
+    if isinstance(loop.extent, int):
+        return loop.extent >= LONG
+    return loop.kind is Kind.PARALLEL
 
 
 def _costly(every: Sequence[Expression]) -> int:
