@@ -1,7 +1,8 @@
-"""What all tests share: pytest turns warnings into errors, except those that flambeau silences."""
+"""What all tests share: the library under test, and which warnings are no errors."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import tempfile
 import warnings
@@ -25,3 +26,21 @@ def _numpy_may_compute_inf():
 def _no_precedents(monkeypatch):
     """How many calls are recorded does not depend on the tests that ran before."""
     monkeypatch.setattr("flambeau.compiler.precedent._hope", lambda function: None)
+
+
+@pytest.fixture(params=["flambeau", pytest.param("torch", marks=pytest.mark.parity)])
+def torch(request):
+    """The library under test, seeded: flambeau always, PyTorch itself where it is installed.
+
+    Tests that take it so run against PyTorch too, which checks the tests.
+    """
+    if request.param == "torch":
+        library = pytest.importorskip("torch")
+    else:
+        library = importlib.import_module("flambeau")
+    library.manual_seed(0)
+    yield library
+    library.set_default_dtype(library.float32)
+    library.set_grad_enabled(True)
+    library.autograd.set_detect_anomaly(False)
+    library.set_printoptions(profile="default")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import importlib
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,15 +37,6 @@ def _defaults():
 
 
 # ---------------------------------------------------------------- examples with their output
-
-
-@pytest.fixture(params=["flambeau", pytest.param("torch", marks=pytest.mark.parity)])
-def torch(request):
-    """The library that the examples run on; PyTorch itself, where it is installed, checks them."""
-    if request.param == "torch":
-        yield pytest.importorskip("torch")
-    else:
-        yield importlib.import_module("flambeau")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.source.strip())
