@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..native.compiled import Function
     from ..native.loops import Kernel
 
-Array = np.ndarray
+Array = np.ndarray  # by this name it is not what symbols are when operators are lowered
 
 MANY = 1 << 18  # bytes that threads share
 _FEW = 64  # rows, too few to share out
@@ -31,7 +31,7 @@ def fill(target: Array, source: Array) -> None:
 
 def large_copy(x: Array) -> Array | None:
     """A copy of a large array whose elements lie in order, or None."""
-    if x.__class__ is not np.ndarray or x.nbytes < MANY:
+    if x.__class__ is not Array or x.nbytes < MANY:
         return None
     y = np.empty(x.shape, x.dtype)
     return y if _filled(y, x) else None
@@ -40,7 +40,7 @@ def large_copy(x: Array) -> Array | None:
 def joined(parts: Sequence[Array], axis: int, new: bool = False) -> Array | None:
     """Large arrays of one dtype put one after another along an axis (a `new` one), or None."""
     first = parts[0]
-    if any(a.__class__ is not np.ndarray or a.dtype != first.dtype for a in parts):
+    if any(a.__class__ is not Array or a.dtype != first.dtype for a in parts):
         return None
     if sum(a.nbytes for a in parts) < MANY:
         return None
@@ -58,7 +58,7 @@ def joined(parts: Sequence[Array], axis: int, new: bool = False) -> Array | None
 
 def _filled(target: Array, source: Array) -> bool:
     """Does it on all threads, where both lie in rows of one dtype and nowhere overlap."""
-    if target.__class__ is not np.ndarray or source.__class__ is not np.ndarray:
+    if target.__class__ is not Array or source.__class__ is not Array:
         return False
     bits = _BITS.get(target.itemsize)
     if bits is None or source.dtype != target.dtype or np.may_share_memory(target, source):

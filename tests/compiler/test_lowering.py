@@ -621,7 +621,7 @@ def test_large_arrays_are_lowered_too():
     """Bodies may serve large arrays by machine code: it has to make way for symbols."""
     rng = np.random.default_rng(0)
     others = ("matmul", "linear", "_rows_product", "addmm", "sum", "mean", "amax", "softmax",
-              "log_softmax", "cumsum", "cat", "stack", "_mse_loss", "_var")  # fmt: skip
+              "log_softmax", "cumsum", "cat", "stack", "clone", "_mse_loss", "_var")  # fmt: skip
     for operator in operators():
         chosen = operator.kind is Kind.POINTWISE or operator.name in others
         if not chosen or operator.samples is None or operator.name in NOT_LOWERED:
