@@ -115,6 +115,7 @@ def softmax(input: Array, dim, dtype=None) -> Array:
     tensor([0.5000, 0.5000])
     """
     if dtype is None and input.dtype in _FAST:
+        # Written out here and in log_softmax: a call would be a twentieth of a small one's time.
         n = input.ndim
         size = input.size
         if 1 < size <= MOST and (dim == n - 1 or dim == -1) and input.__class__ is _ndarray:
