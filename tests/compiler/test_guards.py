@@ -517,16 +517,3 @@ def test_hooks_on_parameters_and_modules_come_and_go():
         for handle in handles:
             handle.remove()
         both()
-
-
-def test_a_result_with_a_graph_that_is_gone_in_part():
-    net = nn.Linear(3, 1)
-
-    def step(x):
-        loss = net(x).sum()
-        loss.backward()
-        return loss + net.weight.sum() * 0
-
-    fast = compiled(step)
-    told = _told(fast, *[(torch.ones(2, 3),)] * 5)
-    assert "backward has been through a part" in str(told[0].message)
