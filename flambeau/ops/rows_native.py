@@ -21,6 +21,7 @@ Array = np.ndarray
 LARGE = 1 << 15  # elements up to which NumPy is as fast
 _ndarray = np.ndarray
 _FLOATS = frozenset((FLOAT32, FLOAT64))
+_AT_ONCE = 4  # rows of running sums, as ROWS_AT_ONCE of their kernel
 _ready: dict[tuple, int] = {}  # addresses by name and settings
 
 
@@ -72,6 +73,26 @@ def over_rows(name: str, axis: int, *arrays: Array) -> Array | None:
     y = np.empty(first.shape, first.dtype)
     n = first.shape[-1]
     call(found, (*arrays, y), first.size // n, n)
+    return y
+
+
+def running_sum(x: Array, axis: int) -> Array | None:
+    """The sums so far along the last axis."""
+    if axis not in (-1, x.ndim - 1) or not fits(x):
+        return None
+    several, one = kernel("running_sums", x), kernel("running_sum", x)
+    if several is None or one is None:
+        return None
+    n = x.shape[-1]
+    y = np.empty(x.shape, x.dtype)
+    rows, made = x.reshape(-1, n), y.reshape(-1, n)
+    count = len(rows) // _AT_ONCE
+    whole = count * _AT_ONCE
+    if count:
+        windows = [a[k:] for a in (rows, made) for k in range(_AT_ONCE)]
+        call(several, windows, count, n, _AT_ONCE * n)
+    if whole < len(rows):
+        call(one, (rows[whole:], made[whole:]), len(rows) - whole, n)
     return y
 
 

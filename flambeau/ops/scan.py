@@ -13,7 +13,7 @@ from .join import cat
 from .reduce import inside_dtype, rounded, summed_dtype
 from .registry import Array, composite, opaque
 from .return_types import return_type
-from .rows_native import LARGE, over_rows
+from .rows_native import LARGE, running_sum
 from .samples import scans
 
 
@@ -29,7 +29,7 @@ def cumsum(input: Array, dim, *, dtype=None) -> Array:
     if not input.ndim:
         return input.astype(kind)
     if input.size > LARGE and kind == input.dtype:
-        y = over_rows("running_sum", at, input)
+        y = running_sum(input, at)
         if y is not None:
             return y
     return rounded(np.cumsum(input, at, inside_dtype(kind)), kind)

@@ -14,6 +14,8 @@ from ..loops import (
 from .rows import FORMULAS, Rows, _exp, _log
 from .value import Value, where
 
+ROWS_AT_ONCE = 4  # of running sums
+
 
 def moments(type: Type) -> Kernel:
     """x, 1 / columns, mean, squares: each row's mean and sum of squared distances from it."""
@@ -83,3 +85,22 @@ def running_sum(type: Type) -> Kernel:
     step = [Update(total, x.expression), Store(y, r.whole, total)]
     r.body = [Begin(total), Loop(r.column, r.columns, [*step])]
     return r.kernel("running_sum")
+
+
+def running_sums(type: Type) -> Kernel:
+    """ROWS_AT_ONCE windows of x, as many of y, each a row further on: as `running_sum`.
+
+    One row's additions wait for one another; those of several rows do not. Sizes: rows over
+    ROWS_AT_ONCE, columns, elements of ROWS_AT_ONCE rows.
+    """
+    some, column = Index("some"), Index("column")
+    sizes = [Size(name) for name in ("count", "columns", "apart")]
+    place = Affine(0, ((some, sizes[2]), (column, 1)))
+    xs, ys = ([Buffer(type, f"{name}{k}") for k in range(ROWS_AT_ONCE)] for name in "xy")
+    totals = [Accumulator(Fold.SUM, type) for _ in xs]
+    step: list[Statement] = []
+    for x, y, total in zip(xs, ys, totals, strict=True):
+        step += [Update(total, Load(x, place)), Store(y, place, total)]
+    body: list[Statement] = [*map(Begin, totals), Loop(column, sizes[1], step)]
+    nest = Loop(some, sizes[0], body, Kind.PARALLEL)
+    return Kernel("running_sums", [*xs, *ys], [nest], sizes)
