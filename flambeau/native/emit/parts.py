@@ -11,8 +11,9 @@ while packing: `careful` multiplies those, number by number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from llvmlite import ir
 
@@ -257,21 +258,7 @@ def careful(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
     line = b.mul(columns, constant(64))
     vectors = b.mul(rows, columns)
     with b.if_then(b.icmp_signed("==", resume, constant(0))):
-        def clear(i: ir.Value, _: list) -> list:
-            store_vector(b, ir.Constant(_FLOATS, None), moved(b, sums, times(b, i, 64)), 4)
-            return []
-
-        loop(b, vectors, [], clear)
-
-    def nested(extents: list[Number], given: list[ir.Value], body: Callable[..., None]) -> None:
-        def one(i: ir.Value, _: list) -> list:
-            nested(extents[1:], [*given, i], body)
-            return []
-
-        if extents:
-            loop(b, extents[0], [], one)
-        else:
-            body(*given)
+        _clear(b, sums, vectors)
 
     def element(s: ir.Value, pair: ir.Value, half: ir.Value, tile: ir.Value) -> None:
         right = moved(b, other, plus(b, times(b, s, 2 * TILE * parts[1]), times(b, pair, 64)))
@@ -282,22 +269,46 @@ def careful(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
         into = moved(b, sums, times(b, tile, 64))
 
         def row(r: ir.Value, _: list) -> list:
-            at = moved(b, left, times(b, r, 64))
-            scalars = []
-            for p in range(parts[0]):
-                bits = b.load(moved(b, at, p * 2 * TILE), typ=I16, align=2)
-                wide = b.shl(b.zext(bits, I32), ir.Constant(I32, 16))
-                scalars.append(b.bitcast(wide, F32))
-            x = splat(b, _sum_of(b, scalars), SIDE)
+            x = splat(b, _number(b, moved(b, left, times(b, r, 64)), parts[0]), SIDE)
             place = moved(b, into, b.mul(r, line))
             store_vector(b, fused(b, x, y, load_vector(b, place, Type.F32, SIDE)), place, 4)
             return []
 
         loop(b, rows, [], row)
 
-    nested([steps, constant(SIDE), constant(2), columns], [], element)
+    _nested(b, [steps, constant(SIDE), constant(2), columns], element)
     b.ret_void()
     return function
+
+
+def _clear(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
+    """Sets so many vectors of sums to zero."""
+    def one(i: ir.Value, _: list) -> list:
+        store_vector(b, ir.Constant(_FLOATS, None), moved(b, sums, times(b, i, 64)), 4)
+        return []
+
+    loop(b, vectors, [], one)
+
+
+def _nested(b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]) -> None:
+    """Loops inside one another, around body(index of each)."""
+    def one(i: ir.Value, _: list) -> list:
+        _nested(b, extents[1:], partial(body, i))
+        return []
+
+    if extents:
+        loop(b, extents[0], [], one)
+    else:
+        body()
+
+
+def _number(b: ir.IRBuilder, place: ir.Value, parts: int) -> ir.Value:
+    """The number whose parts lie in tiles one behind the other."""
+    found = []
+    for part in range(parts):
+        bits = b.load(moved(b, place, part * 2 * TILE), typ=I16, align=2)
+        found.append(b.bitcast(b.shl(b.zext(bits, I32), ir.Constant(I32, 16)), F32))
+    return _sum_of(b, found)
 
 
 def _half(b: ir.IRBuilder, place: ir.Value, half: ir.Value) -> ir.Value:
