@@ -228,7 +228,7 @@ def _placed(operands: tuple) -> tuple[tuple, int] | None:
 
 
 def _in_order(operands: tuple) -> tuple:
-    """Large arrays of the first one's shape, copied where they do not lie as the result will."""
+    """Arrays copied where they do not lie as the result will, or a stretched one has gaps."""
     from .copies_native import ordered
 
     first = operands[0]
@@ -237,8 +237,9 @@ def _in_order(operands: tuple) -> tuple:
         return operands
     back = np.argsort(order)
     return tuple([
-        ordered(a.transpose(order)).transpose(back)
-        if a.__class__ is _ndarray and a.shape == first.shape else a for a in operands
+        a if a.__class__ is not _ndarray
+        else ordered(a.transpose(order)).transpose(back) if a.shape == first.shape
+        else a if a.flags.c_contiguous else a.copy() for a in operands
     ])  # fmt: skip
 
 

@@ -99,6 +99,7 @@ OF_TWO = {
     "ints divided": lambda x, y: x.mul(9).int() / 7,
     "turned": lambda x, y: x * y.t(), "turned first": lambda x, y: x.t() - y,
     "a window": lambda x, y: x[:, :180].sigmoid() * y[:, 20:],
+    "a column of a matrix": lambda x, y: x + y[:, 3:4],
     "clipped in place": lambda x, y: x.clone().clamp_(-0.5, 0.5),
     "added in place": lambda x, y: x.clone().add_(y, alpha=0.1),
     "in place": lambda x, y: x.clone().lerp_(y, 0.1).relu_(),
