@@ -16,9 +16,9 @@ import numpy as np
 from ..tensor.tensor import Tensor, wrap
 from .inplace import bump, check_writable, rebase
 from .mode import MODE
-from .tape import (
-    Node, Output, Plan, SavedOutput, new_node, pack, raise_freed, requires, restored, unpacked,
-)  # fmt: skip
+from .node import Node, Output, SavedOutput, raise_freed, restored, unpacked
+from .plan import Plan
+from .tape import new_node, pack, requires
 
 
 class FunctionCtx:

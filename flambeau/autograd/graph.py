@@ -9,7 +9,7 @@ from ..tensor.tensor import Tensor
 from .handle import RemovableHandle
 from .hooks import accumulator_of
 from .mode import MODE, SPECIAL
-from .tape import Node
+from .node import Node
 
 __all__ = [
     "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",

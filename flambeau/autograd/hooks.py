@@ -13,7 +13,7 @@ from typing import Any
 
 from ..tensor.tensor import Tensor
 from .handle import RemovableHandle
-from .tape import Node
+from .node import Node
 
 
 class AccumulateGrad(Node):

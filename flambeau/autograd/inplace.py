@@ -16,8 +16,9 @@ from ..tensor.storage import VersionCounter
 from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .hooks import move_retained
 from .mode import MODE
+from .node import Node, Output
 from .plan import Plan
-from .tape import Node, Output, new_node, requires
+from .tape import new_node, requires
 
 
 def check_writable(x: Tensor, operator: str = "") -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .plan import ATTRIBUTE, INPUT
 
 if TYPE_CHECKING:
-    from .tape import Node
+    from .node import Node
 
 
 def worked_out_again(node: Node, index: int | None) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..tensor.tensor import INFERENCE
 
 if TYPE_CHECKING:
-    from .tape import Node
+    from .node import Node
 
 # What a plan may save, by where it comes from.
 INPUT, OUTPUT, SHAPE, ATTRIBUTE, NEEDS, DTYPE = range(6)
@@ -71,7 +71,8 @@ def _keeper(sources: tuple[tuple[int, int], ...]) -> Callable[[Plan, tuple, Any,
             form = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}[kind]
             value = form.format(i)
         values, versions = values + value + ", ", versions + version + ", "
-    from .tape import SavedOutput, raise_inference
+    from .node import SavedOutput
+    from .tape import raise_inference
 
     names: dict[str, Any] = {"INFERENCE": INFERENCE, "raise_inference": raise_inference,
                              "SavedOutput": SavedOutput}  # fmt: skip

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..autograd.mode import MODE
-from ..autograd.tape import Node, Output, _next_sequence, raise_freed
+from ..autograd.node import Node, Output, raise_freed
+from ..autograd.tape import _next_sequence
 from ..tensor.tensor import Tensor, wrap
 from .bindings import Argument, BackwardBindings, Cotangent, Kept, State
 

@@ -10,7 +10,7 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
-from ..autograd.tape import Node, Output
+from ..autograd.node import Node, Output
 from ..tensor.storage import _as_bytes
 from ..tensor.tensor import Tensor
 from .trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, same_bits, values_in

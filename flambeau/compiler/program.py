@@ -17,7 +17,7 @@ import numpy as np
 
 from ..autograd.handle import HANDLES
 from ..autograd.mode import MODE
-from ..autograd.tape import Node, raise_freed
+from ..autograd.node import Node, raise_freed
 from ..native.precision import Chosen
 from ..nn.registration import CHANGES
 from ..ops.autocast import AUTOCAST

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.tape import Node
+from ..autograd.node import Node
 from ..nn.module import Module
 from ..ops.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
 from ..ops.inplace import write_out

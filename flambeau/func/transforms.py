@@ -13,7 +13,7 @@ from typing import Any
 from .. import ops
 from ..autograd import enable_grad
 from ..autograd import grad as autograd_grad
-from ..autograd.tape import Output
+from ..autograd.node import Output
 from ..tensor import Tensor
 from .structure import leaves, mapped, rebuilt, tensors_of
 

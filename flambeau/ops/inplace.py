@@ -11,8 +11,9 @@ import numpy as np
 
 from ..autograd.inplace import before_write, bump, check_writable, rebase
 from ..autograd.mode import MODE
+from ..autograd.node import SavedOutput
 from ..autograd.plan import INPUT
-from ..autograd.tape import SavedOutput, requires
+from ..autograd.tape import requires
 from ..tensor.promote import check_cast
 from ..tensor.tensor import Tensor
 from .pointwise_native import LARGE, large_with

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.node import Node
 from ..autograd.plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
-from ..autograd.tape import Node
 from ..tensor.tensor import Tensor
 
 Array = np.ndarray

@@ -1,0 +1,316 @@
+"""The graph's node: which operator ran, on what, and what its derivative needs.
+
+A node knows no operator by name: its plan says what was saved and which vjps to call. Saved values
+are checked to be unchanged before a vjp reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.dtypes import FLOAT32
+from ..tensor.storage import VersionCounter
+from ..tensor.tensor import Tensor, wrap
+from .mode import MODE
+from .outputs import Outputs, worked_out_again
+from .plan import OUTPUT
+
+
+class SavedOutput:
+    """A node's own output, kept without a cycle: its memory and version, not the tensor."""
+
+    __slots__ = ("array", "counter", "index", "version")
+
+    def __init__(self, tensor: Tensor, index: int | None = None) -> None:
+        counter = tensor._counter
+        if counter is None:
+            tensor._counter = counter = VersionCounter()
+        self.array, self.counter, self.index = tensor._array, counter, index
+        self.version = counter.value
+
+    def tensor(self, node: Node) -> Tensor:
+        """The output again; part of the graph when backward is itself recorded."""
+        if self.counter.value != self.version:
+            again = worked_out_again(node, self.index)
+            if again is not None:
+                return again
+            raise_stale(node, self.array, self.counter, self.version, "output")
+        made = wrap(self.array)
+        made._counter = self.counter
+        if MODE.grad and self.array.dtype.kind in "fcV":
+            made._requires_grad = made._tracked = True
+            made._node = node if self.index is None else Output(node, self.index)
+        return made
+
+
+class PackedTensor:
+    """What a saved-tensor hook made of a tensor."""
+
+    __slots__ = ("packed", "unpack")
+
+    def __init__(self, packed: Any, unpack: Callable) -> None:
+        self.packed, self.unpack = packed, unpack
+
+
+class Node:
+    """An operator's application in the graph, as `tensor.grad_fn` shows it.
+
+    `edges`: where each gradient goes, a node, an `Output` of one, or a leaf tensor. `saved` and
+    `versions`: what the vjps need; None once freed. `restore`: (shape, dtype) for gradients of
+    inputs that were broadcast or promoted.
+    """
+
+    __slots__ = (
+        "__dict__", "__weakref__", "edges", "hooks", "plan", "restore", "saved", "sequence",
+        "versions",
+    )  # fmt: skip
+    operator: Any = None
+    outputs = 1
+    edges: Sequence[Any]
+    saved: Any
+    versions: Any
+    plan: Any
+    restore: Any
+    hooks: Any
+    sequence: int
+
+    def name(self) -> str:
+        """Its class's name, as in 'MulBackward0'."""
+        return type(self).__name__
+
+    def shown(self) -> Node:
+        """What `grad_fn` shows."""
+        return self
+
+    def output_number(self) -> int:
+        """Which output of the node this is: the only one."""
+        return 0
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """(node, output number) for each input; None for those without a gradient."""
+        return tuple(_shown_edge(target) for target in self._all_edges())
+
+    def _all_edges(self) -> list[Any]:
+        plan, operator = self.plan, self.operator
+        if plan is None or operator is None or len(plan.inputs) != len(self.edges):
+            return list(self.edges)
+        given = dict(zip(plan.inputs, self.edges, strict=True))
+        return [given.get(i) for i in operator.tensor_positions]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for anybody's notes."""
+        return self.__dict__.setdefault("_metadata", {})
+
+    def _sequence_nr(self) -> int:
+        return self.sequence
+
+    def register_hook(self, hook: Callable) -> Any:
+        """Calls hook(gradients of the inputs, gradients of the outputs) after the node."""
+        from .hooks import add_node_hook
+
+        return add_node_hook(self, "post", hook)
+
+    def register_prehook(self, hook: Callable) -> Any:
+        """Calls hook(gradients of the outputs) before the node."""
+        from .hooks import add_node_hook
+
+        return add_node_hook(self, "pre", hook)
+
+    def values(self) -> Sequence[Any]:
+        """The saved values, checked to be unchanged; RuntimeError when they were freed."""
+        saved = self.saved
+        if saved is None:
+            raise_freed(self)
+        if self.plan is not None and self.plan.plain:
+            return saved
+        values = None
+        for i, version in enumerate(self.versions):
+            if version is None:
+                continue
+            value = saved[i]
+            if isinstance(value, Tensor):
+                counter = value._counter
+                if counter is not None and counter.value != version:
+                    raise_stale(self, value._array, counter, version, "input")
+            else:
+                if values is None:
+                    values = list(saved)
+                values[i] = unpacked(self, value, version)
+        return saved if values is None else values
+
+    def kept(self, k: int) -> Any:
+        """One of the saved values, checked to be unchanged."""
+        value, version = self.saved[k], self.versions[k]
+        return value if version is None else unpacked(self, value, version)
+
+    def apply(self, g: Any) -> Sequence[Any]:
+        """The cotangents of the edges, from the cotangent of the output (a tuple for several)."""
+        values = self.values()
+        plan = self.plan
+        grads: Any
+        if g.__class__ is not tuple:
+            kind = g._array.dtype
+            if kind is not FLOAT32 and kind.kind == "c" and self.operator.holomorphic \
+                    and not plan.joint:  # fmt: skip
+                return self._apply_complex(g, values)
+        if plan.only is not None and not self.operator.has_sequence:
+            grads = (plan.only(g, *values),)
+        elif plan.joint:
+            grads = self._apply_joint(g, values)
+        else:
+            grads = [vjp(g, *[values[i] for i in indices]) for vjp, indices in plan.entries]
+            if self.operator.has_sequence:
+                grads = _flattened(grads)
+        return grads if self.restore is None else self._restored(grads)
+
+    def _apply_complex(self, g: Tensor, values: Sequence[Any]) -> Sequence[Any]:
+        """A vjp is linear over the complex numbers, and gradients are conjugates."""
+        g = g.conj()
+        grads = [vjp(g, *[values[i] for i in indices]) for vjp, indices in self.plan.entries]
+        if self.operator.has_sequence:
+            grads = _flattened(grads)
+        grads = [None if y is None else y.conj() for y in grads]
+        return grads if self.restore is None else self._restored(grads)
+
+    def _apply_joint(self, g: Any, values: Sequence[Any]) -> list[Any]:
+        vjp, indices = self.plan.entries[0]
+        found = vjp(g, *[values[i] for i in indices])
+        every = found if found.__class__ is tuple else (found,)
+        return _flattened([every[i] for i in self.joint_positions()])
+
+    def _restored(self, grads: Sequence[Any]) -> list[Any]:
+        return [
+            y if kept is None or y is None else restored(y, *kept)
+            for y, kept in zip(grads, self.restore, strict=True)
+        ]
+
+    def joint_positions(self) -> list[int]:
+        """Which of a joint vjp's results belong to the inputs with a gradient."""
+        order = self.operator.tensor_positions
+        return [order.index(i) for i in self.plan.inputs]
+
+    def release(self) -> None:
+        """Frees the tensors that were saved; a node that saved none can run again."""
+        if self.plan is not None and self.plan.plain and not self.versions:
+            return
+        for version in self.versions:
+            if version is not None:
+                self.saved = None
+                return
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_"):
+            return self._saved_value(name.removeprefix("_saved_"))
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def _saved_value(self, name: str) -> Any:
+        names = self.operator.names if self.operator is not None else ()
+        values = self.values()
+        wanted = {"self": "input", "result": "y"}.get(name, name)
+        for (kind, position), value in zip(self.plan.sources, values, strict=True):
+            label = "y" if kind == OUTPUT else names[position]
+            if label == wanted:
+                return value
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '_saved_{name}'")
+
+
+class Output:
+    """One output of a node with several: where its gradient goes."""
+
+    __slots__ = ("index", "node")
+
+    def __init__(self, node: Node, index: int) -> None:
+        self.node, self.index = node, index
+
+    def shown(self) -> Node:
+        return self.node
+
+    def output_number(self) -> int:
+        return self.index
+
+
+def _shown_edge(target: Any) -> tuple[Any, int]:
+    if target is None:
+        return None, 0
+    if isinstance(target, Tensor):
+        from .hooks import accumulator_of
+
+        return accumulator_of(target), 0
+    return target.shown(), target.output_number()
+
+
+def _flattened(grads: Sequence[Any]) -> list[Any]:
+    flat: list[Any] = []
+    for y in grads:
+        if y.__class__ in (tuple, list):
+            flat.extend(y)
+        else:
+            flat.append(y)
+    return flat
+
+
+def restored(g: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+    """A cotangent in the shape and dtype of its input, undoing broadcast and promotion."""
+    if g._array.dtype is not dtype and g._array.dtype != dtype:
+        if g._array.dtype.kind == "c" and dtype.kind != "c":
+            g = g.real
+        g = g.to(Tensor_dtype(dtype))
+    return g if g._array.shape == shape else g.sum_to_size(shape)
+
+
+def Tensor_dtype(numpy_dtype: np.dtype) -> Any:
+    from ..tensor.dtypes import FROM_NUMPY
+
+    return FROM_NUMPY[numpy_dtype]
+
+
+def unpacked(node: Node, value: Any, version: Any) -> Any:
+    """A saved value as the vjp sees it."""
+    if value.__class__ is SavedOutput:
+        return value.tensor(node)
+    if value.__class__ is PackedTensor:
+        return value.unpack(value.packed)
+    if value.__class__ is tuple:
+        if value and value[0].__class__ is SavedOutput:
+            return Outputs(node, value)
+        return tuple(
+            v if n is None else unpacked(node, v, n) for v, n in zip(value, version, strict=True)
+        )
+    counter = value._counter
+    if counter is not None and counter.value != version:
+        raise_stale(node, value._array, counter, version, "input")
+    return value
+
+
+def raise_freed(node: Node) -> None:
+    """What PyTorch says when a graph is walked twice."""
+    raise RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they have already been freed). Saved intermediate values of the graph are freed "
+        "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+        "backward through the graph a second time or if you need to access saved tensors after "
+        f"calling backward. (first freed node: {node.name()})"
+    )
+
+
+def raise_stale(node: Node, array: np.ndarray, counter: Any, version: int, which: str) -> None:
+    """What PyTorch says when a saved tensor was overwritten, and who did it."""
+    where = ""
+    if counter.writer is not None:
+        where = f" It was last written in place at {counter.writer[0]}:{counter.writer[1]}."
+    kind = Tensor_dtype(array.dtype)
+    legacy = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor",
+              "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")
+    raise RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [torch.{legacy} {list(array.shape)}], which is "
+        f"{'output 0' if which == 'output' else 'an input'} of {node.name()}, is at version "
+        f"{counter.value}; expected version {version} instead.{where} Hint: enable anomaly "
+        "detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True)."
+    )
