@@ -18,6 +18,7 @@ from .interpolation import cubic_weights
 from .join import stack
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque
+from .resampled_native import pixels_taken
 from .samples import Rng
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
@@ -37,7 +38,8 @@ def _samples(rng: Rng):
         ref=lambda x, places: np.stack([x[i][:, p] for i, p in enumerate(places)]))  # fmt: skip
 def pixels(input: Array, places: Array) -> Array:
     """input (n, c, pixels) at places (n, points): (n, c, points)."""
-    return np.take_along_axis(input, places[:, None, :], 2)
+    y = pixels_taken(input, places)
+    return np.take_along_axis(input, places[:, None, :], 2) if y is None else y
 
 
 @pixels.vjp("input")

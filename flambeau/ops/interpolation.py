@@ -19,6 +19,7 @@ from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque
+from .resampled_native import along_axis
 from .samples import Rng
 
 
@@ -154,7 +155,9 @@ def _resampled_axis(x: Array, taps: Taps) -> Array:
     axis, places, weights = taps
     if weights is None:
         return x.take(places[0], axis)
-    y = None
+    y = along_axis(x, axis, places, weights, True)
+    if y is not None:
+        return y
     for where, weight in zip(places, weights, strict=True):
         part = x.take(where, axis)
         part *= _along(weight, axis, x.ndim)
@@ -162,9 +165,31 @@ def _resampled_axis(x: Array, taps: Taps) -> Array:
     return y
 
 
+def _turned(n: int, places: np.ndarray, weights: np.ndarray | None) -> tuple:
+    """The taps of the adjoint: for each of n places, those that it is a tap of, or -1."""
+    taps, out = places.shape
+    flat = places.reshape(-1)
+    order = np.argsort(flat, kind="stable")
+    to = flat[order]
+    counts = np.bincount(to, minlength=n)
+    rank = np.arange(to.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    back = np.full((counts.max(initial=1), n), -1)
+    back[rank, to] = np.tile(np.arange(out), taps)[order]
+    if weights is None:
+        return back, None
+    shares = np.zeros(back.shape, weights.dtype)
+    shares[rank, to] = weights.reshape(-1)[order]
+    return back, shares
+
+
 def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
     """The adjoint of `_resampled_axis`: places ascend, so that sums are over runs."""
     axis, places, weights = taps
+    if g.__class__ is np.ndarray:
+        back, shares = _turned(n, places, weights)
+        y = along_axis(g, axis, back, shares, False)
+        if y is not None:
+            return y
     shape = list(g.shape)
     shape[axis] = n
     made = np.zeros(shape, g.dtype)

@@ -1,0 +1,71 @@
+"""Large images resampled along an axis or looked up at points, in machine code; or None."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..native.eager import Policy, kernel_asked_for
+from ..native.invoke import shared
+from ..tensor.dtypes import FLOAT32, FLOAT64
+
+Array = np.ndarray
+
+LARGE = 1 << 15  # elements up to which NumPy is as fast
+_MOST = 8  # taps
+_FLOATS = frozenset((FLOAT32, FLOAT64))
+
+
+def _kernel(name: str, kind: np.dtype, *settings: Any) -> int | None:
+    def build() -> Any:
+        from ..native.kernels import resampled
+        from ..native.loops import Type
+
+        return getattr(resampled, name)(Type(kind.name), *settings)
+
+    function = kernel_asked_for((name, kind, *settings), build)
+    return None if function is None else function.address
+
+
+def _fits(x: Array, size: int) -> bool:
+    return (
+        x.__class__ is np.ndarray and size > LARGE and x.dtype in _FLOATS and Policy.allowed
+        and x.flags.c_contiguous
+    )  # fmt: skip
+
+
+def along_axis(
+    x: Array, axis: int, places: Array, weights: Array | None, whole: bool
+) -> Array | None:
+    """x resampled: places and weights (taps, out), places below 0 none unless `whole`."""
+    taps, count = places.shape
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    if taps > _MOST or not _fits(x, prod(shape)):
+        return None
+    inner = prod(x.shape[axis + 1 :])
+    last = inner == 1
+    kernel = _kernel("resample", x.dtype, taps, weights is not None, last, whole)
+    if kernel is None:
+        return None
+    by = () if weights is None else np.ascontiguousarray(weights, x.dtype)
+    y = np.empty(shape, x.dtype)
+    shared(kernel, x, *np.ascontiguousarray(places), *by, y, prod(x.shape[:axis]), count, inner,
+           x.shape[axis] * inner, count * inner)  # fmt: skip
+    return y
+
+
+def pixels_taken(x: Array, places: Array) -> Array | None:
+    """x (n, c, pixels) at places (n, points), which lie inside: (n, c, points)."""
+    n, channels, size = x.shape
+    count = places.shape[1]
+    if places.dtype != np.int64 or not _fits(x, n * channels * count):
+        return None
+    kernel = _kernel("take_pixels", x.dtype)
+    if kernel is None:
+        return None
+    y = np.empty((n, channels, count), x.dtype)
+    shared(kernel, x, np.ascontiguousarray(places), y, n, channels, count, size, channels * size,
+           channels * count)  # fmt: skip
+    return y

@@ -1,0 +1,69 @@
+"""Resampling of large images by kernels: what NumPy gives before they are there."""
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.native.eager import Policy
+from flambeau.ops.resampled_native import along_axis, pixels_taken
+
+F = torch.nn.functional
+SIZES = [{"scale_factor": 2}, {"scale_factor": 0.5}, {"size": (150, 77)}]
+
+
+def with_gradient(function, image):
+    x = torch.from_numpy(image.copy()).requires_grad_()
+    y = function(x)
+    weights = np.random.default_rng(1).normal(size=tuple(y.shape)).astype(image.dtype)
+    y.backward(torch.from_numpy(weights))
+    return y.detach().numpy(), x.grad.numpy()
+
+
+def by_both(function, image, monkeypatch):
+    """(with kernels, without)."""
+    with_gradient(function, image)  # asks for the kernels
+    found = with_gradient(function, image)
+    monkeypatch.setattr(Policy, "allowed", False)
+    return zip(found, with_gradient(function, image), strict=True)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "area"])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_interpolate(mode, sizes, monkeypatch):
+    image = np.random.default_rng(0).normal(size=(2, 3, 90, 101)).astype(np.float32)
+    for a, b in by_both(lambda x: F.interpolate(x, mode=mode, **sizes), image, monkeypatch):
+        np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+
+
+def test_grid_sample(monkeypatch):
+    rng = np.random.default_rng(0)
+    image = rng.normal(size=(2, 3, 90, 101)).astype(np.float32)
+    points = torch.from_numpy(rng.uniform(-1.2, 1.2, (2, 99, 98, 2)).astype(np.float32))
+    for a, b in by_both(
+        lambda x: F.grid_sample(x, points, align_corners=False), image, monkeypatch
+    ):
+        np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_a_place_below_zero_counts_nothing(axis):
+    x = np.full((3, 100, 200), np.inf, np.float32)
+    places = np.full((2, 150), -1)
+    places[0, ::2] = np.arange(75)
+    x[(slice(None),) * axis + (slice(75),)] = 2
+    weights = np.full(places.shape, 0.5, np.float32)
+    for given in (weights, None):
+        along_axis(x, axis, places, given, False)
+        y = along_axis(x, axis, places, given, False)
+        assert y is not None
+        np.testing.assert_array_equal(y.take(np.arange(0, 150, 2), axis), 2 if given is None else 1)
+        np.testing.assert_array_equal(y.take(np.arange(1, 150, 2), axis), 0)
+
+
+def test_pixels_are_those_at_the_places():
+    rng = np.random.default_rng(0)
+    x, places = rng.normal(size=(2, 5, 700)), rng.integers(0, 700, (2, 4000))
+    pixels_taken(x, places)
+    y = pixels_taken(x, places)
+    assert y is not None
+    np.testing.assert_array_equal(y, np.take_along_axis(x, places[:, None, :], 2))
