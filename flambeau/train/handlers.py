@@ -145,6 +145,7 @@ class Handlers:
                     break
 
     def new_handle(self, function: Any) -> Handle:
+        """A handle for a callback that has no events yet, after those there are."""
         handle = Handle(self, function)
         self.handles.append(handle)
         return handle

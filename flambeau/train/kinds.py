@@ -16,10 +16,12 @@ class Kinds:
         self.compiled: set[str] = set()  # kinds that had a program, in this process or before
 
     def state_dict(self) -> dict[str, Any]:
+        """What is known of each kind, in words and numbers that a checkpoint can hold."""
         return {"known": dict(self.known), "plain": sorted(self.plain),
                 "compiled": sorted(self.compiled)}  # fmt: skip
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave; what is missing there is empty."""
         self.known = dict(saved.get("known", {}))
         self.plain = set(saved.get("plain", ()))
         self.compiled = set(saved.get("compiled", ()))

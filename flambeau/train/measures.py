@@ -35,6 +35,7 @@ class Measures:
         return twin
 
     def reset(self) -> None:
+        """Forgets all batches."""
         self.sums, self.weights = {}, {}
         self.loss_sum, self.loss_weight = 0.0, 0
         self.group.reset()
@@ -79,12 +80,14 @@ class Measures:
         return self.group.running()
 
     def state_dict(self) -> dict[str, Any]:
+        """The sums, their weights in samples, and the state of every metric."""
         return {
             "sums": dict(self.sums), "weights": dict(self.weights), "loss_sum": self.loss_sum,
             "loss_weight": self.loss_weight, "metrics": self.group.state_dict(),
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave. Raises KeyError where the metrics' names differ."""
         self.sums, self.weights = dict(state["sums"]), dict(state["weights"])
         self.loss_sum, self.loss_weight = state["loss_sum"], state["loss_weight"]
         self.group.load_state_dict(state["metrics"])

@@ -91,11 +91,13 @@ class Persistence:
         self.waiting.clear()
 
     def state_dict(self) -> dict[str, Any]:
+        """What `run.persist` gave out, and the states of callbacks, by name."""
         objects = {name: held.state_dict() for name, held in self.objects.items()}
         values = {name: dict(values) for name, values in self.values.items()}
         return {"values": values, "objects": {**self.waiting, **objects}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave; callbacks attached later get theirs then."""
         for name, values in state["values"].items():
             self.values.setdefault(name, {}).update(values)
         for name, saved in state["objects"].items():

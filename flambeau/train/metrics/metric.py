@@ -23,12 +23,23 @@ class MetricProtocol(Protocol):
 
     name: str
 
-    def update(self, output: Any, target: Any) -> None: ...
-    def compute(self) -> Any: ...
-    def reset(self) -> None: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-    def merge(self, other: Any) -> Any: ...
+    def update(self, output: Any, target: Any) -> None:
+        """Adds a batch."""
+
+    def compute(self) -> Any:
+        """The value over everything since `reset`: a number, an array, or a dict of them."""
+
+    def reset(self) -> None:
+        """Forgets all batches."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has been added up so far: numbers and tensors, which are safe to load."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
+
+    def merge(self, other: Any) -> Any:
+        """Adds what another one has seen, as of another process; returns itself."""
 
 
 def array_of(value: Any) -> np.ndarray:
