@@ -15,6 +15,7 @@ from .gather import index_select
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque, publish
 from .samples import Rng
+from .table_rows import bags_summed
 
 _SUM, _MEAN, _MAX = range(3)
 _MODES = {"sum": _SUM, "mean": _MEAN, "max": _MAX}
@@ -80,6 +81,12 @@ def reduced_bags(
     width, inside = weight.shape[1], compute_dtype(weight.dtype)
     made = np.zeros((offsets.size, width), inside)
     which = np.full((offsets.size, width), -1, np.int64)
+    if mode != _MAX and indices.size and bags.__class__ is np.ndarray and (
+        y := bags_summed(weight, indices, bags, offsets.size, each)
+    ) is not None:  # fmt: skip
+        if mode == _MEAN:
+            y /= np.maximum(np.bincount(bags, minlength=offsets.size), 1)[:, None].astype(y.dtype)
+        return y, which
     if indices.size:
         rows = weight.take(indices, 0).astype(inside, copy=False)
         if each is not None:
@@ -97,12 +104,30 @@ def reduced_bags(
 
 def _maxima(rows: Array, starts: Array, indices: Array) -> tuple[Array, Array]:
     """The maxima of runs of rows, and the table's index of the first row that has each."""
-    largest = np.maximum.reduceat(rows, starts, 0)
     counts = np.diff(np.append(starts, len(rows)))
+    if counts.max() * len(starts) <= 4 * len(rows):
+        return _maxima_by_turns(rows, starts, counts, indices)
+    largest = np.maximum.reduceat(rows, starts, 0)
     spread = np.repeat(largest, counts, 0)
     hit = (rows == spread) | np.isnan(rows)
     places = np.where(hit, np.arange(len(rows))[:, None], len(rows))
     return largest, indices[np.minimum.reduceat(places, starts, 0)]
+
+
+def _maxima_by_turns(
+    rows: Array, starts: Array, counts: Array, indices: Array
+) -> tuple[Array, Array]:
+    """`_maxima` for short runs: the first rows of all, then the second ones, and so on."""
+    largest = rows[starts]
+    which = np.repeat(indices[starts][:, None], rows.shape[1], 1)
+    for k in range(1, counts.max()):
+        longer = slice(None) if k < counts.min() else np.flatnonzero(counts > k)
+        at = starts[longer] + k
+        values, held = rows[at], largest[longer]
+        more = ~(values <= held) & ~np.isnan(held)
+        largest[longer] = np.where(more, values, held)
+        which[longer] = np.where(more, indices[at][:, None], which[longer])
+    return largest, which
 
 
 @reduced_bags.vjp("weight")

@@ -1,4 +1,4 @@
-"""Rows of large tables taken and added to by number, in machine code; None without it."""
+"""Rows of large tables taken, added to and summed by number, in machine code; None without it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FLOATS = frozenset((FLOAT32, FLOAT64))
 _INT64 = np.dtype(np.int64)
 
 
-def _kernel(name: str, kind: np.dtype) -> int | None:
+def _kernel(name: str, kind: np.dtype, *settings: bool) -> int | None:
     def build() -> Any:
         from ..native.kernels import table_rows
         from ..native.loops import Type
 
-        return getattr(table_rows, name)(Type(kind.name))
+        return getattr(table_rows, name)(Type(kind.name), *settings)
 
-    function = kernel_asked_for((name, kind), build)
+    function = kernel_asked_for((name, kind, *settings), build)
     return None if function is None else function.address
 
 
@@ -59,7 +59,40 @@ def added(table: Array, numbers: Array, g: Array) -> bool:
     kernel = _kernel("add_rows", table.dtype)
     if kernel is None or not g.flags.c_contiguous:
         return False
-    width, threads = table.shape[1], POOL.threads()
-    blocks = next((b for b in range(threads, 2 * threads) if width % b == 0), 1)
+    width = table.shape[1]
+    blocks = _blocks(width)
     shared(kernel, g, numbers, table, numbers.size, blocks, width // blocks, width)
     return True
+
+
+def _blocks(width: int) -> int:
+    """Into how many blocks of columns the threads share a row."""
+    threads = POOL.threads()
+    return next((b for b in range(threads, 2 * threads) if width % b == 0), 1)
+
+
+def bags_summed(
+    table: Array, numbers: Array, bags: Array, count: int, each: Array | None
+) -> Array | None:
+    """The sums of the rows in each of `count` bags; `bags`, ascending: that of each number.
+
+    `each`: what to multiply each row by.
+    """
+    if numbers.size * table.shape[-1] <= LARGE or not _fits(table, numbers):
+        return None
+    width, length = table.shape[1], numbers.size // max(count, 1)
+    by = () if each is None else (np.ascontiguousarray(each, table.dtype),)
+    even = length * count == bags.size > 0 \
+        and np.array_equal(bags[::length], np.arange(count)) \
+        and np.array_equal(bags[length - 1 :: length], bags[::length])  # fmt: skip
+    kernel = _kernel("sum_even_bags" if even else "sum_bags", table.dtype, each is not None)
+    if kernel is None:
+        return None
+    if even:
+        y = np.empty((count, width), table.dtype)
+        shared(kernel, table, numbers, *by, y, count, length, width)
+        return y
+    y, blocks = np.zeros((count, width), table.dtype), _blocks(width)
+    shared(kernel, table, numbers, np.ascontiguousarray(bags), *by, y, numbers.size, blocks,
+           width // blocks, width)  # fmt: skip
+    return y

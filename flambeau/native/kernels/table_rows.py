@@ -1,9 +1,10 @@
-"""Rows of a table by their numbers: taken, and added to."""
+"""Rows of a table by their numbers: taken, added to, and summed in bags."""
 
 from __future__ import annotations
 
 from ..loops import (
-    Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type,
+    Accumulator, Affine, Apply, Begin, Buffer, Expression, Fold, Index, Kernel, Kind, Load, Loop,
+    Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
 
 
@@ -34,3 +35,44 @@ def add_rows(type: Type) -> Kernel:
     body: list[Statement] = [Loop(column, size, [store], Kind.LANES)]
     nest = Loop(block, blocks, [Loop(k, count, body)], Kind.PARALLEL)
     return Kernel("add_rows", [g, at, table], [nest], sizes)
+
+
+def sum_bags(type: Type, weighted: bool) -> Kernel:
+    """table, numbers (I64), bags (I64), (weights), y: y[bags[k]] += table[numbers[k]] * weights[k].
+
+    Sizes: numbers, blocks, block, width. Threads share out blocks of columns.
+    """
+    table, y = Buffer(type, "table"), Buffer(type, "y")
+    at, to, by = Buffer(Type.I64, "numbers"), Buffer(Type.I64, "bags"), Buffer(type, "weights")
+    block, k, column = Index("block"), Index("k"), Index("column")
+    count, blocks, size, width = sizes = [Size(n) for n in ("count", "blocks", "block", "width")]
+    each, here = Affine(0, ((k, 1),)), Affine(0, ((block, size), (column, 1)))
+    value: Expression = Load(table, here, ((Load(at, each), width),))
+    if weighted:
+        value = Apply(Scalar.MUL, (value, Load(by, each)), type)
+    store = Store(y, here, value, ((Load(to, each), width),), add=True)
+    body: list[Statement] = [Loop(column, size, [store], Kind.LANES)]
+    nest = Loop(block, blocks, [Loop(k, count, body)], Kind.PARALLEL)
+    buffers = [table, at, to, *([by] if weighted else []), y]
+    return Kernel("sum_bags", buffers, [nest], sizes)
+
+
+def sum_even_bags(type: Type, weighted: bool) -> Kernel:
+    """table, numbers (I64), (weights), y: as sum_bags, bags of so many numbers each.
+
+    Sizes: bags, numbers of each, width.
+    """
+    table, y = Buffer(type, "table"), Buffer(type, "y")
+    at, by = Buffer(Type.I64, "numbers"), Buffer(type, "weights")
+    bag, k, column = Index("bag"), Index("k"), Index("column")
+    bags, count, width = sizes = [Size(n) for n in ("bags", "count", "width")]
+    each, total = Affine(0, ((bag, count), (k, 1))), Accumulator(Fold.SUM, type)
+    value: Expression = Load(table, Affine(0, ((column, 1),)), ((Load(at, each), width),))
+    if weighted:
+        value = Apply(Scalar.MUL, (value, Load(by, each)), type)
+    body: list[Statement] = [
+        Begin(total), Loop(k, count, [Update(total, value)]),
+        Store(y, Affine(0, ((bag, width), (column, 1))), total),
+    ]  # fmt: skip
+    nest = Loop(bag, bags, [Loop(column, width, body, Kind.LANES)], Kind.PARALLEL)
+    return Kernel("sum_even_bags", [table, at, *([by] if weighted else []), y], [nest], sizes)
