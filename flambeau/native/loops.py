@@ -351,7 +351,8 @@ class Kernel:
 
     The outermost statements run one after another on each thread, without a barrier between
     them: none may read what another thread wrote. Outside PARALLEL loops and Contracts, thread 0
-    alone runs. `exact`: no product is added to something without being rounded first.
+    alone runs. `exact`: no product is added to something without being rounded first, and functions
+    of F64 are the C library's.
     """
 
     name: str

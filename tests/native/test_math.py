@@ -101,6 +101,21 @@ def test_float64_is_the_c_library_s(name: str) -> None:
     np.testing.assert_allclose(out, np.asarray(exact, float), rtol=1e-15)
 
 
+def test_exp_of_float64() -> None:
+    draw = np.random.default_rng(0)
+    special = [0, -0.0, np.inf, -np.inf, np.nan, 709.78, 709.79, 1e300, -1e300, -708.4, -744.4, -746]
+    x = np.r_[special, draw.uniform(-745, 710, 40_000), draw.normal(size=40_000), 5e-324]
+    y = np.empty_like(x)
+    function("EXP", x.size, 1, Type.F64).run([x, y])
+    with np.errstate(all="ignore"):
+        exact = np.exp(x.astype(Long))
+        expected = exact.astype(float)
+        finite = np.isfinite(expected)
+        np.testing.assert_array_equal(y[~finite], expected[~finite])
+        error = np.abs((y[finite].astype(Long) - exact[finite]) / np.spacing(expected[finite]))
+    assert error.max() <= 1.0, x[finite][error.argmax()]
+
+
 @pytest.mark.parametrize("name", ["ERF", "EXP", "LOG", "POW", "TANH"])
 def test_formulas_for_processors_without_permutations(name: str) -> None:
     x = arguments()

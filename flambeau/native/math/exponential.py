@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import factorial
+
 from .lanes import Lanes, Value
 
 LOG2_E = 1.4426950408889634
@@ -21,6 +23,8 @@ EXP64 = (
     0.0013888888908100843, 0.008333333371512295, 0.041666666666563726, 0.16666666666610153,
     0.5000000000000014,
 )  # fmt: skip
+# The same to the last bit: Taylor's terms.
+EXP64_EXACT = tuple(1 / factorial(k) for k in range(13, 1, -1))
 EXPM1_NEAR = tuple(1 / f for f in (3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1))
 
 
@@ -54,7 +58,12 @@ def exp32(m: Lanes, x: Value) -> Value:
     return scaled(m, y, n, 23, zero)
 
 
-def exp64(m: Lanes, x: Value) -> Value:
+def exp64_exact(m: Lanes, x: Value) -> Value:
+    """exp of float64: 1 unit in the last place at most."""
+    return exp64(m, x, EXP64_EXACT)
+
+
+def exp64(m: Lanes, x: Value, terms: tuple[float, ...] = EXP64) -> Value:
     """exp of float64, to 1e-15 relative; for the wide formulas."""
     zero = m.less(x, -745.2)
     x = m.where(m.less(720.0, x), 720.0, x)
@@ -64,7 +73,7 @@ def exp64(m: Lanes, x: Value) -> Value:
     n = m.b.sub(m.bits(shifted), m.integer(0x4338000000000000))
     whole = m.sub(shifted, MAGIC64)
     r = m.fma(whole, -LN2_LOW64, m.fma(whole, -LN2_HIGH64, x))
-    y = m.add(m.fma(m.polynomial(r, EXP64), m.mul(r, r), r), 1.0)
+    y = m.add(m.fma(m.polynomial(r, terms), m.mul(r, r), r), 1.0)
     if m.permutes:
         return m.scaled(y, whole, zero)
     return scaled(m, y, n, 52, zero)

@@ -10,7 +10,7 @@ from ..emit.builder import Builder
 from ..emit.lanewise import by_lane
 from ..loops import Scalar, Type
 from .error import erf32, erfc32
-from .exponential import exp2_32, exp32, expm1_32
+from .exponential import exp2_32, exp32, exp64_exact, expm1_32
 from .hyperbolic import acosh32, asinh32, atanh32, cosh32, sinh32, tanh32
 from .lanes import Lanes
 from .logarithm import log1p_32, log2_32, log10_32, log32
@@ -25,13 +25,16 @@ FLOAT32: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.ASIN: asin32, Scalar.ACOS: acos32, Scalar.ATAN: atan32, Scalar.ATAN2: atan2_32,
     Scalar.ERF: erf32, Scalar.ERFC: erfc32, Scalar.POW: pow32,
 }  # fmt: skip
+FLOAT64: dict[Scalar, Callable[..., ir.Value]] = {Scalar.EXP: exp64_exact}
 
 
 def emit(
     b: Builder, operation: Scalar, values: Sequence[ir.Value], type: Type, lanes: int
 ) -> ir.Value:
     """A function on operands of one floating type, all of as many lanes."""
-    formula = FLOAT32.get(operation) if type is Type.F32 else None
+    wide = type is Type.F64 and not b.module.exact
+    table = FLOAT32 if type is Type.F32 else FLOAT64 if wide else {}
+    formula = table.get(operation)
     if formula is not None:
         return formula(Lanes(b, type, lanes), *values)
     name = "fmod" if operation is Scalar.REM else operation.name.lower()
