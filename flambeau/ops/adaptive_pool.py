@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.tensor import Tensor
+from .conv_kernels import Window
+from .pool_native import averages
 from .promotion import compute_dtype
 from .registry import Array, opaque, publish
 from .samples import Rng, Sample
+
+_MOST = 64  # elements of a window that a kernel names one by one
 
 
 def _bounds(n: int, m: int) -> list[tuple[int, int]]:
@@ -38,12 +43,24 @@ def _along_axes(x: Array, matrices: Sequence[Array]) -> Array:
     return np.ascontiguousarray(x)
 
 
+def _equal_windows(x: Array, output: tuple[int, ...]) -> Array | None:
+    """Averages of windows of one size, by a kernel if there is one."""
+    window = tuple([k // m for k, m in zip(x.shape[-len(output) :], output, strict=True)])
+    if prod(window) > _MOST:
+        return None
+    n = len(window)
+    return averages(x, Window(window, window, ((0, 0),) * n, (1,) * n), np.array(prod(window)))
+
+
 def _averaged(x: Array, output: tuple[int, ...]) -> Array:
     n = len(output)
     spatial = x.shape[-n:]
     inside = compute_dtype(x.dtype)
     values = x.astype(inside, copy=False)
     if all(m and k % m == 0 for k, m in zip(spatial, output, strict=True)):
+        native = _equal_windows(values, output)
+        if native is not None:
+            return native.astype(x.dtype, copy=False)
         shape = [v for k, m in zip(spatial, output, strict=True) for v in (m, k // m)]
         axes = tuple(range(x.ndim - n + 1, x.ndim + n, 2))
         made = np.add.reduce(values.reshape(*x.shape[:-n], *shape), axes)

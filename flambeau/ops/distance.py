@@ -74,6 +74,5 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out: Any = None):
     >>> torch.nn.functional.normalize(torch.tensor([[3., 4.]]))
     tensor([[0.6000, 0.8000]])
     """
-    norms = input.norm(p, dim, True).clamp_min(eps).expand_as(input)
-    y = input / norms
+    y = input / input.norm(p, dim, True).clamp_min(eps)
     return y if out is None else out.copy_(y)

@@ -322,6 +322,14 @@ def _logits_reference(x, t, weight, pos_weight, reduction):
     return (y, y.mean(), y.sum())[reduction]
 
 
+def _negative_log_sigmoid(x: Array) -> Array:
+    return np.log1p(np.exp(-np.abs(x))) + np.maximum(-x, 0)
+
+
+def _logit_entropy(x: Array, t: Array) -> Array:
+    return _negative_log_sigmoid(x) + (1 - t) * x
+
+
 @opaque(name="_binary_cross_entropy_with_logits", node="BinaryCrossEntropyWithLogitsBackward0",
         expose=(), ref=_logits_reference, samples=_logits)  # fmt: skip
 def _bce_logits(
@@ -338,11 +346,12 @@ def _bce_logits(
         )
     inside = compute_dtype(_kind(input, target))
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
-    y = np.log1p(np.exp(-np.abs(x)))  # softplus(-x) = max(-x, 0) + this
-    y += np.maximum(-x, 0)
-    if pos_weight is not None:
-        y = y * ((pos_weight.astype(inside, copy=False) - 1) * t + 1)
-    y = y + (1 - t) * x
+    if pos_weight is None:
+        y = large(_logit_entropy, x, t) if x.size > LARGE and x.shape == t.shape else None
+        y = _logit_entropy(x, t) if y is None else y
+    else:
+        each = (pos_weight.astype(inside, copy=False) - 1) * t + 1
+        y = _negative_log_sigmoid(x) * each + (1 - t) * x
     return _reduced(y if weight is None else y * weight, reduction, target.dtype)
 
 

@@ -15,6 +15,7 @@ from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ..tensor.promote import legacy_name
 from .axes import canonical_dim
 from .creation import public
+from .pointwise_native import large
 from .promotion import compute_dtype
 from .reduce import axes_of, spread
 from .registry import Array, composite, opaque
@@ -228,6 +229,10 @@ def _(g, grad_output, output, dim):
     return -g * output.exp() * grad_output.sum(dim, True)
 
 
+def _shifted_exp(x: Array, top: Array) -> Array:
+    return np.exp(x - top)
+
+
 @opaque(ref=lambda x, dim, keepdim=False: np.log(np.exp(x).sum(dim, keepdims=keepdim)),
         samples=matrices(((5,), 0), ((3, 4), 1), ((2, 3, 4), (0, -1), True)),
         aliases=("special.logsumexp",))  # fmt: skip
@@ -249,7 +254,9 @@ def logsumexp(input: Array, dim, keepdim=False) -> Array:
         if x.size:
             top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))
             top[~np.isfinite(top)] = 0
-            y = np.log(np.add.reduce(np.exp(x - top), axes, None, None, True)) + top
+            powers = large(_shifted_exp, x, top) if x.size > LARGE else None
+            powers = _shifted_exp(x, top) if powers is None else powers
+            y = np.log(np.add.reduce(powers, axes, None, None, True)) + top
         else:
             y = np.log(np.add.reduce(x, axes, None, None, True))
     if not keepdim and x.ndim:

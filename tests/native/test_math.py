@@ -103,7 +103,7 @@ def test_float64_is_the_c_library_s(name: str) -> None:
 
 def test_exp_of_float64() -> None:
     draw = np.random.default_rng(0)
-    special = [0, -0.0, np.inf, -np.inf, np.nan, 709.78, 709.79, 1e300, -1e300, -708.4, -744.4, -746]
+    special = [0, -0.0, np.inf, -np.inf, np.nan, 709.78, 709.79, 1e300, -1e300, -708.4, -744.4]
     x = np.r_[special, draw.uniform(-745, 710, 40_000), draw.normal(size=40_000), 5e-324]
     y = np.empty_like(x)
     function("EXP", x.size, 1, Type.F64).run([x, y])
