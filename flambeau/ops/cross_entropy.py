@@ -156,9 +156,14 @@ def _(g, target, weight, reduction, ignore_index):
     return operator(g, target, weight, reduction, ignore_index)
 
 
-def _small(x: Array, target: Array, reduction: int) -> tuple[Array, Array] | None:
-    """(loss, log probabilities) of few rows in machine code; None for targets that are no class."""
+def _small(
+    x: Array, target: Array, reduction: int, ignore_index: int
+) -> tuple[Array, Array] | None:
+    """(loss, log probabilities) of few rows in machine code; None for targets that are no class,
+    and where a class is ignored."""
     if x.ndim != 2 or x.__class__ is not _ndarray or not target.flags.c_contiguous:
+        return None
+    if 0 <= ignore_index < x.shape[1]:
         return None
     kernel = CROSS_ENTROPY[reduction == MEAN][x.dtype]
     if not kernel or not Policy.allowed or target.dtype is not _INT64:
@@ -178,7 +183,7 @@ def _fused(name: str, node: str):
     ) -> tuple[Array, Array]:
         """Cross entropy with classes by index, and the log probabilities."""
         if 1 < input.size <= MOST and weight is None and reduction != NONE:
-            found = _small(input, target, reduction)
+            found = _small(input, target, reduction, ignore_index)
             if found is not None:
                 return found
         y = log_softmax.operator.body(input, 0 if input.ndim == 1 else 1)

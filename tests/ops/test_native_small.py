@@ -68,6 +68,26 @@ def test_special_values(name, monkeypatch) -> None:
     np.testing.assert_allclose(got.numpy(), want.numpy(), 1e-6, 1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("ignored", [-100, 1, 7])
+def test_cross_entropy_where_a_class_is_ignored(ignored, reduction, dtype, monkeypatch) -> None:
+    torch.manual_seed(0)
+    x, target = torch.randn(6, 5, dtype=dtype), torch.tensor([1, 0, 1, 4, 3, 2])
+
+    def step() -> torch.Tensor:
+        given = x.clone().requires_grad_()
+        loss = F.cross_entropy(given, target, ignore_index=ignored, reduction=reduction)
+        loss.backward()
+        return torch.cat([loss.detach()[None], given.grad.reshape(-1)])
+
+    monkeypatch.setattr(Policy, "allowed", False)
+    want = step()
+    monkeypatch.setattr(Policy, "allowed", True)
+    for _ in range(4):
+        np.testing.assert_allclose(step().numpy(), want.numpy(), 1e-6, 1e-6)
+
+
 def test_kernels_come_at_a_fixed_call(monkeypatch) -> None:
     monkeypatch.setattr(Small, "ASKED", 2)
     monkeypatch.setattr(Small, "USED", 4)

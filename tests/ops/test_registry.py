@@ -239,7 +239,8 @@ def test_out(sampled, rng):
         flambeau.manual_seed(1)
         given, options = tensors(sampled, args, kwargs)
         assert sampled.function(*given, **options, out=target) is target
-        np.testing.assert_array_equal(target._array, y._array)
+        # A kernel that takes over between the two calls rounds otherwise.
+        np.testing.assert_allclose(target._array, y._array, rtol=1e-6, atol=1e-12)
 
 
 # ------------------------------------------------------------------------------ derivatives
