@@ -10,9 +10,7 @@ from __future__ import annotations
 import builtins
 import functools
 import gc
-import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +30,6 @@ from .recorder import Recorder
 from .swapped import restore, swapped
 from .trace import UPDATE, Backward, Trace, address, values_in
 
-_UNDISTURBED = 0.1  # seconds that other threads wait for their turn
 _capturing = threading.RLock()  # functions are swapped for all threads: one capture at a time
 
 
@@ -184,18 +181,12 @@ def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
 
 
 def _alive(kinds: set[type]) -> list[Any]:
-    """All objects of these classes. No other thread runs meanwhile: what holds all objects also
-    holds a tuple that a thread is about to fill, which would be a SystemError there."""
-    interval, collects = sys.getswitchinterval(), gc.isenabled()
-    sys.setswitchinterval(_UNDISTURBED)
-    gc.disable()
-    try:
-        time.sleep(0)  # who asked for a turn before has it; the next waits for so long
-        return [o for o in gc.get_objects() if type(o) in kinds]
-    finally:
-        sys.setswitchinterval(interval)
-        if collects:
-            gc.enable()
+    """All objects of these classes: each refers to its class.
+
+    A list of all objects would also hold tuples that other threads are about to fill, which would
+    be a SystemError there.
+    """
+    return [o for o in gc.get_referrers(*kinds) if type(o) in kinds]
 
 
 def _classes(base: type) -> set[type]:

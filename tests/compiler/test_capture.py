@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 
@@ -408,12 +409,16 @@ def test_other_threads_make_tuples_meanwhile():
             wrong.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    mine = torch.zeros(3)
-    for _ in range(8):
-        assert any(found is mine for found in _alive({torch.Tensor}))
-    over.set()
-    for thread in threads:
-        thread.join()
+    mine, interval = torch.zeros(3), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # whoever can be disturbed is
+    try:
+        for thread in threads:
+            thread.start()
+        found = [any(one is mine for one in _alive({torch.Tensor})) for _ in range(8)]
+    finally:
+        sys.setswitchinterval(interval)
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert all(found)
     assert not wrong
