@@ -1,7 +1,8 @@
 """flambeau.compile: a step is recorded while it trains, compiled beside it, checked, taken over.
 
-The first call of a kind is plain; then calls are recorded until two agree. What cannot be compiled
-stays eager, and the user is told once, with the line.
+The first call of a kind is plain, unless its code is said to have run before; then calls are
+recorded until two agree. What cannot be compiled stays eager, and the user is told once, with the
+line.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .takeover import is_possible, take_over
 from .trace import Trace, difference
 
 RECORDED = 4  # how many calls are recorded before a step counts as not static
+SOON = 0.2  # seconds in which a program that was kept is there, even on a busy machine
 PROGRAMS = 8  # how many kinds of calls (shapes, flags) get a program of their own
 
 
@@ -221,12 +223,13 @@ class Compiled:
         if variant.program is not None:
             self._forget(variant)
         variant.calls += 1
-        if variant.calls == 1:
-            result = self._function(*args, **kwargs)
-            if is_hoped_for(self._function):
-                self._look(variant, Trace())
-            return result
-        return self._record(variant, args, kwargs)
+        if variant.calls > 1:
+            return self._record(variant, args, kwargs)
+        settled = self._options.get("settled", False)
+        result = None if settled else self._function(*args, **kwargs)
+        if is_hoped_for(self._function):
+            self._look(variant, Trace())
+        return self._record(variant, args, kwargs) if settled else result
 
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
         key = (_described(args), _described(kwargs), _modes(), self._training())
@@ -343,6 +346,8 @@ class Compiled:
         else:
             bindings.settle([slot for slot, _ in graph.writes])
             threading.Thread(target=work, name="flambeau compile", daemon=True).start()
+            if precedent is None:  # as a rule it was kept too, and is there before a plain call is
+                pending.done.wait(SOON)
 
     def _made(self, graph: Graph) -> Any:
         if self._options["backend"] == "evaluate":

@@ -27,7 +27,8 @@ def compile(
     cannot be compiled stays as it is, with one warning that names the line; `fullgraph=True` makes
     that a RuntimeError. `dynamic` changes nothing; backend="eager" compiles nothing, "evaluate"
     runs the graph slowly in NumPy. Of `options`, "random" may be "counter": random numbers are
-    then made where they are used, and are not PyTorch's; "mode" may be "now"; others are accepted.
+    then made where they are used, and are not PyTorch's; "mode" may be "now"; "settled" says that
+    the code has run before, so that its first call is recorded already; others are accepted.
     Raises RuntimeError for what is not callable, ValueError for another "random".
 
     >>> @torch.compile
@@ -55,7 +56,7 @@ def compile(
         raise ValueError(f"torch.compile: options['random'] is 'generator' or 'counter', "
                          f"not {random!r}")  # fmt: skip
     return compiled(model, {"fullgraph": fullgraph, "backend": backend, "random": random,
-                            "dynamic": dynamic,
+                            "dynamic": dynamic, "settled": bool((options or {}).get("settled")),
                             "mode": (options or {}).get("mode", mode)})  # fmt: skip
 
 

@@ -74,5 +74,6 @@ class Whole:
                 self._calls += 1
                 return self.function(*batch)
             else:
-                self._made = ask_for_compiled(self.function)
+                # Batches were seen, or trained on: what a net makes at its first call is there.
+                self._made = ask_for_compiled(self.function, options={"settled": True})
         return self._made(*batch)

@@ -81,6 +81,32 @@ def test_a_precedent_saves_a_call_and_changes_no_bit(tmp_path):
     assert same(cold, warm)
 
 
+@pytest.mark.parametrize("settled", [False, True])
+def test_of_code_that_has_run_before_the_first_call_is_recorded(tmp_path, settled):
+    net = module(tmp_path).training()[0].eval()
+    x, wanted = torch.randn(12, 8), []
+    for needed in (3, 2):  # without a precedent, and with it
+        step = torch.compile(lambda x: net(x), options={"mode": "now", "settled": settled})
+        with torch.no_grad():
+            for calls in range(1, 6):
+                wanted.append(step(x))
+                assert bool(step._programs) is (calls >= needed - settled)
+    assert all(torch.allclose(y, wanted[0], atol=1e-6) for y in wanted)
+
+
+def test_a_program_that_was_kept_is_waited_for(tmp_path, monkeypatch):
+    from flambeau.compiler import api
+
+    steps = module(tmp_path)
+    run(steps)
+    monkeypatch.setattr(api, "SOON", 60)
+    _, _, step = steps.training()
+    step = torch.compile(step)
+    for _ in range(3):  # a plain call, one that is recorded, and the program's first
+        step(torch.randn(12, 8), torch.randint(3, (12,)))
+    assert step._programs
+
+
 def test_without_a_cache_every_run_has_the_same_bits(tmp_path, monkeypatch):
     steps = module(tmp_path)
     cold, _ = run(steps)
