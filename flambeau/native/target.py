@@ -183,15 +183,6 @@ _TIDY = ("sroa", "new_gvn", "simplify_cfg")
 _RECIPE = 2  # part of the cache's keys: to be raised whenever what follows makes other code
 
 
-@dataclass(frozen=True)
-class _Options:
-    """How text becomes code."""
-
-    target: Target
-    level: int
-    vectorize: bool
-
-
 @lru_cache(maxsize=1)
 def _unlocked() -> Any:
     """LLVM's slow entries without llvmlite's lock, for which several contexts have no need.
@@ -221,7 +212,7 @@ def _initialize(target: Target) -> None:
         llvm.initialize_all_asmprinters()
 
 
-def _machine(target: Target, level: int = 2) -> Any:
+def _machine(target: Target) -> Any:
     """LLVM's code generator for a target; of one thread at a time."""
     import llvmlite.binding as llvm
 
@@ -230,7 +221,7 @@ def _machine(target: Target, level: int = 2) -> Any:
     if os.name == "nt":
         triple += "-elf"  # what LLVM's loader reads, there too
     return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=level, reloc="pic", codemodel="small"
+        cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small"
     )
 
 
@@ -256,60 +247,37 @@ def _tidy(module: Any, machine: Any, inline: bool) -> None:
             library.LLVMPY_RunNewFunctionPassManager(passes, function, builder)
 
 
-def _optimise(module: Any, machine: Any, options: _Options) -> None:
-    """Runs LLVM's own choice of passes."""
+def _module(text: str, target: Target) -> tuple[Any, Any]:
+    """A parsed, verified and tidied module, and the code generator for it."""
     import llvmlite.binding as llvm
 
-    tuning = llvm.create_pipeline_tuning_options(speed_level=options.level)
-    tuning.loop_vectorization = tuning.loop_interleaving = options.vectorize
-    tuning.slp_vectorization = options.vectorize
-    builder = llvm.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(module, builder)
-
-
-def _module(text: str, options: _Options) -> tuple[Any, Any]:
-    """A parsed, verified and optimised module, and the code generator for it."""
-    import llvmlite.binding as llvm
-
-    machine = _machine(options.target, max(options.level, 2))
+    machine = _machine(target)
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     module.verify()
-    if options.level == 1:
-        _tidy(module, machine, "alwaysinline" in text)
-    elif options.level > 1:
-        _optimise(module, machine, options)
+    _tidy(module, machine, "alwaysinline" in text)
     return module, machine
 
 
-def _text_of(text: str, options: _Options, assembly: bool) -> str:
-    module, machine = _module(text, options)
-    return machine.emit_assembly(module) if assembly else str(module)
+def _text_of(text: str, target: Target) -> str:
+    module, machine = _module(text, target)  # both die inside the gate
+    return machine.emit_assembly(module)
 
 
-def optimised(text: str, target: Target | None = None, level: int = 1, vectorize: bool = False
-              ) -> str:  # fmt: skip
-    """LLVM IR after LLVM's passes."""
-    with _gate:
-        return _text_of(text, _Options(target or host(), level, vectorize), False)
-
-
-def assembly(text: str, target: Target | None = None, level: int = 1, vectorize: bool = False
-             ) -> str:  # fmt: skip
+def assembly(text: str, target: Target | None = None) -> str:
     """The assembly that LLVM IR becomes on a target, which need not be this machine."""
     with _gate:
-        return _text_of(text, _Options(target or host(), level, vectorize), True)
+        return _text_of(text, target or host())
 
 
-def object_code(text: str, target: Target | None = None, level: int = 1, vectorize: bool = False
-                ) -> bytes:  # fmt: skip
+def object_code(text: str, target: Target | None = None) -> bytes:
     """The object file that LLVM IR becomes on a target.
 
     RuntimeError with LLVM's message where the text is not valid.
     """
     with _gate:
-        return _emitted(*_module(text, _Options(target or host(), level, vectorize)))
+        return _emitted(*_module(text, target or host()))
 
 
 def _emitted(module: Any, machine: Any) -> bytes:
@@ -395,11 +363,9 @@ def versions() -> str:
     return f"{_RECIPE} {llvmlite.__version__} {llvm.llvm_version_info}"
 
 
-def _key(text: str, options: _Options) -> str:
+def _key(text: str, target: Target) -> str:
     """What stands for a text's object code, in memory and on disk."""
-    target = options.target
-    return cache.key("object", versions(), target.triple, target.cpu, target.features,
-                     str(options.level), str(options.vectorize), text)  # fmt: skip
+    return cache.key("object", versions(), target.triple, target.cpu, target.features, text)
 
 
 # They own the memory that addresses point to; so they live as long as the process, and longer
@@ -415,16 +381,14 @@ def _addresses(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
     return {name: _engines[key].get_function_address(name) for name in names}
 
 
-def load(text: str, names: Sequence[str], level: int = 1, vectorize: bool = False
-         ) -> dict[str, int]:  # fmt: skip
+def load(text: str, names: Sequence[str]) -> dict[str, int]:
     """Makes machine code of LLVM IR for this machine; the addresses of the functions in `names`.
 
-    `level` 0 runs no passes, 1 those that code made by hand needs, 2 and 3 LLVM's usual ones, and
-    `vectorize` its vectorisers too. Object code is kept on disk. The code stays for the life of
-    the process. Any thread may call it, and others go on meanwhile. RuntimeError with LLVM's
-    message where the text is not valid, KeyError for a name that is not in it.
+    Object code is kept on disk. The code stays for the life of the process. Any thread may call
+    it, and others go on meanwhile. RuntimeError with LLVM's message where the text is not valid,
+    KeyError for a name that is not in it.
     """
-    return load_all([(text, names)], 1, level, vectorize)[0]
+    return load_all([(text, names)])[0]
 
 
 def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
@@ -453,17 +417,15 @@ def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) 
         raise errors[0]
 
 
-def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1, level: int = 1,
-             vectorize: bool = False) -> list[dict[str, int]]:  # fmt: skip
+def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> list[dict[str, int]]:
     """`load` for many texts, compiled on several threads at a time."""
-    options = _Options(host(), level, vectorize)
-    keys = [_key(text, options) for text, _ in items]
+    keys = [_key(text, host()) for text, _ in items]
     texts = {key: text for key, (text, _) in zip(keys, items, strict=True) if key not in _engines}
     code = {key: cache.get(key) for key in texts}
     missing = [key for key, found in code.items() if found is None]
 
     def compiled(key: str) -> None:
-        code[key] = made = object_code(texts[key], options.target, level, vectorize)
+        code[key] = made = object_code(texts[key])
         cache.put(key, made)
 
     _on_threads(compiled, missing, threads)
