@@ -22,11 +22,12 @@ from ..native.precision import Chosen
 from ..ops.autocast import AUTOCAST, STATE
 from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor, wrap
-from .effects import Surroundings
+from .effects import clean, noted
 from .leftovers import finish, live_outputs
 from .operands import arrays_in, tensors_in
 from .reads import forgotten, plain, reads
 from .recorder import Recorder
+from .surroundings import Surroundings
 from .swapped import restore, swapped
 from .trace import UPDATE, Backward, Trace, address, values_in
 
@@ -87,7 +88,7 @@ def capture(
             recorder.code = getattr(getattr(function, "__func__", function), "__code__", None)
             returned = function(*args, **kwargs)
             result = plain(returned)
-            trace.result = recorder.surroundings.note(trace, reads(returned, recorder.floats))
+            trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats))
             record_backward(recorder, args, kwargs)
             del returned
         finally:
@@ -96,7 +97,7 @@ def capture(
             _recorders.current = None
             restore(swaps)
             if recorder.numbers:
-                recorder.surroundings.clean()
+                clean(recorder.surroundings)
                 if not forgotten(recorder.numbers):
                     trace.problem("item() reads a tensor's values in Python", "")
         finish(trace)

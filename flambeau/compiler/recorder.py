@@ -20,7 +20,7 @@ from ..ops.registry import Kind, Operator
 from ..tensor.size import Size
 from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor
-from .effects import Surroundings
+from .surroundings import Surroundings
 from .operands import arrays_in, bind, tensors_in, unbind
 from .reads import Number
 from .trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value

@@ -1,0 +1,297 @@
+"""Surroundings: the Python objects that a step reaches by its names and arguments.
+
+A walk from its code finds them: globals, closures, attributes, containers, classes, but nothing of
+installed libraries. What each holds is copied, for effects.py to compare with.
+"""
+
+from __future__ import annotations
+
+import collections
+import dis
+import functools
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..nn.module import Module
+from ..optim import Optimizer
+from ..optim.lr_scheduler import LRScheduler
+from ..tensor.tensor import Tensor
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_LIBRARIES = frozenset((*sys.stdlib_module_names, "flambeau", "numpy", "scipy", "llvmlite"))
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_OWN = frozenset((*vars(Module()), "__weakref__"))  # attributes that every module has
+_MOST = 20_000  # objects looked at
+_LONG = 1_000  # entries of a container that are looked into
+
+
+@dataclass
+class Holder:
+    """A place that holds named values: `read` copies them, as a dict or, for a list, a tuple.
+
+    `place`: the dict, cell or list to change for the same effect; None where that is not done.
+    `form` shows a key.
+    """
+
+    path: str
+    read: Callable[[], Any]
+    place: Any = None
+    form: str = "{path}.{key}"
+    inner: bool = True  # part of an object or container, not what a name stands for
+    before: Any = None
+    ignored: set[Any] = field(default_factory=set)  # keys
+
+    def named(self, key: Any) -> str:
+        return self.form.format(path=self.path, key=key)
+
+
+class Surroundings:
+    """The Python objects that a function reaches by its names and arguments, and what they hold."""
+
+    def __init__(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+        self._seen: dict[int, Any] = {}  # held, so that the ids stay theirs
+        self.names: set[str] = set()  # in the code of the functions, strings too
+        self._codes: list[types.CodeType] = []
+        self.namespaces: list[types.ModuleType] = []
+        self._stack: list[tuple[Any, str]] = [(kwargs, ""), (args, ""), (function, "")]
+        self.holders: list[Holder] = []
+        self.groups: list[Holder] = []  # of optimisers: schedulers may change them
+        self._walk()
+        for holder in (*self.holders, *self.groups):
+            holder.before = holder.read()
+
+    def refresh(self) -> None:
+        """Takes the optimisers' numbers as they are: a scheduler has set them."""
+        for holder in self.groups:
+            holder.before = holder.read()
+
+    def looks_at(self, name: str, code: types.CodeType) -> bool:
+        """Whether functions that a function's code may call, as their names say, know a name."""
+        known: set[str] = set()
+        left, found = [one for one in self._codes if one is not code], [code]
+        while found:
+            for one in found:
+                strings = (x for x in one.co_consts if isinstance(x, str))
+                known |= {*one.co_names, *one.co_freevars, *strings}
+            found = [one for one in left if _may_run(one, known)]
+            left = [one for one in left if one not in found]
+            if any(name in (*one.co_names, *one.co_freevars, *one.co_consts) for one in found):
+                return True
+        return False
+
+    def line_of(self, key: Any) -> str:
+        """Where the code stores under such a name; "" where that cannot be said."""
+        for code in self._codes:
+            line = code.co_firstlineno
+            for one in dis.get_instructions(code):
+                line = one.starts_line if isinstance(one.starts_line, int) and not isinstance(
+                    one.starts_line, bool) else line  # fmt: skip
+                if one.opname.startswith("STORE") and one.argval == key:
+                    return f"{code.co_filename}:{line}"
+        return ""
+
+    # --------------------------------------------------------------------------- looking
+
+    def _walk(self) -> None:
+        while True:
+            while self._stack and len(self._seen) < _MOST:
+                x, path = self._stack.pop()
+                if isinstance(x, (*PLAIN, Tensor, np.ndarray, np.generic)) or id(x) in self._seen:
+                    continue
+                self._seen[id(x)] = x
+                self._look(x, path)
+            more = [(one, name) for one in self.namespaces for name in self.names & set(vars(one))
+                    if id(vars(one)[name]) not in self._seen]  # fmt: skip
+            more = [(vars(one)[name], f"{one.__name__}.{name}") for one, name in more
+                    if not isinstance(vars(one)[name], (*PLAIN, Tensor, np.ndarray, np.generic))]
+            if not more or len(self._seen) >= _MOST:
+                break
+            self._stack = more
+        for one in self.namespaces:
+            self._hold(one.__name__, functools.partial(_named, vars(one), self.names), vars(one))
+
+    def _look(self, x: Any, path: str) -> None:
+        if isinstance(x, types.FunctionType):
+            self._function(x)
+        elif isinstance(x, types.MethodType):
+            self._push((x.__self__, "self"), (x.__func__, path))
+        elif isinstance(x, functools.partial):
+            self._push((x.func, path), (x.args, path), (x.keywords, path))
+        elif isinstance(x, types.ModuleType):
+            if not _installed(x.__name__):
+                self.namespaces.append(x)
+        elif isinstance(x, type):
+            if not _installed(x.__module__):
+                self._class(x, path)
+        elif isinstance(x, Module):
+            self._module(x, path)
+        elif isinstance(x, (dict, list, set, tuple, frozenset, collections.deque)):
+            self._container(x, path)
+        elif isinstance(x, LRScheduler):
+            self._push((getattr(x, "optimizer", None), path))
+        elif isinstance(x, Optimizer) and _of_library(type(x).__module__):
+            for i, group in enumerate(x.param_groups):
+                read = functools.partial(_plain, group)
+                self.groups.append(Holder(f"{path}.param_groups[{i}]", read, None,
+                                           "{path}[{key!r}]"))  # fmt: skip
+        else:
+            self._object(x, path)
+
+    def _push(self, *found: tuple[Any, str]) -> None:
+        self._stack.extend(found)
+
+    def _hold(
+        self, path: str, read: Callable, place: Any, form: str = "{path}.{key}", inner: bool = True
+    ) -> None:
+        self.holders.append(Holder(path, read, place, form, inner))
+
+    def _function(self, function: types.FunctionType) -> None:
+        if _installed(function.__module__):
+            return
+        code = function.__code__
+        cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+        for name, cell in cells:
+            self._hold("", functools.partial(_content, cell, name), cell, "{key}", False)
+            self._push(*((value, name) for value in _content(cell, name).values()))
+        names: set[str] = set()
+        for one in _nested(code):
+            self._codes.append(one)
+            strings = (x for x in one.co_consts if isinstance(x, str))
+            self.names.update(x for x in (*one.co_names, *strings)
+                              if not x.startswith(("__", "@")))  # fmt: skip
+            names.update(i.argval for i in dis.get_instructions(one)
+                         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
+                         and i.argval in self.names)  # fmt: skip
+        space = function.__globals__
+        self._hold("", functools.partial(_named, space, names), space, "{key}", False)
+        self._push(*((space[name], name) for name in names if name in space))
+        if vars(function):
+            self._container(vars(function), function.__name__, "{path}.{key}")
+        self._push((function.__defaults__, ""), (function.__kwdefaults__, ""))
+
+    def _class(self, kind: type, path: str) -> None:
+        for base in kind.__mro__:
+            if not _installed(base.__module__):
+                self._hold(base.__name__, functools.partial(_shown, base), None)
+                for name, value in list(vars(base).items()):
+                    inner = getattr(value, "__func__", getattr(value, "fget", value))
+                    self._push((inner, f"{base.__name__}.{name}"))
+
+    def _module(self, module: Module, path: str) -> None:
+        space = module.__dict__
+        self._hold(path, functools.partial(_besides, space, _OWN), space, inner=False)
+        self._hold(path, functools.partial(dict, module._buffers), None, inner=False)
+        self._hold(path, functools.partial(_only, space, "training"), None, inner=False)
+        self._push(*((value, f"{path}.{name}") for name, value in space.items()
+                     if name not in _OWN))  # fmt: skip
+        self._push(*((value, f"{path}.{name}") for name, value in module._modules.items()))
+        self._push((type(module), path))
+
+    def _container(self, x: Any, path: str, form: str = "{path}[{key!r}]") -> None:
+        if isinstance(x, dict):
+            self._hold(path, functools.partial(dict, x), x, form)
+        elif isinstance(x, (list, collections.deque)):
+            self._hold(path, functools.partial(tuple, x), x if isinstance(x, list) else None,
+                       "{path}")  # fmt: skip
+        elif isinstance(x, set):
+            self._hold(path, functools.partial(_as_dict, x), None, "{path}")
+        if len(x) <= _LONG:
+            items = list(x.items() if isinstance(x, dict) else enumerate(x))
+            form = form if isinstance(x, dict) else "{path}[{key}]"
+            self._push(*((value, form.format(path=path, key=key) if path else str(key))
+                         for key, value in items))  # fmt: skip
+        if type(x).__module__ != "builtins":
+            self._object(x, path)
+
+    def _object(self, x: Any, path: str) -> None:
+        kind = type(x)
+        if _of_library(kind.__module__) and kind is not types.SimpleNamespace:
+            return
+        self._push((kind, path))
+        if hasattr(x, "__dict__"):
+            self._container(vars(x), path, "{path}.{key}")
+        slots = [name for base in kind.__mro__ for name in _slots(base)]
+        if slots:
+            self._hold(path, functools.partial(_attributes, x, tuple(slots)), None)
+            self._push(*((value, f"{path}.{name}")
+                         for name, value in _attributes(x, tuple(slots)).items()))  # fmt: skip
+
+
+# --------------------------------------------------------------------------------- reading
+
+
+def _of_library(name: Any) -> bool:
+    return not isinstance(name, str) or name.split(".")[0] in _LIBRARIES
+
+
+@functools.cache
+def _installed(name: Any) -> bool:
+    """Whether a module is not the program's own: its functions' names are not followed."""
+    if _of_library(name):
+        return True
+    top = sys.modules.get(name.split(".")[0])
+    return any(part in str(getattr(top, "__file__", "")) for part in _INSTALLED)
+
+
+def _may_run(code: types.CodeType, known: set[str]) -> bool:
+    """Whether a function may be called by those who know these names."""
+    if code.co_name == "__init__":
+        return code.co_qualname.split(".")[-2:][0] in known
+    return code.co_name in known or code.co_name.startswith(("__", "<")) or (
+        code.co_name == "forward")  # fmt: skip
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _nested(one)
+
+
+def _content(cell: Any, name: str) -> dict[str, Any]:
+    try:
+        return {name: cell.cell_contents}
+    except ValueError:  # nothing yet
+        return {}
+
+
+def _named(space: dict, names: set[str]) -> dict[str, Any]:
+    return {name: space[name] for name in names if name in space}
+
+
+def _only(space: dict, name: str) -> dict[str, Any]:
+    return {name: space[name]}
+
+
+def _besides(space: dict, names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in space.items() if name not in names}
+
+
+def _plain(space: dict) -> dict[str, Any]:
+    return {name: value for name, value in space.items() if value.__class__ in PLAIN}
+
+
+def _shown(kind: type) -> dict[str, Any]:
+    """What a class holds but for its methods."""
+    return {name: value for name, value in vars(kind).items()
+            if not (name.startswith("__") or callable(value) or hasattr(value, "__get__"))}
+
+
+def _as_dict(x: set) -> dict[Any, Any]:
+    return dict.fromkeys(x)
+
+
+def _slots(base: type) -> tuple[str, ...]:
+    found = base.__dict__.get("__slots__", ())
+    found = (found,) if isinstance(found, str) else tuple(found)
+    return tuple(name for name in found if name not in ("__dict__", "__weakref__"))
+
+
+def _attributes(x: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(x, name) for name in names if hasattr(x, name)}
