@@ -163,3 +163,10 @@ def test_matmul_precision_is_remembered():
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_names_of_functions_inside_are_not_public():
+    assert not hasattr(torch, "range_")
+    assert not hasattr(torch.Tensor, "view_method")
+    assert not hasattr(torch.Tensor, "legacy_type")
+    assert torch.ones(1).type() == "torch.FloatTensor"

@@ -25,10 +25,13 @@ _new = object.__new__
 
 
 def public(*names: str, spaces: Sequence[str] = ("torch",)) -> Callable:
-    """Publishes a function that is no operator: it has no tensor inputs or no derivative."""
+    """Publishes a function that is no operator: it has no tensor inputs or no derivative.
+
+    `names` are what it is called; its own name where there are none.
+    """
 
     def decorate(function: Callable) -> Callable:
-        publish(function, (function.__name__, *names), spaces)
+        publish(function, names or (function.__name__,), spaces)
         return function
 
     return decorate
