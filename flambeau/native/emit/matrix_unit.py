@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from .tile import BYTE, I64, POINTER, Number, constant, loop, moved, times
+from .tile import BYTE, I64, POINTER, Number, constant, internal, loop, moved, times
 
 SIDE = 16  # rows and columns of a tile of sums
 STEP = 32  # of the depth, in one instruction
@@ -73,10 +73,7 @@ def multiplier(module: ir.Module, rows: int, columns: int, parts: tuple[int, int
     if name in module.globals:
         return module.globals[name]
     kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, POINTER, I64])
-    function = ir.Function(module, kind, name)
-    function.linkage = "internal"
-    for word in ("noinline", "nounwind"):
-        function.attributes.add(word)
+    function = internal(module, name, kind)
     a, other, steps, sums, resume = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
     where = _Sums(rows, columns, sums)

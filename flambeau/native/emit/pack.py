@@ -12,8 +12,8 @@ from llvmlite import ir
 
 from ..loops import Type
 from .tile import (
-    I32, I64, POINTER, Number, constant, first_lanes, load_vector, loop, memory_type, moved, plus,
-    store_vector, times, widened,
+    I32, I64, POINTER, Number, constant, first_lanes, internal, load_vector, loop, memory_type,
+    moved, plus, store_vector, times, widened,
 )  # fmt: skip
 
 
@@ -187,10 +187,7 @@ def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
     if name in module.globals:
         return module.globals[name]
     kind = ir.FunctionType(ir.VoidType(), [POINTER, I64, I64, I64, POINTER])
-    function = ir.Function(module, kind, name)
-    function.linkage = "internal"
-    for word in ("noinline", "nounwind"):
-        function.attributes.add(word)
+    function = internal(module, name, kind)
     source, stride, last, blocks, target = function.args
     for pointer in (source, target):
         pointer.add_attribute("noalias")

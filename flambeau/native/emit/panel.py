@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from ..loops import Type
 from .builder import I1, I32, I64, POINTER, Builder, iota, vector
-from .tile import Number, constant, load_vector, moved, plus, store_vector, times
+from .tile import Number, constant, internal, load_vector, moved, plus, store_vector, times
 
 Made = Callable[..., None]
 
@@ -76,10 +76,7 @@ def turn(
 
 def _turn(b: Builder, type: Type, lanes: int) -> ir.Function:
     kinds = [POINTER, I64, I64, I64, POINTER]
-    function = ir.Function(b.module, ir.FunctionType(ir.VoidType(), kinds), f"turn{type.value}")
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    function.attributes.add("nounwind")
+    function = internal(b.module, f"turn{type.value}", ir.FunctionType(ir.VoidType(), kinds))
     inner = Builder(function.append_basic_block("entry"))
     source, stride, rows, count, square = function.args
     vectors = []

@@ -21,8 +21,8 @@ from ..loops import Type
 from .matrix_unit import SIDE, STEP, TILE, steps_of
 from .pack import transposed
 from .tile import (
-    F32, I1, I16, I32, I64, POINTER, Number, constant, first_lanes, fused, load_vector, loop,
-    moved, plus, splat, store_vector, times, widened,
+    F32, I1, I16, I32, I64, POINTER, Number, constant, first_lanes, fused, internal, load_vector,
+    loop, moved, plus, splat, store_vector, times, widened,
 )  # fmt: skip
 
 _WIDE, _FLOATS, _SHORT = ir.VectorType(I32, SIDE), ir.VectorType(F32, SIDE), \
@@ -110,10 +110,8 @@ def packer(module: ir.Module, operand: Operand) -> ir.Function:
         f"_{int(operand.turned)}_{int(operand.checked)}"
     if name in module.globals:
         return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(I64, [POINTER, I64, I64, I64, POINTER]), name)
-    function.linkage = "internal"
-    for word in ("noinline", "nounwind"):
-        function.attributes.add(word)
+    kind = ir.FunctionType(I64, [POINTER, I64, I64, I64, POINTER])
+    function = internal(module, name, kind)
     source, stride, valid, depth, panel = function.args
     for pointer in (source, panel):
         pointer.add_attribute("noalias")
@@ -140,10 +138,7 @@ def _turn(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
     module, name = b.module, "turned_tile"
     function = module.globals.get(name)
     if function is None:
-        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), name)
-        function.linkage = "internal"
-        for word in ("noinline", "nounwind"):
-            function.attributes.add(word)
+        function = internal(module, name, ir.FunctionType(ir.VoidType(), [POINTER]))
         inner = ir.IRBuilder(function.append_basic_block("entry"))
         at = function.args[0]
         rows = [load_vector(inner, moved(inner, at, r * 64), Type.I32, SIDE) for r in range(SIDE)]
@@ -249,10 +244,7 @@ def careful(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
     if name in module.globals:
         return module.globals[name]
     kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, POINTER, *[I64] * 3])
-    function = ir.Function(module, kind, name)
-    function.linkage = "internal"
-    for word in ("noinline", "nounwind"):
-        function.attributes.add(word)
+    function = internal(module, name, kind)
     a, other, steps, sums, resume, rows, columns = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
     line = b.mul(columns, constant(64))

@@ -150,6 +150,15 @@ def splat(b: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     return b.shuffle_vector(one, empty, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
+def internal(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
+    """A new function of the module's own, whose code stands there once."""
+    function = ir.Function(module, kind, name)
+    function.linkage = "internal"
+    for word in ("noinline", "nounwind"):
+        function.attributes.add(word)
+    return function
+
+
 def _intrinsic(b: ir.IRBuilder, name: str, result: ir.Type, given: Sequence[ir.Type]) -> ir.Value:
     found = b.module.globals.get(name)
     return found or ir.Function(b.module, ir.FunctionType(result, given), name)
