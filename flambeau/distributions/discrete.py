@@ -284,21 +284,14 @@ class Categorical(Distribution):
         return values.expand((-1, *self._batch_shape)) if expand else values
 
 
-class OneHotCategorical(Distribution):
-    """A category, as a row with a single 1."""
+class _OfCategories(Distribution):
+    """What draws from a Categorical, in another form."""
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "probs": constraints.simplex,
         "logits": constraints.real_vector,
     }
-    support = constraints.one_hot
-    has_enumerate_support = True
-
-    def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
-        self._categorical = Categorical(probs, logits)
-        shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+    _categorical: Categorical
 
     @property
     def probs(self) -> Tensor:
@@ -309,6 +302,19 @@ class OneHotCategorical(Distribution):
     def logits(self) -> Tensor:
         """The logarithms of the probabilities."""
         return self._categorical.logits
+
+
+class OneHotCategorical(_OfCategories):
+    """A category, as a row with a single 1."""
+
+    support = constraints.one_hot
+    has_enumerate_support = True
+
+    def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        self._categorical = Categorical(probs, logits)
+        shape = self._categorical.param_shape
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -339,13 +345,8 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         return self.sample(sample_shape) + (self.probs - self.probs.detach())
 
 
-class Multinomial(Distribution):
+class Multinomial(_OfCategories):
     """How often each category comes among total_count draws."""
-
-    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
-        "probs": constraints.simplex,
-        "logits": constraints.real_vector,
-    }
 
     def __init__(self, total_count: int = 1, probs: Tensor | None = None,
                  logits: Tensor | None = None,
@@ -360,16 +361,6 @@ class Multinomial(Distribution):
     def support(self) -> Any:
         """Counts that sum to total_count."""
         return constraints.multinomial(self.total_count)
-
-    @property
-    def probs(self) -> Tensor:
-        """The categories' probabilities."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the probabilities."""
-        return self._categorical.logits
 
     @property
     def mean(self) -> Tensor:
