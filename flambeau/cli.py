@@ -27,6 +27,9 @@ without this command. What flambeau lacks raises NotImplementedError or
 ModuleNotFoundError and says so."""
 
 _OWN_FILE = __file__
+# What `python -m` calls; the public run_module puts the old `__main__` back when it is done.
+_run_module = runpy._run_module_as_main  # type: ignore[attr-defined]
+_replaced: ModuleType | None = None  # the `__main__` before the program's
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -75,7 +78,8 @@ def _fresh_main(**attributes: Any) -> ModuleType:
         {"__builtins__": sys.modules["builtins"], "__annotations__": {}, **attributes}
     )
     # The module of this command must live on: its functions are still running.
-    _fresh_main.replaced = sys.modules.get("__main__")
+    global _replaced
+    _replaced = sys.modules.get("__main__")
     sys.modules["__main__"] = module
     return module
 
@@ -123,13 +127,13 @@ def _directory(path: str, rest: list[str]) -> None:
     _fresh_main()
     sys.argv[:] = [path, *rest]
     sys.path[: 0 if sys.flags.safe_path else 1] = [os.path.abspath(path)]
-    runpy._run_module_as_main("__main__", alter_argv=False)
+    _run_module("__main__", alter_argv=False)
 
 
 def _module(name: str, rest: list[str]) -> None:
     _fresh_main()
     _arguments("-m", rest, os.getcwd())
-    runpy._run_module_as_main(name)
+    _run_module(name)
 
 
 def _code(source: str, rest: list[str]) -> None:
@@ -146,7 +150,9 @@ def _stdin(rest: list[str]) -> None:
 
 def _execute(source: bytes, filename: str, module: ModuleType) -> None:
     if source[:4] == importlib.util.MAGIC_NUMBER:
-        code = importlib.machinery.SourcelessFileLoader("__main__", filename).get_code("__main__")
+        loader = importlib.machinery.SourcelessFileLoader("__main__", filename)
+        code = loader.get_code("__main__")
+        assert code is not None  # what cannot be read raises
     else:
         code = compile(source, filename, "exec", dont_inherit=True)
     exec(code, module.__dict__)
@@ -181,7 +187,8 @@ def _report(error: BaseException) -> None:
     frames = _without_runner(error.__traceback__)
     error = error.with_traceback(frames)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
-    sys.last_exc = error
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
     try:
         sys.excepthook(type(error), error, frames)
     except SystemExit:

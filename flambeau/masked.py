@@ -139,8 +139,10 @@ argmin = _place("argmin", "The index of the smallest element where the mask is T
 
 def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tensor:
     """How many elements are counted."""
-    everywhere = mask is None
-    seen = input.new_ones(input.shape, dtype=types.int64) if everywhere else _expanded(mask, input)
+    if mask is None:
+        seen = input.new_ones(input.shape, dtype=types.int64)
+    else:
+        seen = _expanded(mask, input)
     return seen.sum(_axes(dim, input), keepdim)
 
 
@@ -250,21 +252,21 @@ def softmax(
     input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """The softmax along an axis over the elements where the mask is True; 0 elsewhere."""
-    return ops.softmax(_filled("amax", input, mask), dim, dtype=dtype or input.dtype)
+    return _filled("amax", input, mask).softmax(dim, dtype=dtype or input.dtype)
 
 
 def log_softmax(
     input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """The logarithm of the masked softmax."""
-    return ops.log_softmax(_filled("amax", input, mask), dim, dtype=dtype or input.dtype)
+    return _filled("amax", input, mask).log_softmax(dim, dtype=dtype or input.dtype)
 
 
 def softmin(
     input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """The masked softmax of the negative elements."""
-    return ops.softmax(-_filled("amin", input, mask), dim, dtype=dtype or input.dtype)
+    return (-_filled("amin", input, mask)).softmax(dim, dtype=dtype or input.dtype)
 
 
 def normalize(

@@ -32,7 +32,7 @@ class _SameModule:
 
     def get_code(self, fullname: str) -> Any:
         """The code of flambeau's module, which `python -m torch.x` runs."""
-        loader = self._spec.loader if self._spec is not None else None
+        loader: Any = self._spec.loader if self._spec is not None else None
         return loader.get_code(self._module.__name__) if loader is not None else None
 
 
@@ -57,7 +57,8 @@ class TorchFinder:
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
         module = self._module(fullname)
-        spec = ModuleSpec(fullname, _SameModule(module), is_package=hasattr(module, "__path__"))
+        loader: Any = _SameModule(module)  # no importlib.abc.Loader: that is long to import
+        spec = ModuleSpec(fullname, loader, is_package=hasattr(module, "__path__"))
         spec.origin = getattr(module, "__file__", None)
         spec.submodule_search_locations = getattr(module, "__path__", None)
         return spec

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor.dtypes import FLOAT32
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import Tensor, attach, wrap
 from .engine import key_of, run
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 
@@ -244,11 +244,14 @@ def detach_(self: Tensor) -> Tensor:
     return self
 
 
-Tensor.backward = _tensor_backward
-Tensor.requires_grad = property(_requires_grad, _set_requires_grad)
-Tensor.requires_grad_ = requires_grad_
-Tensor.detach, Tensor.detach_ = detach, detach_
-Tensor.register_hook = register_hook
-Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook
-Tensor.retain_grad = retain_grad
-Tensor.retains_grad = property(lambda self: bool(self.__dict__.get("_retained")))
+attach(
+    backward=_tensor_backward,
+    requires_grad=property(_requires_grad, _set_requires_grad),
+    requires_grad_=requires_grad_,
+    detach=detach,
+    detach_=detach_,
+    register_hook=register_hook,
+    register_post_accumulate_grad_hook=register_post_accumulate_grad_hook,
+    retain_grad=retain_grad,
+    retains_grad=property(lambda self: bool(self.__dict__.get("_retained"))),
+)

@@ -213,12 +213,13 @@ class _Task:
 
     def capture_node(self, node: Node, key: int, g: Any) -> None:
         """Keeps the cotangents of a node's outputs that the caller asked for."""
+        captures = self.captures or {}
         if g.__class__ is not tuple:
-            if key in self.captures:
+            if key in captures:
                 self.capture(key, g)
             return
         for i, one in enumerate(g):
-            if (key, i) in self.captures and one is not None:
+            if (key, i) in captures and one is not None:
                 self.capture((key, i), one)
 
 

@@ -50,6 +50,9 @@ class BackwardFunction(Node, FunctionCtx):
 
     operator = None
     _function: type[Function]
+    needs_input_grad: tuple[bool, ...]
+    _inputs: tuple[tuple[tuple[int, ...], np.dtype] | None, ...]
+    _outputs: tuple[tuple[tuple[int, ...], np.dtype] | None, ...]
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
@@ -132,6 +135,9 @@ def _checked(y: Any, meta: Any, name: str, index: int) -> Any:
 
 
 class _FunctionMeta(type):
+    _backward_cls: type[BackwardFunction]
+    _plan: Plan[BackwardFunction]
+
     def __init__(cls, name: str, bases: tuple, attributes: dict[str, Any]) -> None:
         super().__init__(name, bases, attributes)
         cls._backward_cls = type(

@@ -148,9 +148,8 @@ def jacobian(
         rows = tuple(_rows(y, i, call, strict) for i, y in enumerate(call.outputs))
     if not create_graph:
         rows = tuple(tuple(x.detach() for x in row) for row in rows)
-    if not call.several_inputs:
-        rows = tuple(row[0] for row in rows)
-    return rows if call.several_outputs else rows[0]
+    found: tuple = rows if call.several_inputs else tuple(row[0] for row in rows)
+    return found if call.several_outputs else found[0]
 
 
 def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...]:
@@ -166,7 +165,7 @@ def _rows(y: Tensor, index: int, call: _Call, strict: bool) -> tuple[Tensor, ...
                     f"Output {index} of the user-provided function is independent of input {j}. "
                     "This is not allowed in strict mode."
                 )
-            if strict and call.create_graph and not g.requires_grad:
+            if strict and call.create_graph and g is not None and not g.requires_grad:
                 raise RuntimeError(
                     "The jacobian of the user-provided function is independent of input "
                     f"{j}. This is not allowed in strict mode when create_graph=True."

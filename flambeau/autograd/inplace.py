@@ -8,6 +8,8 @@ every view of that base makes its node anew when it is next asked.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -61,7 +63,7 @@ def bump(x: Tensor) -> None:
         counter = x._counter = VersionCounter()
     counter.value += 1
     if MODE.grad:
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_globals.get("__name__", "").startswith("flambeau"):
             frame = frame.f_back
         if frame is not None:
@@ -134,6 +136,7 @@ class CopySlices(Node):
     """The history of a base after a write through one of its views."""
 
     __slots__ = ("geometry",)
+    geometry: Geometry
 
     def apply(self, g: Tensor) -> list[Tensor]:
         """The base's cotangent outside the window, and the window's."""
@@ -147,6 +150,7 @@ class AsStridedBackward0(Node):
     """The history of a view whose base was written in place."""
 
     __slots__ = ("geometry",)
+    geometry: Geometry
 
     def apply(self, g: Tensor) -> list[Tensor]:
         """The base's cotangent: zero outside the window."""
@@ -180,6 +184,8 @@ class _WindowBackward(Node):
     """One of the three linear maps between a base's cotangent and a window's."""
 
     __slots__ = ("adjoint", "geometry")
+    adjoint: Callable[[Tensor, Geometry], Tensor]
+    geometry: Geometry
 
     def apply(self, g: Tensor) -> list[Tensor]:
         return [self.adjoint(g, self.geometry)]
@@ -188,7 +194,9 @@ class _WindowBackward(Node):
 _WINDOW_PLAN = Plan(_WindowBackward, (), (), (), False)
 
 
-def _linear(y: np.ndarray, g: Tensor, geometry: Geometry, adjoint: Any) -> Tensor:
+def _linear(
+    y: np.ndarray, g: Tensor, geometry: Geometry, adjoint: Callable[[Tensor, Geometry], Tensor],
+) -> Tensor:  # fmt: skip
     made = wrap(y)
     if MODE.grad and g._tracked and requires(g):
         node = new_node(_WINDOW_PLAN, (g._node or g,), (), (), None)

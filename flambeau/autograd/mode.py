@@ -81,7 +81,7 @@ class _Switch:
         return decorated
 
     def _decorate_class(self, cls: type) -> type:
-        cls.__init__ = self(cls.__init__)
+        cls.__init__ = self(cls.__init__)  # type: ignore[misc]  # of this class, not a subclass
         return cls
 
     def _decorate_generator(self, function: Callable) -> Callable:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..tensor.tensor import INFERENCE
 
 if TYPE_CHECKING:
     from .node import Node
 
+N = TypeVar("N", bound="Node")
+
 # What a plan may save, by where it comes from.
 INPUT, OUTPUT, SHAPE, ATTRIBUTE, NEEDS, DTYPE = range(6)
 
 
-class Plan:
+class Plan(Generic[N]):
     """Which vjps a call needs, given which of its inputs require grad, and what they read.
 
     `sources`: (kind, position) of each saved value. `entries`: (vjp, indices of the saved values
@@ -29,7 +31,7 @@ class Plan:
     )  # fmt: skip
 
     def __init__(
-        self, node_type: type[Node], sources: Sequence[tuple[int, int]],
+        self, node_type: type[N], sources: Sequence[tuple[int, int]],
         entries: Sequence[tuple[Callable, tuple[int, ...]]], inputs: Sequence[int], joint: bool,
     ) -> None:  # fmt: skip
         self.node_type, self.sources, self.entries = node_type, tuple(sources), tuple(entries)
@@ -78,4 +80,4 @@ def _keeper(sources: tuple[tuple[int, int], ...]) -> Callable[[Plan, tuple, Any,
                              "SavedOutput": SavedOutput}  # fmt: skip
     source = ["def keep(plan, a, y, needed):", *lines, f"    return ({values}), ({versions})"]
     exec("\n".join(source), names)  # written out: it is hot
-    return names["keep"]  # type: ignore[no-any-return]
+    return names["keep"]

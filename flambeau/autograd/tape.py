@@ -14,8 +14,8 @@ from typing import Any
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import INFERENCE, Tensor
 from .mode import MODE, SPECIAL
-from .node import Node, Output, PackedTensor, SavedOutput
-from .plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, Plan
+from .node import Output, PackedTensor, SavedOutput
+from .plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan
 
 _next_sequence = itertools.count(1).__next__
 _new = object.__new__
@@ -29,7 +29,7 @@ def requires(x: Tensor) -> bool:
     return x._requires_grad
 
 
-def new_node(plan: Plan, edges: tuple, saved: tuple, versions: tuple, restore: Any) -> Node:
+def new_node(plan: Plan[N], edges: tuple, saved: tuple, versions: tuple, restore: Any) -> N:
     """A node with everything set."""
     node = _new(plan.node_type)
     node.plan, node.edges, node.saved, node.versions = plan, edges, saved, versions
@@ -131,6 +131,8 @@ def record_number(operator: Any, y: Tensor, args: tuple, position: int) -> None:
     mask = 1 << position
     plan = operator.plans.get(mask) or operator.plan(mask)
     sources = plan.sources
+    saved: tuple
+    versions: tuple
     if not sources:
         saved = versions = ()
     elif SPECIAL.count or len(sources) > 1 or sources[0] != (INPUT, 1 - position):

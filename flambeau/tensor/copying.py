@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .meta import MetaArray
-from .storage import UntypedStorage, offset_of, owner_of, window
-from .tensor import Tensor, wrap
+from .storage import offset_of, owner_of, window
+from .tensor import Tensor, attach, wrap
 
 
 def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
@@ -59,14 +59,4 @@ def _copied(array: np.ndarray, memo: dict[int, Any]) -> np.ndarray:
     return window(flat, array.dtype, offset_of(array), array.shape, strides)
 
 
-def storage_from_bytes(data: bytes) -> UntypedStorage:
-    """A storage with a copy of `data`: what pickling gives back."""
-    return UntypedStorage(np.frombuffer(bytearray(data), np.uint8))
-
-
-def _reduce_storage(self: UntypedStorage) -> tuple[Any, tuple[bytes]]:
-    return storage_from_bytes, (self._bytes.tobytes(),)
-
-
-Tensor.__deepcopy__ = deepcopy
-UntypedStorage.__reduce__ = _reduce_storage
+attach(__deepcopy__=deepcopy)

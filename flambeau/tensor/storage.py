@@ -126,6 +126,9 @@ class UntypedStorage:
         """A copy."""
         return UntypedStorage(self._bytes.copy())
 
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return storage_from_bytes, (self._bytes.tobytes(),)
+
     def cpu(self) -> UntypedStorage:
         """Itself: it lies in main memory."""
         return self
@@ -140,6 +143,11 @@ class UntypedStorage:
     def __repr__(self) -> str:
         lines = "".join(f" {b}\n" for b in self._bytes[:1000])
         return f"{lines}[torch.storage.UntypedStorage(device=cpu) of size {self.nbytes()}]"
+
+
+def storage_from_bytes(data: bytes) -> UntypedStorage:
+    """A storage with a copy of `data`: what pickling gives back."""
+    return UntypedStorage(np.frombuffer(bytearray(data), np.uint8))
 
 
 class TypedStorage:

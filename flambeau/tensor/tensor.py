@@ -429,6 +429,12 @@ class Tensor(Methods, metaclass=_TensorType):
         return object.__format__(self, spec)
 
 
+def attach(**attributes: Any) -> None:
+    """Puts methods and properties on Tensor: so the layers above say what tensors can do."""
+    for name, attribute in attributes.items():
+        setattr(Tensor, name, attribute)
+
+
 _new_object = object.__new__
 _ndarray, _asarray = np.ndarray, np.asarray
 
