@@ -1,172 +1,177 @@
 """Sampling images at the points of a grid: grid_sample, and affine_grid, which makes the points.
 
-Coordinates are computed in recorded operators and pixels gathered by one operator of their own, so
-that everything differentiates any number of times.
+One operator samples, two give its gradients; second derivatives go by way of recorded operators
+(`grid_parts.py`).
 """
 
 from __future__ import annotations
 
 import itertools
 import warnings
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
+from ..autograd.mode import MODE
+from ..tensor.meta import MetaArray, meta_array
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
 from .conversion import tensor
-from .interpolation import cubic_weights
+from .grid_native import image_adjoint, points_adjoint, sampled
+from .grid_parts import BICUBIC, BILINEAR, BORDER, NEAREST, by_parts, placed
+from .interpolation import cubic_slopes, cubic_weights
 from .join import stack
 from .promotion import compute_dtype
+from .recurrent import differentiable_adjoint
 from .registry import Array, composite, opaque
-from .resampled_native import pixels_taken
 from .samples import Rng
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
-_BILINEAR, _NEAREST, _BICUBIC = range(3)
-_ZEROS, _BORDER, _REFLECTION = range(3)
+_WORDS, _PADS = tuple(_MODES), tuple(_PADDINGS)
 
 
-# -------------------------------------------------------------------------------------- pixels
+# ----------------------------------------------------------------------------------- operators
 
 
-def _samples(rng: Rng):
-    yield (rng.normal(size=(2, 3, 4)), rng.integers(0, 4, (2, 5))), {}
+class _Taps(NamedTuple):
+    """The pixels that each point is made of (taps, n, points): numbers, which are there, weights,
+    and the weights' derivatives by the point's coordinates (axes, taps, n, points)."""
+
+    places: np.ndarray
+    inside: np.ndarray
+    weights: np.ndarray
+    slopes: np.ndarray
 
 
-@opaque(name="_pixels", node="GridSamplerBackward0", expose=(), samples=_samples,
-        ref=lambda x, places: np.stack([x[i][:, p] for i, p in enumerate(places)]))  # fmt: skip
-def pixels(input: Array, places: Array) -> Array:
-    """input (n, c, pixels) at places (n, points): (n, c, points)."""
-    y = pixels_taken(input, places)
-    return np.take_along_axis(input, places[:, None, :], 2) if y is None else y
+def _axis_taps(
+    given: Array, size: int, mode: int, padding: int, align: bool
+) -> list[tuple[Array, Array, Array]]:
+    """Along one axis: places, weights, and their derivatives by what the grid says."""
+    factor = np.asarray((size - 1) / 2 if align else size / 2, given.dtype)
+    # Rounded once, as PyTorch and the kernels do: which pixel is nearest depends on it.
+    x = ((given + 1) * factor.astype(np.float64) - (0 if align else 0.5)).astype(given.dtype)
+    one = np.ones_like(x)
+    if mode != BICUBIC:
+        x, slope = placed(x, size, padding, align)
+        if mode == NEAREST:
+            return [(np.rint(x), one, 0 * one)]
+        floor, slope = np.floor(x), slope * factor
+        return [(floor, 1 - (x - floor), -slope), (floor + 1, x - floor, slope)]
+    floor = np.floor(x)
+    weights, slopes = cubic_weights(x - floor), cubic_slopes(x - floor)
+    return [
+        (placed(floor + k - 1, size, padding, align)[0], weights[k], slopes[k] * factor)
+        for k in range(4)
+    ]
 
 
-@pixels.vjp("input")
-def _(g, input_shape, places):
-    return _pixels_adjoint(g, input_shape, places)
+def _taps(input: Array, grid: Array, mode: int, padding: int, align: bool) -> _Taps:
+    """The taps of all points."""
+    sizes = input.shape[2:]
+    along = [
+        _axis_taps(grid[..., len(sizes) - 1 - i].reshape(len(grid), -1), n, mode, padding, align)
+        for i, n in enumerate(sizes)
+    ]
+    made: list[tuple] = []
+    for taps in itertools.product(*along):
+        place, inside = np.int64(0), np.True_
+        for (x, _, _), n in zip(taps, sizes, strict=True):
+            there = (x >= 0) & (x <= n - 1)
+            place = place * n + np.where(there, x, 0).astype(np.int64)
+            inside = inside & there
+        slopes = [prod(t[2 if k == i else 1] for k, t in enumerate(taps)) for i in range(len(taps))]
+        made.append((place, inside, prod(t[1] for t in taps), np.stack(slopes)))
+    places, present, weights, by = zip(*made, strict=True)
+    return _Taps(np.stack(places), np.stack(present), np.stack(weights), np.stack(by, 1))
 
 
-@opaque(name="_pixels_adjoint", expose=(), ref=None, samples=None)
-def _pixels_adjoint(g: Array, shape, places: Array) -> Array:
-    """The cotangent of `pixels`: points added up in their pixels."""
-    n, c, size = shape
-    made = np.empty(shape, compute_dtype(g.dtype))
-    for i in range(n):
-        for k in range(c):
-            made[i, k] = np.bincount(places[i], g[i, k].astype(np.float64, copy=False), size)
-    return made.astype(g.dtype, copy=False)
+def _found(flat: Array, taps: _Taps, k: int) -> Array:
+    """The pixels (n, c, points) of one tap, 0 outside."""
+    values = np.take_along_axis(flat, taps.places[k][:, None], 2)
+    return np.where(taps.inside[k][:, None], values, 0)
 
 
-@_pixels_adjoint.vjp("g")
-def _(g, places):
-    return pixels(g, places)
+def _grids(rng: Rng):
+    for mode, padding, align in itertools.product(range(3), range(3), (False, True)):
+        points = rng.uniform(-1.4, 1.4, (2, 2, 3, 2))
+        yield (rng.normal(size=(2, 2, 3, 4)), points, mode, padding, align), {}
+    points = rng.uniform(-1.4, 1.4, (1, 1, 2, 3, 3))
+    yield (rng.normal(size=(1, 2, 3, 2, 4)), points, BILINEAR, BORDER, False), {}
 
 
-# --------------------------------------------------------------------------------- coordinates
+def _reference(input, grid, mode, padding, align):
+    return by_parts(wrap(input), wrap(grid), mode, padding, align)._array
 
 
-def _in_pixels(x: Tensor, size: int, align: bool) -> Tensor:
-    """Coordinates from -1..1 to pixels."""
-    return (x + 1) * ((size - 1) / 2) if align else ((x + 1) * size - 1) * 0.5
+@opaque(name="_grid_sampler", node="GridSamplerBackward0", expose=(), samples=_grids,
+        ref=_reference)  # fmt: skip
+def _sampler(input: Array, grid: Array, mode, padding, align) -> Array:
+    """input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
+    n, c, points = *input.shape[:2], grid.shape[1:-1]
+    if input.__class__ is MetaArray or grid.__class__ is MetaArray:
+        return meta_array((n, c, *points), input.dtype)
+    words = _WORDS[mode], _PADS[padding]
+    y = sampled(input, grid, *words, align)
+    if y is not None:
+        return y
+    taps, flat = _taps(input, grid, mode, padding, align), input.reshape(n, c, -1)
+    y = np.zeros((n, c, taps.places.shape[-1]), input.dtype)
+    for k, weight in enumerate(taps.weights):
+        y += _found(flat, taps, k) * weight[:, None]
+    return y.reshape(n, c, *points)
 
 
-def _reflected(x: np.ndarray, size: int, align: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates mirrored at the borders until they lie inside, and their derivative."""
-    low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
-    if span <= 0:
-        return np.zeros_like(x), np.zeros_like(x)
-    distance = np.abs(x - low)
-    flips = np.floor(distance / span)
-    extra = distance - flips * span
-    even = flips % 2 == 0
-    slope = np.where(even, 1.0, -1.0) * np.where(x < low, -1.0, 1.0)
-    return np.where(even, extra + low, span - extra + low), slope
+@_sampler.vjp
+def _(g, input, grid, mode, padding, align, needs):
+    if MODE.grad:
+        return differentiable_adjoint(
+            lambda x, points: (by_parts(x, points, mode, padding, align),), (input, grid), (g,),
+            needs[:2],
+        )  # fmt: skip
+    own = g, input, grid, mode, padding, align
+    return (_image_adjoint(*own) if needs[0] else None, _points_adjoint(*own) if needs[1] else None)
 
 
-def _placed(x: np.ndarray, size: int, padding: int, align: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(coordinates after padding, their derivative by what they were)."""
-    slope = np.ones_like(x)
-    if padding == _REFLECTION:
-        x, slope = _reflected(x, size, align)
-    if padding != _ZEROS:
-        slope = slope * ((x > 0) & (x < size - 1))
-        x = np.clip(np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0), 0, size - 1)
-    return x.astype(slope.dtype), slope
+@opaque(name="_grid_sampler_image_backward", expose=(), differentiable=False, ref=None,
+        samples=None)  # fmt: skip
+def _image_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -> Array:
+    """The cotangent of the image: points added up in their pixels."""
+    if g.__class__ is MetaArray or input.__class__ is MetaArray:
+        return meta_array(input.shape, input.dtype)
+    y = image_adjoint(g, input, grid, _WORDS[mode], _PADS[padding], align)
+    if y is not None:
+        return y
+    taps, (n, c, *sizes) = _taps(input, grid, mode, padding, align), input.shape
+    above, made = g.reshape(n, c, -1), np.zeros((n, c, prod(sizes)), np.float64)
+    for k, (weight, inside) in enumerate(zip(taps.weights, taps.inside, strict=True)):
+        for i, kept in enumerate(inside):
+            to, by = taps.places[k, i][kept], weight[i][kept].astype(np.float64)
+            for channel in range(c):
+                each = above[i, channel][kept] * by
+                made[i, channel] += np.bincount(to, each, made.shape[-1])
+    return made.reshape(input.shape).astype(input.dtype)
 
 
-def _padded(x: Tensor, size: int, padding: int, align: bool) -> Tensor:
-    """The same on recorded coordinates."""
-    if padding == _ZEROS:
-        return x
-    made, slope = (v.astype(x._array.dtype) for v in _placed(x._array, size, padding, align))
-    outside = ~np.isfinite(x._array)
-    if outside.any():
-        x, slope = x.masked_fill(wrap(outside), 0), np.where(outside, 0, slope)
-    return x * wrap(slope) + wrap(made - x._array * slope)
-
-
-class _Image:
-    """An image (n, c, *sizes), looked up by whole coordinates (n, *points), the last axis first."""
-
-    def __init__(self, input: Tensor, points: tuple[int, ...]) -> None:
-        n, c, *sizes = input._array.shape
-        self.flat = input.reshape(n, c, -1)
-        self.sizes, self.points = sizes, points
-        self.shape = (n, c, *points)
-
-    def at(self, coordinates: list[np.ndarray]) -> tuple[Tensor, np.ndarray]:
-        """(the pixels (n, c, *points), which of them lie inside (n, *points))."""
-        inside, places = True, 0
-        for x, size in zip(coordinates, self.sizes, strict=True):
-            inside = inside & (x >= 0) & (x < size)
-            places = places * size + np.clip(x, 0, size - 1)
-        found = pixels(self.flat, wrap(places.reshape(len(places), -1)))
-        return found.reshape(self.shape), inside
-
-
-def _whole(x: np.ndarray) -> np.ndarray:
-    """Floats that are whole numbers, as integers; what is far outside stays outside."""
-    return np.clip(np.nan_to_num(x.astype(np.float64), nan=-1e9), -1e9, 1e9).astype(np.int64)
-
-
-def _weighted(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tensor:
-    """Pixels times their weights, nothing outside."""
-    found, inside = image.at(coordinates)
-    if not inside.all():
-        weight = weight * wrap(inside.astype(weight._array.dtype))
-    return found * weight.unsqueeze(1)
-
-
-def _linear(image: _Image, xs: list[Tensor]) -> Tensor:
-    """The mean of the 2 ** axes pixels around each point, by nearness."""
-    floors = [np.floor(x._array) for x in xs]
-    beyond = [x - wrap(f) for x, f in zip(xs, floors, strict=True)]
-    whole = [_whole(f) for f in floors]
-    y = None
-    for corner in itertools.product((0, 1), repeat=len(xs)):
-        weight = None
-        for b, t in zip(corner, beyond, strict=True):
-            factor = t if b else 1 - t
-            weight = factor if weight is None else weight * factor
-        part = _weighted(image, [f + b for f, b in zip(whole, corner, strict=True)], weight)
-        y = part if y is None else y + part
-    return y
-
-
-def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor:
-    """The cubic convolution of the 16 pixels around each point; each is padded by itself."""
-    floors = [np.floor(x._array) for x in xs]
-    weights = [cubic_weights(x - wrap(f)) for x, f in zip(xs, floors, strict=True)]
-    y = None
-    for i, j in itertools.product(range(4), repeat=2):
-        taps = [
-            _whole(_placed(f + k - 1, size, padding, align)[0])
-            for f, k, size in zip(floors, (i, j), image.sizes, strict=True)
-        ]
-        part = _weighted(image, taps, weights[0][i] * weights[1][j])
-        y = part if y is None else y + part
-    return y
+@opaque(name="_grid_sampler_points_backward", expose=(), differentiable=False, ref=None,
+        samples=None)  # fmt: skip
+def _points_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -> Array:
+    """The cotangent of the grid."""
+    if g.__class__ is MetaArray or grid.__class__ is MetaArray:
+        return meta_array(grid.shape, grid.dtype)
+    if mode == NEAREST:
+        return np.zeros(grid.shape, grid.dtype)
+    y = points_adjoint(g, input, grid, _WORDS[mode], _PADS[padding], align)
+    if y is not None:
+        return y
+    n, c = input.shape[:2]
+    taps, flat, above = _taps(input, grid, mode, padding, align), input.reshape(n, c, -1), \
+        g.reshape(n, c, -1)  # fmt: skip
+    made = np.zeros((grid.shape[-1], *taps.places.shape[1:]), grid.dtype)
+    for k in range(len(taps.places)):
+        made += taps.slopes[:, k] * (_found(flat, taps, k) * above).sum(1)
+    return np.stack(made[::-1], -1).reshape(grid.shape)
 
 
 @composite(expose=("torch",))
@@ -176,23 +181,7 @@ def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     kind, half = input.dtype, compute_dtype(input._array.dtype) != input._array.dtype
     if half:
         input, grid = input.float(), grid.float()
-    sizes = input._array.shape[2:]
-    image = _Image(input, grid._array.shape[1:-1])
-    # The grid's last axis lists x, y, z; axes are d, h, w.
-    xs = [
-        _in_pixels(grid.select(-1, len(sizes) - 1 - i), size, align_corners)
-        for i, size in enumerate(sizes)
-    ]
-    if interpolation_mode == _BICUBIC:
-        y = _cubic(image, xs, padding_mode, align_corners)
-    else:
-        xs = [_padded(x, n, padding_mode, align_corners) for x, n in zip(xs, sizes, strict=True)]
-        if interpolation_mode == _BILINEAR:
-            y = _linear(image, xs)
-        else:
-            # 0 * x: the gradient of the grid is zero, not absent.
-            weight = 1 + wrap(np.zeros((), input._array.dtype)) * xs[0]
-            y = _weighted(image, [_whole(np.rint(x._array)) for x in xs], weight)
+    y = _sampler(input, grid, interpolation_mode, padding_mode, bool(align_corners))
     return y.to(kind) if half else y
 
 
@@ -224,7 +213,7 @@ def _check(input: Tensor, grid: Tensor, mode: int) -> None:
                 "grid_sampler(): expected input to have non-empty spatial dimensions, but input "
                 f"has sizes {list(shape)} with dimension {axis} being empty"
             )
-    if mode == _BICUBIC and len(shape) != 4:
+    if mode == BICUBIC and len(shape) != 4:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     if input._array.dtype != grid._array.dtype:
         names = [legacy_name(x.dtype).removesuffix("Tensor") for x in (input, grid)]

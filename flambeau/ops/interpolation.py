@@ -76,6 +76,18 @@ def cubic_weights(t: Any, a: float = -0.75) -> tuple:
     return outer(t + 1), inner(t), inner(1 - t), outer(2 - t)
 
 
+def cubic_slopes(t: Any, a: float = -0.75) -> tuple:
+    """The derivatives of `cubic_weights` by t."""
+
+    def inner(x: Any) -> Any:
+        return (3 * (a + 2) * x - 2 * (a + 3)) * x
+
+    def outer(x: Any) -> Any:
+        return (3 * a * x - 10 * a) * x + 8 * a
+
+    return outer(t + 1), inner(t), -inner(1 - t), -outer(2 - t)
+
+
 def _cubic(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
     sources = _sources(n, out, align, factor, kind)
     first = np.floor(sources)

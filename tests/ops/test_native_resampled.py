@@ -35,14 +35,39 @@ def test_interpolate(mode, sizes, monkeypatch):
         np.testing.assert_allclose(a, b, 1e-5, 1e-5)
 
 
-def test_grid_sample(monkeypatch):
+CASES = [("bilinear", "reflection", 2), ("nearest", "zeros", 2), ("bicubic", "border", 2),
+         ("bilinear", "zeros", 3)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "padding", "axes"), CASES, ids=str)
+def test_grid_sample(mode, padding, axes, monkeypatch):
     rng = np.random.default_rng(0)
-    image = rng.normal(size=(2, 3, 90, 101)).astype(np.float32)
-    points = torch.from_numpy(rng.uniform(-1.2, 1.2, (2, 99, 98, 2)).astype(np.float32))
+    shape, count = ((3, 4, 9, 11), (7, 43)) if axes == 2 else ((3, 4, 5, 6, 7), (2, 5, 31))
+    image = rng.normal(size=shape).astype(np.float32)
+    given = rng.uniform(-1.9, 1.9, (3, *count, axes)).astype(np.float32)
+
+    def sampled(x):
+        points = torch.from_numpy(given).requires_grad_()
+        y = F.grid_sample(x, points, mode, padding, False)
+        found.append(torch.autograd.grad(y.square().sum(), points, retain_graph=True)[0].numpy())
+        return y
+
+    found = []
+    for a, b in by_both(sampled, image, monkeypatch):
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+    np.testing.assert_allclose(found[1], found[2], 1e-3, 1e-3)
+    assert (found[1] != 0).any() == (mode != "nearest")
+
+
+def test_points_that_fill_no_block(monkeypatch):
+    """Their gradients come from two calls: whole blocks, and what is left."""
+    rng = np.random.default_rng(0)
+    image = rng.normal(size=(1, 3, 20, 20)).astype(np.float32)
+    points = torch.from_numpy(rng.uniform(-1.2, 1.2, (1, 17, 19, 2)).astype(np.float32))
     for a, b in by_both(
-        lambda x: F.grid_sample(x, points, align_corners=False), image, monkeypatch
+        lambda x: F.grid_sample(x, points, align_corners=True), image, monkeypatch
     ):
-        np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+        np.testing.assert_allclose(a, b, 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("axis", [1, 2])

@@ -1,0 +1,302 @@
+"""Images sampled at the points of a grid, and what that sends back to images and points."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..loops import (
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Fold, Index, Kernel, Kind,
+    Load, Loop, Scalar, Size, Statement, Store, Type, Update,
+)  # fmt: skip
+
+BLOCK = 256  # points whose taps a thread keeps at a time
+NUMBERS = 5  # of an axis: factor and shift into pixels, last pixel, where mirrors begin, span
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What the code depends on: `mode` and `padding` are words, `axes` those of an image."""
+
+    type: Type
+    mode: str
+    padding: str
+    axes: int
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A pixel that a point is made of: its number, whether it is one, its weight.
+
+    `slopes`: the weight's derivative by the point's coordinate along each axis.
+    """
+
+    place: Expression
+    inside: Expression
+    weight: Expression
+    slopes: tuple[Expression, ...]
+
+
+class _Maker:
+    """Writes the expressions of one point; axes are those of the image, the grid's turned."""
+
+    def __init__(self, sampling: Sampling, point: Affine, grid: Buffer) -> None:
+        self.what, self.point, self.grid = sampling, point, grid
+        self.numbers = Buffer(sampling.type, "numbers")
+        self.strides = Buffer(Type.I64, "strides")
+
+    # Arithmetic on the kernel's type.
+
+    def of(self, value: float) -> Expression:
+        return Constant(self.what.type, value)
+
+    def do(self, operation: Scalar, *operands: Expression) -> Expression:
+        return Apply(operation, operands, self.what.type)
+
+    def add(self, a: Expression, b: Expression) -> Expression:
+        return self.do(Scalar.ADD, a, b)
+
+    def sub(self, a: Expression, b: Expression) -> Expression:
+        return self.do(Scalar.SUB, a, b)
+
+    def mul(self, a: Expression, b: Expression) -> Expression:
+        return self.do(Scalar.MUL, a, b)
+
+    def test(self, operation: Scalar, a: Expression, b: Expression) -> Expression:
+        return Apply(operation, (a, b), Type.BOOL)
+
+    def where(self, condition: Expression, a: Expression, b: Expression) -> Expression:
+        return Apply(Scalar.WHERE, (condition, a, b), a.type)
+
+    def number(self, axis: int, which: int) -> Expression:
+        return Load(self.numbers, Affine(axis * NUMBERS + which))
+
+    # Coordinates.
+
+    def coordinate(self, axis: int) -> tuple[Expression, Expression]:
+        """The point along an axis, in pixels, and its derivative by what the grid says."""
+        last = self.what.axes - 1 - axis
+        given = Load(self.grid, Affine(self.point.base + last, self.point.terms))
+        factor = self.number(axis, 0)
+        x = self.do(Scalar.FMA, self.add(given, self.of(1)), factor, self.number(axis, 1))
+        if self.what.mode == "bicubic":
+            return x, factor
+        x, slope = self.padded(axis, x)
+        return x, factor if slope is None else self.mul(factor, slope)
+
+    def padded(self, axis: int, x: Expression) -> tuple[Expression, Expression | None]:
+        """A coordinate after padding, and its derivative by what it was."""
+        if self.what.padding == "zeros":
+            return x, None
+        slope: Expression = self.of(1)
+        if self.what.padding == "reflection":
+            x, slope = self.reflected(axis, x)
+        zero, last = self.of(0), self.number(axis, 2)
+        above, below = self.test(Scalar.GT, x, zero), self.test(Scalar.LT, x, last)
+        slope = self.where(Apply(Scalar.AND, (above, below), Type.BOOL), slope, zero)
+        return self.where(below, self.where(above, x, zero), self.where(above, last, zero)), slope
+
+    def reflected(self, axis: int, x: Expression) -> tuple[Expression, Expression]:
+        low, span, one = self.number(axis, 3), self.number(axis, 4), self.of(1)
+        distance = self.do(Scalar.ABS, self.sub(x, low))
+        flips = self.do(Scalar.FLOOR, self.do(Scalar.DIV, distance, span))
+        extra = self.sub(distance, self.mul(flips, span))
+        half = self.mul(flips, self.of(0.5))
+        even = self.test(Scalar.EQ, self.do(Scalar.FLOOR, half), half)
+        some = self.test(Scalar.GT, span, self.of(0))
+        y = self.add(self.where(even, extra, self.sub(span, extra)), low)
+        falls = Apply(Scalar.XOR, (even, self.test(Scalar.GE, x, low)), Type.BOOL)
+        slope = self.where(falls, self.of(-1), one)
+        return self.where(some, y, self.of(0)), self.where(some, slope, self.of(0))
+
+    # Taps.
+
+    def axis_taps(self, axis: int) -> list[tuple[Expression, Expression, Expression]]:
+        """Along one axis: places as floats, weights, and their derivatives."""
+        x, slope = self.coordinate(axis)
+        one, zero = self.of(1), self.of(0)
+        if self.what.mode == "nearest":
+            return [(self.do(Scalar.ROUND, x), one, zero)]
+        floor = self.do(Scalar.FLOOR, x)
+        beyond = self.sub(x, floor)
+        if self.what.mode == "bilinear":
+            back = self.do(Scalar.NEG, slope)
+            return [(floor, self.sub(one, beyond), back), (self.add(floor, one), beyond, slope)]
+        places = [self.padded(axis, self.add(floor, self.of(k - 1)))[0] for k in range(4)]
+        return [
+            (place, weight, self.mul(slope, by))
+            for place, (weight, by) in zip(places, self.cubic(beyond), strict=True)
+        ]
+
+    def cubic(self, t: Expression) -> list[tuple[Expression, Expression]]:
+        """The four weights of cubic convolution at distance t, and their derivatives (a = -3/4)."""
+        one, a = self.of(1), -0.75
+        after, two = self.sub(one, t), self.of(2)
+        far = (a, -5 * a, 8 * a, -4 * a)
+        near = (a + 2, -(a + 3), 0.0, 1.0)
+        found = []
+        for x, terms, sign in ((self.add(t, one), far, 1), (t, near, 1), (after, near, -1),
+                               (self.sub(two, t), far, -1)):  # fmt: skip
+            p, q, r, s = terms
+            value = self.polynomial(x, (p, q, r, s))
+            slope = self.polynomial(x, (3 * p, 2 * q, r))
+            found.append((value, slope if sign > 0 else self.do(Scalar.NEG, slope)))
+        return found
+
+    def polynomial(self, x: Expression, terms: Sequence[float]) -> Expression:
+        y = self.of(terms[0])
+        for term in terms[1:]:
+            y = self.add(self.mul(y, x), self.of(term))
+        return y
+
+    def taps(self) -> list[Tap]:
+        """All taps of the point."""
+        along = [self.axis_taps(axis) for axis in range(self.what.axes)]
+        whole = [[self.whole(axis, place) for place, _, _ in taps]
+                 for axis, taps in enumerate(along)]  # fmt: skip
+        made = []
+        for corner in itertools.product(*(range(len(taps)) for taps in along)):
+            at = [whole[axis][k] for axis, k in enumerate(corner)]
+            place, inside = at[0]
+            for other, also in at[1:]:
+                place = Apply(Scalar.ADD, (place, other), Type.I64)
+                inside = Apply(Scalar.AND, (inside, also), Type.BOOL)
+            parts = [along[axis][k] for axis, k in enumerate(corner)]
+            weights = [weight for _, weight, _ in parts]
+            slopes = tuple(
+                self.product([by if i == axis else w for i, w in enumerate(weights)])
+                for axis, (_, _, by) in enumerate(parts)
+            )
+            made.append(Tap(place, inside, self.product(weights), slopes))
+        return made
+
+    def whole(self, axis: int, place: Expression) -> tuple[Expression, Expression]:
+        """A place along an axis as a part of the pixel's number, and whether it is inside."""
+        inside = Apply(Scalar.AND, (self.test(Scalar.GE, place, self.of(0)),
+                                    self.test(Scalar.LE, place, self.number(axis, 2))),
+                       Type.BOOL)  # fmt: skip
+        within = Apply(Scalar.CAST, (self.where(inside, place, self.of(0)),), Type.I64)
+        if axis == self.what.axes - 1:
+            return within, inside
+        stride = Load(self.strides, Affine(axis))
+        return Apply(Scalar.MUL, (within, stride), Type.I64), inside
+
+    def product(self, factors: Sequence[Expression]) -> Expression:
+        y = factors[0]
+        for factor in factors[1:]:
+            y = self.mul(y, factor)
+        return y
+
+
+# ------------------------------------------------------------------------------------ kernels
+
+
+def sample(what: Sampling) -> Kernel:
+    """Buffers: x (n, c, pixels), grid (n, rows, columns, axes), numbers, strides, y.
+
+    Sizes: n, rows, columns, c, pixels, an image's elements, and of a batch's entry of the grid, a
+    row of it, and an entry of y, points of an image.
+    """
+    x, grid, y = (Buffer(what.type, name) for name in ("x", "grid", "y"))
+    n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
+    names = ("batch", "rows", "columns", "channels", "pixels", "image", "entry", "line", "made",
+             "points")  # fmt: skip
+    batch, rows, columns, channels, pixels, image, entry, line, made, points = sizes = [
+        Size(name) for name in names
+    ]
+    here = ((n, entry), (row, line), (column, what.axes))
+    maker = _Maker(what, Affine(0, here), grid)
+    total: Expression | None = None
+    for tap in maker.taps():
+        value = Load(x, Affine(0, ((n, image), (c, pixels))), ((tap.place, 1),), tap.inside)
+        part = value if what.mode == "nearest" else maker.mul(value, tap.weight)
+        total = part if total is None else maker.add(total, part)
+    assert total is not None
+    to = Affine(0, ((n, made), (c, points), (row, columns), (column, 1)))
+    body: list[Statement] = [Loop(c, channels, [Store(y, to, total)])]
+    body = [Loop(column, columns, body, Kind.LANES)]
+    for index, extent in ((row, rows), (n, batch)):
+        body = [Loop(index, extent, body, Kind.PARALLEL)]
+    return Kernel("sample", [x, grid, maker.numbers, maker.strides, y], body, sizes)
+
+
+def points_back(what: Sampling) -> Kernel:
+    """The cotangent of the grid. Buffers: x, g (as y), grid, numbers, strides, made (as grid).
+
+    Sizes as those of `sample`.
+    """
+    x, g, grid, y = (Buffer(what.type, name) for name in ("x", "g", "grid", "made"))
+    n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
+    names = ("batch", "rows", "columns", "channels", "pixels", "image", "entry", "line", "made",
+             "points")  # fmt: skip
+    batch, rows, columns, channels, pixels, image, entry, line, made, points = sizes = [
+        Size(name) for name in names
+    ]
+    here = ((n, entry), (row, line), (column, what.axes))
+    maker = _Maker(what, Affine(0, here), grid)
+    sums = [Accumulator(Fold.SUM, what.type) for _ in range(what.axes)]
+    above = Load(g, Affine(0, ((n, made), (c, points), (row, columns), (column, 1))))
+    taps = maker.taps()
+    updates: list[Statement] = []
+    for axis, held in enumerate(sums):
+        total: Expression | None = None
+        for tap, value in zip(taps, _values(x, taps, Affine(0, ((n, image), (c, pixels)))),
+                              strict=True):  # fmt: skip
+            part = maker.mul(value, tap.slopes[axis])
+            total = part if total is None else maker.add(total, part)
+        assert total is not None
+        updates.append(Update(held, maker.mul(above, total)))
+    body: list[Statement] = [*map(Begin, sums), Loop(c, channels, updates)]
+    body += [Store(y, Affine(what.axes - 1 - axis, here), held) for axis, held in enumerate(sums)]
+    body = [Loop(column, columns, body, Kind.LANES)]
+    for index, extent in ((row, rows), (n, batch)):
+        body = [Loop(index, extent, body, Kind.PARALLEL)]
+    buffers = [x, g, grid, maker.numbers, maker.strides, y]
+    return Kernel("points_back", buffers, body, sizes)
+
+
+def _values(x: Buffer, taps: Sequence[Tap], at: Affine) -> list[Expression]:
+    return [Load(x, at, ((tap.place, 1),), tap.inside) for tap in taps]
+
+
+def image_back(what: Sampling) -> Kernel:
+    """Adds the cotangent of the image. Buffers: g, grid, numbers, strides, made (as x).
+
+    A thread has some channels of one image for itself: it works out the taps of a block of points,
+    then adds them up in each channel. Sizes: n, parts of the channels, blocks of points, points of
+    a block (up to BLOCK), channels of a part; elements of g's image, its channel, an entry of the
+    grid, a block of it; of an image, pixels, a part's channels in g and in the image.
+    """
+    g, grid, y = (Buffer(what.type, name) for name in ("g", "grid", "made"))
+    n, part, block, p, c, q = (Index(name) for name in ("n", "part", "block", "p", "c", "q"))
+    names = ("batch", "parts", "blocks", "size", "channels", "given", "points", "entry", "line",
+             "image", "pixels", "part_given", "part_made")  # fmt: skip
+    batch, parts, blocks, size, channels, given, points, entry, line, image, pixels, part_given, \
+        part_made = sizes = [Size(name) for name in names]  # fmt: skip
+    point = Affine(0, ((n, entry), (block, line), (p, what.axes)))
+    maker = _Maker(what, point, grid)
+    taps = maker.taps()
+    places = Buffer(Type.I32, "places", BLOCK * len(taps))
+    weights = Buffer(what.type, "weights", BLOCK * len(taps))
+    keep: list[Statement] = []
+    add: list[Statement] = []
+    above = Accumulator(Fold.SUM, what.type, "above")
+    read = Affine(0, ((n, given), (part, part_given), (c, points), (block, size), (q, 1)))
+    add.append(Begin(above, Load(g, read)))
+    for k, tap in enumerate(taps):
+        keep.append(Store(weights, Affine(k * BLOCK, ((p, 1),)), tap.weight))
+        number = Apply(Scalar.CAST, (tap.place,), Type.I32)
+        number = maker.where(tap.inside, number, Constant(Type.I32, -1))
+        keep.append(Store(places, Affine(k * BLOCK, ((p, 1),)), number))
+        at = Affine(k * BLOCK, ((q, 1),))
+        where = Apply(Scalar.CAST, (Load(places, at),), Type.I64)
+        inside = Apply(Scalar.GE, (where, Constant(Type.I64, 0)), Type.BOOL)
+        value = maker.mul(above, Load(weights, at))
+        add.append(Store(y, Affine(0, ((n, image), (part, part_made), (c, pixels))), value,
+                         ((where, 1),), inside, add=True))  # fmt: skip
+    walk = Loop(block, blocks, [
+        Loop(p, size, keep, Kind.LANES), Loop(c, channels, [Loop(q, size, add)]),
+    ])  # fmt: skip
+    nest = Loop(n, batch, [Loop(part, parts, [walk], Kind.PARALLEL)], Kind.PARALLEL)
+    return Kernel("image_back", [g, grid, maker.numbers, maker.strides, y], [nest], sizes)

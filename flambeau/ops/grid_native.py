@@ -1,0 +1,124 @@
+"""Images sampled at points, and both gradients, in machine code; None until it is there."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..native.eager import Policy, kernel_asked_for
+from ..native.invoke import run
+from ..native.pool import POOL
+from ..tensor.dtypes import FLOAT32, FLOAT64
+
+Array = np.ndarray
+
+LEAST = 256  # values sampled from which on a kernel is worth its making
+_SHORT = 32  # points in a row; shorter rows are taken as one
+_FLOATS = frozenset((FLOAT32, FLOAT64))
+
+
+def _kernel(name: str, kind: np.dtype, mode: str, padding: str, axes: int) -> int | None:
+    def build() -> Any:
+        from ..native.kernels import grid
+        from ..native.loops import Type
+
+        return getattr(grid, name)(grid.Sampling(Type(kind.name), mode, padding, axes))
+
+    function = kernel_asked_for((name, kind, mode, padding, axes), build)
+    return None if function is None else function.address
+
+
+def _fits(input: Array, grid: Array) -> bool:
+    count = input.shape[1] * prod(grid.shape[:-1])
+    return (
+        input.__class__ is np.ndarray and grid.__class__ is np.ndarray and count >= LEAST
+        and input.dtype in _FLOATS and grid.dtype == input.dtype and Policy.allowed
+        and prod(input.shape[2:]) < 1 << 31
+    )  # fmt: skip
+
+
+def _numbers(sizes: tuple[int, ...], align: bool, kind: np.dtype) -> tuple[Array, Array]:
+    """What kernels know of the image's axes: floats (see `NUMBERS`), and pixels of a step."""
+    rows = [((n - 1) / 2, 0, n - 1, 0, n - 1) if align else (n / 2, -0.5, n - 1, -0.5, n)
+            for n in sizes]  # fmt: skip
+    steps = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    return np.array(rows, kind), np.array(steps, np.int64)
+
+
+def _lines(batch: int, points: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns that points are worked on in."""
+    rows, columns = prod(points[:-1]), points[-1]
+    if columns < _SHORT and batch >= POOL.threads():
+        return 1, rows * columns
+    return rows, columns
+
+
+def _walked(
+    name: str, input: Array, grid: Array, mode: str, padding: str, align: bool, *others: Array
+) -> bool:
+    """Calls a kernel that goes through the points in rows."""
+    (n, c, *sizes), points = input.shape, grid.shape[1:-1]
+    kernel = _kernel(name, input.dtype, mode, padding, len(sizes))
+    if kernel is None:
+        return False
+    (rows, columns), count, pixels = _lines(n, points), prod(points), prod(sizes)
+    *before, made = others
+    numbers = _numbers(tuple(sizes), align, input.dtype)
+    given = [np.ascontiguousarray(x) for x in (input, *before, grid)]
+    run(kernel, n * c * count * len(sizes), *given, *numbers, made, n, rows, columns, c, pixels,
+        c * pixels, count * len(sizes), columns * len(sizes), c * count, count)  # fmt: skip
+    return True
+
+
+def sampled(input: Array, grid: Array, mode: str, padding: str, align: bool) -> Array | None:
+    """input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
+    if not _fits(input, grid):
+        return None
+    y = np.empty((*input.shape[:2], *grid.shape[1:-1]), input.dtype)
+    return y if _walked("sample", input, grid, mode, padding, align, y) else None
+
+
+def points_adjoint(
+    g: Array, input: Array, grid: Array, mode: str, padding: str, align: bool
+) -> Array | None:
+    """The cotangent of the grid."""
+    if not _fits(input, grid) or g.dtype != input.dtype:
+        return None
+    made = np.empty(grid.shape, grid.dtype)
+    return made if _walked("points_back", input, grid, mode, padding, align, g, made) else None
+
+
+def image_adjoint(
+    g: Array, input: Array, grid: Array, mode: str, padding: str, align: bool
+) -> Array | None:
+    """The cotangent of the input."""
+    (n, c, *sizes), axes = input.shape, grid.shape[-1]
+    if not _fits(input, grid) or g.dtype != input.dtype:
+        return None
+    kernel = _kernel("image_back", input.dtype, mode, padding, axes)
+    if kernel is None:
+        return None
+    count, pixels, parts = prod(grid.shape[1:-1]), prod(sizes), _parts(n, c)
+    made = np.zeros(input.shape, input.dtype)
+    numbers = _numbers(tuple(sizes), align, input.dtype)
+    above = np.ascontiguousarray(g).reshape(n, c, count)
+    points = np.ascontiguousarray(grid).reshape(n, count, axes)
+    whole = count - count % _BLOCK
+    for start, blocks, size in ((0, whole // _BLOCK, _BLOCK), (whole, 1, count - whole)):
+        if blocks and size:
+            run(kernel, n * c * count * axes, above[:, :, start:], points[:, start:], *numbers,
+                made, n, parts, blocks, size, c // parts, c * count, count, count * axes,
+                size * axes, c * pixels, pixels, c // parts * count, c // parts * pixels
+                )  # fmt: skip
+    return made
+
+
+_BLOCK = 256  # as in the kernel
+
+
+def _parts(n: int, c: int) -> int:
+    """Into how many parts channels are split, so that all threads have as much to do."""
+    threads = POOL.threads()
+    return next((p for p in range(1, threads + 1) if c % p == 0 and n * p % threads == 0), 1)

@@ -1,0 +1,183 @@
+"""grid_sample in recorded operators, which differentiates any number of times.
+
+Coordinates are computed in operators and pixels gathered by one of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from .interpolation import cubic_weights
+from .promotion import compute_dtype
+from .registry import Array, opaque
+from .resampled_native import pixels_taken
+from .samples import Rng
+
+BILINEAR, NEAREST, BICUBIC = range(3)
+ZEROS, BORDER, REFLECTION = range(3)
+
+
+# -------------------------------------------------------------------------------------- pixels
+
+
+def _samples(rng: Rng):
+    yield (rng.normal(size=(2, 3, 4)), rng.integers(0, 4, (2, 5))), {}
+
+
+@opaque(name="_pixels", node="GridSamplerBackward0", expose=(), samples=_samples,
+        ref=lambda x, places: np.stack([x[i][:, p] for i, p in enumerate(places)]))  # fmt: skip
+def pixels(input: Array, places: Array) -> Array:
+    """input (n, c, pixels) at places (n, points): (n, c, points)."""
+    y = pixels_taken(input, places)
+    return np.take_along_axis(input, places[:, None, :], 2) if y is None else y
+
+
+@pixels.vjp("input")
+def _(g, input_shape, places):
+    return _pixels_adjoint(g, input_shape, places)
+
+
+@opaque(name="_pixels_adjoint", expose=(), ref=None, samples=None)
+def _pixels_adjoint(g: Array, shape, places: Array) -> Array:
+    """The cotangent of `pixels`: points added up in their pixels."""
+    n, c, size = shape
+    made = np.empty(shape, compute_dtype(g.dtype))
+    for i in range(n):
+        for k in range(c):
+            made[i, k] = np.bincount(places[i], g[i, k].astype(np.float64, copy=False), size)
+    return made.astype(g.dtype, copy=False)
+
+
+@_pixels_adjoint.vjp("g")
+def _(g, places):
+    return pixels(g, places)
+
+
+# --------------------------------------------------------------------------------- coordinates
+
+
+def _in_pixels(x: Tensor, size: int, align: bool) -> Tensor:
+    """Coordinates from -1..1 to pixels."""
+    return (x + 1) * ((size - 1) / 2) if align else ((x + 1) * size - 1) * 0.5
+
+
+def _reflected(x: np.ndarray, size: int, align: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates mirrored at the borders until they lie inside, and their derivative."""
+    low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
+    if span <= 0:
+        return np.zeros_like(x), np.zeros_like(x)
+    distance = np.abs(x - low)
+    flips = np.floor(distance / span)
+    extra = distance - flips * span
+    even = flips % 2 == 0
+    slope = np.where(even, 1.0, -1.0) * np.where(x < low, -1.0, 1.0)
+    return np.where(even, extra + low, span - extra + low), slope
+
+
+def placed(x: np.ndarray, size: int, padding: int, align: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(coordinates after padding, their derivative by what they were)."""
+    slope = np.ones_like(x)
+    if padding == REFLECTION:
+        x, slope = _reflected(x, size, align)
+    if padding != ZEROS:
+        slope = slope * ((x > 0) & (x < size - 1))
+        x = np.clip(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf), 0, size - 1)
+    return x.astype(slope.dtype), slope
+
+
+def _padded(x: Tensor, size: int, padding: int, align: bool) -> Tensor:
+    """The same on recorded coordinates."""
+    if padding == ZEROS:
+        return x
+    made, slope = (v.astype(x._array.dtype) for v in placed(x._array, size, padding, align))
+    outside = ~np.isfinite(x._array)
+    if outside.any():
+        x, slope = x.masked_fill(wrap(outside), 0), np.where(outside, 0, slope)
+    return x * wrap(slope) + wrap(made - x._array * slope)
+
+
+class _Image:
+    """An image (n, c, *sizes), looked up by whole coordinates (n, *points), the last axis first."""
+
+    def __init__(self, input: Tensor, points: tuple[int, ...]) -> None:
+        n, c, *sizes = input._array.shape
+        self.flat = input.reshape(n, c, -1)
+        self.sizes, self.points = sizes, points
+        self.shape = (n, c, *points)
+
+    def at(self, coordinates: list[np.ndarray]) -> tuple[Tensor, np.ndarray]:
+        """(the pixels (n, c, *points), which of them lie inside (n, *points))."""
+        inside, places = True, 0
+        for x, size in zip(coordinates, self.sizes, strict=True):
+            inside = inside & (x >= 0) & (x < size)
+            places = places * size + np.clip(x, 0, size - 1)
+        found = pixels(self.flat, wrap(places.reshape(len(places), -1)))
+        return found.reshape(self.shape), inside
+
+
+def _whole(x: np.ndarray) -> np.ndarray:
+    """Floats that are whole numbers, as integers; what is far outside stays outside."""
+    return np.clip(np.nan_to_num(x.astype(np.float64), nan=-1e9), -1e9, 1e9).astype(np.int64)
+
+
+def _weighted(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tensor:
+    """Pixels times their weights, nothing outside."""
+    found, inside = image.at(coordinates)
+    if not inside.all():
+        weight = weight * wrap(inside.astype(weight._array.dtype))
+    return found * weight.unsqueeze(1)
+
+
+def _linear(image: _Image, xs: list[Tensor]) -> Tensor:
+    """The mean of the 2 ** axes pixels around each point, by nearness."""
+    floors = [np.floor(x._array) for x in xs]
+    beyond = [x - wrap(f) for x, f in zip(xs, floors, strict=True)]
+    whole = [_whole(f) for f in floors]
+    y = None
+    for corner in itertools.product((0, 1), repeat=len(xs)):
+        weight = None
+        for b, t in zip(corner, beyond, strict=True):
+            factor = t if b else 1 - t
+            weight = factor if weight is None else weight * factor
+        part = _weighted(image, [f + b for f, b in zip(whole, corner, strict=True)], weight)
+        y = part if y is None else y + part
+    return y
+
+
+def _cubic(image: _Image, xs: list[Tensor], padding: int, align: bool) -> Tensor:
+    """The cubic convolution of the 16 pixels around each point; each is padded by itself."""
+    floors = [np.floor(x._array) for x in xs]
+    weights = [cubic_weights(x - wrap(f)) for x, f in zip(xs, floors, strict=True)]
+    y = None
+    for i, j in itertools.product(range(4), repeat=2):
+        taps = [
+            _whole(placed(f + k - 1, size, padding, align)[0])
+            for f, k, size in zip(floors, (i, j), image.sizes, strict=True)
+        ]
+        part = _weighted(image, taps, weights[0][i] * weights[1][j])
+        y = part if y is None else y + part
+    return y
+
+
+def by_parts(
+    input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool
+) -> Tensor:
+    """Samples in recorded operators."""
+    sizes = input._array.shape[2:]
+    image = _Image(input, grid._array.shape[1:-1])
+    # The grid's last axis lists x, y, z; axes are d, h, w.
+    xs = [
+        _in_pixels(grid.select(-1, len(sizes) - 1 - i), size, align_corners)
+        for i, size in enumerate(sizes)
+    ]
+    if mode == BICUBIC:
+        return _cubic(image, xs, padding, align_corners)
+    xs = [_padded(x, n, padding, align_corners) for x, n in zip(xs, sizes, strict=True)]
+    if mode == BILINEAR:
+        return _linear(image, xs)
+    # 0 * x: the gradient of the grid is zero, not absent.
+    weight = 1 + wrap(np.zeros((), input._array.dtype)) * xs[0]
+    return _weighted(image, [_whole(np.rint(x._array)) for x in xs], weight)
