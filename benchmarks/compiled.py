@@ -46,7 +46,7 @@ def jobs(parts: set[str], models: str, rounds: int) -> Iterator[tuple[str, tuple
         yield from ((f"matmul:{size}", ("torch", "eager", "compiled"), rounds) for size in SIZES)
     if "growth" in parts:
         yield from ((f"growth:{layers}:{width}", ("torch", "compiled"), 1)
-                    for layers, width in GROWTH)  # fmt: skip
+                    for layers, width in GROWTH if re.search(models, f"{layers}x{width}"))
 
 
 def caches(folder: Path) -> dict[str, str]:
@@ -130,7 +130,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART",
                         help=f"of {', '.join(PARTS)}; all if not given")  # fmt: skip
-    parser.add_argument("--models", metavar="REGEX", default="", help="models whose name matches")
+    parser.add_argument("--models", metavar="REGEX", default="",
+                        help="models whose name matches; of growth LAYERSxWIDTH, 8x128 for one")
     parser.add_argument("--rounds", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--quick", action="store_true", help="three calls each: does it run?")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")

@@ -20,6 +20,8 @@ Shape = tuple[int, ...]
 class Op(Enum):
     """What a node does. Inputs in parentheses; attributes by name."""
 
+    __hash__ = object.__hash__  # Enum's own, of the name, is a Python function
+
     INPUT = auto()  # the memory of a source: slot
     CONSTANT = auto()  # one number, of any shape: value
     ARRAY = auto()  # a constant array: value (an ndarray)
@@ -124,20 +126,20 @@ class Graph:
 
 def ordered(roots: Sequence[Node]) -> list[Node]:
     """The nodes that lead to `roots`, inputs before users; without recursion."""
-    found: dict[int, Node] = {}
+    found: dict[Node, None] = {}
     stack = list(reversed(roots))
     while stack:
         node = stack[-1]
-        if id(node) in found:
+        if node in found:
             stack.pop()
             continue
-        missing = [one for one in node.inputs if id(one) not in found]
+        missing = [one for one in node.inputs if one not in found]
         if missing:
             missing.reverse()
             stack += missing
         else:
-            found[id(stack.pop())] = node
-    return list(found.values())
+            found[stack.pop()] = None
+    return list(found)
 
 
 def users(nodes: Sequence[Node]) -> dict[int, list[Node]]:
@@ -151,14 +153,13 @@ def users(nodes: Sequence[Node]) -> dict[int, list[Node]]:
 
 def rebuilt(graph: Graph, rule: Callable[[Node, tuple[Node, ...]], Node]) -> Graph:
     """The graph with each node replaced by rule(node, new inputs), inputs first."""
-    new: dict[int, Node] = {}
+    new: dict[Node, Node] = {}
     for node in graph.nodes():
-        inputs = tuple(new[id(one)] for one in node.inputs)
-        new[id(node)] = rule(node, inputs)
-    inputs_new = [new.get(id(one), one) for one in graph.inputs]
+        new[node] = rule(node, tuple([new[one] for one in node.inputs]))
+    inputs_new = [new.get(one, one) for one in graph.inputs]
     return Graph(
-        graph.sources, inputs_new, [new[id(n)] for n in graph.outputs],
-        [(slot, new[id(n)]) for slot, n in graph.writes],
+        graph.sources, inputs_new, [new[n] for n in graph.outputs],
+        [(slot, new[n]) for slot, n in graph.writes],
     )  # fmt: skip
 
 

@@ -143,12 +143,11 @@ def leaves(node: Node, kept: dict[int, Node], chain: Chain = ()) -> Iterator[tup
     or TAKE_ALONG that reads it: from there on the window is that of its rows at index 0.
     """
     stack = _operands(node, chain)
-    seen: set[tuple[int, tuple[int, ...]]] = set()
+    seen: set[tuple[Node, Chain]] = set()
     while stack:
-        one, movements = stack.pop()
+        one, movements = key = stack.pop()
         if one.op in (Op.CONSTANT, Op.IOTA) and id(one) not in kept:
             continue
-        key = (id(one), tuple(map(id, movements)))
         if key in seen:
             continue
         seen.add(key)

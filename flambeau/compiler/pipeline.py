@@ -2,17 +2,18 @@
 
 1. drop_dead: forgets what no output needs.
 2. fold_constants: works out now what depends on no source.
-3. simplify: fewer nodes for the same values.
-4. gathered_products: products of rows that repeat a table's, as products of the table.
-5. choose_layout: permutations sink until they cancel; activations stay channels-last.
-6. share_common: one node for what is computed twice.
-7. keep_windows: work on values stretched over windows, before the windows' axes are merged.
-8. split_reductions: long folds in parts that threads can share.
-9. fuse (in schedule): which nodes one kernel computes together.
-10. schedule: groups become kernels in the loop IR, in an order in which little is alive.
-11. join (in schedule): small kernels that need not wait for one another as one.
-12. plan_memory: lifetimes in one arena; where threads must wait.
-13. native.emit: kernels become machine code, each structure once.
+3. few_pixels: convolutions that give few pixels, as products of the weight and their windows.
+4. simplify: fewer nodes for the same values.
+5. gathered_products: products of rows that repeat a table's, as products of the table.
+6. choose_layout: permutations sink until they cancel; activations stay channels-last.
+7. share_common: one node for what is computed twice.
+8. keep_windows: work on values stretched over windows, before the windows' axes are merged.
+9. split_reductions: long folds in parts that threads can share.
+10. fuse (in schedule): which nodes one kernel computes together.
+11. schedule: groups become kernels in the loop IR, in an order in which little is alive.
+12. join (in schedule): small kernels that need not wait for one another as one.
+13. plan_memory: lifetimes in one arena; where threads must wait.
+14. native.emit: kernels become machine code, each structure once.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from time import perf_counter
 from .graph import Graph
 from .passes.choose_layout import choose_layout
 from .passes.drop_dead import drop_dead
+from .passes.few_pixels import few_pixels
 from .passes.fold_constants import fold_constants
 from .passes.gathered_products import gathered_products
 from .passes.keep_windows import keep_windows
@@ -39,8 +41,8 @@ from .step import Planned, Step
 from .table import Table, keep, kept, key_of, table_of
 
 PASSES = (
-    drop_dead, fold_constants, simplify, gathered_products, choose_layout, simplify, share_common,
-    simplify, keep_windows, split_reductions, share_common,
+    drop_dead, fold_constants, few_pixels, simplify, gathered_products, choose_layout, simplify,
+    share_common, simplify, keep_windows, split_reductions, share_common,
 )  # fmt: skip
 WORTH = 0.02  # seconds of planning from which on what came of it is kept on disk
 TURN = 2e-4  # seconds that a compiler keeps Python for itself while a program goes on

@@ -15,6 +15,8 @@ from typing import Any
 class Type(Enum):
     """The type of an element: its NumPy name. A bool is a byte, 0 or 1."""
 
+    __hash__ = object.__hash__  # Enum's own, of the name, is a Python function
+
     BOOL = "bool"
     U8 = "uint8"
     I8 = "int8"
@@ -58,6 +60,8 @@ class Scalar(Enum):
     Arithmetic is on F32, F64 and integers; half precision is stored, and cast to be computed with.
     MAXIMUM and MINIMUM give NaN when either operand is NaN. Integer DIV and REM round towards zero.
     """
+
+    __hash__ = object.__hash__  # Enum's own, of the name, is a Python function
 
     ADD = auto()
     SUB = auto()

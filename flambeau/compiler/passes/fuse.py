@@ -76,6 +76,7 @@ class Fusion:
         self.group_of: dict[int, Group] = {}
         self.groups: list[Group] = []
         self.readers: dict[int, list[Group]] = {}  # by id of what is read
+        self._led = 0  # bit i: some group comes after group i
         for node in self.nodes:
             if id(node) in self.kept and node.op not in (Op.INPUT, Op.ARRAY):
                 self._place(node)
@@ -244,8 +245,9 @@ class Fusion:
         if before & ~group.before == 0:
             return
         group.before |= before
+        self._led |= before
         bit = 1 << group.position
-        for other in self.groups:
+        for other in self.groups if self._led & bit else ():
             if other.before & bit:
                 other.before |= before
 

@@ -1,0 +1,117 @@
+"""A process that makes machine code for another: kernels come over a pipe, object code goes back.
+
+`makers.py` starts it with this part of the package alone. It ends with the process it works for.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import time
+from threading import Thread
+from typing import Any
+
+from . import kernel_code
+from .target import versions
+
+_HEAD = 8  # bytes that say how long a message is
+_LOOK = 1.0  # seconds between looks whether the parent lives
+
+
+def send(place: int, message: object) -> None:
+    """Writes a message to a pipe. OSError where nobody reads there any more."""
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    left = memoryview(len(data).to_bytes(_HEAD, "little") + data)
+    while left:
+        left = left[os.write(place, left) :]
+
+
+def receive(place: int) -> Any:
+    """The next message from a pipe. EOFError where there will be none."""
+    return pickle.loads(_bytes(place, int.from_bytes(_bytes(place, _HEAD), "little")))
+
+
+def _bytes(place: int, count: int) -> bytes:
+    parts = []
+    while count:
+        part = os.read(place, min(count, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def serve(parent: int) -> None:
+    """Says what code this process makes, then answers until the pipe ends.
+
+    A request is (aside, name, kernel, target), an answer (True, the functions from elsewhere that
+    the code calls, object code), or (False, error).
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is meant for the parent
+    requests, answers = os.dup(0), os.dup(1)
+    os.dup2(2, 1)  # nothing that prints is to get among the answers
+    if os.name == "posix":
+        Thread(target=_end_with, args=(parent,), daemon=True).start()
+    kernel_code.prepare()
+    gc.disable()
+    try:
+        send(answers, (kernel_code.sources(), versions()))
+        while True:
+            aside, *what = receive(requests)
+            send(answers, _in_low_priority(what) if aside else _answer(what))
+            gc.collect()  # nodes of IR refer to one another
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+def _end_with(parent: int) -> None:
+    """A process that was forked off may hold the pipe's other end, which then never closes."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    os._exit(0)
+
+
+def _answer(what: list[Any]) -> tuple[Any, ...]:
+    name, kernel, target = what
+    try:
+        return True, *kernel_code.made(kernel, name, target)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # an error that pickle cannot carry
+            error = RuntimeError(f"{type(error).__name__}: {error}")
+        return False, error
+
+
+class _Turn:
+    """How low the priority of the next job is that must not disturb others.
+
+    The lowest, as long as they leave enough of the processor.
+    """
+
+    LOWEST, LOW = 19, 5
+    ENOUGH = 0.25
+    level = LOWEST
+
+
+def _in_low_priority(what: list[Any]) -> tuple[Any, ...]:
+    """The answer, made by a thread that leaves the processor to others.
+
+    A thread may give up its priority, and not take it back: each job has its own.
+    """
+    found: list[tuple[Any, ...]] = []
+
+    def work() -> None:
+        kernel_code.yield_to_others(_Turn.level)
+        begun, used = time.perf_counter(), time.thread_time()
+        found.append(_answer(what))
+        share = (time.thread_time() - used) / max(time.perf_counter() - begun, 1e-6)
+        _Turn.level = _Turn.LOWEST if share > _Turn.ENOUGH else _Turn.LOW
+
+    one = Thread(target=work)
+    one.start()
+    one.join()
+    return found[0]

@@ -1,0 +1,352 @@
+"""Processes that make machine code (`maker.py`): neither Python's lock, nor a core, nor memory of
+this process goes into it. Where there can be none, code is made on threads, as `kernel_code` does.
+
+Makers begin when they are worth it (`wanted`), end when idle, with the process, and with Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import IO, Any
+
+from .flags import DEBUG
+from .flags import MAKERS as FLAG
+from .loops import Contract, Kernel, statements
+from .maker import receive, send
+from .target import Target, host, versions
+
+# The package without its __init__, which brings all of it.
+_BOOT = """
+import sys, types
+parent, package, *sys.path = sys.argv[1:]
+sys.modules["flambeau"] = types.ModuleType("flambeau")
+sys.modules["flambeau"].__path__ = [package]
+from flambeau.native.maker import serve
+serve(int(parent))
+"""
+_IDLE = 10.0  # seconds after which a maker without work ends
+_BEGIN = 30.0  # seconds after which one that has not begun never will
+_STRUCK = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")  # ends that are no fault of the code's
+
+# ------------------------------------------------------------------------------------- the policy
+
+_START = 0.35  # seconds of work that one more maker costs: it has to begin, and to warm up
+_HERE = 0.45  # of the time of one processor, what threads of this process take on two or more
+_SHARE = 0.5  # seconds of work for one
+_ASIDE = 4  # while others work, one processor in so many is for makers
+_ASIDE_FROM = 0.5  # seconds of work; they would slow down the others by more than they take
+
+
+def cost(kernel: Kernel) -> float:
+    """About how many seconds a kernel's code takes to be made."""
+    return 0.02 + 0.07 * sum(isinstance(one, Contract) for one in statements(kernel.body))
+
+
+def wanted(work: float, threads: int, aside: bool) -> int:
+    """How many makers there should be, after so many seconds of work in all.
+
+    Once there was as much as makers would have paid for, as a rule there will be more.
+    """
+    most = FLAG.value()
+    if most < 0:
+        most = max(1, threads // _ASIDE) if aside else threads
+    if most == 0:
+        return 0
+    gain = _HERE + 0.1 - 1 / most  # on two processors there is little, and it takes much work
+    enough = work >= _ASIDE_FROM if aside else gain > 0 and work * gain >= _START
+    return min(most, max(1, round(work / _SHARE))) if enough else 0
+
+
+# ------------------------------------------------------------------------------------ the processes
+
+
+@dataclass(eq=False)
+class _Job:
+    """A kernel to be made; `done` gets the job and its answer, or None where no maker gave one."""
+
+    name: str
+    kernel: Kernel
+    aside: bool
+    cost: float
+    done: SimpleQueue[tuple[_Job, tuple[Any, ...] | None]]
+
+    def comes_after(self) -> tuple[bool, float]:
+        return self.aside, -self.cost
+
+
+class _Process:
+    """A maker, as the one thread sees it that talks to it."""
+
+    def __init__(self) -> None:
+        here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        path = [os.path.abspath(place) for place in sys.path if place]
+        options = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
+        if os.name == "nt":
+            others: dict[str, Any] = {"creationflags": 0x08000200}  # no window, a group of its own
+        else:
+            others = {"process_group": 0}  # Ctrl-C is for this process
+        self.said = _notes()
+        self.process = subprocess.Popen(
+            [sys.executable, *options, "-c", _BOOT, str(os.getpid()), here, *path], bufsize=0,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if self.said is None else self.said, **others,
+        )  # fmt: skip
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.pipes: list[IO[bytes]] = [self.process.stdin, self.process.stdout]
+
+    def begin(self) -> None:
+        """Waits until it is ready. RuntimeError where it makes other code than this process."""
+        from .kernel_code import sources
+
+        place = self.pipes[1].fileno()
+        if os.name == "posix" and not select.select([place], [], [], _BEGIN)[0]:
+            raise RuntimeError("it did not begin")
+        if receive(place) != (sources(), versions()):
+            raise RuntimeError("its sources are others")
+
+    def ask(self, job: _Job, target: Target) -> tuple[Any, ...]:
+        """Its answer. EOFError or OSError where it ended."""
+        send(self.pipes[0].fileno(), (job.aside, job.name, job.kernel, target))
+        return receive(self.pipes[1].fileno())
+
+    def end(self) -> str:
+        """Ends it; what it said. Once it has ended, nothing."""
+        self.process.kill()
+        self.process.wait()
+        said = b""
+        if self.said is not None:
+            said = os.pread(self.said, 1 << 16, 0)
+        self._close()
+        return said.decode(errors="replace").strip()
+
+    def _close(self) -> None:
+        for pipe in self.pipes:
+            pipe.close()
+        if self.said is not None:
+            os.close(self.said)
+            self.said = None
+
+    def fault(self) -> tuple[Any, ...] | None:
+        """The answer of one that ended in the middle: an error if it was the code's fault."""
+        try:
+            self.process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            pass
+        code = self.process.poll()
+        said = self.end()
+        struck = [-int(getattr(signal, name)) for name in _STRUCK if hasattr(signal, name)]
+        if code is None or code in struck:
+            return None
+        last = said.splitlines()[-1] if said else f"it ended with {code}"
+        return False, RuntimeError(f"LLVM gave up: {last}")
+
+    def forget(self) -> None:
+        """In a forked child, whose it is not."""
+        self.process.returncode = 0
+        self._close()
+
+
+def _notes() -> int | None:
+    """A file in memory for what a maker says, which a pipe would hold up; None: there are none."""
+    try:
+        return os.memfd_create("flambeau-maker")
+    except (AttributeError, OSError):
+        return None
+
+
+class Makers:
+    """The makers of this process, each with a thread that talks to it, and what waits for them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Condition()
+        self.waiting: list[_Job] = []
+        self.threads = 0  # that talk to makers, or start one
+        self.all: set[_Process | None] = set()
+        self.ready: set[_Process | None] = set()
+        self.running = 0  # jobs
+        self.why = ""  # there can be none
+        self.work = 0.0  # seconds of it that there were in all
+
+    def make(
+        self, kernels: Mapping[str, Kernel], finish: Callable[[str, list[str], bytes], None],
+        here: Callable[[str], None], threads: int, aside: bool,
+    ) -> list[str]:  # fmt: skip
+        """finish(name, what the code calls, code) for all kernels that makers make.
+
+        The names of the others. As long as fewer makers than `threads` are ready, here(name) makes
+        some, unless `aside`. Errors are raised, the first that comes.
+        """
+        done: SimpleQueue[tuple[_Job, tuple[Any, ...] | None]] = SimpleQueue()
+        jobs = [_Job(name, kernel, aside, cost(kernel), done) for name, kernel in kernels.items()]
+        if not self._employ(jobs, threads, aside):
+            return [*kernels]
+        left: list[str] = []
+        try:
+            due = len(jobs)
+            while due:
+                job = None if aside else self._taken_back(done, threads)
+                due -= 1
+                if job is not None:
+                    here(job.name)
+                    continue
+                job, answer = done.get()
+                if answer is None:
+                    left.append(job.name)
+                elif answer[0]:
+                    finish(job.name, answer[1], answer[2])
+                else:
+                    raise answer[1]
+        except BaseException as error:
+            with self.lock:
+                self.waiting = [job for job in self.waiting if job.done is not done]
+            if not isinstance(error, Exception):
+                self.close()
+            raise
+        return left
+
+    def _employ(self, jobs: list[_Job], threads: int, aside: bool) -> bool:
+        """Hands jobs to makers, of which it starts as many as should be there; whether it did."""
+        with self.lock:
+            self.work += sum(job.cost for job in jobs)
+            many = wanted(self.work, threads, aside)
+            if not (many or self.ready) or not self._possible():
+                return False
+            self.waiting = sorted(self.waiting + jobs, key=_Job.comes_after)
+            for _ in range(min(many, self.running + len(self.waiting)) - self.threads):
+                one = threading.Thread(target=self._talk, name="flambeau-maker", daemon=True)
+                try:
+                    one.start()
+                except RuntimeError:  # a limit of the system, or the interpreter's end
+                    break
+                self.threads += 1
+            if not self.threads:
+                self.waiting = [job for job in self.waiting if job not in jobs]
+                return False
+            self.lock.notify_all()
+            return True
+
+    def _possible(self) -> bool:
+        from .kernel_code import sources
+
+        name = os.path.basename(sys.executable or "").lower()
+        if not self.why and (not name.startswith(("python", "pypy")) or hasattr(sys, "frozen")):
+            self._no_more("sys.executable is no Python")
+        if not self.why and sources() is None:
+            self._no_more("the package is not in files")
+        return not self.why
+
+    def _no_more(self, why: str) -> None:
+        self.why = why
+        if DEBUG.value():
+            print(f"flambeau: machine code is made in this process: {why}", file=sys.stderr)
+
+    def _taken_back(self, done: SimpleQueue[Any], threads: int) -> _Job | None:
+        """The least of one caller's jobs, if no maker is about to take it."""
+        with self.lock:
+            mine = [job for job in self.waiting if job.done is done]
+            free = len(self.ready) - self.running
+            if len(self.ready) >= threads or len(mine) <= free:
+                return None
+            self.waiting.remove(mine[-1])
+            return mine[-1]
+
+    # What the threads do that talk to makers.
+
+    def _talk(self) -> None:
+        process: _Process | None = None
+        try:
+            process = self._started()
+            while process is not None and (job := self._next(process)) is not None:
+                answer = self._answer(process, job)
+                with self.lock:
+                    self.running -= 1
+                job.done.put((job, answer))
+        finally:
+            with self.lock:
+                self.threads -= 1
+                self.all.discard(process)
+                self.ready.discard(process)
+                left = [] if self.threads else self.waiting
+                if left:
+                    self.waiting = []
+            for job in left:
+                job.done.put((job, None))
+            if process is not None:
+                process.end()
+
+    def _started(self) -> _Process | None:
+        """A new process, ready to work. Where it fails, no other is tried."""
+        process = None
+        try:
+            process = _Process()
+            with self.lock:
+                self.all.add(process)
+            process.begin()
+        except (OSError, EOFError, ValueError, RuntimeError, pickle.PickleError) as error:
+            said = "" if process is None else process.end()
+            with self.lock:
+                if process is None or process in self.all:  # and nobody ended it
+                    self._no_more(f"no process could be started: {said or error}")
+                self.all.discard(process)
+            return None
+        with self.lock:
+            self.ready.add(process)
+        return process
+
+    def _next(self, process: _Process) -> _Job | None:
+        """The next job; None when there is nothing to do any more, or nobody to do it."""
+        with self.lock:
+            self.lock.wait_for(lambda: self.waiting or process not in self.all, timeout=_IDLE)
+            if not self.waiting or process.process.poll() is not None:
+                return None
+            self.running += 1
+            return self.waiting.pop(0)
+
+    def _answer(self, process: _Process, job: _Job) -> tuple[Any, ...] | None:
+        """A maker's answer; None where it gave none, and the job can be done here."""
+        try:
+            answer = process.ask(job, host())
+        except (EOFError, OSError):
+            return process.fault()
+        except RecursionError:  # a kernel too deep for pickle
+            return None
+        return None if isinstance(answer[1], RecursionError) else answer
+
+    # The ends.
+
+    def close(self) -> None:
+        """Ends all makers; what they were at is lost."""
+        with self.lock:
+            every = [one for one in self.all if one is not None]
+            self.all.clear()
+            self.ready.clear()
+            self.lock.notify_all()
+        for one in every:
+            one.process.kill()
+        for one in every:
+            one.process.wait()
+
+    def forked(self) -> None:
+        """A child has no makers, and nobody else holds its lock."""
+        for one in self.all:
+            if one is not None:
+                one.forget()
+        self.lock, self.waiting, self.threads, self.running = threading.Condition(), [], 0, 0
+        self.all, self.ready = set(), set()
+
+
+MAKERS = Makers()
+atexit.register(MAKERS.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=MAKERS.forked)

@@ -1,0 +1,77 @@
+"""Convolutions of few pixels beside large weights are products of the weight and their windows."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+
+from flambeau.compiler.graph import Graph, Node, Op, Source, pad, permute
+from flambeau.compiler.lower.conv import convolved
+from flambeau.compiler.passes import few_pixels as passes
+from flambeau.compiler.pipeline import optimised
+from flambeau.compiler.verify import verify_graph
+from flambeau.native.loops import Type
+
+from .outcomes import assert_same, outcome, run
+
+
+def layer(
+    image: tuple[int, ...], weight: tuple[int, ...], stride: int = 1, dilation: int = 1,
+    groups: int = 1, first: bool = True,
+) -> Graph:  # fmt: skip
+    """A convolution of (n, c, h, w) as the lowering makes it; `first`: channels come first."""
+    inputs = [Node(Op.INPUT, (), shape, Type.F32, {"slot": k})
+              for k, shape in enumerate((image, weight))]  # fmt: skip
+    sources = [Source("state", n.shape, n.type, lambda: None) for n in inputs]
+    x, w = inputs
+    x = permute(x, (0, 2, 3, 1)) if first else x
+    y = convolved(pad(x, (0, 1, 0, 0), (0, 2, 1, 0)), permute(w, (2, 3, 1, 0)),
+                  (stride, stride), (dilation, dilation), groups)  # fmt: skip
+    return Graph(sources, inputs, [permute(y, (0, 3, 1, 2))], [])
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small weights count as large ones."""
+    monkeypatch.setattr(passes, "LARGE", 16)
+
+
+@pytest.mark.parametrize(("image", "weight", "how"), [
+    ((1, 5, 4, 4), (7, 5, 3, 3), {}),
+    ((2, 5, 6, 5), (3, 5, 3, 2), {"stride": 2}),
+    ((1, 4, 6, 7), (6, 4, 2, 3), {"dilation": 2}),
+    ((3, 5, 4, 4), (6, 5, 1, 1), {"stride": 2}),
+    ((2, 4, 5, 3), (6, 3, 3, 2), {"first": False}),
+])  # fmt: skip
+def test_the_product_is_the_convolution(eager, image, weight, how) -> None:
+    graph = layer(image, weight, **how)
+    random = np.random.default_rng(0)
+    given = [random.normal(size=s.shape).astype(np.float32) for s in graph.sources]
+    expected = outcome(graph, given)
+    made = passes.few_pixels(graph)
+    verify_graph(made)
+    operations = {node.op for node in made.nodes()}
+    assert Op.MATMUL in operations and Op.CONV not in operations
+    assert_same(outcome(made, given), expected)
+    assert_same(run(graph, given)[1], expected)
+
+
+@pytest.mark.parametrize(("image", "weight", "how"), [
+    ((1, 4, 20, 20), (4, 4, 3, 3), {}),  # pixels
+    ((1, 4, 6, 6), (4, 2, 3, 3), {"groups": 2}),
+    ((1, 2, 9, 9), (4, 2, 6, 6), {}),  # taps
+    ((1, 1, 3, 3), (3, 1, 2, 2), {}),  # elements of the weight
+])  # fmt: skip
+def test_other_convolutions_stay(eager, image, weight, how) -> None:
+    (made,) = (n for n in passes.few_pixels(layer(image, weight, **how)).nodes()
+               if n.op in (Op.CONV, Op.MATMUL))  # fmt: skip
+    assert made.op is Op.CONV
+
+
+def test_a_late_layer_of_one_image_is_such_a_product() -> None:
+    image, weight = (1, 128, 8, 8), (128, 128, 3, 3)
+    assert prod(weight) >= passes.LARGE
+    nodes = optimised(layer(image, weight)).nodes()
+    assert [n.op for n in nodes if n.op in (Op.CONV, Op.MATMUL)] == [Op.MATMUL]
