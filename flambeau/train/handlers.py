@@ -102,7 +102,7 @@ class Handlers:
         self.frames: list[Frame] = []
         self.handles: list[Handle] = []
         self.current: Task | None = None
-        self._plans: dict[str, tuple[Entry, ...]] = {}
+        self.plans: dict[str, tuple[Entry, ...]] = {}
         self._sequence = itertools.count()
 
     # ---- attaching ----
@@ -135,6 +135,7 @@ class Handlers:
         self.live[scope] = self.live.get(scope, 0) + change
         if scope in PARTS:
             self.live[INSIDE] += change
+            self.run.parts_heard()
 
     def _join(self, entry: Entry) -> None:
         """A generator callback that comes while its scope is open starts at once."""
@@ -193,19 +194,20 @@ class Handlers:
     def _insert(self, entry: Entry) -> None:
         name = entry.event.name
         leaving = name.endswith((".end", ".error"))
-        entries = [*self._plans.get(name, ()), entry]
+        entries = [*self.plans.get(name, ()), entry]
         entries.sort(key=_leaving if leaving else _entering)
-        self._plans[name] = tuple(entries)
+        self.plans[name] = tuple(entries)
 
     def remove(self, entry: Entry) -> None:
         """Take an entry out of its list; if its event is firing, it is not called any more."""
         entry.attached = False
+        entry.call, entry.of_run = _nothing, None
         name = entry.event.name
-        left = tuple(e for e in self._plans.get(name, ()) if e is not entry)
+        left = tuple(e for e in self.plans.get(name, ()) if e is not entry)
         if left:
-            self._plans[name] = left
+            self.plans[name] = left
         else:
-            self._plans.pop(name, None)
+            self.plans.pop(name, None)
 
     def subscribe(self, task: Task, event: Event) -> Entry:
         """Have a generator callback told of an event; `live` counts it only while it waits."""
@@ -218,27 +220,18 @@ class Handlers:
 
     def at(self, event: Event) -> tuple[Entry, ...]:
         """The entries of an event in the order in which they are called."""
-        return self._plans.get(event.name, ())
+        return self.plans.get(event.name, ())
 
     # ---- firing ----
 
     def fire(self, event: Event, n: int) -> None:
         """Call the handlers of an event."""
-        for entry in self._plans.get(event.name, ()):
-            if entry.attached:
-                function = entry.of_run
-                if function is None:
-                    entry.call(n)
-                else:
-                    function(self.run)
-
-    def begin(self, frame: Frame, start: Event, n: int) -> None:
-        """Open a frame again, empty as it was left, and fire its start: `open` without a new one,
-        for what comes again and again."""
-        frame.n = n
-        self.frames.append(frame)
-        if start.name in self._plans:
-            self.fire(start, n)
+        for entry in self.plans.get(event.name, ()):
+            function = entry.of_run
+            if function is None:
+                entry.call(n)
+            else:
+                function(self.run)
 
     def open(self, scope: Scope, n: int) -> Frame:
         """A frame for a scope that is about to start."""
@@ -252,7 +245,7 @@ class Handlers:
             self.fire(scope.end, n)
         else:
             waiting = [task for task in frame.tasks if task.until_end]
-            plan: list[Any] = [*self._plans.get(scope.end.name, ()), *waiting]
+            plan: list[Any] = [*self.plans.get(scope.end.name, ()), *waiting]
             for entry in sorted(plan, key=_leaving):
                 if entry.attached:
                     entry.call(n)
@@ -315,6 +308,10 @@ class Entered:
         except BaseException as raised:
             handlers.fail(self.scope, self.n, self.frame, raised)
             raise
+
+
+def _nothing(n: int) -> None:
+    """What is left of an entry that was taken out, for the list that is just gone through."""
 
 
 def _entering(entry: Any) -> Any:

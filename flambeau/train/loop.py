@@ -6,6 +6,7 @@ stopping, logs, and a position that can be saved and restored in the middle of a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from .state import State
 
 F = TypeVar("F", bound=Callable[..., Any])
 _STEP, _START = scopes.step, scopes.step.start
+_SOME = 32  # steps after which what they left is added up
 
 
 class MissingMetric(KeyError):
@@ -346,29 +348,55 @@ class Loop:
 
     def _steps(self, iterator: Iterator[Any]) -> None:
         """The inner loop. A scope that nobody listens to costs a look into a dict; one frame
-        serves all steps, and what they are is looked up each time, since it may change."""
+        serves all steps; who listens is looked up each time, since it may change. What opens and
+        leaves the scope is written out, since the calls would cost as much as the handlers."""
         state, handlers = self.state, self.handlers
-        live, every, frame = handlers.live, Frame(_STEP, 0), None
-        n, number = state.step, state.batch_number
-        self._stepping = True
-        for batch in iterator:
-            n, number, frame = n + 1, number + 1, None
-            state.batch, state.step, state.batch_number = batch, n, number
-            try:
-                if live["step"]:
-                    frame = every
-                    handlers.begin(frame, _START, n)
-                state.output = self._body(batch)  # type: ignore[misc]
-                self._completed = number
-                if frame is not None or live["step"]:
-                    handlers.leave(_STEP, n, frame)
-            except BaseException as error:
-                self._stepping = False
-                handlers.fail(_STEP, n, frame, error)
-                raise
-            if self._stopping is not None:
-                break
+        live, frames, every = handlers.live, handlers.frames, Frame(_STEP, 0)
+        n, number, frame = state.step, state.batch_number, None
+        self._stepping, begun = True, n - _SOME
+        while n - begun == _SOME and self._stopping is None:
+            begun = n
+            for batch in itertools.islice(iterator, _SOME):
+                n, number, frame = n + 1, number + 1, None
+                state.batch, state.step, state.batch_number = batch, n, number
+                try:
+                    if live["step"]:
+                        frame, every.n = every, n
+                        frames.append(every)
+                        if "step.start" in handlers.plans:
+                            handlers.fire(_START, n)
+                    state.output = self._body(batch)  # type: ignore[misc]
+                    self._completed = number
+                    if frame is None:
+                        if live["step"]:
+                            handlers.leave(_STEP, n, None)
+                    elif every.tasks:
+                        handlers.leave(_STEP, n, every)
+                    else:  # the same where no generator callback lives in the step
+                        for entry in handlers.plans.get("step.end", ()):
+                            function = entry.of_run
+                            if function is None:
+                                entry.call(n)
+                            else:
+                                function(self)
+                        if frames[-1] is every:
+                            frames.pop()
+                        else:
+                            frames.remove(every)
+                except BaseException as error:
+                    self._stepping = False
+                    handlers.fail(_STEP, n, frame, error)
+                    raise
+                if self._stopping is not None:
+                    break
+            self._settle()
         self._stepping = False
+
+    def _settle(self) -> None:
+        """Some steps are done: what they left to be added up later may be added up."""
+
+    def parts_heard(self) -> None:
+        """Who listens to the parts of a step (forward, backward, optim) has changed."""
 
     # ---- saving ----
 

@@ -14,7 +14,6 @@ from ..amp import GradScaler, autocast
 from ..autograd.handle import HANDLES
 from ..settings import are_deterministic_algorithms_enabled
 from ..tensor import dtypes
-from ..tensor.tensor import Tensor
 from . import scope
 from .data import detached, moved, split
 from .fused import (
@@ -27,6 +26,7 @@ from .kinds import Kinds
 from .look import Look
 from .measures import Outcome
 from .metrics.metric import batch_size
+from .quick import Body, eager_body, whole_body
 from .watched import watched
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Supervised:
         """The trainer has its list of handlers, or another one."""
         self._live = self.trainer.handlers.live
         if "_whole" in vars(self):
-            self._choose()
+            self.choose()
 
     # ---- training ----
 
@@ -82,41 +82,21 @@ class Supervised:
         measures, state = self.trainer.measures, self.trainer.state
         state.loss, state.y_pred, state.y = loss, y_pred, y
         size = state.size = batch_size(y_pred, y)
-        measures.loss_sum += loss.item() * size
-        measures.loss_weight += size
+        measures.losses.append((loss, size))
         measures.group.update(y_pred, y)
         return loss, y_pred, y
 
-    def _quick(self) -> Step:
-        """The same for the usual batch, with all it needs at hand: every step of a training comes
-        by here, and a call, or a look at the trainer, costs as much as the rest of it."""
-        trainer, state, live, general = self.trainer, self.trainer.state, self._live, self.step
-        attempt: Step = getattr(self._whole, "attempt", self._whole)
-        missed: Any = None
-        if attempt is not self._whole:
-            from ..compiler.program import MISS as missed  # the compiler is there by now
+    def _quick(self) -> Body:
+        """The same for the usual batch, with all it needs at hand."""
+        trainer, whole = self.trainer, self._whole
+        attempt = getattr(whole, "attempt", None)
+        if attempt is not None:
+            from ..compiler.program import MISS  # the compiler is there by now
 
-        def step(batch: Any) -> tuple[Any, Any, Any]:
-            kind = batch.__class__
-            if live[INSIDE] or (kind is not list and kind is not tuple):
-                return general(batch)
-            try:
-                x, y = batch
-            except ValueError:
-                return general(batch)
-            found = attempt(x, y)
-            loss, y_pred = self._make(x, y) if found is missed else found
-            state.loss, state.y_pred, state.y = loss, y_pred, y
-            shape = y._array.shape if y.__class__ is Tensor else ()
-            size = state.size = shape[0] if shape else batch_size(y_pred, y)
-            measures = trainer.measures
-            measures.loss_sum += float(loss._array) * size
-            measures.loss_weight += size
-            if measures.metrics:
-                measures.group.update(y_pred, y)
-            return loss, y_pred, y
-
-        return step
+            return whole_body(trainer, attempt, MISS, self._make, self.step)
+        if whole is self._plain and self._single:
+            return eager_body(trainer, self._optimizers[0], self.step)
+        return whole_body(trainer, whole, None, self._make, self.step)
 
     def _make(self, *batch: Any) -> Any:
         """The step in one piece, for which there may be no program yet. Where hooks were added
@@ -125,10 +105,10 @@ class Supervised:
             self.attend()
         return self._whole(*batch)
 
-    def _choose(self) -> None:
+    def choose(self) -> None:
         """The trainer's step is the quick one where that will do."""
-        usual = self.accumulate == 1 and self.scaler is None and self.trainer.device is None
-        self.trainer.take(self._quick() if usual else self.step)
+        plain = self.accumulate == 1 and self.scaler is None and self.trainer.device is None
+        self.trainer.take(self._quick() if plain and not self._live[INSIDE] else self.step)
 
     def _parts(self, batch: Any) -> tuple[Any, Any]:
         pair = (type(batch) is list or type(batch) is tuple) and len(batch) == 2
@@ -143,8 +123,8 @@ class Supervised:
         self._optimizers = tuple(self.trainer.optimizers.values())
         self._clip = clip_of(net, self.clip_norm, self.clip_value)
         parts = net, loss, self._optimizers, self._clip
+        region = None if self.fast is None else self._region
         if self.accumulate == 1:
-            region = None if self.fast is None else self._region
             step = train_step_of(*parts, region, self._compile)
         else:
             step = accumulating_step_of(*parts, self._region, self.accumulate)
@@ -159,14 +139,15 @@ class Supervised:
             self._whole = compiled_by_its_first_call(step, self._adopt) if self._compile else step
 
         self._plain = step
+        self._single = region is None and self._clip is None and len(self._optimizers) == 1
         if self.hooked:
             self._whole = step
-        self._choose()
+        self.choose()
 
     def _adopt(self, step: Step) -> None:
         if not self.hooked:
             self._whole = Frequent(step, self._plain) if hasattr(step, "attempt") else step
-            self._choose()
+            self.choose()
 
     def attend(self) -> None:
         """Looks for hooks, before an epoch or an evaluation, and when some were added since: they

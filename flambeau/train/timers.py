@@ -139,7 +139,7 @@ class HandlerProfile:
             self._watch(entry, handlers)
             insert(entry)
 
-        for plan in list(handlers._plans.values()):
+        for plan in list(handlers.plans.values()):
             for entry in plan:
                 self._watch(entry, handlers)
         handlers._insert = insert_watched
@@ -150,7 +150,8 @@ class HandlerProfile:
             self.total = time.perf_counter() - began
             del handlers._insert  # the method shows again
             for entry, call, of_run in self._wrapped:
-                entry.call, entry.of_run = call, of_run
+                if entry.attached:
+                    entry.call, entry.of_run = call, of_run
             self._wrapped.clear()
             if self.show:
                 print(self.table(), file=self.stream or sys.stderr)

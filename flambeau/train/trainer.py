@@ -193,6 +193,13 @@ class Trainer(Loop):
         self.supervised.kinds.load_state_dict({})
         self.supervised.look_kinds.load_state_dict({})
 
+    def parts_heard(self) -> None:
+        """A step that is heard in its parts runs in parts."""
+        self.supervised.choose()
+
+    def _settle(self) -> None:
+        self.measures.settle()
+
     def _begin_epoch(self) -> None:
         self.measures.reset()
         self.supervised.pending = 0

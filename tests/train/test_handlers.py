@@ -101,7 +101,7 @@ def test_detach():
     loop.run([0])
     assert "z" not in seen
     assert not any(loop.handlers.live.values())
-    assert not loop.handlers._plans
+    assert not loop.handlers.plans
     with pytest.raises(ValueError, match="not attached"):
         loop.detach(counted)
 

@@ -175,3 +175,13 @@ def test_limits_as_people_write_them():
             seconds_of(bad)
     with pytest.raises(ValueError, match="above 0"):
         TimeLimit(0)
+
+
+def test_a_handler_that_goes_while_it_is_measured():
+    loop, calls = Loop(lambda batch: None), []
+    handle = loop.attach(step.end, lambda run: calls.append(run.state.step))
+    profile = HandlerProfile(show=False)
+    loop.attach(step.end(once=2), lambda run: handle.detach(), band="outer")
+    loop.run([1, 2, 3], callbacks=[profile])
+    loop.run([1])
+    assert calls == [1, 2]

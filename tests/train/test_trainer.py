@@ -585,3 +585,47 @@ def test_evaluations_have_numbers_for_those_who_listen():
     found = trainer.evaluate((X[:5], Y[:5]), batch_size=5)
     assert seen["test"]["test_loss"] == found["test_loss"]
     assert seen["test.step"]["loss"] == pytest.approx(found["test_loss"])
+
+
+def test_losses_of_more_steps_than_are_added_up_at_once():
+    def fit(batches, **stop):
+        trainer = make(lr=0.0)
+        if stop:
+            trainer.attach(step.end(**stop), lambda run: run.stop())
+        return trainer, trainer.fit([(X[i : i + 1], Y[i : i + 1]) for i in range(20)] * batches)
+
+    trainer, history = fit(4)
+    with torch.no_grad():
+        expected = F.mse_loss(trainer.net(X), Y).item()
+    assert trainer.state.step == 80
+    assert history[0]["loss"] == pytest.approx(expected)
+    for last in (31, 32, 33, 64):
+        assert fit(4, once=last)[0].state.step == last
+
+
+def test_a_loss_that_changes_its_kind():
+    losses = iter([lambda a, b: F.mse_loss(a, b), lambda a, b: F.mse_loss(a, b).item(),
+                   lambda a, b: F.mse_loss(a, b), lambda a, b: (a - b).square()])  # fmt: skip
+    trainer = make(loss=lambda a, b: next(losses)(a, b))
+    for message, kind in (("the loss is a float", TypeError), ("has shape", ValueError)):
+        with pytest.raises(kind, match=message):
+            trainer.fit([(X, Y)] * 2)
+
+
+def test_what_the_graph_holds_is_let_go():
+    kept = []
+
+    class Keeping(nn.Linear):
+        def forward(self, input):
+            kept.append(super().forward(input))
+            return kept[-1]
+
+    net = Keeping(3, 1)
+    trainer = Trainer(net, torch.optim.SGD(net.parameters(), lr=0.0), "mse", compile=False)
+    seen = []
+    trainer.attach(step.end, lambda run: seen.append((run.state.y_pred, run.state.loss)))
+    trainer.fit([(X, Y)] * 3)
+    for y_pred, loss in seen:
+        assert not y_pred.requires_grad
+        assert not loss.requires_grad
+    assert all(y.requires_grad for y in kept[-2:])  # what the user has is as it was

@@ -1,0 +1,112 @@
+"""The training step for the usual batch, (x, y), with all it needs at hand.
+
+Every step of a training comes by here, and a call, or a look at the trainer, costs as much as the
+rest of it; what is unusual goes through `Supervised.step`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..tensor.tensor import Tensor, wrap
+from .data import detached
+from .fused import Step, call, check_loss
+from .metrics.metric import batch_size
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+Body = Callable[[Any], Any]
+
+
+def eager_body(trainer: Trainer, optimizer: Any, general: Body) -> Body:
+    """A step that runs operator by operator, with one optimiser: `train_step_of` written out. The
+    first goes through `general`, which looks at the loss."""
+    net, criterion, state, count = trainer.net, trainer.loss, trainer.state, sys.getrefcount
+    metered = trainer.measures.metrics
+
+    def step(batch: Any) -> tuple[Any, Any, Any]:
+        kind = type(batch)
+        if kind is not list and kind is not tuple:
+            return general(batch)
+        try:
+            x, y = batch
+        except ValueError:
+            return general(batch)
+        optimizer.zero_grad()
+        y_pred = net(x) if type(x) is Tensor else call(net, x)
+        loss = criterion(y_pred, y)
+        try:
+            loss.backward()
+        except (AttributeError, RuntimeError):
+            check_loss(loss)  # what it says is clearer, if that is why
+            raise
+        optimizer.step()
+        # Without their history: themselves, where nobody else has them.
+        if count(loss) == _ALONE and loss._base is None:
+            loss._node = None
+            loss._requires_grad = loss._tracked = False
+        else:
+            loss = wrap(loss._array)
+        if type(y_pred) is not Tensor:
+            y_pred = detached(y_pred)
+        elif count(y_pred) == _ALONE and y_pred._node is not None and y_pred._base is None:
+            y_pred._node = None
+            y_pred._requires_grad = y_pred._tracked = False
+        else:
+            y_pred = wrap(y_pred._array)
+        state.loss, state.y_pred, state.y = loss, y_pred, y
+        try:
+            size = state.size = len(y._array)
+        except (AttributeError, TypeError):  # several targets, or a single number
+            size = state.size = batch_size(y_pred, y)
+        trainer.measures.losses.append((loss, size))
+        if metered:
+            trainer.measures.group.update(y_pred, y)
+        return loss, y_pred, y
+
+    def first(batch: Any) -> Any:
+        outcome = general(batch)
+        if trainer._body is first:
+            trainer.take(step)
+        return outcome
+
+    return first
+
+
+def whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general: Body) -> Body:
+    """A step that is one call: what `attempt` gives, or, where that is `missed`, `make`."""
+    state, metered = trainer.state, trainer.measures.metrics
+
+    def step(batch: Any) -> tuple[Any, Any, Any]:
+        kind = type(batch)
+        if kind is not list and kind is not tuple:
+            return general(batch)
+        try:
+            x, y = batch
+        except ValueError:
+            return general(batch)
+        found = attempt(x, y)
+        loss, y_pred = make(x, y) if found is missed else found
+        state.loss, state.y_pred, state.y = loss, y_pred, y
+        try:
+            size = state.size = len(y._array)
+        except (AttributeError, TypeError):  # several targets, or a single number
+            size = state.size = batch_size(y_pred, y)
+        trainer.measures.losses.append((loss, size))
+        if metered:
+            trainer.measures.group.update(y_pred, y)
+        return loss, y_pred, y
+
+    return step
+
+
+def _alone() -> int:
+    """What is counted for an object that one local name alone stands for."""
+    alone = object()
+    return sys.getrefcount(alone)
+
+
+_ALONE = _alone()
