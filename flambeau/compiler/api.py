@@ -27,6 +27,7 @@ from .evaluate import evaluate, numpy_type
 from .functional import Unfit, trace_to_graph
 from .graph import Graph
 from .guards import PLAIN, Environment, Modules
+from .places import Places
 from .precedent import is_hoped_for, is_kept, keep, precedent
 from .program import MISS, Program, is_named
 from .selfcheck import check
@@ -36,6 +37,7 @@ from .trace import Trace, difference
 RECORDED = 4  # how many calls are recorded before a step counts as not static
 SOON = 0.2  # seconds in which a program that was kept is there, even on a busy machine
 PROGRAMS = 8  # how many kinds of calls (shapes, flags) get a program of their own
+MANY = 32  # with dynamic=True
 
 
 class Reference:
@@ -78,6 +80,13 @@ class Variant:
         self.environment: Environment | None = None
         self.modules: Modules | None = None
 
+    @property
+    def used(self) -> int | None:
+        """Grows with each call; None while a program is being made, and where there can be none."""
+        if self.stopped or self.pending is not None:
+            return None
+        return self.calls + (0 if self.program is None else self.program.calls)
+
 
 class Pending:
     """A program being made, perhaps on another thread."""
@@ -102,6 +111,8 @@ class Compiled:
         self._programs: list[Program] = []
         self._last: Program | None = None  # which served the last call
         self._variants: dict[Any, Variant] = {}
+        self._most = MANY if options["dynamic"] else PROGRAMS  # of them
+        self._places = Places()
         self._told: set[str] = set()
         self._roots: list[Module] | None = None  # modules that the step's names stand for
         self._lock = threading.RLock()
@@ -161,8 +172,8 @@ class Compiled:
 
             text = account(program, name, level, html)
             if self._options.get("dynamic"):
-                text += ("\ndynamic=True changes nothing: each combination of shapes has a program "
-                         f"of its own, {len(self._programs)} of at most {PROGRAMS}")  # fmt: skip
+                text += ("\ndynamic=True: each combination of shapes has a program of its own, "
+                         f"{len(self._programs)} of at most {MANY}")  # fmt: skip
             return text
         text = f"{name} has no program: {self._why()}"
         if html is not None:
@@ -190,6 +201,7 @@ class Compiled:
         with self._lock:
             self._programs, self._roots, self._last = [], None, None
             self._variants.clear()
+            self._places = Places()
             self._told.clear()
 
     def __repr__(self) -> str:
@@ -235,15 +247,23 @@ class Compiled:
         key = (_described(args), _described(kwargs), _modes(), self._training())
         found = self._variants.get(key)
         if found is None:
-            if len(self._variants) >= PROGRAMS:
-                self._tell(
-                    f"{PROGRAMS} kinds of calls (shapes, dtypes, plain arguments, flags) have "
-                    "programs of their own; others run without. Pad inputs to a few shapes, and "
-                    "pass numbers that change as tensors.", "",
-                )  # fmt: skip
-                return None
+            if len(self._variants) >= self._most:
+                idle = self._places.idle(key, {k: v.used for k, v in self._variants.items()})
+                if idle is None:
+                    self._tell(self._many(), "")
+                    return None
+                self._leave(self._variants.pop(idle))
             found = self._variants[key] = Variant()
         return found
+
+    def _many(self) -> str:
+        """What is told when there are too many kinds of calls."""
+        more = "" if self._options["dynamic"] else f"; dynamic=True allows {MANY}"
+        return (
+            f"{self._most} kinds of calls (shapes, dtypes, plain arguments, flags) have programs "
+            "of their own; others run without, until one of these is called no more. Pad inputs "
+            f"to a few shapes, and pass numbers that change as tensors{more}."
+        )
 
     def _training(self) -> tuple:
         """The training flags of the modules that the step's names stand for."""
@@ -253,11 +273,14 @@ class Compiled:
 
     def _forget(self, variant: Variant) -> None:
         """A program's guards no longer hold: what it stands for is recorded again."""
-        assert variant.program is not None
-        if variant.program in self._programs:
-            self._programs.remove(variant.program)
+        self._leave(variant)
         variant.program, variant.recorded = None, 0
         variant.changed = True
+
+    def _leave(self, variant: Variant) -> None:
+        """A kind's program, if it has one, serves no more calls."""
+        if variant.program is not None and variant.program in self._programs:
+            self._programs.remove(variant.program)
 
     def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
         first = variant.trace is None

@@ -25,8 +25,9 @@ def compile(
     `model` may be a whole training step, with zero_grad, forward, loss, backward and
     optimizer.step. Compilation happens beside the program; mode="now" waits for it. A step that
     cannot be compiled stays as it is, with one warning that names the line; `fullgraph=True` makes
-    that a RuntimeError. `dynamic` changes nothing; backend="eager" compiles nothing, "evaluate"
-    runs the graph slowly in NumPy. Of `options`, "random" may be "counter": random numbers are
+    that a RuntimeError. Each combination of shapes has a program of its own, of at most 8 at a
+    time, with `dynamic=True` 32. backend="eager" compiles nothing, "evaluate" runs the graph
+    slowly in NumPy. Of `options`, "random" may be "counter": random numbers are
     then made where they are used, and are not PyTorch's; "mode" may be "now"; "settled" says that
     the code has run before, so that its first call is recorded already; others are accepted.
     Raises RuntimeError for what is not callable, ValueError for another "random".

@@ -14,6 +14,8 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
+from flambeau.compiler.places import PATIENCE
+from flambeau.compiler.program import MISS
 
 from .steps import classify, compiled, runs, same, trainer
 
@@ -96,6 +98,38 @@ def test_more_shapes_than_programs_run_as_they_are():
     assert len(told) == 1
     assert "8 kinds of calls" in str(told[0].message)
     same(step(torch.ones(30)), torch.full((30,), 2.0))
+
+
+def test_a_shape_that_goes_on_takes_the_place_of_one_that_does_not_come_again():
+    step = compiled(lambda x: x * 2)
+    shapes = [torch.ones(n) for n in range(1, 9)]
+    for x in shapes * 4:
+        step(x)
+    first = step._programs[-1]
+    new = torch.ones(9)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(PATIENCE + 3):
+            for x in (new, *shapes[1:]):
+                same(step(x), torch.full(x.shape, 2.0))
+    assert len(told) == 1
+    assert "dynamic=True" in str(told[0].message)
+    assert len(step._programs) == 8
+    assert first not in step._programs
+    assert step.attempt(new) is not MISS
+    assert step.attempt(shapes[0]) is MISS
+
+
+@pytest.mark.filterwarnings("ignore:8 kinds of calls")
+def test_shapes_that_all_come_again_keep_their_places():
+    step = compiled(lambda x: x * 2, dynamic=False)
+    shapes = [torch.ones(n) for n in range(1, 13)]
+    for x in shapes * 4:
+        step(x)
+    before = list(step._programs)
+    for x in shapes * (2 * PATIENCE):
+        same(step(x), torch.full(x.shape, 2.0))
+    assert step._programs == before
 
 
 def test_train_and_eval_are_other_programs():
