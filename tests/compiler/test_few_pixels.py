@@ -70,6 +70,18 @@ def test_other_convolutions_stay(eager, image, weight, how) -> None:
     assert made.op is Op.CONV
 
 
+def test_images_of_more_pixels_stay_channels_last_where_weights_are_trained(eager) -> None:
+    graph = layer((1, 4, 12, 12), (4, 4, 3, 3))
+    assert passes.FEW < prod(graph.outputs[0].shape[2:]) <= passes.MORE
+    (conv,) = (n for n in graph.nodes() if n.op is Op.CONV)
+    x, w = conv.inputs
+    assert all(n.op is not Op.CONV for n in passes.few_pixels(graph).nodes())
+    given = {name: conv.attributes[name] for name in ("stride", "dilation", "groups")}
+    gradient = Node(Op.CONV_WEIGHT, (x, conv), w.shape, Type.F32, given)
+    trained = Graph(graph.sources, graph.inputs, [*graph.outputs, gradient], [])
+    assert any(n.op is Op.CONV for n in passes.few_pixels(trained).nodes())
+
+
 def test_a_late_layer_of_one_image_is_such_a_product() -> None:
     image, weight = (1, 128, 8, 8), (128, 128, 3, 3)
     assert prod(weight) >= passes.LARGE

@@ -13,22 +13,27 @@ from ...native.loops import Type
 from ..graph import Graph, Node, Op, concat, matmul, pad, permute, rebuilt, reshape, same, window
 
 LARGE = 1 << 17  # elements of a weight from which on packing it takes long
-FEW, MORE = 128, 256  # pixels of all images; so many more where the weight is not
+FEW = 128  # pixels of all images
+MORE = 256  # where the weight is not huge, nor its gradient wanted, which reads channels last
 HUGE = 1 << 20  # elements
 TAPS = 25  # windows that are written out one by one
 
 
 def few_pixels(graph: Graph) -> Graph:
     """The graph with such convolutions made products."""
+    operations = {node.op for node in graph.nodes()}
+    if Op.CONV not in operations:
+        return graph
+    most = FEW if Op.CONV_WEIGHT in operations else MORE
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
         made = same(node, inputs)
-        return _product(made) if node.op is Op.CONV and _suits(made) else made
+        return _product(made) if node.op is Op.CONV and _suits(made, most) else made
 
     return rebuilt(graph, rule)
 
 
-def _suits(node: Node) -> bool:
+def _suits(node: Node, most: int) -> bool:
     """Whether a convolution has few pixels beside a large weight, which lies as operators have it.
 
     Those of groups are not one product.
@@ -38,7 +43,7 @@ def _suits(node: Node) -> bool:
     return (
         node.type in (Type.F32, Type.F64) and node.groups == 1
         and w.op is Op.PERMUTE and w.axes == (2, 3, 1, 0) and prod(w.shape[:2]) <= TAPS
-        and size >= LARGE and 1 < pixels <= (FEW if size >= HUGE else MORE)
+        and size >= LARGE and 1 < pixels <= (FEW if size >= HUGE else most)
     )  # fmt: skip
 
 
