@@ -16,10 +16,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 THREADS = 2
-REPEATS = 31
-EMPTY_STEPS = 20_000
-SMALL_STEPS = 1_000
+REPEATS = 101
+EMPTY_STEPS = 5_000
+SMALL_STEPS = 250
 CHUNKS = 10  # into which a run is cut
+HANDLERS = (0, 5)
 BATCH = 64
 READY = 1.0  # seconds in which what is compiled beside the first steps is there
 
@@ -45,18 +46,25 @@ class Watched:
             self.times.append((time.perf_counter() - begin) / size)
 
 
-def difference(make_work, make_bare, batches: list) -> float:
-    """Seconds a step that an engine takes more than a loop by hand: the two run in turn, and of
-    the tenths that came one after the other the fastest quarter counts."""
-    mine, theirs = Watched(batches), Watched(batches)
-    work, bare = make_work(mine), make_bare(theirs)
-    work(), bare()
+def differences(makers: dict, make_bare, batches: list) -> dict[str, float]:
+    """Seconds a step that each engine takes more than a loop by hand: all run in turn, and of the
+    tenths that came one after the other the fastest quarter counts."""
+    watched = {row: Watched(batches) for row in [*makers, ""]}
+    runs = [(makers.get(row) or make_bare)(data) for row, data in watched.items()]
+    for run in runs:
+        run()
     time.sleep(READY)
-    mine.times, theirs.times = [], []
+    for data in watched.values():
+        data.times.clear()
     for i in range(REPEATS):
-        (work(), bare()) if i % 2 else (bare(), work())
-    pairs = sorted(zip(mine.times, theirs.times, strict=True), key=sum)
-    return statistics.median(a - b for a, b in pairs[: len(pairs) // 4])
+        for run in runs if i % 2 else reversed(runs):
+            run()
+    bare = watched.pop("").times
+    found = {}
+    for row, data in watched.items():
+        pairs = sorted(zip(data.times, bare, strict=True), key=sum)
+        found[row] = statistics.median(a - b for a, b in pairs[: len(pairs) // 4])
+    return found
 
 
 class FlambeauEngine:
@@ -239,13 +247,11 @@ def empty_steps(engine) -> dict[str, float]:
 
         return run
 
-    numbers = list(range(EMPTY_STEPS))
-    return {
-        named("engine", count): difference(
-            lambda data, count=count: engine.empty(step, data, count), by_hand, numbers
-        )
-        for count in (0, 5)
+    makers = {
+        named("engine", count): lambda data, count=count: engine.empty(step, data, count)
+        for count in HANDLERS
     }
+    return differences(makers, by_hand, list(range(EMPTY_STEPS)))
 
 
 def small_steps(engine, torch, compile: bool) -> dict[str, float]:
@@ -260,12 +266,9 @@ def small_steps(engine, torch, compile: bool) -> dict[str, float]:
         loss = torch.nn.functional.mse_loss
         return lambda data: who.training(net, optimizer, loss, data, handlers, **options)
 
-    return {
-        named("compiled" if compile else "trainer", count): difference(
-            maker(engine, count), maker(TorchEngine, 0), batches
-        )
-        for count in (0, 5)
-    }
+    what = "compiled" if compile else "trainer"
+    makers = {named(what, count): maker(engine, count) for count in HANDLERS}
+    return differences(makers, maker(TorchEngine, 0), batches)
 
 
 def digits(engine, torch, epochs: int) -> dict[str, float]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .bands import Band, band_of
+from .calls import Direct
 from .event import Event, Events
 from .generators import Task, is_generator_callback
 from .names import event_named
@@ -103,6 +104,7 @@ class Handlers:
         self.handles: list[Handle] = []
         self.current: Task | None = None
         self.plans: dict[str, tuple[Entry, ...]] = {}
+        self.direct = {"step.end": Direct()}  # what comes so often that looking at entries counts
         self._sequence = itertools.count()
 
     # ---- attaching ----
@@ -197,17 +199,27 @@ class Handlers:
         entries = [*self.plans.get(name, ()), entry]
         entries.sort(key=_leaving if leaving else _entering)
         self.plans[name] = tuple(entries)
+        self.renew(name)
+
+    def renew(self, name: str) -> None:
+        """The entries of an event, or what they call, have changed."""
+        direct = self.direct.get(name)
+        if direct is not None:
+            direct.renew(self.plans.get(name, ()))
 
     def remove(self, entry: Entry) -> None:
         """Take an entry out of its list; if its event is firing, it is not called any more."""
         entry.attached = False
         entry.call, entry.of_run = _nothing, None
         name = entry.event.name
+        if name in self.direct:
+            self.direct[name].drop(entry)
         left = tuple(e for e in self.plans.get(name, ()) if e is not entry)
         if left:
             self.plans[name] = left
         else:
             self.plans.pop(name, None)
+        self.renew(name)
 
     def subscribe(self, task: Task, event: Event) -> Entry:
         """Have a generator callback told of an event; `live` counts it only while it waits."""

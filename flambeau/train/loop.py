@@ -351,10 +351,11 @@ class Loop:
         serves all steps; who listens is looked up each time, since it may change. What opens and
         leaves the scope is written out, since the calls would cost as much as the handlers."""
         state, handlers = self.state, self.handlers
-        live, frames, every = handlers.live, handlers.frames, Frame(_STEP, 0)
+        live, plans, frames = handlers.live, handlers.plans, handlers.frames
+        ends, every = handlers.direct["step.end"], Frame(_STEP, 0)
         n, number, frame = state.step, state.batch_number, None
-        self._stepping, begun = True, n - _SOME
-        while n - begun == _SOME and self._stopping is None:
+        self._stepping, full = True, True
+        while full:
             begun = n
             for batch in itertools.islice(iterator, _SOME):
                 n, number, frame = n + 1, number + 1, None
@@ -363,22 +364,18 @@ class Loop:
                     if live["step"]:
                         frame, every.n = every, n
                         frames.append(every)
-                        if "step.start" in handlers.plans:
+                        if "step.start" in plans:
                             handlers.fire(_START, n)
                     state.output = self._body(batch)  # type: ignore[misc]
                     self._completed = number
                     if frame is None:
                         if live["step"]:
                             handlers.leave(_STEP, n, None)
-                    elif every.tasks:
+                    elif every.tasks or ends.calls is None:
                         handlers.leave(_STEP, n, every)
-                    else:  # the same where no generator callback lives in the step
-                        for entry in handlers.plans.get("step.end", ()):
-                            function = entry.of_run
-                            if function is None:
-                                entry.call(n)
-                            else:
-                                function(self)
+                    else:  # the same where there is nothing but functions of the run
+                        for function in ends.calls:
+                            function(self)
                         if frames[-1] is every:
                             frames.pop()
                         else:
@@ -390,6 +387,7 @@ class Loop:
                 if self._stopping is not None:
                     break
             self._settle()
+            full = n - begun == _SOME and self._stopping is None
         self._stepping = False
 
     def _settle(self) -> None:

@@ -152,6 +152,7 @@ class HandlerProfile:
             for entry, call, of_run in self._wrapped:
                 if entry.attached:
                     entry.call, entry.of_run = call, of_run
+                    handlers.renew(entry.event.name)
             self._wrapped.clear()
             if self.show:
                 print(self.table(), file=self.stream or sys.stderr)
@@ -177,6 +178,7 @@ class HandlerProfile:
 
         self._wrapped.append((entry, call, entry.of_run))
         entry.call, entry.of_run = measured, None
+        handlers.renew(entry.event.name)
 
     def _watch_generator(self, task: Task, title: str) -> None:
         row = self.rows.setdefault(("yield", title), Row(title))

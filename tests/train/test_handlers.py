@@ -120,6 +120,24 @@ def test_attach_and_detach_while_firing():
     assert seen == ["third"]  # the second was gone at once, the third is there from the next on
 
 
+def test_lists_that_are_gone_through_while_others_are_made():
+    loop, seen = Loop(nothing), []
+    handles = {}
+
+    @loop.on(step.end)
+    def first(run):
+        if run.state.step == 2:
+            for name in "bc":
+                run.attach(step.end, lambda run, name=name: seen.append(name))
+            handles["a"].detach()
+            handles["n"].detach()
+
+    for name in "an":
+        handles[name] = loop.attach(step.end, lambda run, name=name: seen.append(name))
+    loop.run([0] * 3)
+    assert seen == ["a", "n", "b", "c"]
+
+
 def test_attached_within_the_step_it_waits_for():
     seen = []
 

@@ -603,6 +603,13 @@ def test_losses_of_more_steps_than_are_added_up_at_once():
         assert fit(4, once=last)[0].state.step == last
 
 
+def test_a_step_on_its_own_after_a_run_was_stopped():
+    trainer = make()
+    trainer.attach(step.end(once=1), lambda run: run.stop())
+    trainer.fit((X, Y), epochs=2, batch_size=5)
+    assert trainer.train_on_batch(X, Y)["loss"] > 0
+
+
 def test_a_loss_that_changes_its_kind():
     losses = iter([lambda a, b: F.mse_loss(a, b), lambda a, b: F.mse_loss(a, b).item(),
                    lambda a, b: F.mse_loss(a, b), lambda a, b: (a - b).square()])  # fmt: skip

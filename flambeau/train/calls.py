@@ -1,0 +1,51 @@
+"""The handlers of an event that comes at every step, as functions of the run alone.
+
+The loop goes through such a list with nothing but the calls. What is taken out meanwhile must not
+be called any more, so it is also taken out of the lists that are just gone through.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .handlers import Entry
+
+
+class Calls(list[Callable[[Any], Any]]):
+    """The functions of some entries, in their order."""
+
+    __slots__ = ("__weakref__", "entries")
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        super().__init__(entry.of_run for entry in entries if entry.of_run is not None)
+        self.entries = entries
+
+
+class Direct:
+    """What is called at an event: `calls`; None where some handlers are no functions of the run."""
+
+    def __init__(self) -> None:
+        self.calls: Calls | None = Calls(())
+        self._made: list[weakref.ref[Calls]] = []  # those that are gone through are alive
+
+    def renew(self, entries: Sequence[Entry]) -> None:
+        """The event has these handlers now."""
+        self.calls = None
+        self._made = [made for made in self._made if made() is not None]
+        if all(entry.of_run is not None for entry in entries):
+            self.calls = Calls(entries)
+            self._made.append(weakref.ref(self.calls))
+
+    def drop(self, entry: Entry) -> None:
+        """An entry is called no more."""
+        for made in self._made:
+            calls = made()
+            if calls is not None and entry in calls.entries:
+                calls[calls.entries.index(entry)] = _nothing
+
+
+def _nothing(run: Any) -> None:
+    """Instead of a handler that was taken out."""
