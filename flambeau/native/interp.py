@@ -15,8 +15,8 @@ import numpy as np
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
-    Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type, Update,
-    operands,
+    If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type, Update,
+    While, operands,
 )  # fmt: skip
 from .philox import philox, philox_word
 
@@ -63,6 +63,9 @@ class _Machine:
             self.contract(statement)
             return
         self.memo = {}
+        if isinstance(statement, While | If):
+            self.conditional(statement)
+            return
         if isinstance(statement, Store):
             self.store(statement)
         elif isinstance(statement, Begin):
@@ -84,6 +87,14 @@ class _Machine:
         for i in range(self.extent(axes[0].extent)):
             self.indices[axes[0].index] = i
             self.loop(axes[1:], body)
+
+    def conditional(self, one: While | If) -> None:
+        while self.value(one.condition):
+            for statement in one.body:
+                self.step(statement)
+            if isinstance(one, If):
+                return
+            self.memo = {}
 
     def contract(self, one: Contract) -> None:
         wide = one.sum.type

@@ -305,6 +305,22 @@ class Store(Statement):
 
 
 @dataclass(eq=False)
+class While(Statement):
+    """As long as a condition (BOOL) holds, looked at before each round: body. Not in lanes."""
+
+    condition: Expression
+    body: list[Statement]
+
+
+@dataclass(eq=False)
+class If(Statement):
+    """The body, where a condition (BOOL) holds. Not in lanes."""
+
+    condition: Expression
+    body: list[Statement]
+
+
+@dataclass(eq=False)
 class Prefetch(Statement):
     """Asks for the line of an element that will be read or written soon; nothing else.
 
@@ -373,7 +389,7 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
     """Every statement of a body, outer ones before what is in them."""
     for statement in body:
         yield statement
-        if isinstance(statement, Loop | Contract):
+        if isinstance(statement, Loop | Contract | While | If):
             yield from statements(statement.body)
 
 
@@ -389,6 +405,8 @@ def expressions(statement: Statement) -> Iterator[Expression]:
         yield statement.position
     elif isinstance(statement, Begin) and statement.start is not None:
         yield statement.start
+    elif isinstance(statement, While | If):
+        yield statement.condition
     elif isinstance(statement, Contract):
         yield statement.a
         yield statement.b

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from .loops import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Index,
-    Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Update, expressions,
-    operands,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
+    Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Update, While,
+    expressions, operands,
 )  # fmt: skip
 
 SIGNS = {
@@ -71,6 +71,11 @@ class _Printer:
         for number, each in enumerate(shared):
             yield f"{indent}v{number} = {self.value(each, values, top=True)}"
             values[each] = f"v{number}"
+        if isinstance(one, While | If):
+            word = type(one).__name__.lower()
+            yield f"{indent}{word} {self.value(one.condition, values, top=True)}"
+            yield from self.body(one.body, indent + "  ")
+            return
         yield indent + self.simple(one, values)
 
     def simple(self, one: Statement, values: dict[Expression, str]) -> str:

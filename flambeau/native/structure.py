@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
-    Kernel, Load, Loop, Position, Prefetch, Statement, Store, Type, Update, operands,
+    If, Kernel, Load, Loop, Position, Prefetch, Statement, Store, Type, Update, While, operands,
 )  # fmt: skip
 
 
@@ -107,6 +107,10 @@ class _Writer:
             self.store(one)
         elif isinstance(one, Prefetch):
             self.line(f"prefetch {self.buffer(one.buffer)}[{self.affine(one.at)}]")
+        elif isinstance(one, While | If):
+            self.line(f"{type(one).__name__.lower()} {self.value(one.condition)}")
+            self.body(one.body)
+            self.line("end")
         elif isinstance(one, Contract):
             self.contract(one)
         else:

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
-    Index, Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type,
-    Update, expressions, operands, statements,
+    If, Index, Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type,
+    Update, While, expressions, operands, statements,
 )  # fmt: skip
 
 LOCAL_BYTES = 64 * 1024  # of local buffers, altogether
@@ -97,6 +97,8 @@ class _Check:
             self.update(one)
         elif isinstance(one, Store):
             self.store(one)
+        elif isinstance(one, While | If):
+            self.conditional(one)
         elif isinstance(one, Prefetch):
             self.affine(one.at)
             if one.buffer.local is None and one.buffer not in self.kernel.buffers:
@@ -124,6 +126,15 @@ class _Check:
         self.forget(with_axes)
         self.begun = begun
         self.lanes, self.parallel, self.outside, self.folding = before
+
+    def conditional(self, one: While | If) -> None:
+        if self.lanes is not None:
+            self.fail("a condition for statements in a loop over lanes")
+        if one.condition.type is not Type.BOOL:
+            self.fail(f"a condition of {one.condition.type.value}")
+        before, self.parallel = self.parallel, False
+        self.body(one.body)
+        self.parallel = before
 
     def most(self, one: Loop) -> Extent:
         """A loop's extent; where indices around it decide, the largest."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.tensor import Tensor, wrap
+from . import order
 from .axes import canonical_dim
 from .creation import public
 from .reduce import along_axis
@@ -21,13 +22,27 @@ def _refuse_complex(input: Array, name: str) -> None:
         raise RuntimeError(f'"{name}" does not support complex inputs ({FROM_NUMPY[input.dtype]})')
 
 
-def order(input: Array, at: int, descending: bool) -> Array:
+def _stable_order(input: Array, at: int, descending: bool) -> Array:
     """The indices that sort along an axis; NaN counts as largest."""
     if not descending:
-        return np.argsort(input, at, kind="stable")  # PyTorch's is stable, asked or not
+        return np.argsort(input, at, kind="stable")
     flipped = np.flip(input, at)  # a stable descending order is the reverse of a reversed one
     found = np.flip(np.argsort(flipped, at, kind="stable"), at)
     return input.shape[at] - 1 - found
+
+
+def _turned(input: Array, at: int) -> Array:
+    """The array with an axis last, in one piece."""
+    return np.ascontiguousarray(np.moveaxis(input, at, -1))
+
+
+def _chosen(x: Array, where: Array, at: int) -> tuple[Array, Array]:
+    """(elements, their numbers) along the last axis, that axis put back to where it was."""
+    return np.moveaxis(order.gathered(x, where), -1, at), np.moveaxis(where, -1, at)
+
+
+def _rows_of(x: Array) -> Array:
+    return x.reshape(-1, x.shape[-1])
 
 
 def _rows(rng):
@@ -45,8 +60,12 @@ def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, 
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    where = order(input, at, descending)
-    return np.take_along_axis(input, where, at), where
+    if input.__class__ is not np.ndarray or not input.size:
+        where = _stable_order(input, at, descending)
+        return np.take_along_axis(input, where, at), where
+    x = _turned(input, at)
+    where = order.sorted_numbers(order.keys(_rows_of(x), descending), bool(stable))
+    return _chosen(x, where.reshape(x.shape), at)
 
 
 @_sort.vjp
@@ -94,15 +113,12 @@ def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Arr
         raise RuntimeError("selected index k out of range")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    if largest and k and k < n // 4 and input.dtype.kind == "f" and input.itemsize > 2:
-        near = np.argpartition(-input, k - 1, at).take(np.arange(k), at)
-        values = np.take_along_axis(input, near, at)
-        inner = np.argsort(-values, at, kind="stable")
-        where = np.take_along_axis(near, inner, at)
-        if not np.isnan(input).any():
-            return np.take_along_axis(input, where, at), where
-    where = order(input, at, largest).take(np.arange(k), at)
-    return np.take_along_axis(input, where, at), where
+    if input.__class__ is not np.ndarray or not input.size:
+        where = _stable_order(input, at, largest).take(np.arange(k), at)
+        return np.take_along_axis(input, where, at), where
+    x = _turned(input, at)
+    where = order.least_numbers(order.keys(_rows_of(x), largest), k)
+    return _chosen(x, where.reshape(*x.shape[:-1], k), at)
 
 
 @topk.vjp
@@ -125,8 +141,13 @@ def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{at}")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    where = order(input, at, False).take([k - 1], at)
-    values = np.take_along_axis(input, where, at)
+    if input.__class__ is not np.ndarray or not input.size:
+        where = _stable_order(input, at, False).take([k - 1], at)
+        values = np.take_along_axis(input, where, at)
+    else:
+        x = _turned(input, at)
+        found = order.rank_numbers(order.keys(_rows_of(x)), k - 1, False)
+        values, where = _chosen(x, found.reshape(*x.shape[:-1], 1), at)
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
 
@@ -137,11 +158,15 @@ def _(gs, ys, input_shape, dim, keepdim):
 
 def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
     """The index of the lower median along an axis; of the first NaN unless NaN is ignored."""
-    ranks = np.argsort(input, at, kind="stable")
-    n = input.shape[at]
-    if input.dtype.kind != "f":
+    n, whole = input.shape[at], input.dtype.kind in "iub"
+    missing = np.zeros((), bool) if whole else np.isnan(input)
+    if input.__class__ is np.ndarray and input.size and (whole or not missing.any()):
+        x = _turned(input, at)
+        found = order.rank_numbers(order.keys(_rows_of(x)), (n - 1) // 2, True)
+        return np.moveaxis(found.reshape(*x.shape[:-1], 1), -1, at)
+    ranks = _stable_order(input, at, False)
+    if whole:
         return ranks.take([(n - 1) // 2], at)
-    missing = np.isnan(input)
     counts = n - missing.sum(at, keepdims=True)
     if not ignore_nan:
         lower = np.full(counts.shape, (n - 1) // 2)
@@ -205,13 +230,13 @@ def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
         return input.copy(), np.zeros((), np.int64)
     if input.shape[at] == 0:
         raise IndexError(f"mode(): Expected reduction dim {at} to have non-zero size.")
-    rows = np.moveaxis(input, at, -1)
-    where = np.empty(rows.shape[:-1], np.int64)
-    for index in np.ndindex(where.shape):
-        values, counts = np.unique(rows[index], return_counts=True)
-        where[index] = np.flatnonzero(rows[index] == values[counts.argmax()])[-1]
-    where = np.expand_dims(where, at)
-    values = np.take_along_axis(input, where, at)
+    if input.__class__ is not np.ndarray or not input.size:
+        where = _stable_order(input, at, False).take([0], at)
+        values = np.take_along_axis(input, where, at)
+    else:
+        x = _turned(input, at)
+        found = order.commonest_numbers(order.keys(_rows_of(x)))
+        values, where = _chosen(x, found.reshape(*x.shape[:-1], 1), at)
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..loops import (
-    Accumulator, Apply, Begin, Buffer, Contract, Expression, Extent, Fold, Index, Kernel, Kind,
-    Load, Loop, Position, Scalar, Statement, Store, Type, Update, expressions, operands,
+    Accumulator, Apply, Begin, Buffer, Contract, Expression, Extent, Fold, If, Index, Kernel, Kind,
+    Load, Loop, Position, Scalar, Statement, Store, Type, Update, While, expressions, operands,
     statements,
 )  # fmt: skip
 from ..target import Target
@@ -76,6 +76,8 @@ def _reads(loop: Loop, one: Accumulator) -> bool:
 def lane_loops(body: Sequence[Statement]) -> Iterator[Loop]:
     """The loops that run in lanes: LANES, and PARALLEL ones that are best run so."""
     for statement in body:
+        if isinstance(statement, While | If):
+            yield from lane_loops(statement.body)
         if isinstance(statement, Contract) or not isinstance(statement, Loop):
             continue
         shared = statement.kind is Kind.PARALLEL
@@ -88,8 +90,8 @@ def lane_loops(body: Sequence[Statement]) -> Iterator[Loop]:
 def suits_lanes(loop: Loop) -> bool:
     """Whether a PARALLEL loop without lanes inside mostly moves through memory step by step."""
     inside = list(statements(loop.body))
-    if any(isinstance(s, Contract) or (isinstance(s, Loop) and s.kind is not Kind.SERIAL)
-           for s in inside):  # fmt: skip
+    if any(isinstance(s, Contract | While | If)
+           or (isinstance(s, Loop) and s.kind is not Kind.SERIAL) for s in inside):  # fmt: skip
         return False
     if any(isinstance(s, Store) and s.buffer.local is not None for s in inside):
         return False

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ..loops import (
-    Accumulator, Begin, Buffer, Constant, Contract, Expression, Index, Load, Loop, Position,
-    Prefetch, Scalar, Statement, Store, Type, Update, expressions, operands, statements,
+    Accumulator, Begin, Buffer, Constant, Contract, Expression, If, Index, Load, Loop, Position,
+    Prefetch, Scalar, Statement, Store, Type, Update, While, expressions, operands, statements,
 )  # fmt: skip
 from . import arithmetic, conversion
 from .accumulator import Held
@@ -100,6 +100,27 @@ def _contract(context: Context, scope: Scope, one: Contract) -> None:
 
 
 # ---------------------------------------------------------------------------------- loops
+
+
+def _while(context: Context, scope: Scope, one: While) -> None:
+    b, what = context.builder, written(one.body)
+    context.changed(what)
+    test, body, after = (b.append_basic_block(f"while{part}") for part in (".test", "", ".end"))
+    b.branch(test)
+    b.position_at_end(test)
+    inner = scope.inside({})
+    b.cbranch(evaluate(context, inner, one.condition), body, after)
+    b.position_at_end(body)
+    emit_body(context, inner, one.body)
+    b.branch(test)
+    b.position_at_end(after)
+    context.changed(what)
+
+
+def _if(context: Context, scope: Scope, one: If) -> None:
+    with context.builder.if_then(evaluate(context, scope, one.condition)):
+        emit_body(context, scope.inside({}), one.body)
+    context.changed(written(one.body))
 
 
 def _loop(context: Context, scope: Scope, one: Loop) -> None:
@@ -287,5 +308,5 @@ def _moves(one: Expression, inner: set, what: set) -> bool:
 
 RULES: dict[type, Callable] = {
     Begin: _begin, Update: _update, Store: _store, Contract: _contract, Loop: _loop,
-    Prefetch: _prefetch,
+    Prefetch: _prefetch, While: _while, If: _if,
 }  # fmt: skip

@@ -286,7 +286,7 @@ def image_back(what: Sampling) -> Kernel:
     add.append(Begin(above, Load(g, read)))
     for k, tap in enumerate(taps):
         keep.append(Store(weights, Affine(k * BLOCK, ((p, 1),)), tap.weight))
-        number = Apply(Scalar.CAST, (tap.place,), Type.I32)
+        number: Expression = Apply(Scalar.CAST, (tap.place,), Type.I32)
         number = maker.where(tap.inside, number, Constant(Type.I32, -1))
         keep.append(Store(places, Affine(k * BLOCK, ((p, 1),)), number))
         at = Affine(k * BLOCK, ((q, 1),))

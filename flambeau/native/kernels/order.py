@@ -1,0 +1,330 @@
+"""Rows put in order, or partly so, step by step as the C++ library's algorithms do.
+
+Where elements are equal, what comes first depends on the algorithm: introsort, introselect and
+heaps as in libstdc++ (Musser, Introspective sorting and selection algorithms, 1997), and Hoare's
+quickselect with a median of three. Keys are integers, lowest first; each has its number with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from ..loops import (
+    Affine, Apply, Buffer, Constant, If, Index, Kernel, Kind, Load, Loop, Scalar, Size, Statement,
+    Store, Type, While,
+)  # fmt: skip
+from .value import Value
+
+FEW = 16  # elements that insertion sorts
+_STACK = 192  # ranges still to be sorted: more than 2 * log2 of any length
+
+
+class _Variable:
+    """An integer that changes as a kernel runs."""
+
+    def __init__(self, code: _Row, name: str, type: Type = Type.I64) -> None:
+        self.code, self.buffer = code, Buffer(type, name, 1)
+
+    @property
+    def now(self) -> Value:
+        return Value(Load(self.buffer, Affine(0)))
+
+    def put(self, value: Value | int) -> None:
+        """Gives it another value."""
+        whole = Value(Constant(self.buffer.type, value)) if isinstance(value, int) else value
+        self.code.write(Store(self.buffer, Affine(0), whole.expression))
+
+
+class _Row:
+    """Writes the statements that work on one row: `keys` and `numbers` (I64), of `n` elements."""
+
+    def __init__(self, type: Type) -> None:
+        self.keys, self.numbers = Buffer(type, "keys"), Buffer(Type.I64, "numbers")
+        self.row, self.rows, self.n = Index("row"), Size("rows"), Size("n")
+        self.body: list[Statement] = []
+
+    # Statements.
+
+    def write(self, statement: Statement) -> None:
+        self.body.append(statement)
+
+    @contextmanager
+    def _inside(self, made: Callable[[list[Statement]], Statement]) -> Iterator[None]:
+        before, self.body = self.body, []
+        yield
+        inner, self.body = self.body, before
+        self.write(made(inner))
+
+    def as_long_as(self, condition: Value) -> AbstractContextManager[None]:
+        """With statement: a While."""
+        return self._inside(lambda body: While(condition.expression, body))
+
+    def where(self, condition: Value) -> AbstractContextManager[None]:
+        """With statement: an If."""
+        return self._inside(lambda body: If(condition.expression, body))
+
+    def integer(self, name: str, value: Value | int) -> _Variable:
+        """A variable that starts at a value."""
+        made = _Variable(self, name)
+        made.put(value)
+        return made
+
+    def kernel(self, name: str, others: list[Buffer], sizes: list[Size]) -> Kernel:
+        """The kernel of what was written: for each row."""
+        nest = Loop(self.row, self.rows, self.body, Kind.PARALLEL)
+        return Kernel(name, [self.keys, self.numbers, *others], [nest], [self.rows, self.n, *sizes])
+
+    # Elements.
+
+    def key(self, at: Value) -> Value:
+        return Value(Load(self.keys, Affine(0, ((self.row, self.n),)), ((at.expression, 1),)))
+
+    def number(self, at: Value) -> Value:
+        return Value(Load(self.numbers, Affine(0, ((self.row, self.n),)), ((at.expression, 1),)))
+
+    def given(self, buffer: Buffer) -> Value:
+        """An integer of each row."""
+        return Value(Load(buffer, Affine(0, ((self.row, 1),))))
+
+    def keep(self, at: Value) -> _Element:
+        """A copy of an element."""
+        element = _Element(_Variable(self, "key", self.keys.type), _Variable(self, "number"))
+        element.key.put(self.key(at))
+        element.number.put(self.number(at))
+        return element
+
+    def put(self, at: Value, key: Value, number: Value) -> None:
+        """Writes an element."""
+        here = Affine(0, ((self.row, self.n),))
+        self.write(Store(self.keys, here, key.expression, ((at.expression, 1),)))
+        self.write(Store(self.numbers, here, number.expression, ((at.expression, 1),)))
+
+    def move(self, to: Value, at: Value) -> None:
+        self.put(to, self.key(at), self.number(at))
+
+    def swap(self, a: Value, b: Value) -> None:
+        held = self.keep(a)
+        self.move(a, b)
+        self.put(b, held.key.now, held.number.now)
+
+    # Algorithms.
+
+    def insertion_sort(self, first: Value, last: Value) -> None:
+        i = self.integer("i", first + 1)
+        with self.as_long_as(i.now < last):
+            held, j = self.keep(i.now), self.integer("j", i.now)
+            moving = self.integer("moving", 1)
+            with self.as_long_as(moving.now > 0):
+                moving.put(0)
+                with (self.where(j.now > first),
+                      self.where(held.key.now < self.key(j.now - 1))):  # fmt: skip
+                    self.move(j.now, j.now - 1)
+                    j.put(j.now - 1)
+                    moving.put(1)
+            self.put(j.now, held.key.now, held.number.now)
+            i.put(i.now + 1)
+
+    def partition(self, first: Value, last: Value) -> _Variable:
+        """Splits a range by the median of three of its elements; where its second part begins."""
+        a, c, end = first + 1, half(last - first) + first, last - 1
+        low, mid, high = self.key(a), self.key(c), self.key(end)
+        median = (low < mid).chosen(
+            (mid < high).chosen(c, (low < high).chosen(end, a)),
+            (low < high).chosen(a, (mid < high).chosen(end, c)),
+        )
+        which = self.integer("median", median)
+        self.swap(first, which.now)
+        pivot = _Variable(self, "pivot", self.keys.type)
+        pivot.put(self.key(first))
+        i, j, apart = (self.integer(n, v) for n, v in (("i", first + 1), ("j", last), ("apart", 1)))
+        with self.as_long_as(apart.now > 0):
+            with self.as_long_as(self.key(i.now) < pivot.now):
+                i.put(i.now + 1)
+            j.put(j.now - 1)
+            with self.as_long_as(pivot.now < self.key(j.now)):
+                j.put(j.now - 1)
+            apart.put(0)
+            with self.where(i.now < j.now):
+                self.swap(i.now, j.now)
+                i.put(i.now + 1)
+                apart.put(1)
+        return i
+
+    def sift(self, first: Value, hole: Value, count: Value, held: _Element) -> None:
+        """Puts an element into a heap with a hole, which sinks to a leaf; then the element rises.
+
+        A heap has its greatest key first.
+        """
+        at, child = self.integer("at", hole), self.integer("child", hole)
+        with self.as_long_as(child.now < half(count - 1)):
+            child.put((child.now + 1) * 2)
+            left = self.key(first + child.now - 1)
+            with self.where(self.key(first + child.now) < left):
+                child.put(child.now - 1)
+            self.move(first + at.now, first + child.now)
+            at.put(child.now)
+        even = Value(Apply(Scalar.AND, (count.expression, Constant(Type.I64, 1)), Type.I64)) < 1
+        with self.where(even & (child.now + child.now < count - 1) & (child.now >= half(count - 2))
+                        & (count > 1)):  # fmt: skip
+            child.put((child.now + 1) * 2)
+            self.move(first + at.now, first + child.now - 1)
+            at.put(child.now - 1)
+        rising = self.integer("rising", 1)
+        with self.as_long_as(rising.now > 0):
+            rising.put(0)
+            with self.where(at.now > hole):
+                parent = half(at.now - 1)
+                with self.where(self.key(first + parent) < held.key.now):
+                    self.move(first + at.now, first + parent)
+                    at.put(parent)
+                    rising.put(1)
+        self.put(first + at.now, held.key.now, held.number.now)
+
+    def heap_select(self, first: Value, middle: Value, last: Value) -> None:
+        """The least elements of a range, as many as come before `middle`, as a heap."""
+        count = middle - first
+        parent = self.integer("parent", half(count - 2))
+        with self.where(count < 2):
+            parent.put(-1)
+        with self.as_long_as(parent.now >= 0):
+            self.sift(first, parent.now, count, self.keep(first + parent.now))
+            parent.put(parent.now - 1)
+        i = self.integer("i", middle)
+        with self.as_long_as(i.now < last):
+            with self.where(self.key(i.now) < self.key(first)):
+                held = self.keep(i.now)
+                self.move(i.now, first)
+                self.sift(first, Value(Constant(Type.I64, 0)), count, held)
+            i.put(i.now + 1)
+
+    def sort_heap(self, first: Value, last: Value) -> None:
+        end = self.integer("end", last)
+        with self.as_long_as(end.now - first > 1):
+            end.put(end.now - 1)
+            held = self.keep(end.now)
+            self.move(end.now, first)
+            self.sift(first, Value(Constant(Type.I64, 0)), end.now - first, held)
+
+
+class _Element:
+    """A copy of an element."""
+
+    def __init__(self, key: _Variable, number: _Variable) -> None:
+        self.key, self.number = key, number
+
+
+def half(value: Value) -> Value:
+    """Half of an integer, rounded down."""
+    return Value(Apply(Scalar.SHR, (value.expression, Constant(Type.I64, 1)), Type.I64))
+
+
+def introsort(type: Type) -> Kernel:
+    """The first elements of rows sorted. Buffers: keys, numbers, settings (I64: how many elements,
+    how many splits at most). Sizes: rows, their length."""
+    code, settings = _Row(type), Buffer(Type.I64, "settings")
+    count, depth = Value(Load(settings, Affine(0))), Value(Load(settings, Affine(1)))
+    stacks = [Buffer(Type.I64, name, _STACK) for name in ("first", "last", "left")]
+    top = code.integer("top", 0)
+    first, last, left = (_Variable(code, name) for name in ("first", "last", "left"))
+
+    def push(*values: Value) -> None:
+        for stack, value in zip(stacks, values, strict=True):
+            code.write(Store(stack, Affine(0), value.expression, ((top.now.expression, 1),)))
+        top.put(top.now + 1)
+
+    push(Value(Constant(Type.I64, 0)), count, depth)
+    with code.as_long_as(top.now > 0):
+        top.put(top.now - 1)
+        for stack, variable in zip(stacks, (first, last, left), strict=True):
+            variable.put(Value(Load(stack, Affine(0), ((top.now.expression, 1),))))
+        with code.as_long_as((last.now - first.now > FEW) & (left.now > 0)):
+            left.put(left.now - 1)
+            cut = code.partition(first.now, last.now)
+            push(cut.now, last.now, left.now)
+            last.put(cut.now)
+        with code.where(last.now - first.now > FEW):
+            code.heap_select(first.now, last.now, last.now)
+            code.sort_heap(first.now, last.now)
+    code.insertion_sort(Value(Constant(Type.I64, 0)), count)
+    return code.kernel("introsort", [settings], [])
+
+
+def introselect(type: Type) -> Kernel:
+    """The element of a rank of its own in each row put where it belongs, lower ones before it.
+
+    Buffers: keys, numbers, ranks (I64, of each row), settings (I64: how many splits at most), the
+    rows' length (I64). Sizes: rows, their length.
+    """
+    code = _Row(type)
+    ranks, settings, length = (Buffer(Type.I64, name) for name in ("ranks", "settings", "length"))
+    rank, n = code.given(ranks), Value(Load(length, Affine(0)))
+    first, last = code.integer("first", 0), code.integer("last", n)
+    left = code.integer("left", Value(Load(settings, Affine(0))))
+    with code.as_long_as((last.now - first.now > 3) & (left.now > 0)):
+        left.put(left.now - 1)
+        cut = code.partition(first.now, last.now)
+        upper = code.integer("upper", (cut.now <= rank).chosen(Value(Constant(Type.I64, 1)), 0))
+        with code.where(upper.now > 0):
+            first.put(cut.now)
+        with code.where(upper.now < 1):
+            last.put(cut.now)
+    many = code.integer("many", (last.now - first.now > 3).chosen(Value(Constant(Type.I64, 1)), 0))
+    with code.where(many.now > 0):
+        code.heap_select(first.now, rank + 1, last.now)
+        code.swap(first.now, rank)
+    with code.where(many.now < 1):
+        code.insertion_sort(first.now, last.now)
+    return code.kernel("introselect", [ranks, settings, length], [])
+
+
+def least(type: Type) -> Kernel:
+    """The least elements of rows, sorted, by a heap. Buffers: keys, numbers, settings (I64: how
+    many, the rows' length). Sizes: rows, their length."""
+    code, settings = _Row(type), Buffer(Type.I64, "settings")
+    zero, count = Value(Constant(Type.I64, 0)), Value(Load(settings, Affine(0)))
+    code.heap_select(zero, count, Value(Load(settings, Affine(1))))
+    code.sort_heap(zero, count)
+    return code.kernel("least", [settings], [])
+
+
+def quickselect(type: Type) -> Kernel:
+    """The element of a rank put where it belongs. Buffers: keys, numbers, settings (I64: the rank,
+    the rows' length). Sizes: rows, their length."""
+    code, settings = _Row(type), Buffer(Type.I64, "settings")
+    rank = Value(Load(settings, Affine(0)))
+    low = code.integer("low", 0)
+    high = code.integer("high", Value(Load(settings, Affine(1))) - 1)
+
+    def ordered(a: Value, b: Value) -> None:
+        with code.where(code.key(a) > code.key(b)):
+            code.swap(a, b)
+
+    with code.as_long_as(high.now > low.now + 1):
+        start = low.now
+        code.swap(half(high.now + low.now), start + 1)
+        ordered(start + 1, high.now)
+        ordered(start, high.now)
+        ordered(start + 1, start)
+        pivot = _Variable(code, "pivot", type)
+        pivot.put(code.key(start))
+        i, j, apart = (code.integer(n, v) for n, v in
+                       (("i", start + 1), ("j", high.now), ("apart", 1)))  # fmt: skip
+        with code.as_long_as(apart.now > 0):
+            i.put(i.now + 1)
+            with code.as_long_as(pivot.now > code.key(i.now)):
+                i.put(i.now + 1)
+            j.put(j.now - 1)
+            with code.as_long_as(code.key(j.now) > pivot.now):
+                j.put(j.now - 1)
+            apart.put((j.now < i.now).chosen(Value(Constant(Type.I64, 0)), 1))
+            with code.where(apart.now > 0):
+                code.swap(i.now, j.now)
+        code.swap(low.now, j.now)
+        with code.where(j.now <= rank):
+            low.put(i.now)
+        with code.where(j.now >= rank):
+            high.put(j.now - 1)
+    with code.where(high.now > low.now):
+        ordered(low.now, high.now)
+    return code.kernel("quickselect", [settings], [])

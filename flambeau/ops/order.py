@@ -1,0 +1,229 @@
+"""The order of elements along the last axis, ties as PyTorch's algorithms leave them.
+
+Numbers are worked with as integers in the same order. NumPy finds the order; where elements are
+equal and PyTorch's order of them is not that of their places, the rows that have such are gone
+through by its algorithms, in machine code (`native/kernels/order.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..native.invoke import run
+from .along_native import taken
+from .registry import Array
+
+STABLE_UP_TO = 16  # elements that introsort leaves to insertion sort
+_SORTED = 1 << 16  # elements of rows with ties up to which they are sorted as PyTorch does
+_SELECTED = 1 << 22  # the same where going through them once is enough
+_NARROW = 1 << 31
+
+
+def keys(x: Array, descending: bool = False) -> Array:
+    """int32 or int64 in the order of x, or its reverse: equal where x is, NaN greatest."""
+    kind = x.dtype
+    if kind.kind == "b" or (kind.kind in "iu" and kind.itemsize <= 2) or kind == np.int32:
+        y = x.astype(np.int32)
+    elif kind == np.int64 or kind == np.uint32:
+        y = _narrowed(x.astype(np.int64))
+    elif kind == np.uint64:
+        y = (x ^ np.uint64(1 << 63)).view(np.int64)
+    else:
+        y = _of_floats(x)
+    return ~y if descending else y
+
+
+def _narrowed(x: Array) -> Array:
+    """int64 as int32 where the range allows it."""
+    if not x.size:
+        return x
+    low, high = int(x.min()), int(x.max())
+    return (x - low).astype(np.int32) if high - low < _NARROW else x
+
+
+def _of_floats(x: Array) -> Array:
+    wide = x if x.dtype.char in "fd" else x.astype(np.float32)
+    whole, bits = (np.int32, 31) if wide.itemsize == 4 else (np.int64, 63)
+    y = (wide + wide.dtype.type(0)).view(whole)  # -0 is 0
+    sign = y >> whole(bits)
+    sign &= np.iinfo(whole).max
+    y ^= sign
+    if x.size and np.isnan(wide.max()):
+        y[np.isnan(wide)] = np.iinfo(whole).max
+    return y
+
+
+# --------------------------------------------------------------------------- algorithms of C++
+
+
+def _kernel(name: str) -> int:
+    from ..native.compiled import compiled
+    from ..native.kernels import order
+    from ..native.loops import Type
+
+    if name not in _made:  # at once, whatever else is being made: what is equal depends on it
+        _made[name] = compiled(getattr(order, name)(Type.I64)).address
+    return _made[name]
+
+
+_made: dict[str, int] = {}
+
+
+def _splits(count: int) -> int:
+    """How many splits introsort and introselect make before they go over to heaps."""
+    return 2 * (max(count, 1).bit_length() - 1)
+
+
+class _Rows:
+    """Rows of keys that algorithms go through, and the numbers of their elements."""
+
+    def __init__(self, given: Array) -> None:
+        self.keys = given.astype(np.int64)
+        self.shape = given.shape
+        self.numbers = np.empty(self.shape, np.int64)
+        self.numbers[:] = np.arange(self.shape[1])
+
+    def by(self, name: str, *arguments: Any) -> None:
+        cells = [np.array(a, np.int64) if isinstance(a, list) else a for a in arguments]
+        run(_kernel(name), self.keys.size, self.keys, self.numbers, *cells, *self.shape)
+
+    def sort(self, count: int) -> None:
+        """Sorts the first elements of each row."""
+        if count > 1:
+            self.by("introsort", [count, _splits(count)])
+
+
+def _sorted_as_cpp(given: Array) -> Array:
+    rows = _Rows(given)
+    rows.sort(given.shape[1])
+    return rows.numbers
+
+
+def _least_as_cpp(given: Array, count: int) -> Array:
+    n, rows = given.shape[1], _Rows(given)
+    if count * 64 <= n:
+        rows.by("least", [count, n])
+    else:
+        rows.by("introselect", np.full(len(given), count - 1), [_splits(n)], [n])
+        rows.sort(count - 1)
+    return rows.numbers[:, :count]
+
+
+def _rank_as_quickselect(given: Array, rank: int) -> Array:
+    rows = _Rows(given)
+    rows.by("quickselect", [rank, given.shape[1]])
+    return rows.numbers[:, rank]
+
+
+# ------------------------------------------------------------------------------------- orders
+
+
+def gathered(x: Array, where: Array) -> Array:
+    """Elements by their numbers along the last axis."""
+    found = taken(x, x.ndim - 1, where)
+    return np.take_along_axis(x, where, -1) if found is None else found
+
+
+def _stable(k: Array) -> tuple[Array, Array]:
+    """Rows of keys sorted, and the numbers of their elements; equal ones keep their order."""
+    n = k.shape[1]
+    if k.dtype == np.int32:  # number and key as one integer, which sorts several times faster
+        joint = k.astype(np.int64)
+        joint <<= 32
+        joint |= np.arange(n)
+        joint.sort(-1)
+        where = joint & 0xFFFFFFFF
+        joint >>= 32
+        return joint, where
+    where = np.argsort(k, -1)
+    found = np.take_along_axis(k, where, -1)
+    tied = (found[:, 1:] == found[:, :-1]).any(1)
+    if tied.any():
+        where[tied] = np.argsort(k[tied], -1, kind="stable")
+    return found, where
+
+
+def sorted_numbers(k: Array, stable: bool) -> Array:
+    """The numbers of the elements of rows of keys, in their order."""
+    n = k.shape[1]
+    if n <= STABLE_UP_TO:
+        return np.argsort(k, -1, kind="stable")
+    found, where = _stable(k)
+    if not stable:
+        tied = (found[:, 1:] == found[:, :-1]).any(1)
+        if 0 < np.count_nonzero(tied) * n <= _SORTED:
+            where[tied] = _sorted_as_cpp(k[tied])
+    return where
+
+
+def least_numbers(k: Array, count: int) -> Array:
+    """The numbers of the least elements of rows of keys, in order."""
+    n = k.shape[1]
+    if count == 0:
+        return np.zeros((len(k), 0), np.int64)
+    if count > n // 4:
+        found, where = _stable(k)
+        found, where = found[:, : count + 1], where[:, :count]
+        tied = (found[:, 1:] == found[:, :-1]).any(1)
+    else:
+        where, tied = _few(k, count)
+    if 0 < np.count_nonzero(tied) * n <= _SELECTED:
+        where = where.copy()
+        where[tied] = _least_as_cpp(k[tied], count)
+    return where
+
+
+def _few(k: Array, count: int) -> tuple[Array, Array]:
+    """`least_numbers` for few of many, by places; and the rows where several could be chosen."""
+    edge = np.partition(k, count - 1, -1)[:, count - 1 : count]
+    chosen = k <= edge
+    tied = np.count_nonzero(chosen, 1) != count
+    for row in np.flatnonzero(tied):  # the first ones of those at the edge
+        equal = np.flatnonzero(k[row] == edge[row])
+        chosen[row] = k[row] < edge[row]
+        chosen[row, equal[: count - np.count_nonzero(chosen[row])]] = True
+    where = np.flatnonzero(chosen).reshape(len(k), count) % max(k.shape[1], 1)
+    found = np.take_along_axis(k, where, 1)
+    inner = np.argsort(found, -1, kind="stable")
+    where, found = (np.take_along_axis(x, inner, 1) for x in (where, found))
+    return where, tied | (found[:, 1:] == found[:, :-1]).any(1)
+
+
+def rank_numbers(k: Array, rank: int, first: bool) -> Array:
+    """The number of the element of a rank in each row of keys.
+
+    Of equal ones, `first`: that whose place has the rank in a stable order; else what PyTorch's
+    quickselect comes to.
+    """
+    edge = np.partition(k, rank, -1)[:, rank : rank + 1]
+    equal = k == edge
+    where = equal.argmax(1)
+    tied = np.count_nonzero(equal, 1) > 1
+    if not tied.any():
+        return where
+    if not first and np.count_nonzero(tied) * k.shape[1] <= _SELECTED:
+        where[tied] = _rank_as_quickselect(k[tied], rank)
+        return where
+    for row in np.flatnonzero(tied):
+        before = np.count_nonzero(k[row] < edge[row])
+        where[row] = np.flatnonzero(equal[row])[rank - before]
+    return where
+
+
+def commonest_numbers(k: Array) -> Array:
+    """Where each row's most frequent key, the least of several, comes last."""
+    (rows, n), (found, where) = k.shape, _stable(k)
+    fresh = np.ones((rows, n), bool)
+    fresh[:, 1:] = found[:, 1:] != found[:, :-1]
+    starts = np.flatnonzero(fresh)
+    lengths = np.diff(np.append(starts, rows * n))
+    runs = np.searchsorted(starts, np.arange(rows) * n)  # of each row, the first
+    scores = lengths * starts.size + (starts.size - 1 - np.arange(starts.size))
+    best = starts.size - 1 - np.maximum.reduceat(scores, runs) % starts.size
+    last = (starts + lengths - 1)[best] - np.arange(rows) * n
+    tied = lengths[best] > 1
+    if n > STABLE_UP_TO and 0 < np.count_nonzero(tied) * n <= _SELECTED:
+        where[tied] = _sorted_as_cpp(k[tied])
+    return where[np.arange(rows), last]

@@ -1,0 +1,79 @@
+"""Sorting and selecting kernels, whose loops depend on data: compiled, against the interpreter."""
+
+import numpy as np
+import pytest
+
+from flambeau.native.kernels import order
+from flambeau.native.loops import (
+    Affine, Buffer, Constant, If, Index, Kernel, Kind, Load, Loop, Store, Type, While,
+)  # fmt: skip
+from flambeau.native.show import show
+from flambeau.native.structure import digest
+from flambeau.native.verify import VerifyError, verify
+
+from .conftest import check
+
+
+def rows(n, count=2):
+    rng = np.random.default_rng(n)
+    keys = rng.integers(0, max(n // 3, 2), (count, n))
+    return keys, np.tile(np.arange(n), (count, 1))
+
+
+def numbers(*values):
+    return np.array(values, np.int64)
+
+
+@pytest.mark.parametrize("splits", [10, 1], ids=["splits", "heaps"])
+@pytest.mark.parametrize("n", [1, 2, 17, 40])
+def test_introsort(n, splits):
+    keys, places = rows(n)
+    found, where, _ = check(order.introsort(Type.I64), [keys, places, numbers(n, splits)], [2, n])
+    np.testing.assert_array_equal(found, np.sort(keys))
+    np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), found)
+
+
+@pytest.mark.parametrize("splits", [10, 0], ids=["splits", "heaps"])
+def test_introselect(splits):
+    keys, places = rows(40)
+    ranks = numbers(0, 23)
+    given = [keys, places, ranks, numbers(splits), numbers(40)]
+    found, *_ = check(order.introselect(Type.I64), given, [2, 40])
+    for row, rank, sorted_row in zip(found, ranks, np.sort(keys), strict=True):
+        assert row[rank] == sorted_row[rank]
+        assert (row[:rank] <= row[rank]).all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_least(count):
+    keys, places = rows(30)
+    found, *_ = check(order.least(Type.I64), [keys, places, numbers(count, 30)], [2, 30])
+    np.testing.assert_array_equal(found[:, :count], np.sort(keys)[:, :count])
+
+
+@pytest.mark.parametrize("rank", [0, 11, 29])
+def test_quickselect(rank):
+    keys, places = rows(30)
+    found, *_ = check(order.quickselect(Type.I64), [keys, places, numbers(rank, 30)], [2, 30])
+    np.testing.assert_array_equal(found[:, rank], np.sort(keys)[:, rank])
+
+
+def test_conditions_are_bool_and_outside_of_lanes():
+    x, i = Buffer(Type.I64, "x"), Index("i")
+    one = Store(x, Affine(0, ((i, 1),)), Constant(Type.I64, 1))
+    for kind in (While, If):
+        wrong = kind(Load(x, Affine(0)), [one])
+        with pytest.raises(VerifyError, match="a condition of int64"):
+            verify(Kernel("k", [x], [Loop(i, 3, [wrong])]))
+        inside = kind(Constant(Type.BOOL, False), [one])
+        with pytest.raises(VerifyError, match="over lanes"):
+            verify(Kernel("k", [x], [Loop(i, 3, [inside], Kind.LANES)]))
+
+
+def test_conditions_are_part_of_the_structure_and_shown():
+    x = Buffer(Type.I64, "x")
+    one = Store(x, Affine(0), Constant(Type.I64, 1))
+    kernels = [Kernel("k", [x], [kind(Constant(Type.BOOL, False), [one])]) for kind in (While, If)]
+    assert digest(kernels[0]) != digest(kernels[1])
+    assert "while False" in show(kernels[0])
+    assert "if False" in show(kernels[1])

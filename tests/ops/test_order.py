@@ -1,0 +1,77 @@
+"""Sorting and selecting: where equal elements come is where PyTorch's algorithms leave them.
+
+What is expected of ties was written down from PyTorch 2.13 on a CPU.
+"""
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.ops import order
+
+X = torch.arange(70) * 37 % 11
+SORTED = [11, 44, 22, 55, 66, 0, 33, 3, 69, 47, 14, 25, 58, 36, 39, 50, 17, 61, 28, 6]
+FALLING = [41, 52, 8, 63, 19, 30, 27, 49, 38, 5, 60, 16, 13, 24, 57, 46, 35, 2, 68, 32]
+LEAST = [0, 44, 22, 33, 66, 55, 11, 14, 47, 25, 36, 58, 3, 69, 61, 28, 39, 50, 17, 6, 42, 64, 9, 53,
+         20, 31, 67, 1, 34, 56]  # fmt: skip
+KINDS = [torch.int64, torch.uint8, torch.float32, torch.float64, torch.bfloat16]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_ties_of_sort(kind):
+    x = X.to(kind)
+    assert x.sort()[1][:20].tolist() == SORTED
+    assert x.argsort(descending=True)[:20].tolist() == FALLING
+    assert torch.stack([x, x], 1).sort(0)[1][:20, 1].tolist() == SORTED
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_ties_of_selection(kind):
+    x = X.to(kind)
+    assert x.topk(9)[1].tolist() == [30, 41, 19, 63, 8, 52, 16, 60, 5]
+    assert x.topk(1)[1].tolist() == [8]
+    assert x.topk(30, largest=False)[1].tolist() == LEAST
+    assert [x.kthvalue(k)[1].item() for k in (1, 7, 20, 35, 70)] == [22, 11, 17, 26, 41]
+    assert x.median(0)[1].item() == 15
+    assert (X // 3).to(kind).mode()[1].item() == 58
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "int16"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_stable(kind, descending):
+    x = np.random.default_rng(0).integers(-50, 50, (3, 200)).astype(kind)
+    values, where = torch.sort(torch.from_numpy(x), stable=True, descending=descending)
+    expected = np.argsort(-x if descending else x, 1, kind="stable")
+    np.testing.assert_array_equal(where.numpy(), expected)
+    np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, expected, 1))
+
+
+def test_wide_integers():
+    x = torch.tensor([2**62, -(2**62), 5, 2**62, 7])
+    assert x.sort(stable=True)[1].tolist() == [1, 2, 4, 0, 3]
+    assert x.topk(2)[0].tolist() == [2**62, 2**62]
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_nan_is_greatest_and_zeros_are_equal(kind):
+    x = torch.tensor([1.0, float("nan"), -0.0, float("-inf"), 0.0, -float("nan")], dtype=kind)
+    assert x.sort()[1].tolist() == [3, 2, 4, 0, 1, 5]
+    assert x.sort(descending=True, stable=True)[1].tolist() == [1, 5, 0, 2, 4, 3]
+    assert x.kthvalue(4)[0].item() == 1
+    assert torch.signbit(x.sort()[0]).tolist()[1:3] == [True, False]
+
+
+@pytest.mark.parametrize("count", [1, 3, 60, 99, 100])
+def test_more_ties_than_are_gone_through(count, monkeypatch):
+    """Then they come in the order of their places."""
+    monkeypatch.setattr(order, "_SORTED", 0)
+    monkeypatch.setattr(order, "_SELECTED", 0)
+    x = np.random.default_rng(0).integers(0, 9, (4, 100))
+    k = order.keys(x)
+    expected = np.argsort(x, 1, kind="stable")
+    np.testing.assert_array_equal(order.sorted_numbers(k, False), expected)
+    np.testing.assert_array_equal(order.least_numbers(k, count), expected[:, :count])
+    np.testing.assert_array_equal(order.rank_numbers(k, count - 1, False), expected[:, count - 1])
+    for row, place in zip(x, order.commonest_numbers(k), strict=True):
+        values, counts = np.unique(row, return_counts=True)
+        assert place == np.flatnonzero(row == values[counts.argmax()])[-1]
