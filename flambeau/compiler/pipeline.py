@@ -110,11 +110,12 @@ def _built(graph: Graph, aside: bool) -> Step:
 def _compiled(made: Planned, aside: bool) -> tuple[Table, list[int]]:
     """The table of a planned program, and each entry's machine code."""
     from ..native.compiled import compile_all
+    from ..native.pool import threads
 
     _, tasks, _, plan = made
     with stage("emit"):
         kernels = [t.kernel for t in tasks if t.kernel is not None]
-        functions = iter(compile_all(kernels, threads=2, aside=aside))
+        functions = iter(compile_all(kernels, threads=threads(), aside=aside))
         codes = [None if t.kernel is None else next(functions) for t in tasks]
     table = table_of(tasks, plan, ["" if one is None else one.name for one in codes])
     return table, [0 if one is None else one.address for one in codes]

@@ -73,9 +73,11 @@ def _ask(key: Hashable, builder: Callable[[], Kernel]) -> None:
 
 def _hurry(key: Hashable) -> None:
     """Somebody waits for a kernel: it comes first, and the waiting one's processor helps."""
+    from .makers import MAKERS
+
     with _lock:
         _waiting.sort(key=lambda item: item[0] != key)
-        _start(2)
+        _start(max(2, len(MAKERS.ready)))
 
 
 def _start(most: int) -> None:
@@ -89,7 +91,8 @@ def _start(most: int) -> None:
 def _work() -> None:
     """Makes what waits, then ends."""
     global _working
-    from .compiled import compiled
+    from .compiled import compile_all
+    from .pool import threads
 
     while True:
         with _lock:
@@ -99,7 +102,7 @@ def _work() -> None:
             key, builder = _waiting.pop(0)
         made = None
         try:
-            made = compiled(builder())
+            made = compile_all([builder()], threads())[0]
         except Exception:
             pass  # whatever is wrong: the NumPy path goes on to be used
         finally:

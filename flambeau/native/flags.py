@@ -65,7 +65,12 @@ CPU = Flag(
     "does on a lesser one; `amx`, to have all large float32 products made of bfloat16 parts on the "
     "matrix unit (see docs/compile.md).",
 )  # fmt: skip
-FLAGS = (DEBUG, CACHE_DIR, CACHE_SIZE, THREADS, CPU)
+MAKERS = Flag(
+    "FLAMBEAU_MAKERS", -1, 0, "as many as are worth it, up to the threads",
+    "How many processes at most make machine code, in which neither Python's lock nor the memory "
+    "of the program is used. 0: it is made on threads of the program.",
+)  # fmt: skip
+FLAGS = (DEBUG, CACHE_DIR, CACHE_SIZE, THREADS, CPU, MAKERS)
 
 
 def page() -> str:

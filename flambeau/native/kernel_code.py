@@ -12,15 +12,17 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from importlib import import_module
 from queue import SimpleQueue
 from threading import Thread, get_native_id
 
 from . import cache
 from .loops import Kernel
-from .target import host, load_code, loaded, object_code, outside, versions
+from .target import Target, host, load_code, loaded, object_code, outside, versions
 
 _LITTER = 2 << 20  # characters of IR, the nodes behind which take 30 times as many bytes
 _NICE = 5  # a third of the share of other threads
+_BESIDE = 3  # threads for each that emits, of which Python lets one run at a time
 _FOLDERS = ("emit", "math")
 _FILES = ("loops.py", "philox.py", "scratch.py", "structure.py", "target.py", "kernel_code.py")
 
@@ -48,8 +50,9 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
               ) -> dict[str, int]:  # fmt: skip
     """The addresses of functions by name. A name stands for a structure.
 
-    Emission is on the caller's thread, LLVM on so many, of low priority if `aside`. Raises
-    VerifyError for a kernel that is not legal.
+    They are made by other processes where that is worth it (`makers.py`); else emission is on the
+    caller's thread, LLVM on so many, of low priority if `aside`. Raises VerifyError for a kernel
+    that is not legal, RuntimeError where LLVM fails.
     """
     version = sources()
     keys = {name: _key(name, version or "") for name in kernels}
@@ -59,14 +62,25 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
         if entry is not None:
             found[name] = _unpacked(entry)
 
-    def finish(name: str, text: str) -> None:
-        found[name] = needs, code = outside(text), object_code(text)
+    def finish(name: str, needs: list[str], code: bytes) -> None:
+        found[name] = needs, code
         if version is not None:
             cache.put(keys[name], _packed(needs, code))
 
-    missing = [name for name in kernels if name not in found]
+    def finish_text(name: str, text: str) -> None:
+        finish(name, outside(text), object_code(text))
+
+    missing = {name: kernel for name, kernel in kernels.items() if name not in found}
     if missing:
-        _make(missing, lambda name: _text(kernels[name], name), finish, threads, aside)
+        from .makers import MAKERS
+
+        left = MAKERS.make(
+            missing, finish, lambda name: finish_text(name, _text(kernels[name], name)),
+            threads, aside,
+        )  # fmt: skip
+        if left:
+            _make(left, lambda name: _text(kernels[name], name), finish_text,
+                  min(threads, _BESIDE), aside)  # fmt: skip
     return {name: load_code(keys[name], found[name][1], found[name][0], name) for name in kernels}
 
 
@@ -107,6 +121,23 @@ def _text(kernel: Kernel, name: str) -> str:
     return emit(kernel, name=name)
 
 
+def made(kernel: Kernel, name: str, target: Target) -> tuple[list[str], bytes]:
+    """The functions from elsewhere that a kernel's code calls, and its code, for a target."""
+    from .emit.kernel import emit
+    from .verify import verify
+
+    verify(kernel)
+    text = emit(kernel, target, name)
+    return outside(text), object_code(text, target)
+
+
+def prepare() -> None:
+    """Imports what makes code, before there is something to make."""
+    for name in (".verify", ".emit.kernel"):
+        import_module(name, __package__)
+    host()
+
+
 def _make(
     names: Sequence[str], text: Callable[[str], str], finish: Callable[[str, str], None],
     threads: int, aside: bool,
@@ -132,7 +163,7 @@ def _make(
             yield_to_others()
         work()
 
-    count = min(threads if aside else threads - 1, len(names))
+    count = min(threads, len(names)) if aside else min(threads, len(names)) - 1
     helpers = [Thread(target=helper, name="flambeau-compile", daemon=True) for _ in range(count)]
     for one in helpers:
         one.start()
@@ -158,11 +189,11 @@ def _make(
         raise errors[0]
 
 
-def yield_to_others() -> None:
+def yield_to_others(level: int = _NICE) -> None:
     """Gives this thread a low priority, for good, where threads have priorities of their own."""
     if sys.platform == "linux":
         try:
-            os.setpriority(os.PRIO_PROCESS, get_native_id(), _NICE)
+            os.setpriority(os.PRIO_PROCESS, get_native_id(), level)
         except OSError:
             pass  # not allowed here: it competes with the others
 

@@ -41,7 +41,7 @@ _STRUCK = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")  # ends that are no fault o
 # ------------------------------------------------------------------------------------- the policy
 
 _START = 0.35  # seconds of work that one more maker costs: it has to begin, and to warm up
-_HERE = 0.45  # of the time of one processor, what threads of this process take on two or more
+_HERE = 0.59  # of the time of one processor, what threads of this process take on two or more
 _SHARE = 0.5  # seconds of work for one
 _ASIDE = 4  # while others work, one processor in so many is for makers
 _ASIDE_FROM = 0.5  # seconds of work; they would slow down the others by more than they take
@@ -62,7 +62,7 @@ def wanted(work: float, threads: int, aside: bool) -> int:
         most = max(1, threads // _ASIDE) if aside else threads
     if most == 0:
         return 0
-    gain = _HERE + 0.1 - 1 / most  # on two processors there is little, and it takes much work
+    gain = _HERE - 1 / most  # on two processors there is little, which takes much work to show
     enough = work >= _ASIDE_FROM if aside else gain > 0 and work * gain >= _START
     return min(most, max(1, round(work / _SHARE))) if enough else 0
 

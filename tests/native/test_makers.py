@@ -1,0 +1,236 @@
+"""Processes that make machine code: the same code, every way in which they end, and the policy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from flambeau.native import kernel_code, makers
+from flambeau.native.loops import (
+    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Fold, Index, Kernel, Kind, Load,
+    Loop, Scalar, Store, Type,
+)  # fmt: skip
+from flambeau.native.makers import Makers
+from flambeau.native.target import host
+from flambeau.native.verify import VerifyError
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="ends processes by signals")
+
+
+def scaled(factor: float, kind: Kind = Kind.LANES) -> Kernel:
+    """y = factor * x, over ten elements."""
+    x, y, i = Buffer(Type.F32, "x"), Buffer(Type.F32, "y"), Index("i")
+    place = Affine(0, ((i, 1),))
+    value = Apply(Scalar.MUL, (Load(x, place), Constant(Type.F32, factor)), Type.F32)
+    return Kernel("scaled", [x, y], [Loop(i, 10, [Store(y, place, value)], kind)])
+
+
+def product() -> Kernel:
+    """c = a @ b, 4 by 4."""
+    a, b, c = Buffer(Type.F32, "a"), Buffer(Type.F32, "b"), Buffer(Type.F32, "c")
+    i, j, k = Index("i"), Index("j"), Index("k")
+    total = Accumulator(Fold.SUM, Type.F32)
+    inside = [Store(c, Affine(0, ((i, 4), (j, 1))), total)]
+    return Kernel("product", [a, b, c], [Contract(
+        (Axis(i, 4),), Axis(j, 4), (Axis(k, 4),), Load(a, Affine(0, ((i, 4), (k, 1)))),
+        Load(b, Affine(0, ((k, 4), (j, 1)))), total, inside)])  # fmt: skip
+
+
+class Made:
+    """What came of kernels: made by makers, made here, or left."""
+
+    def __init__(self, crew: Makers) -> None:
+        self.crew = crew
+        self.code: dict[str, tuple[list[str], bytes]] = {}
+        self.here: list[str] = []
+
+    def finish(self, name: str, needs: list[str], code: bytes) -> None:
+        self.code[name] = needs, code
+        self.pids = [one.process.pid for one in self.crew.all if one is not None]
+
+    def make(self, *kernels: Kernel, aside: bool = True) -> list[str]:
+        named = {f"k{i}": kernel for i, kernel in enumerate(kernels)}
+        return self.crew.make(named, self.finish, self.here.append, 1, aside)
+
+    def process(self) -> subprocess.Popen:
+        (one,) = self.crew.all
+        assert one is not None
+        return one.process
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+    """One maker, as soon as there is anything to make."""
+    monkeypatch.setattr(makers, "wanted", lambda work, threads, aside: 1)
+    crew = Makers()
+    yield Made(crew)
+    crew.close()
+
+
+def gone(crew: Makers, seconds: float = 10.0) -> bool:
+    """Whether the threads that talk to makers end."""
+    end = time.monotonic() + seconds
+    while crew.threads and time.monotonic() < end:
+        time.sleep(0.01)
+    return not crew.threads
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process; one that nobody waited for counts as ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("aside", (False, True))
+def test_a_maker_makes_the_code_that_this_process_would(made: Made, aside: bool) -> None:
+    kernels = [scaled(3.0), product(), scaled(2.0, Kind.SERIAL)]
+    assert made.make(*kernels, aside=aside) == []
+    assert sorted([*made.code, *made.here]) == ["k0", "k1", "k2"]
+    assert not (aside and made.here)
+    for name, found in made.code.items():
+        assert found == kernel_code.made(kernels[int(name[1:])], name, host())
+
+
+def test_errors_of_a_maker_are_raised_and_it_goes_on(made: Made) -> None:
+    with pytest.raises(VerifyError):
+        made.make(Kernel("wrong", [], scaled(1.0).body))
+    first = made.process()
+    assert made.make(scaled(1.0)) == []
+    assert made.process() is first
+    assert made.crew.running == 0
+    assert made.crew.waiting == []
+
+
+@pytest.mark.parametrize("given", ("", "/no/such/python", "/bin/sh"))
+def test_without_makers_all_is_left(
+    made: Made, given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", given)
+    monkeypatch.setenv("FLAMBEAU_DEBUG", "1")
+    assert made.make(scaled(1.0), scaled(2.0)) == ["k0", "k1"]
+    assert gone(made.crew)
+    assert made.make(scaled(1.0)) == ["k0"]
+    assert capsys.readouterr().err.count("flambeau: machine code is made in this process: ") == 1
+
+
+def test_a_maker_with_other_sources_is_refused(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_code, "sources", lambda: "others")
+    assert made.make(scaled(1.0)) == ["k0"]
+    assert gone(made.crew)
+    assert "its sources are others" in made.crew.why
+
+
+@pytest.mark.parametrize("by", (signal.SIGKILL, signal.SIGABRT))
+def test_a_maker_that_ends_in_the_middle(
+    made: Made, by: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = makers._Process.ask
+
+    def killed(self: makers._Process, *rest: object) -> object:
+        os.kill(self.process.pid, by)
+        self.process.wait()
+        return ask(self, *rest)
+
+    monkeypatch.setattr(makers._Process, "ask", killed)
+    if by == signal.SIGKILL:  # from outside: the rest is to be made here
+        assert made.make(scaled(1.0), scaled(2.0)) == ["k0", "k1"]
+    else:
+        with pytest.raises(RuntimeError, match="LLVM gave up"):
+            made.make(scaled(1.0), scaled(2.0))
+    assert gone(made.crew)
+    assert not made.crew.all
+    monkeypatch.setattr(makers._Process, "ask", ask)
+    assert made.make(scaled(1.0)) == []
+
+
+def test_an_idle_maker_ends_and_leaves_nothing(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(makers, "_IDLE", 0.05)
+    assert made.make(scaled(1.0)) == []
+    (pid,) = made.pids
+    assert gone(made.crew)
+    with pytest.raises(ChildProcessError):  # it was waited for
+        os.waitpid(pid, 0)
+
+
+def test_an_interrupt_ends_makers(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(made, "finish", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        made.make(scaled(1.0), scaled(2.0), scaled(3.0))
+    assert not made.crew.all
+    assert gone(made.crew)
+    assert made.crew.waiting == []
+
+
+def test_a_forked_child_has_no_makers(made: Made) -> None:
+    assert made.make(scaled(1.0)) == []
+    first = made.process()
+    child = os.fork()
+    if child == 0:
+        made.crew.forked()
+        os._exit(0 if not made.crew.all and first.stdin is not None and first.stdin.closed else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert made.make(scaled(2.0)) == []
+    assert made.process() is first
+
+
+_PROGRAM = """
+import os, sys, threading, time, types
+sys.modules["flambeau"] = types.ModuleType("flambeau")  # its __init__ takes longer than all else
+sys.modules["flambeau"].__path__ = [sys.argv[2]]
+from flambeau.native import makers
+from flambeau.native.loops import Kernel
+makers.wanted = lambda *_: 1
+def make():
+    makers.MAKERS.make({"k": Kernel("k", [], [])}, print, print, 1, True)
+threading.Thread(target=make, daemon=True).start()
+while not makers.MAKERS.ready:
+    time.sleep(0.01)
+(one,) = makers.MAKERS.ready
+print("pid", one.process.pid, flush=True)
+if sys.argv[1] == "kill":
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("how", ("exit", "kill"))
+def test_makers_end_with_the_process(how: str) -> None:
+    package = os.path.dirname(os.path.dirname(makers.__file__))
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, how, package], capture_output=True,
+                          text=True, timeout=60, check=False)  # fmt: skip
+    assert done.returncode == (0 if how == "exit" else -9), done.stderr
+    pid = int(done.stdout.split("pid ")[1].split()[0])
+    end = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not alive(pid)
+
+
+def test_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLAMBEAU_MAKERS", raising=False)
+    assert makers.cost(product()) > 3 * makers.cost(scaled(1.0))
+    assert makers.wanted(0.2, 16, False) == 0  # not worth the start of one
+    assert makers.wanted(100.0, 1, False) == 0  # nobody waits, and one processor stays one
+    assert makers.wanted(2.0, 2, False) == 0
+    assert makers.wanted(2.0, 16, False) == 4
+    assert [makers.wanted(100.0, n, False) for n in (2, 4, 16)] == [2, 4, 16]
+    assert [makers.wanted(100.0, n, True) for n in (1, 2, 4, 16)] == [1, 1, 1, 4]
+    monkeypatch.setenv("FLAMBEAU_MAKERS", "0")
+    assert makers.wanted(100.0, 16, True) == makers.wanted(100.0, 16, False) == 0
+    monkeypatch.setenv("FLAMBEAU_MAKERS", "3")
+    assert makers.wanted(100.0, 16, False) == 3
