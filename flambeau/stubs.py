@@ -47,6 +47,7 @@ _RETURNS = {
     "gradient": "Any", "__iter__": "Iterator[Tensor]", "__contains__": "bool",
     "__setitem__": "None", "__getitem__": "Tensor", "__array__": "Any", "__reduce_ex__": "Any",
     "__torch_function__": "Any", "__dlpack__": "Any", "__dlpack_device__": "Any",
+    "numpy": "np.ndarray",
 }  # fmt: skip
 _BINARY = "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul div"
 _OPERATORS = {f"__{before}{n}__" for n in _BINARY.split() for before in ("", "r", "i")}

@@ -10,9 +10,11 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, TypeVar, overload
 
 from ..tensor.tensor import INFERENCE, creation
+
+F = TypeVar("F", bound=Callable)
 
 
 class _Mode(threading.local):
@@ -67,12 +69,16 @@ class _Switch:
         """Another of the same, so that a decorated function may call itself."""
         return type(self)()
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: F) -> F:
         if inspect.isclass(function):
-            return self._decorate_class(function)
-        if inspect.isgeneratorfunction(function):
-            return self._decorate_generator(function)
+            decorated: Any = self._decorate_class(function)
+        elif inspect.isgeneratorfunction(function):
+            decorated = self._decorate_generator(function)
+        else:
+            decorated = self._decorate_function(function)
+        return decorated
 
+    def _decorate_function(self, function: Callable) -> Callable:
         @functools.wraps(function)
         def decorated(*args: Any, **kwargs: Any) -> Any:
             with self.clone():
@@ -117,6 +123,12 @@ class no_grad(_Switch):
     False
     """
 
+    @overload
+    def __new__(cls) -> Self: ...
+
+    @overload
+    def __new__(cls, function: Callable) -> Any: ...
+
     def __new__(cls, function: Callable | None = None) -> Any:
         made = object.__new__(cls)
         return made if function is None else cls.__call__(made, function)
@@ -142,7 +154,7 @@ class set_grad_enabled(_Switch):
         self.mode = bool(mode)
         MODE.grad = self.mode
 
-    def __call__(self, function: Callable) -> Callable:
+    def __call__(self, function: F) -> F:
         MODE.grad = self.previous  # a decorator acts when the function is called
         return super().__call__(function)
 
@@ -163,6 +175,12 @@ class inference_mode(_Switch):
     """As `no_grad`, for code whose results never meet autograd."""
 
     mode: bool
+
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+
+    @overload
+    def __new__(cls, mode: Callable) -> Any: ...
 
     def __new__(cls, mode: bool | Callable = True) -> Any:
         made = object.__new__(cls)

@@ -266,7 +266,7 @@ class _Functional:
             given["flags"], event,
         ))  # fmt: skip
         optimiser = given["optimiser"]
-        fields = type(optimiser).Scalars._fields
+        fields = type(optimiser).scalars._fields
         numbers = [
             self.source("number", (), np.dtype(np.float64), bind.Scalar(at, i), name,
                         float(event.array[i]))
@@ -279,7 +279,7 @@ class _Functional:
             kinds = tuple((one.op, one.shape, one.type) for one in before)
             after = copied(*known[kinds], before, numbers) if kinds in known else None
             if after is None:
-                after = updated(type(optimiser).formula, given["flags"], type(optimiser).Scalars,
+                after = updated(type(optimiser).formula, given["flags"], type(optimiser).scalars,
                                 numbers, before)  # fmt: skip
                 known[kinds] = after, before
             for window, old, new in zip(windows, before, after, strict=True):

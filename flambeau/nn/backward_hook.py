@@ -120,6 +120,7 @@ class BackwardHook:
     def _at_inputs(self, grad_input: Sequence[Any], _: Any) -> tuple | None:
         if self.grad_outputs is None:  # backward never passed the outputs
             return None
+        assert self.inputs is not None  # its node called this
         grads = self.inputs.spread(grad_input)
         for hook in self.user_hooks:
             changed = hook(self.module, grads, self.grad_outputs)
@@ -135,6 +136,7 @@ class BackwardHook:
         return self.inputs.gathered(grads, grad_input)
 
     def _at_outputs(self, grad_input: Sequence[Any], grad_output: Sequence[Any]) -> tuple | None:
+        assert self.outputs is not None
         grads = _spread(self.outputs.indices, grad_output, self.outputs.size)
         for hook in self.user_pre_hooks:
             changed = hook(self.module, grads)

@@ -10,10 +10,11 @@ from .. import ops
 from ..autograd import no_grad
 from ..tensor import Tensor, dtype
 from ..tensor import device as device_type
+from .members import Members
 from .parameter import Parameter, is_lazy
 
 
-class Conversion:
+class Conversion(Members):
     """The part of Module that converts parameters, gradients and buffers."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
@@ -129,11 +130,11 @@ def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Paramete
         applied_grad = None if grad is None else fn(grad)
     if is_lazy(parameter) or parameter.is_meta == applied.is_meta:
         parameter.data = applied
-        if grad is not None:
+        if grad is not None and applied_grad is not None:
             grad.data = applied_grad
         return parameter
     made = Parameter(applied, parameter.requires_grad)
-    if grad is not None:
+    if grad is not None and applied_grad is not None:
         made.grad = applied_grad.requires_grad_(grad.requires_grad)
     return made
 

@@ -28,7 +28,7 @@ def locate(error: Exception, module: Any) -> None:
     place = error.__dict__.get("_flambeau_place")
     if place is None:
         if isinstance(error.args[0], str) and _raised_by_flambeau(error):
-            error._flambeau_place = _Place(module, error.args[0])
+            error.__dict__["_flambeau_place"] = _Place(module, error.args[0])
         return
     if place.root is module:
         return
@@ -42,6 +42,7 @@ def locate(error: Exception, module: Any) -> None:
 
 def _raised_by_flambeau(error: Exception) -> bool:
     traceback = error.__traceback__
+    assert traceback is not None  # it was raised
     while traceback.tb_next is not None:
         traceback = traceback.tb_next
     return traceback.tb_frame.f_globals.get("__name__", "").startswith("flambeau.")

@@ -22,7 +22,9 @@ def _gradient(
     with autograd.enable_grad():
         pair = (zero, given.detach()) if wanted == "input" else (given.detach(), zero)
         output = conv(*pair, None, *options)
-    return autograd.grad(output, zero, grad_output)[0]
+    found = autograd.grad(output, zero, grad_output)[0]
+    assert found is not None
+    return found
 
 
 def conv1d_input(

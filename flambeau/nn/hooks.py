@@ -16,6 +16,7 @@ from ..autograd.handle import RemovableHandle
 from ..tensor import Tensor
 from . import global_hooks
 from .error_path import locate
+from .members import Members
 from .non_full_hooks import register_non_full_hooks
 
 
@@ -59,7 +60,7 @@ def _add(hooks: Any, hook: Callable, prepend: bool = False, extra: Any = None) -
     return handle
 
 
-class Hooks(global_hooks.Flag):
+class Hooks(Members, global_hooks.Flag):
     """The part of Module that registers hooks and calls them around `forward`."""
 
     def register_forward_pre_hook(

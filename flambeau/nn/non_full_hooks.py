@@ -42,16 +42,15 @@ def _tensors(x: Any) -> tuple[Tensor, ...] | None:
 def _complaint(args: Any, result: Any, node: Any) -> str | None:
     """Why the hooks will miss a gradient; None where they will see all."""
     outputs, inputs = _tensors(result), _tensors(args)
-    for tensors, verb, missed in (
-        (outputs, "return", "grad_output"),
-        (inputs, "take as input", "grad_input"),
-    ):
-        if tensors is None:
-            return (
-                f"Using non-full backward hooks on a Module that does not {verb} a single Tensor "
-                "or a tuple of Tensors is deprecated and will be removed in future versions. This "
-                f"hook will be missing some of the {missed}. {_INSTEAD}"
-            )
+    if outputs is None or inputs is None:
+        verb, missed = (
+            ("return", "grad_output") if outputs is None else ("take as input", "grad_input")
+        )
+        return (
+            f"Using non-full backward hooks on a Module that does not {verb} a single Tensor "
+            "or a tuple of Tensors is deprecated and will be removed in future versions. This "
+            f"hook will be missing some of the {missed}. {_INSTEAD}"
+        )
     nodes = {t.grad_fn for t in outputs if t.grad_fn is not None}
     if not nodes or (len(nodes) == 1 and node not in nodes):
         case, missed = "outputs are nested in python data structure", "grad_output"

@@ -118,6 +118,8 @@ class Buffer(Tensor, metaclass=_BufferType):
     Shares the memory of `data`. With persistent=False it is left out of the state_dict.
     """
 
+    persistent: bool
+
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
         if data is None:
             data = ops.empty(0)

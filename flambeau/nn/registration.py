@@ -12,6 +12,7 @@ from typing import Any
 
 from ..tensor import Tensor
 from . import global_hooks
+from .members import Members
 from .parameter import Buffer, Parameter
 
 _CALL_HOOKS = frozenset({
@@ -68,13 +69,8 @@ def _is_tensor_like(x: Any) -> bool:
     return isinstance(x, Tensor) or hasattr(x, "__torch_function__")
 
 
-class Registration:
+class Registration(Members):
     """The part of Module that keeps its members."""
-
-    _parameters: dict[str, Parameter | None]
-    _buffers: dict[str, Tensor | None]
-    _non_persistent_buffers_set: set[str]
-    _modules: dict[str, Any]
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Adds a tensor that is part of the module's state and is not trained.

@@ -15,6 +15,7 @@ from ..autograd import no_grad
 from ..autograd.handle import RemovableHandle
 from ..tensor import Tensor
 from .hooks import _add, _WrappedHook
+from .members import Members
 from .parameter import Parameter, is_lazy
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
@@ -33,7 +34,7 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
     __str__ = __repr__
 
 
-class StateDict:
+class StateDict(Members):
     """The part of Module that writes and loads state_dicts."""
 
     _version: int = 1
@@ -84,18 +85,21 @@ class StateDict:
         for name, value in self._parameters.items():
             if value is not None:
                 destination[prefix + name] = value if keep_vars else value.detach()
-        for name, value in self._buffers.items():
-            if value is not None and name not in self._non_persistent_buffers_set:
-                destination[prefix + name] = value if keep_vars else value.detach()
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                destination[prefix + name] = buffer if keep_vars else buffer.detach()
         if type(self).get_extra_state is not StateDict.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def _persistent(self) -> dict[str, Tensor]:
         """Its own parameters and persistent buffers that are there."""
-        held = {name: value for name, value in self._parameters.items() if value is not None}
-        for name, value in self._buffers.items():
-            if value is not None and name not in self._non_persistent_buffers_set:
-                held[name] = value
+        held: dict[str, Tensor] = {}
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                held[name] = parameter
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                held[name] = buffer
         return held
 
     def get_extra_state(self) -> Any:
@@ -123,10 +127,10 @@ class StateDict:
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         loading = _Loading(getattr(state_dict, "_metadata", None), assign)
-        state_dict = OrderedDict(state_dict)
+        copied: Any = OrderedDict(state_dict)
         if loading.metadata is not None:
-            state_dict._metadata = loading.metadata
-        loading.load(self, state_dict, "")
+            copied._metadata = loading.metadata
+        loading.load(self, copied, "")
         missing, unexpected, errors = loading.missing, loading.unexpected, loading.errors
         if strict:
             complaints = (("Unexpected", unexpected), ("Missing", missing))
@@ -203,7 +207,8 @@ class StateDict:
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
         """Calls hook(module, state_dict, prefix, local_metadata), which changes it in place."""
-        hook._from_public_api = True
+        marked: Any = hook
+        marked._from_public_api = True
         return _add(self._state_dict_hooks, hook)
 
     def _register_state_dict_hook(self, hook: Callable) -> RemovableHandle:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..tensor import Tensor
+from .members import Members
 from .parameter import Parameter
 
 
-class Tree:
+class Tree(Members):
     """The part of Module that walks the module and its descendants, in order of registration."""
 
     def _named_members(
@@ -22,6 +23,7 @@ class Tree:
     ) -> Iterator[tuple[str, Any]]:
         """Names and members that `get_members_fn(module)` gives, each object once."""
         seen = set()
+        modules: Iterable[tuple[str, Any]]
         if recurse:
             modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
         else:

@@ -50,7 +50,7 @@ class Adadelta(Elementwise):
     Raises ValueError for negative options, and for `rho` above 1.
     """
 
-    Scalars = Scalars
+    scalars = Scalars
     formula = staticmethod(update)
 
     def __init__(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import ops
-from flambeau.autograd import enable_grad, no_grad
+from flambeau.autograd import no_grad
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import finfo
 
@@ -92,23 +92,12 @@ class Adafactor(Optimizer):
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Updates every parameter that has a gradient; RuntimeError for complex parameters."""
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for param in group["params"]:
-                grad = param.grad
-                if grad is None:
-                    continue
-                if param.is_complex():
-                    raise RuntimeError("Adafactor does not support complex parameters")
-                if grad.is_sparse:
-                    raise RuntimeError("Adafactor does not support sparse gradients")
-                state = self.state[param]
-                if not state:
-                    _start(state, grad)
-                update(group, param, grad, state)
+        loss = self._loss_of(closure)
+        for group, param, grad in self._real_dense():
+            state = self.state[param]
+            if not state:
+                _start(state, grad)
+            update(group, param, grad, state)
         return loss
 
 

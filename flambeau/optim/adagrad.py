@@ -45,7 +45,7 @@ class Adagrad(Elementwise):
     Raises ValueError for negative options.
     """
 
-    Scalars = Scalars
+    scalars = Scalars
     formula = staticmethod(update)
 
     def __init__(

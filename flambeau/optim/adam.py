@@ -82,7 +82,7 @@ class Adam(Elementwise):
     tensor([0.9000, 0.9000], requires_grad=True)
     """
 
-    Scalars = Scalars
+    scalars = Scalars
     formula = staticmethod(update)
 
     def __init__(
@@ -108,9 +108,9 @@ class Adam(Elementwise):
         check_single(lr)
         check_ranges(lr, betas, eps, weight_decay)
         _check_betas(betas, capturable, foreach)
-        betas = tuple(b.squeeze() if isinstance(b, Tensor) and b.dim() else b for b in betas)
+        pair = tuple(b.squeeze() if isinstance(b, Tensor) and b.dim() else b for b in betas)
         super().__init__(params, {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+            "lr": lr, "betas": pair, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
             "maximize": maximize, "foreach": foreach, "capturable": capturable,
             "differentiable": differentiable, "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay,

@@ -47,7 +47,7 @@ class Adamax(Elementwise):
     Raises ValueError for options out of range.
     """
 
-    Scalars = Scalars
+    scalars = Scalars
     formula = staticmethod(update)
 
     def __init__(

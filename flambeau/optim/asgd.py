@@ -49,7 +49,7 @@ class ASGD(Elementwise):
     Raises ValueError for a negative rate or weight decay.
     """
 
-    Scalars = Scalars
+    scalars = Scalars
     formula = staticmethod(update)
 
     def __init__(

@@ -77,14 +77,14 @@ def add_quotient_(target: Any, a: Any, b: Any, scale: Any) -> Any:
 
 
 class Elementwise(Optimizer):
-    """What its subclasses declare: `Scalars`, `formula`, `_begin`, `_states` and `_plan`.
+    """What its subclasses declare: `scalars`, `formula`, `_begin`, `_states` and `_plan`.
 
-    `Scalars` is a NamedTuple of the numbers that may change from step to step. `formula(flags,
+    `scalars` is a NamedTuple of the numbers that may change from step to step. `formula(flags,
     scalars, param, grad, *states)` updates `param` and `states` in place; `flags`, hashable, picks
     its branches.
     """
 
-    Scalars: type
+    scalars: type[Any]
     formula: Callable[..., None]
 
     def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> Hashable:
@@ -195,7 +195,7 @@ class Elementwise(Optimizer):
         known = self._kernels.get((flags, dtype), 0)
         if known.__class__ is not int:
             return known
-        asked = (type(self).formula, flags, self.Scalars, states, dtype)
+        asked: tuple = (type(self).formula, flags, self.scalars, states, dtype)
         known += 1 + sum(param._array.size for param, _, _ in rows) // LARGE
         if known <= WARM and asked not in _compiled:
             self._kernels[flags, dtype] = known

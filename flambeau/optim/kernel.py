@@ -49,9 +49,10 @@ class Table:
         if self.unfit:
             return
         self.sizes = [self.arrays[k].size for k in firsts]
-        self._numbers = np.zeros(max(kernel.scalars, 1))
+        held = np.zeros(max(kernel.scalars, 1))
+        self._numbers = held.data
         self._pack = struct.Struct(f"{kernel.scalars}d").pack_into
-        numbers = self._numbers.ctypes.data
+        numbers = held.ctypes.data
         records = []
         for k, size in zip(firsts, self.sizes, strict=True):
             param, *states = [a.ctypes.data for a in self.arrays[k : k + columns]]
@@ -90,7 +91,7 @@ class Table:
 
 @functools.cache
 def kernel_for(
-    formula: Callable, flags: Any, scalars: type, states: int, dtype: np.dtype
+    formula: Callable, flags: Any, scalars: type[Any], states: int, dtype: np.dtype
 ) -> Kernel | None:
     """The kernel of `formula(flags, scalars, param, grad, *states)`; None without llvmlite."""
     if dtype not in ELEMENTS:
@@ -104,7 +105,9 @@ def kernel_for(
         return None
 
 
-def traced(formula: Callable, flags: Any, scalars: type, states: int, type: Type) -> loops.Kernel:
+def traced(
+    formula: Callable, flags: Any, scalars: type[Any], states: int, type: Type
+) -> loops.Kernel:
     """Buffers: the parameter, the gradient, the states, the numbers (F64). Size: elements."""
     index, size = Index("i"), Size("n")
     here = Affine(0, ((index, 1),))

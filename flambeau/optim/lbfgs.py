@@ -70,7 +70,7 @@ class LBFGS(Optimizer):
     # ---------------------------------------------------------------- a step
 
     @no_grad()
-    def step(self, closure: Callable[[], Any]) -> Any:
+    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]  # as PyTorch's
         """Minimises from here on; returns what `closure`, which computes the loss and its
         gradients, gave first. RuntimeError for another line search."""
         group = self.param_groups[0]

@@ -113,7 +113,7 @@ def _zoom(
 
 def _between(ends: list[Point], stalled: bool) -> tuple[Any, bool]:
     """A step between the ends, kept a tenth of the gap away from them the second time."""
-    t = cubic_minimum(*ends)
+    t = cubic_minimum(ends[0], ends[1])
     least, most = min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t)
     margin = 0.1 * (most - least)
     if not min(most - t, t - least) < margin:

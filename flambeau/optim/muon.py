@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import ops
-from flambeau.autograd import enable_grad, no_grad
+from flambeau.autograd import no_grad
 from flambeau.tensor import Tensor
 
 from .optimizer import Optimizer, ParamsT, check_single, number
@@ -107,21 +107,10 @@ class Muon(Optimizer):
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Updates every parameter that has a gradient; RuntimeError for complex parameters."""
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for param in group["params"]:
-                grad = param.grad
-                if grad is None:
-                    continue
-                if param.is_complex():
-                    raise RuntimeError("Muon does not support complex parameters")
-                if grad.is_sparse:
-                    raise RuntimeError("Muon does not support sparse gradients")
-                state = self.state[param]
-                if "momentum_buffer" not in state:
-                    state["momentum_buffer"] = ops.zeros_like(grad)
-                update(group, param, grad, state["momentum_buffer"])
+        loss = self._loss_of(closure)
+        for group, param, grad in self._real_dense():
+            state = self.state[param]
+            if "momentum_buffer" not in state:
+                state["momentum_buffer"] = ops.zeros_like(grad)
+            update(group, param, grad, state["momentum_buffer"])
         return loss

@@ -58,7 +58,7 @@ class NAdam(Elementwise):
     for options out of range.
     """
 
-    Scalars = Scalars
+    scalars = Scalars
     formula = staticmethod(update)
 
     def __init__(

@@ -10,9 +10,10 @@ import functools
 import itertools
 import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, TypeAlias
 
+from flambeau.autograd import enable_grad
 from flambeau.autograd.handle import RemovableHandle
 from flambeau.tensor import Tensor, get_default_dtype
 from flambeau.tensor.dtypes import float32, float64
@@ -126,7 +127,7 @@ class Optimizer:
             )
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
-        groups = list(params)
+        groups: list[Any] = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
         if not isinstance(groups[0], dict):
@@ -316,6 +317,28 @@ class Optimizer:
                         p.grad.requires_grad_(False)
                     p.grad.zero_()
 
+    def _loss_of(self, closure: Callable[[], float] | None) -> float | None:
+        """What the closure of a step gives, recorded; None where there is none."""
+        if closure is None:
+            return None
+        with enable_grad():
+            return closure()
+
+    def _real_dense(self) -> Iterator[tuple[dict[str, Any], Tensor, Tensor]]:
+        """Group, parameter and gradient, of all that have one; RuntimeError where either is
+        complex or sparse, for optimisers that cannot update these."""
+        name = type(self).__name__
+        for group in self.param_groups:
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None:
+                    continue
+                if param.is_complex():
+                    raise RuntimeError(f"{name} does not support complex parameters")
+                if grad.is_sparse:
+                    raise RuntimeError(f"{name} does not support sparse gradients")
+                yield group, param, grad
+
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Updates the parameters once; returns what `closure`, which computes the loss, gave."""
         raise NotImplementedError(f"{type(self).__name__}.step")
@@ -402,5 +425,6 @@ def _cast(param: Tensor, value: Any, group: dict[str, Any], key: Hashable = None
     if isinstance(value, dict):
         return {k: _cast(param, v, group, k) for k, v in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return type(value)(_cast(param, v, group) for v in value)
+        kind: Any = type(value)
+        return kind(_cast(param, v, group) for v in value)
     return value

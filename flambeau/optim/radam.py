@@ -58,7 +58,7 @@ class RAdam(Elementwise):
     arXiv:1908.03265). Raises ValueError for options out of range.
     """
 
-    Scalars = Scalars
+    scalars = Scalars
     formula = staticmethod(update)
 
     def __init__(

@@ -22,7 +22,7 @@ def counters_to_tensors(optimizer: Optimizer, *names: str) -> None:
     for group in optimizer.param_groups:
         dtype = counter_dtype(group.get("fused"))
         for param in group["params"]:
-            state = optimizer.state.get(param)
+            state = optimizer.state.get(param) or {}
             for name in ("step", *names) if state else ():
                 if not isinstance(state[name], Tensor):
                     state[name] = ops.tensor(float(state[name]), dtype=dtype)

@@ -60,7 +60,7 @@ class RMSprop(Elementwise):
     (Graves, 2013, arXiv:1308.0850). Raises ValueError for negative options.
     """
 
-    Scalars = Scalars
+    scalars = Scalars
     formula = staticmethod(update)
 
     def __init__(

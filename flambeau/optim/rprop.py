@@ -50,7 +50,7 @@ class Rprop(Elementwise):
     its limits. Raises ValueError for a negative rate, and unless etas[0] < 1 < etas[1].
     """
 
-    Scalars = Scalars
+    scalars = Scalars
     formula = staticmethod(update)
 
     def __init__(

@@ -62,7 +62,7 @@ class SGD(Elementwise):
     tensor([0.8000, 0.8000], requires_grad=True)
     """
 
-    Scalars = Scalars
+    scalars = Scalars
     formula = staticmethod(update)
 
     def __init__(

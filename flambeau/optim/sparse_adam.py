@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flambeau.autograd import enable_grad, no_grad
+from flambeau.autograd import no_grad
 from flambeau.tensor import Tensor
 
 from .optimizer import Optimizer, ParamsT, check_single
@@ -53,10 +53,7 @@ class SparseAdam(Optimizer):
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """RuntimeError for dense gradients, NotImplementedError for sparse ones."""
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
+        loss = self._loss_of(closure)
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is None:

@@ -37,8 +37,8 @@ class ArchiveWriter:
         self._file.write(data)
         self._at += len(data)
 
-    def record(self, name: str, data: bytes | np.ndarray) -> None:
-        """Writes one record: bytes, or a one-dimensional array of bytes, which is not copied."""
+    def record(self, name: str, data: bytes | memoryview) -> None:
+        """Writes one record: bytes, or a view of bytes in memory, which are not copied."""
         window = memoryview(data).cast("B") if len(data) else memoryview(b"")
         path = f"{self._name}/{name}".encode()
         size, start = len(window), self._at
@@ -192,7 +192,7 @@ class ArchiveReader:
         entry = self._entry(name)
         if memory.size > entry.file_size:
             raise _failed(f"record {name} has {entry.file_size} bytes, {memory.size} are needed")
-        window = memoryview(memory) if memory.size else memoryview(bytearray())
+        window = memory.data if memory.size else memoryview(bytearray())
         if entry.compress_type == zipfile.ZIP_STORED:
             self._file.seek(self.offset(name))
             found = self._fill(name, self._file, window)

@@ -147,4 +147,4 @@ def save(obj: Any, file: IO[bytes], pickle_module: Any, protocol: int) -> None:
     for key in keys:
         storage = table.storages[key]
         file.write(struct.pack("<q", storage.nbytes() // table.itemsizes[key]))
-        file.write(memoryview(storage._bytes) if storage.nbytes() else b"")
+        file.write(storage._bytes.data if storage.nbytes() else b"")

@@ -9,8 +9,8 @@ import pickletools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import IO, Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -144,7 +144,7 @@ def unpickle(
     return foreign.load()
 
 
-def _find_or(base: type) -> Callable[[Any, str, str], Any]:
+def _find_or(base: type[Any]) -> Callable[[Any, str, str], Any]:
     def find_class(self: Any, module: str, name: str) -> Any:
         if module == "torch" or module.startswith("torch."):
             return names.resolve(module, name)
@@ -222,22 +222,27 @@ def load(
     if weights_only and pickle_load_args:
         warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
     pickle_load_args.setdefault("encoding", "utf-8")
-    is_path = isinstance(f, (str, os.PathLike))
-    if is_path and os.fspath(f).endswith(".safetensors"):
-        return _load_safetensors(os.fspath(f), map_location)
+    path = os.fspath(f) if isinstance(f, (str, os.PathLike)) else None
+    if path is not None and path.endswith(".safetensors"):
+        return _load_safetensors(path, map_location)
     module = None if weights_only else pickle_module or pickle
-    with open(f, "rb") if is_path else nullcontext(f) as file, _loading(map_location):
+    with _opened(f) as file, _loading(map_location):
         _require_seekable(file)
         try:
-            return _load(file, f if is_path else None, map_location, module, mmap, pickle_load_args)
+            return _load(file, path, map_location, module, mmap, pickle_load_args)
         except pickle.UnpicklingError as error:
             if not weights_only:
                 raise
             raise pickle.UnpicklingError(_explain(str(error))) from None
 
 
+def _opened(f: FileLike) -> AbstractContextManager[IO[bytes]]:
+    """The file at a path, which is closed in the end; or the caller's own, which stays open."""
+    return open(f, "rb") if isinstance(f, (str, os.PathLike)) else nullcontext(f)
+
+
 def _load(
-    file: IO[bytes], path: Any, map_location: MapLocation, module: Any, mmap: bool | None,
+    file: IO[bytes], path: str | None, map_location: MapLocation, module: Any, mmap: bool | None,
     options: dict[str, Any],
 ) -> Any:  # fmt: skip
     if is_archive(file):
@@ -268,11 +273,11 @@ def _load_archive(
     return unpickle(io.BytesIO(archive.read("data.pkl")), source, module, options)
 
 
-def _map(path: Any) -> np.ndarray:
+def _map(path: str | None) -> np.ndarray:
     if path is None:
         raise ValueError("f must be a file path in order to use the mmap argument")
-    mode = "r+" if Settings.mmap_flags == MAP_SHARED else "c"
-    return np.memmap(os.fspath(path), np.uint8, mode).view(np.ndarray)
+    mode: Literal["r+", "c"] = "r+" if Settings.mmap_flags == MAP_SHARED else "c"
+    return np.memmap(path, np.uint8, mode).view(np.ndarray)
 
 
 def _require_seekable(file: Any) -> None:
@@ -300,8 +305,7 @@ def _load_safetensors(path: str, map_location: MapLocation) -> Any:
 
 def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
     """The names in a file that `load(weights_only=True)` does not allow yet. Loads nothing."""
-    is_path = isinstance(f, (str, os.PathLike))
-    with open(f, "rb") if is_path else nullcontext(f) as file:
+    with _opened(f) as file:
         if not is_archive(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         data = ArchiveReader(file).read("data.pkl")
@@ -314,7 +318,7 @@ def _globals_in(data: bytes) -> Iterator[tuple[str, str]]:
     strings: list[str] = []
     for code, argument, _ in pickletools.genops(data):
         if code.name == "GLOBAL":
-            module, name = argument.split(" ", 1)
+            module, name = str(argument).split(" ", 1)
             yield unpickler.modern_name(module, name)
         elif code.name == "STACK_GLOBAL" and len(strings) > 1:
             yield strings[-2], strings[-1]

@@ -74,7 +74,10 @@ def _special_names() -> dict[str, Any]:
 
 
 SPECIAL = _special_names()
-_NAME_OF = {id(made): tuple(name.rpartition(".")[::2]) for name, made in SPECIAL.items()}
+_NAME_OF = {
+    id(made): (module, last)
+    for name, made in SPECIAL.items() for module, _, last in [name.rpartition(".")]
+}  # fmt: skip
 # Where an older file put what a name means, beside its present name.
 _OTHER_NAMES = {
     "torch.UntypedStorage": UntypedStorage,

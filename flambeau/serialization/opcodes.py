@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
-from . import safe_globals
+from .safe_globals import _check_keys, _frozenset, check_key
 
 if TYPE_CHECKING:
     from .unpickler import WeightsUnpickler
@@ -52,21 +52,31 @@ _BYTES = {
 }  # fmt: skip
 
 
+def _constant(make: Callable[[], Any]) -> Operation:
+    return lambda u: u.stack.append(make())
+
+
+def _number(form: str) -> Operation:
+    return lambda u: u.stack.append(u.number(form))
+
+
+def _text(form: str) -> Operation:
+    return lambda u: u.stack.append(str(u.read(u.number(form)), "utf-8", "surrogatepass"))
+
+
+def _bytes_as(form: str, kind: Callable[[bytes], Any]) -> Operation:
+    return lambda u: u.stack.append(kind(u.read(u.number(form))))
+
+
 def _declare_constants() -> None:
     for code, make in _CONSTANTS.items():
-        opcode(code)(lambda u, make=make: u.stack.append(make()))
+        opcode(code)(_constant(make))
     for code, form in _NUMBERS.items():
-        opcode(code)(lambda u, form=form: u.stack.append(u.number(form)))
+        opcode(code)(_number(form))
     for code, form in _TEXTS.items():
-        opcode(code)(
-            lambda u, form=form: u.stack.append(
-                str(u.read(u.number(form)), "utf-8", "surrogatepass")
-            )
-        )
+        opcode(code)(_text(form))
     for code, (form, kind) in _BYTES.items():
-        opcode(code)(
-            lambda u, form=form, kind=kind: u.stack.append(kind(u.read(u.number(form))))
-        )
+        opcode(code)(_bytes_as(form, kind))
 
 
 _declare_constants()
@@ -163,8 +173,12 @@ def last(u: WeightsUnpickler, count: int) -> list[Any]:
     return items
 
 
+def _tuple_of(count: int) -> Operation:
+    return lambda u: u.stack.append(tuple(last(u, count)))
+
+
 for _count, _code in enumerate((pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3), 1):
-    opcode(_code)(lambda u, count=_count: u.stack.append(tuple(last(u, count))))
+    opcode(_code)(_tuple_of(_count))
 
 
 @opcode(pickle.LIST)
@@ -175,7 +189,8 @@ def _list(u: WeightsUnpickler) -> None:
 
 @opcode(pickle.DICT)
 def _dict(u: WeightsUnpickler) -> None:
-    items, made = u.since_mark(), {}
+    made: dict[Any, Any] = {}
+    items = u.since_mark()
     _set_items(made, items)
     u.stack.append(made)
 
@@ -183,7 +198,7 @@ def _dict(u: WeightsUnpickler) -> None:
 @opcode(pickle.FROZENSET)
 def _frozen(u: WeightsUnpickler) -> None:
     items = u.since_mark()
-    u.stack.append(safe_globals._frozenset(items))
+    u.stack.append(_frozenset(items))
 
 
 @opcode(pickle.APPEND)
@@ -208,7 +223,7 @@ def _add_items(u: WeightsUnpickler) -> None:
     items, target = u.since_mark(), u.stack[-1]
     if type(target) is not set:
         raise UnpicklingError(f"Can only add to sets, but got {type(target)}")
-    target.update(safe_globals._check_keys(items))
+    target.update(_check_keys(items))
 
 
 @opcode(pickle.SETITEM)
@@ -230,7 +245,7 @@ def _set_items(target: Any, items: list[Any]) -> None:
             f"{type(target)}"
         )
     for key, value in zip(items[::2], items[1::2], strict=True):
-        target[key if type(key) in (str, int) else safe_globals.check_key(key)] = value
+        target[key if type(key) in (str, int) else check_key(key)] = value
 
 
 # ------------------------------------------------------------------------------ the memo

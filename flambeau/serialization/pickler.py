@@ -86,7 +86,10 @@ _NUMBERS = frozenset((int, float, bool, type(None)))
 _PLAIN = _NUMBERS | {str, tuple, list, dict}
 
 
-class NamingPickler(_Hooks, pickle._Pickler):
+_PythonPickler: Any = pickle._Pickler
+
+
+class NamingPickler(_Hooks, _PythonPickler):  # type: ignore[misc]  # typeshed has half of it
     """Writes PyTorch's names. Only the pickler that is written in Python can be told names."""
 
     def __init__(self, file: Any, protocol: int, table: StorageTable) -> None:
@@ -108,7 +111,7 @@ class NamingPickler(_Hooks, pickle._Pickler):
     def save_list(self, obj: list[Any]) -> None:
         """A list; one of many numbers is written by the pickler in C, which is quicker."""
         if len(obj) < 100 or self.proto >= 4 or not _NUMBERS.issuperset(map(type, obj)):
-            pickle._Pickler.save_list(self, obj)
+            _PythonPickler.save_list(self, obj)
             return
         self.write(pickle.EMPTY_LIST)
         self.memoize(obj)
@@ -124,7 +127,7 @@ class NamingPickler(_Hooks, pickle._Pickler):
         """A class, function or named constant, by reference."""
         found = names.torch_name(obj)
         if found is None:
-            pickle._Pickler.save_global(self, obj, name)
+            _PythonPickler.save_global(self, obj, name)
             return
         module, qualname = found
         _check_resolves(obj, module, qualname)
@@ -140,7 +143,7 @@ class NamingPickler(_Hooks, pickle._Pickler):
         self.memoize(obj)
 
     dispatch: ClassVar[dict[type, Any]] = {
-        **pickle._Pickler.dispatch, FunctionType: save_global, list: save_list,
+        **_PythonPickler.dispatch, FunctionType: save_global, list: save_list,
     }  # fmt: skip
 
 

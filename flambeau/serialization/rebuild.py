@@ -211,7 +211,7 @@ def _rebuild_from_type_v2(
         made = made._alias(new_type).requires_grad_(made.requires_grad)
     own = getattr(new_type, "__setstate__", None)
     if own is not None and own is not getattr(Tensor, "__setstate__", None):
-        made.__setstate__(state)
+        own(made, state)
         return made
     return set_state(made, state)
 
@@ -265,7 +265,7 @@ def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...
     """How to pickle a tensor: a function to rebuild it and its arguments, storage first."""
     state = _state_of(tensor)
     if type(tensor).__name__ == "Parameter" and type(tensor) is parameter_class():
-        parts = (tensor.data, tensor.requires_grad, OrderedDict())
+        parts: tuple[Any, ...] = (tensor.data, tensor.requires_grad, OrderedDict())
         if state:
             return _rebuild_parameter_with_state, (*parts, state)
         return _rebuild_parameter, parts

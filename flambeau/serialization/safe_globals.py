@@ -9,6 +9,7 @@ from typing import Any
 
 from flambeau.tensor import Size, Tensor
 from flambeau.tensor.devices import device
+from flambeau.tensor.generator import Generator
 
 from . import names, rebuild
 
@@ -155,7 +156,7 @@ def default_globals() -> dict[str, Any]:
     allowed = {
         name: made
         for name, made in names.SPECIAL.items()
-        if made is not names.FUNCTIONS and made is not names.Generator
+        if made is not names.FUNCTIONS and made is not Generator
     }
     allowed |= {
         "collections.OrderedDict": OrderedDict,

@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def _write(
     header, order = _header(tensors, metadata)
     chunks(header)
     for name in order:
-        chunks(memoryview(memories[name]) if memories[name].size else b"")
+        chunks(memories[name].data if memories[name].size else b"")
 
 
 def save_file(
@@ -184,11 +184,14 @@ class safe_open:
     """
 
     def __init__(
-        self, filename: str | os.PathLike[str] | IO[bytes], framework: str = "pt",
+        self, filename: str | os.PathLike[str] | io.BufferedIOBase, framework: str = "pt",
         device: str = "cpu",
     ) -> None:  # fmt: skip
-        own = isinstance(filename, (str, os.PathLike))
-        self._file: IO[bytes] = open(filename, "rb") if own else filename  # noqa: SIM115
+        self._file: io.BufferedIOBase
+        if isinstance(filename, (str, os.PathLike)):
+            self._file = open(filename, "rb")  # noqa: SIM115 (it is its own context manager)
+        else:
+            self._file = filename
         self._device = device
         try:
             self._entries, self._metadata = self._read_header()
@@ -237,7 +240,7 @@ class safe_open:
         entry = self._entries[name]
         memory = np.empty(entry.end - entry.start, np.uint8)
         self._file.seek(self._start + entry.start)
-        if memory.size and self._file.readinto(memory) != memory.size:
+        if memory.size and self._file.readinto(memory.data) != memory.size:
             raise SafetensorError(f"tensor `{name}` is cut short")
         made = entry.tensor(memory)
         return made if str(self._device) == "cpu" else made.to(self._device)

@@ -74,7 +74,7 @@ def _write(
     if not without_byteorder:
         archive.record("byteorder", sys.byteorder.encode())
     for key, storage in table.storages.items():
-        archive.record(f"data/{key}", storage._bytes)
+        archive.record(f"data/{key}", storage._bytes.data)
     archive.close()
 
 

@@ -142,9 +142,9 @@ def _compare_tensors(actual: Tensor, expected: Tensor, rules: _Rules, place: str
 
 def _worst(actual: Tensor, expected: Tensor, close: Tensor, rtol: float, atol: float) -> str:
     """How many elements differ, and where by how much."""
-    a, b = actual.numpy(), expected.numpy() if expected.dtype is not types.bfloat16 else None
-    if b is None:
-        a, b = actual.float().numpy(), expected.float().numpy()
+    if expected.dtype is types.bfloat16:  # which NumPy lacks
+        actual, expected = actual.float(), expected.float()
+    a, b = actual.numpy(), expected.numpy()
     if a.dtype.kind in "iub":
         a, b = a.astype(object).astype(float), b.astype(object).astype(float)
     off = ~close.numpy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 from ..autograd.handle import RemovableHandle
 from ..nn.backward_hook import BackwardHook
@@ -14,7 +15,8 @@ __all__ = ["BackwardHook", "RemovableHandle", "unserializable_hook", "warn_if_ha
 
 def unserializable_hook(f: Callable) -> Callable:
     """Decorates a hook on a tensor that is not missed when the tensor is saved."""
-    f.__torch_unserializable__ = True
+    marked: Any = f
+    marked.__torch_unserializable__ = True
     return f
 
 

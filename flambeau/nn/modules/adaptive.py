@@ -75,7 +75,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def reset_parameters(self) -> None:
         """Draws the head, then each cluster, anew."""
         self.head.reset_parameters()
-        for down, up in self.tail:
+        pairs: Any = self.tail  # a ModuleList of Sequentials, two modules each
+        for down, up in pairs:
             down.reset_parameters()
             up.reset_parameters()
 

@@ -60,8 +60,9 @@ class _Numbered(Module):
 
     def pop(self, key: int | slice) -> Any:
         """Takes a module out and returns it; those after it move down."""
-        taken = self[key]
-        del self[key]
+        own: Any = self  # its subclasses look their modules up
+        taken = own[key]
+        del own[key]
         return taken
 
 

@@ -68,6 +68,7 @@ class _ConvNd(Module):
         self.groups = groups
         self.padding_mode = padding_mode
         # What F.pad must add where the convolution itself, which pads with zeros, cannot.
+        self._reversed_padding_repeated_twice: Sequence[int]
         if padding == "same":
             self._reversed_padding_repeated_twice = _same_padding(kernel_size, dilation)
         elif padding == "valid":
@@ -309,6 +310,7 @@ class _Transposed(_ConvTransposeNd):
         """Stride, padding, output padding, groups and dilation, as the operator takes them."""
         if self.padding_mode != "zeros":
             raise ValueError(f"Only `zeros` padding mode is supported for {type(self).__name__}")
+        assert not isinstance(self.padding, str)  # "same" is for convolutions that go forward
         added = self._output_padding(
             input,
             output_size,

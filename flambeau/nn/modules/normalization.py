@@ -65,9 +65,9 @@ class CrossMapLRN2d(_ResponseNorm):
 
 
 def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(normalized_shape, numbers.Integral):
-        return (normalized_shape,)
-    return tuple(normalized_shape)
+    shape: Any = normalized_shape
+    alone = isinstance(shape, numbers.Integral)
+    return (shape,) if alone else tuple(shape)
 
 
 class _Scaled(Module):

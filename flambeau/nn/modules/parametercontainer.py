@@ -36,9 +36,10 @@ def _pairs(container: str, elements: Any) -> list[tuple[str, Any]]:
         place = f"{container} update sequence element #{i}"
         if not isinstance(element, Iterable):
             raise TypeError(f"{place} should be Iterable; is{type(element).__name__}")
-        if len(element) != 2:
-            raise ValueError(f"{place} has length {len(element)}; 2 is required")
-        pairs.append((element[0], element[1]))
+        pair: Any = element
+        if len(pair) != 2:
+            raise ValueError(f"{place} has length {len(pair)}; 2 is required")
+        pairs.append((pair[0], pair[1]))
     return pairs
 
 

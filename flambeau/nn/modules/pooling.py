@@ -180,7 +180,7 @@ class AvgPool1d(_AvgPoolNd):
     def __init__(
         self,
         kernel_size: _size_1_t,
-        stride: _size_1_t = None,
+        stride: _size_1_t | None = None,
         padding: _size_1_t = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,

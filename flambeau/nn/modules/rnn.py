@@ -248,7 +248,7 @@ class LSTMCell(RNNCellBase):
         batched = input.dim() == 2
         if not batched:
             input = input.unsqueeze(0)
-            hx = None if hx is None else tuple(state.unsqueeze(0) for state in hx)
+            hx = None if hx is None else (hx[0].unsqueeze(0), hx[1].unsqueeze(0))
         if hx is None:
             hx = (self._zeros(input),) * 2
         h, c = ops.lstm_cell(input, hx, *self._weights())

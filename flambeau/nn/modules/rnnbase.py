@@ -90,9 +90,11 @@ class RNNBase(Module):
             )
 
     def _check_settings(self) -> None:
-        kinds = {"bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int}
+        kinds: dict[str, Any] = {
+            "bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int,
+        }  # fmt: skip
         for name, kind in kinds.items():
-            value = getattr(self, name)
+            value: Any = getattr(self, name)
             if not isinstance(value, kind):
                 found = type(value).__name__
                 raise TypeError(f"{name} should be of type {kind.__name__}, got: {found}")
@@ -115,7 +117,9 @@ class RNNBase(Module):
         hidden = self.proj_size or self.hidden_size
         directions = 2 if self.bidirectional else 1
         incoming = self.input_size if layer == 0 else hidden * directions
-        shapes = {"weight_ih": (width, incoming), "weight_hh": (width, hidden)}
+        shapes: dict[str, tuple[int, ...]] = {
+            "weight_ih": (width, incoming), "weight_hh": (width, hidden),
+        }  # fmt: skip
         if self.bias:
             shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
         if self.proj_size > 0:
@@ -154,7 +158,7 @@ class RNNBase(Module):
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raises where dtype (ValueError) or shape (RuntimeError) do not fit the weights."""
-        weight_dtype = self._flat_weights[0].dtype
+        weight_dtype = getattr(self, self._flat_weights_names[0]).dtype
         if input.dtype != weight_dtype:
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight_dtype}). "
@@ -262,8 +266,8 @@ class RNNBase(Module):
             hx = self.permute_hidden(hx, sorted_indices)
         self.check_forward_args(data, hx, batch_sizes)
         output, hidden = self._run(data, batch_sizes, hx, *self._options())
-        output = PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices)
-        return output, self.permute_hidden(hidden, unsorted_indices)
+        packed = PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices)
+        return packed, self.permute_hidden(hidden, unsorted_indices)
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]

@@ -344,11 +344,10 @@ class TransformerEncoder(Module):
             )
             self.use_nested_tensor = False
 
-    def _skips_padding(self, src: Tensor, mask: Tensor | None, kept: Tensor | None) -> bool:
+    def _skips_padding(self, src: Tensor, mask: Tensor | None, kept: Tensor) -> bool:
         """Whether PyTorch would run the layers on the kept places only."""
         return (
-            kept is not None
-            and mask is None
+            mask is None
             and getattr(self, "use_nested_tensor", False)
             and not self.layers[0].training
             and src.dim() == 3
@@ -374,7 +373,7 @@ class TransformerEncoder(Module):
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
-        if self._skips_padding(src, mask, kept):
+        if kept is not None and self._skips_padding(src, mask, kept):
             output = output.masked_fill(~kept.unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
 
@@ -447,8 +446,8 @@ class Transformer(Module):
         dtype: Any = None,
     ) -> None:
         options = {"bias": bias, "device": device, "dtype": dtype}
-        layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
-        layer += (batch_first, norm_first, bias, device, dtype)
+        layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps,
+                 batch_first, norm_first, bias, device, dtype)  # fmt: skip
         super().__init__()
         if custom_encoder is None:
             encoder_layer = TransformerEncoderLayer(*layer)

@@ -21,7 +21,7 @@ def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
     return _convert(module, (Conv3d, ConvTranspose3d), memory_format)
 
 
-def _convert(module: Any, layers: tuple[type, ...], memory_format: Any) -> Any:
+def _convert(module: Any, layers: tuple[type[Any], ...], memory_format: Any) -> Any:
     for child in module.modules():
         if isinstance(child, layers):
             child.weight.data = child.weight.detach().clone(memory_format=memory_format)

@@ -96,10 +96,11 @@ class ParametrizationList(ModuleList):
                 f"Got {type(new).__name__}"
             )
         self.is_tensor = isinstance(new, Tensor)
-        self.ntensors = 1 if self.is_tensor else len(new)
-        if self.is_tensor:
+        self.ntensors = 1
+        if isinstance(new, Tensor):
             self._keep_one(original, new)
         else:
+            self.ntensors = len(new)
             self._keep_several(original, new)
         if not unsafe:
             self._check_value(before)
@@ -200,6 +201,10 @@ class ParametrizationList(ModuleList):
         return value
 
 
+# What copy and pickle ask for; the public copyreg has nothing like it.
+_slot_names = copyreg._slotnames  # type: ignore[attr-defined]
+
+
 def _inject_new_class(module: Module) -> None:
     """Gives the module a class of its own, on which properties can be set."""
     cls = type(module)
@@ -209,7 +214,7 @@ def _inject_new_class(module: Module) -> None:
             return memo[id(self)]
         replica = memo[id(self)] = self.__new__(type(self))
         replica.__dict__ = deepcopy(self.__dict__, memo)
-        for slot in copyreg._slotnames(type(self)):
+        for slot in _slot_names(type(self)):
             if hasattr(self, slot):
                 setattr(replica, slot, deepcopy(getattr(self, slot), memo))
         return replica

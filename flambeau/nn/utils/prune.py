@@ -87,7 +87,7 @@ class BasePruningMethod(ABC):
         pruned = self.apply_mask(module)
         if hasattr(module, name):
             delattr(module, name)
-        original = module._parameters.pop(f"{name}_orig")
+        original: Any = module._parameters.pop(f"{name}_orig")
         original.data = pruned.data
         del module._buffers[f"{name}_mask"]
         setattr(module, name, original)
@@ -138,7 +138,8 @@ class PruningContainer(BasePruningMethod):
                 "Can only add pruning methods acting on the parameter named "
                 f"'{self._tensor_name}' to PruningContainer {self}. Found '{method._tensor_name}'"
             )
-        self._pruning_methods += (method,)
+        added: Any = (method,)  # PyTorch takes None as well
+        self._pruning_methods += added
 
     def __len__(self) -> int:
         return len(self._pruning_methods)
@@ -153,6 +154,7 @@ class PruningContainer(BasePruningMethod):
         """The last method's mask on what is not pruned yet, and the earlier masks."""
         method = self._pruning_methods[-1]
         mask = default_mask.to(dtype=t.dtype)
+        part: Any
         if method.PRUNING_TYPE == "unstructured":
             part = default_mask == 1
         elif method.PRUNING_TYPE == "structured":
@@ -406,7 +408,7 @@ def _validate_pruning_amount_init(amount: Any) -> None:
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     highest = float("inf") if isinstance(amount, numbers.Integral) else 1
-    if not 0 <= amount <= highest:
+    if not 0 <= float(amount) <= highest:
         raise ValueError(
             f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
             "integer"
@@ -414,7 +416,7 @@ def _validate_pruning_amount_init(amount: Any) -> None:
 
 
 def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
-    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+    if isinstance(amount, numbers.Integral) and int(amount) > tensor_size:
         raise ValueError(
             f"amount={amount} should be smaller than the number of parameters to "
             f"prune={tensor_size}"

@@ -186,13 +186,12 @@ def pack_padded_sequence(
                 "'lengths' argument should be a 1D CPU int64 tensor, but got "
                 f"{lengths.dim()}D {lengths.device} Long tensor"
             )
-    else:
-        lengths = ops.as_tensor(lengths, dtype=dtypes.int64, device="cpu")
+    counted = ops.as_tensor(lengths, dtype=dtypes.int64, device="cpu")
     order = None
     if not enforce_sorted:
-        lengths, order = ops.sort(lengths, descending=True)
+        counted, order = ops.sort(counted, descending=True)
         input = input.index_select(0 if batch_first else 1, order)
-    counts = lengths.tolist()
+    counts = counted.tolist()
     if batch_first:
         input = input.transpose(0, 1)
     _check_lengths(counts, input.shape[1], input.shape[0])

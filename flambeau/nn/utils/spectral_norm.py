@@ -183,7 +183,9 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     return module
 
 
-def _take_hook(hooks: dict, kind: type, name: str, module: Module | None = None) -> bool:
+def _take_hook(
+    hooks: dict, kind: type[Any], name: str, module: Module | None = None
+) -> bool:
     """Takes the hook of this kind for the parameter out; removes it from `module` if given."""
     for key, held in hooks.items():
         hook = getattr(held, "hook", held)  # load hooks are wrapped

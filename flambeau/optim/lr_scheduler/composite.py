@@ -98,7 +98,7 @@ class SequentialLR(_Composite):
         elif hasattr(scheduler, "last_epoch"):
             scheduler.last_epoch -= 1
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]  # PyTorch's: no epoch to jump to
         """Goes on by one epoch."""
         self.last_epoch += 1
         index = bisect_right(self._milestones, self.last_epoch)
@@ -130,7 +130,7 @@ class ChainedScheduler(_Composite):
         self.optimizer = optimizer
         self._last_lr = self._kept()
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]  # PyTorch's: no epoch to jump to
         """Goes on by one epoch."""
         for scheduler in self._schedulers:
             scheduler.step()

@@ -76,7 +76,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_i = T_0  # the length of this fall
         self.T_mult = T_mult
         self.eta_min = eta_min
-        self.T_cur = last_epoch  # the epochs since the last restart
+        self.T_cur: float = last_epoch  # the epochs since the last restart
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:

@@ -83,11 +83,12 @@ class CyclicLR(MomentumCycle):
         if self._scale_fn_custom is not None:
             return
         self.scale_mode = "iterations" if self.mode == "exp_range" else "cycle"
-        self._scale_fn_ref = {
+        shapes: dict[str, Callable[[float], float]] = {
             "triangular": _triangular,
             "triangular2": _triangular2,
             "exp_range": partial(_exp_range, self.gamma),
-        }[self.mode]
+        }
+        self._scale_fn_ref = shapes[self.mode]
 
     def scale_fn(self, x: float) -> float:
         """The height of cycle, or of batch, `x`."""

@@ -44,10 +44,12 @@ class ReduceLROnPlateau(LRScheduler):
         check_optimizer(optimizer)
         self.optimizer = optimizer
         count = len(optimizer.param_groups)
-        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
-        if self.default_min_lr is None and len(min_lr) != count:
+        self.default_min_lr: float | None = None
+        if not isinstance(min_lr, (list, tuple)):
+            self.default_min_lr, min_lr = min_lr, [min_lr] * count
+        if len(min_lr) != count:
             raise ValueError(f"expected {count} min_lrs, got {len(min_lr)}")
-        self.min_lrs = list(min_lr) if self.default_min_lr is None else [min_lr] * count
+        self.min_lrs = list(min_lr)
         self.patience = patience
         self.cooldown = cooldown
         self.eps = eps
@@ -61,7 +63,9 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 
-    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:
+    def step(  # type: ignore[override]  # PyTorch's: it has to be told the metric
+        self, metrics: SupportsFloat, epoch: int | None = None
+    ) -> None:
         """Takes the metric of one more epoch."""
         current = float(metrics)
         if epoch is None:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from flambeau.optim.optimizer import Optimizer
@@ -190,14 +190,16 @@ def _note_steps(optimizer: Optimizer) -> None:
     """Makes `optimizer.step` note that it was called, so that a wrong order can be reported."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
-    function: Callable = optimizer.step.__func__
+    bound: Any = optimizer.step
+    function = bound.__func__
     reference = weakref.ref(optimizer)  # the optimiser holds this wrapper
 
     @functools.wraps(function)
     def step(*args: Any, **kwargs: Any) -> Any:
-        own = reference()
+        own: Any = reference()
         own._opt_called = True
         return function(own, *args, **kwargs)
 
-    step._wrapped_by_lr_sched = True
-    optimizer.step = step
+    noted: Any = step
+    noted._wrapped_by_lr_sched = True
+    optimizer.step = noted

@@ -11,7 +11,7 @@ from flambeau.tensor.generator import Generator
 
 from ._utils.collate import default_collate, default_convert
 from ._utils.worker import get_worker_info
-from .dataset import Dataset, IterableDataset
+from .dataset import Dataset, IterableDataset, length_of
 from .iterator import (
     _BaseDataLoaderIter,
     _DatasetKind,
@@ -124,9 +124,10 @@ class DataLoader(Generic[_T_co]):
     def _default_sampler(self, shuffle: bool) -> Sampler[Any]:
         if self._dataset_kind == _DatasetKind.Iterable:
             return _InfiniteConstantSampler()
+        data: Any = self.dataset  # TypeError where it has no length
         if shuffle:
-            return RandomSampler(self.dataset, generator=self.generator)
-        return SequentialSampler(self.dataset)
+            return RandomSampler(data, generator=self.generator)
+        return SequentialSampler(data)
 
     @property
     def multiprocessing_context(self) -> Any:
@@ -176,7 +177,7 @@ class DataLoader(Generic[_T_co]):
     def __len__(self) -> int:
         if self._dataset_kind == _DatasetKind.Map:
             return len(self._index_sampler)
-        length = self._announced_length = len(self.dataset)
+        length = self._announced_length = length_of(self.dataset)
         if self.batch_size is None:
             return length
         return (math.floor if self.drop_last else math.ceil)(length / self.batch_size)

@@ -37,6 +37,11 @@ class Dataset(Generic[_T_co]):
         return ConcatDataset([self, other])
 
 
+def length_of(dataset: Iterable[Any] | Dataset[Any]) -> int:
+    """Its length. A dataset need not have one: then TypeError."""
+    return len(dataset)  # type: ignore[arg-type]  # as said
+
+
 class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
     """Samples in a stream: subclasses define `__iter__`.
 
@@ -44,7 +49,9 @@ class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
     one is asking, so that the stream can be divided between them.
     """
 
-    def __add__(self, other: Dataset[_T_co]) -> ChainDataset:
+    def __add__(  # type: ignore[override]  # streams are chained, not concatenated
+        self, other: Dataset[_T_co]
+    ) -> ChainDataset:
         return ChainDataset([self, other])
 
 
@@ -99,7 +106,7 @@ class StackDataset(Dataset[Any]):
             )
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
-        lengths = [len(dataset) for dataset in args or kwargs.values()]
+        lengths = [length_of(dataset) for dataset in args or kwargs.values()]
         if any(length != lengths[0] for length in lengths):
             raise ValueError(f"Size mismatch between datasets: lengths {lengths}")
         self._length = lengths[0]
@@ -226,8 +233,9 @@ class Subset(Dataset[_T_co]):
     def __getitems__(self, indices: list[int]) -> list[_T_co]:
         """The samples at `indices`, in one call where the dataset has `__getitems__`."""
         chosen = [self.indices[i] for i in indices]
-        if callable(getattr(self.dataset, "__getitems__", None)):
-            return self.dataset.__getitems__(chosen)
+        several = getattr(self.dataset, "__getitems__", None)
+        if callable(several):
+            return several(chosen)
         return [self.dataset[i] for i in chosen]
 
     def __len__(self) -> int:
@@ -263,12 +271,13 @@ def random_split(
     >>> [len(part) for part in random_split(range(10), [0.5, 0.25, 0.25])]
     [6, 2, 2]
     """
+    total = length_of(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
-        lengths = _lengths_from_fractions(len(dataset), lengths)
-    if sum(lengths) != len(dataset):
+        lengths = _lengths_from_fractions(total, lengths)
+    if sum(lengths) != total:
         raise ValueError(
             "Sum of input lengths does not equal the length of the input dataset! "
-            f"{sum(lengths)} and {len(dataset)}"
+            f"{sum(lengths)} and {total}"
         )
     indices = ops.randperm(sum(lengths), generator=generator).tolist()
     ends = itertools.accumulate(lengths)

@@ -126,7 +126,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             worker.restart()
         self._turns = itertools.cycle(self._workers)
         self._tasks: deque[tuple[Worker, Any]] = deque()
-        for _ in range(loader.prefetch_factor * self._num_workers):
+        for _ in range((loader.prefetch_factor or 0) * self._num_workers):
             self._hand_out()
 
     def _hand_out(self) -> None:

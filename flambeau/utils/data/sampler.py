@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from flambeau import ops
 from flambeau.tensor import Tensor
@@ -191,7 +191,8 @@ class BatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         extra = 0 if self.drop_last else self.batch_size - 1
-        return (len(self.sampler) + extra) // self.batch_size
+        sampler: Any = self.sampler  # TypeError where it has no length
+        return (len(sampler) + extra) // self.batch_size
 
 
 def _require_positive(name: str, value: object) -> None:

@@ -30,7 +30,8 @@ def _like_mapping(example: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
             made = copy.copy(example)
             made.update(items)
             return made
-        return type(example)(items)
+        kind: Any = type(example)
+        return kind(items)
     except TypeError:  # no copy, no update, or a constructor of another signature
         return items
 
@@ -43,7 +44,8 @@ def _like_sequence(example: Sequence[Any], items: list[Any]) -> Any:
             for i, item in enumerate(items):
                 made[i] = item
             return made
-        return items if isinstance(example, tuple) else type(example)(items)
+        kind: Any = type(example)
+        return items if isinstance(example, tuple) else kind(items)
     except TypeError:
         return items
 
