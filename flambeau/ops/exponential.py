@@ -100,7 +100,7 @@ def log10(input: Array) -> Array:
     tensor([0., 3.])
     """
     if input.dtype == np.float32:  # whose loop does not find 3 for 1000
-        return np.asanyarray(np.log10(input, dtype=np.float64)).astype(np.float32)
+        return np.log10(input.astype(np.float64)).astype(np.float32)
     return np.log10(input)
 
 

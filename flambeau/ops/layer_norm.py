@@ -46,8 +46,8 @@ def _layer_norm(
     inside = save_mean.dtype
     if n == 1 and input.ndim == 2 and input.dtype is inside:
         return rows_forward(input, weight, bias, save_mean, save_rstd, eps)
-    x, w, b = as_dtype(inside, input, weight, bias)
-    rows = x.reshape(len(save_mean), -1)
+    w, b = as_dtype(inside, weight, bias)
+    rows = input.reshape(len(save_mean), -1)
     w, b = (None if v is None else v.reshape(-1) for v in (w, b))
     y = rows_forward(rows, w, b, save_mean, save_rstd, eps)
     return y.reshape(input.shape).astype(input.dtype, copy=False)
@@ -75,8 +75,8 @@ def _layer_norm_backward(
     kind = input.dtype if weight is None else weight.dtype
     if not input.size:
         return np.zeros(input.shape, input.dtype), np.zeros(tail, kind), np.zeros(tail, kind)
-    share, x, w = as_dtype(mean.dtype, g, input, weight)
-    found = rows_backward(share.reshape(len(mean), -1), x.reshape(len(mean), -1),
+    (w,) = as_dtype(mean.dtype, weight)
+    found = rows_backward(g.reshape(len(mean), -1), input.reshape(len(mean), -1),
                           None if w is None else w.reshape(-1), mean, rstd)  # fmt: skip
     return (found[0].reshape(input.shape).astype(input.dtype, copy=False),
             found[1].reshape(tail).astype(kind, copy=False),

@@ -76,14 +76,18 @@ def _small_rows(
 def rows_forward(
     x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
 ) -> Array:
-    """Rows less their mean, over their deviation, times weight plus bias; fills mean and rstd."""
+    """Rows less their mean, over their deviation, times weight plus bias; fills mean and rstd.
+
+    They, weight and bias have the dtype in which rows of half precision are worked out.
+    """
     y = None
-    if x.size <= MOST:
+    if x.size <= MOST and x.dtype == mean.dtype:
         y = _small_rows(x, weight, bias, mean, rstd, eps)
     elif x.size > LARGE:
         y = layer_norm(x, weight, bias, mean, rstd, eps)
     if y is not None:
         return y
+    x = x.astype(mean.dtype, copy=False)
     y = np.empty(x.shape, x.dtype)
     n = x.dtype.type(x.shape[1])
     ones = np.ones(x.shape[1], x.dtype)
@@ -107,6 +111,7 @@ def rows_backward(
     """The cotangents of x, weight and bias."""
     if x.size > LARGE and (found := layer_norm_backward(g, x, weight, mean, rstd)) is not None:
         return found
+    g, x = (v.astype(mean.dtype, copy=False) for v in (g, x))
     made = np.empty(x.shape, x.dtype)
     of_weight, of_bias = np.zeros(x.shape[1], x.dtype), np.zeros(x.shape[1], x.dtype)
     n = x.dtype.type(x.shape[1])

@@ -14,6 +14,7 @@ from ..tensor.tensor import Tensor
 from .axes import canonical_dim, canonical_dims
 from .reduce import axes_of, spread
 from .registry import PUBLIC, Array, composite, opaque, publish
+from .rows_native import LARGE, reduced
 from .samples import Rng, Sample
 
 
@@ -96,6 +97,17 @@ def _measured(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: boo
     return np.power(total, size.dtype.type(1 / order))
 
 
+_LARGE = {1: (np.add, "absolute"), 2: (np.add, "square"), math.inf: (np.maximum, "absolute"),
+          -math.inf: (np.minimum, "absolute")}  # fmt: skip
+
+
+def _large(x: Array, order: float, axes: tuple[int, ...] | None, keepdim: bool) -> Array | None:
+    """The norm of a large array in machine code, or None."""
+    how = _LARGE.get(order)
+    y = None if how is None else reduced(how[0], x, axes, keepdim, how[1])
+    return np.sqrt(y) if y is not None and order == 2 else y
+
+
 @opaque(name="_vector_norm", node="LinalgVectorNormBackward0", expose=(), holomorphic=False,
         samples=_vectors, ref=lambda x, ord=2, dim=None, keepdim=False: np.linalg.vector_norm(
             x, axis=dim, keepdims=keepdim, ord=ord))  # fmt: skip
@@ -107,6 +119,9 @@ def _vector_norm(input: Array, ord=2, dim=None, keepdim=False, dtype=None) -> Ar
     axes = axes_of(dim, input.ndim)
     _check_empty(input, ord, axes)
     inside = np.dtype(np.float32) if FROM_NUMPY[kind] in HALF else kind
+    if input.size > LARGE and kind == input.dtype \
+            and (y := _large(input, ord, axes, keepdim)) is not None:  # fmt: skip
+        return y.astype(kind, copy=False)
     with np.errstate(all="ignore"):
         y = np.asarray(_measured(input if input.dtype == inside else input.astype(inside),
                                  ord, axes, keepdim))  # fmt: skip

@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run
-from ..tensor.dtypes import FLOAT32, FLOAT64
-
-if TYPE_CHECKING:
-    from .registry import Operator
+from ..tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
 
 Array = np.ndarray
 
@@ -26,13 +23,15 @@ _CHEAP_LARGE = 1 << 16  # the same, where memory is the limit: from here on thre
 _CHEAP = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.sqrt, np.floor, np.ceil, np.trunc,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_not,
+    np.absolute, np.maximum, np.minimum,
 ))  # fmt: skip
 _EXACT = frozenset((
     np.add, np.subtract, np.multiply, np.negative, np.maximum, np.minimum, np.bitwise_and,
     np.bitwise_or, np.bitwise_xor, np.equal, np.not_equal, np.less, np.less_equal, np.greater,
-    np.greater_equal,
+    np.greater_equal, np.absolute,
 ))  # fmt: skip
 _INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
+_HALVES = frozenset((float16.numpy, bfloat16.numpy))
 _ndarray = np.ndarray
 _FLOATS = frozenset((FLOAT32, FLOAT64))
 
@@ -55,17 +54,6 @@ def large(body: Any, *operands: Any) -> Array | None:
     if first.size <= _CHEAP_LARGE and body in _CHEAP:
         return None
     return served(body, operands)
-
-
-def halves(operator: Operator, operands: tuple) -> Array | None:
-    """A pointwise operator on large tensors of one half precision, computed in float32."""
-    arrays = tuple([getattr(x, "_array", None) for x in operands])
-    first = arrays[0]
-    if first.__class__ is not _ndarray or first.size <= LARGE or not Policy.allowed:
-        return None
-    if any(a is None or a.dtype != first.dtype or a.shape != first.shape for a in arrays):
-        return None
-    return served(operator.ufunc or operator.body, arrays)
 
 
 def mixed(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
@@ -93,16 +81,20 @@ def large_with(
     """body(*given, *plain, **named) on large arrays of one float dtype, or None.
 
     `given`: arrays, the first of which has the result's shape, and settings in places where an
-    array may stand; the others are settings. `target`: where to put the result.
+    array may stand; the others are settings. `target`: where to put the result. Half precision is
+    computed in float32, and numbers beside it may be float32 ones.
     """
     first = given[0]
-    if first.__class__ is not _ndarray or first.dtype not in _FLOATS or not Policy.allowed:
+    if first.__class__ is not _ndarray or not Policy.allowed:
+        return None
+    kind = first.dtype
+    if kind not in _FLOATS and (kind not in _HALVES or first.size <= LARGE):
         return None
     arrays = tuple([v for v in given if v.__class__ is _ndarray])
     settings = (*[v for v in given if v.__class__ is not _ndarray], *plain, *named.values())
     if any(v.__class__ not in _SETTINGS for v in settings):
         return None
-    if any(a.dtype is not first.dtype for a in arrays):
+    if any(a.dtype != kind and (a.ndim or kind in _FLOATS) for a in arrays):
         return None
     places = tuple([v.__class__ is _ndarray for v in given])
 
@@ -111,6 +103,8 @@ def large_with(
         full = [next(each) if place else v for place, v in zip(places, given, strict=True)]
         return body(*full, *plain, **named)
 
+    if len(places) == len(given) and not plain and not named and all(places):
+        return served(body, arrays, target=target)
     key = (body, places, *named, *map(repr, settings))  # of 0.0 and -0.0 they differ
     return served(key, arrays, formula, target=target)
 

@@ -10,7 +10,7 @@ from ..tensor import dtypes as types
 from ..tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
 from ..tensor.promote import result_dtype
 from ..tensor.tensor import Tensor
-from .pointwise_native import LARGE, halves, mixed
+from .pointwise_native import LARGE, large_with, mixed, swapped
 
 if TYPE_CHECKING:
     from .registry import Operator
@@ -37,16 +37,34 @@ def compute_pointwise(
         operator.refuse(operator, operands, common)
     half = common in HALF
     inside = types.float32.numpy if half else common.numpy
-    if not attributes and not options:
-        y = halves(operator, operands) if half else _mixed(operator, operands, common)
-        if y is not None:
-            return y
+    y = None
+    if half:
+        y = _halves(operator, operands, attributes, options, common)
+    elif not attributes and not options:
+        y = _mixed(operator, operands, common)
+    if y is not None:
+        return y
     arrays = [_cast(x, inside, common) for x in operands]
     with np.errstate(all="ignore"):
         y = operator.body(*arrays, *attributes, **options)
     if half and y.dtype == types.float32.numpy:
         y = y.astype(common.numpy)
     return y
+
+
+def _halves(
+    operator: Operator, operands: tuple, attributes: tuple, options: dict[str, Any], common: dtype
+) -> np.ndarray | None:
+    """The same by a kernel, for large arrays of half precision, numbers and settings."""
+    body: Any = operator.body if attributes or options else operator.ufunc or operator.body
+    if len(operands) == 2 and not isinstance(operands[0], Tensor) and not attributes:
+        body, operands = swapped(body), operands[::-1]
+    first = operands[0]
+    if not isinstance(first, Tensor) or first._array.size <= LARGE:
+        return None
+    given = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
+             else _cast(x, types.float32.numpy, common) for x in operands]  # fmt: skip
+    return large_with(body, tuple(given), attributes, options)
 
 
 def _mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:

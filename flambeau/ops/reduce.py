@@ -33,7 +33,7 @@ def axes_of(dim, ndim: int) -> tuple[int, ...] | None:
 
 
 def _large(ufunc, input: Array, dim, keepdim, dtype=None) -> Array | None:
-    """A large array reduced in machine code, or None."""
+    """A large array reduced in machine code, or None; float32 for half precision."""
     if dtype is not None:
         return None
     return reduced(ufunc, input, axes_of(dim, input.ndim), keepdim)
@@ -48,7 +48,7 @@ def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     tensor([4., 6.])
     """
     if input.size > LARGE and (y := _large(np.add, input, dim, keepdim, dtype)) is not None:
-        return y
+        return rounded(y, input.dtype)
     if dim is None and dtype is None and input.dtype.kind == "f" and input.itemsize > 2:
         return np.add.reduce(input, None, out=..., keepdims=keepdim)  # out=...: an array, always
     kind = summed_dtype(input, dtype)
@@ -225,7 +225,7 @@ def _extreme(name: str, ufunc: np.ufunc, doc: str):
     def body(input: Array, dim=(), keepdim=False) -> Array:
         _needs_elements(input, dim, name)
         if input.size > LARGE and (y := _large(ufunc, input, dim, keepdim)) is not None:
-            return y
+            return rounded(y, input.dtype)
         return np.asarray(ufunc.reduce(input, axes_of(dim, input.ndim), keepdims=keepdim))
 
     body.__name__, body.__doc__ = name, doc
@@ -251,7 +251,7 @@ def _all_extreme(name: str, ufunc: np.ufunc):
                 "the reduction dim with the 'dim' argument."
             )
         if input.size > LARGE and (y := _large(ufunc, input, None, False)) is not None:
-            return y
+            return rounded(y, input.dtype)
         return np.asarray(ufunc.reduce(input, None))
 
     body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."
@@ -420,7 +420,7 @@ def count_nonzero(input: Array, dim=None) -> Array:
 def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     """Product of the elements, of all or along an axis."""
     if input.size > LARGE and (y := _large(np.multiply, input, dim, keepdim, dtype)) is not None:
-        return y
+        return rounded(y, input.dtype)
     kind = summed_dtype(input, dtype)
     axis = None if dim is None else canonical_dim(dim, input.ndim) if input.ndim else None
     with np.errstate(all="ignore"):

@@ -14,6 +14,7 @@ from ..tensor.tensor import Tensor
 from . import refusal
 from .creation import zeros_like
 from .inplace import assign
+from .pointwise_native import LARGE, large_with
 from .promotion import compute_dtype
 from .registry import Array, Number, Promotion, composite, opaque, pointwise
 from .samples import Rng, Sample, pairs_nonzero, real_line
@@ -231,8 +232,14 @@ def _nan_to_num(x: np.ndarray, nan, posinf, neginf) -> np.ndarray:
     import ml_dtypes
 
     limit = ml_dtypes.finfo(x.dtype)
-    high = limit.max if posinf is None else posinf
-    low = limit.min if neginf is None else neginf
+    high = float(limit.max) if posinf is None else float(posinf)
+    low = float(limit.min) if neginf is None else float(neginf)
+    given = (float(nan), high, low)
+    y = large_with(_replaced, (x,), given, {}) if x.size > LARGE else None
+    return _replaced(x, *given) if y is None else y
+
+
+def _replaced(x: np.ndarray, nan: float, high: float, low: float) -> np.ndarray:
     kind = x.dtype.type
     y = np.where(np.isnan(x), kind(nan), x)
     y = np.where(np.equal(x, np.inf), kind(high), y)

@@ -1,6 +1,7 @@
 """Softmax, layer norm, their gradients and reductions of large arrays in machine code.
 
-Each function gives None until its kernel is there, and for what it does not serve.
+Each function gives None until its kernel is there, and for what it does not serve. Half precision
+is worked out in float32, and numbers of its rows and columns are float32 ones.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ import numpy as np
 
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run
-from ..tensor.dtypes import FLOAT32, FLOAT64
+from ..tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
 from .pointwise_native import settled
 
 Array = np.ndarray
 
 LARGE = 1 << 15  # elements up to which NumPy is as fast
 _ndarray = np.ndarray
-_FLOATS = frozenset((FLOAT32, FLOAT64))
-_AT_ONCE = 4  # rows of running sums, as ROWS_AT_ONCE of their kernel
+_INSIDE = {FLOAT32: FLOAT32, FLOAT64: FLOAT64, float16.numpy: FLOAT32, bfloat16.numpy: FLOAT32}
 _ready: dict[tuple, int] = {}  # addresses by name and settings
 
 
@@ -33,10 +33,10 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
         return found if Policy.allowed else None
 
     def build() -> Any:
-        from ..native.kernels import rows, statistics
+        from ..native.kernels import rows, scans, statistics
         from ..native.loops import Type
 
-        module = rows if hasattr(rows, name) else statistics
+        module = next(m for m in (rows, statistics, scans) if hasattr(m, name))
         return getattr(module, name)(Type(x.dtype.name), *settings)
 
     function = kernel_asked_for(("rows", *key), build)
@@ -54,7 +54,7 @@ def call(found: int, arrays: Sequence[Array], *sizes: int) -> None:
 def fits(*arrays: Array) -> bool:
     """Whether all are large, contiguous, of one float dtype and shape."""
     first = arrays[0]
-    if first.size <= LARGE or first.dtype not in _FLOATS:
+    if first.size <= LARGE or first.dtype not in _INSIDE:
         return False
     return all(
         a.__class__ is _ndarray and a.flags.c_contiguous and a.shape == first.shape
@@ -76,26 +76,6 @@ def over_rows(name: str, axis: int, *arrays: Array) -> Array | None:
     return y
 
 
-def running_sum(x: Array, axis: int) -> Array | None:
-    """The sums so far along the last axis."""
-    if axis not in (-1, x.ndim - 1) or not fits(x):
-        return None
-    several, one = kernel("running_sums", x), kernel("running_sum", x)
-    if several is None or one is None:
-        return None
-    n = x.shape[-1]
-    y = np.empty(x.shape, x.dtype)
-    rows, made = x.reshape(-1, n), y.reshape(-1, n)
-    count = len(rows) // _AT_ONCE
-    whole = count * _AT_ONCE
-    if count:
-        windows = [a[k:] for a in (rows, made) for k in range(_AT_ONCE)]
-        call(several, windows, count, n, _AT_ONCE * n)
-    if whole < len(rows):
-        call(one, (rows[whole:], made[whole:]), len(rows) - whole, n)
-    return y
-
-
 def _vector(v: Array | None, n: int, kind: np.dtype) -> bool:
     return v is None or (v.__class__ is _ndarray and v.size == n and v.dtype == kind
                          and v.flags.c_contiguous)  # fmt: skip
@@ -105,12 +85,12 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
                eps: float) -> Array | None:  # fmt: skip
     """Rows normalised; fills mean and rstd."""
     rows, n = x.shape
-    if not fits(x) or not all(_vector(v, n, x.dtype) for v in (weight, bias)):
+    if not fits(x) or not all(_vector(v, n, mean.dtype) for v in (weight, bias)):
         return None
     found = kernel("layer_norm", x, weight is not None, bias is not None)
     if found is None:
         return None
-    y, numbers = np.empty(x.shape, x.dtype), np.array((eps, 1 / n), x.dtype)
+    y, numbers = np.empty(x.shape, x.dtype), np.array((eps, 1 / n), mean.dtype)
     parts = [v for v in (weight, bias) if v is not None]
     call(found, (x, *parts, numbers, numbers[1:], mean, rstd, y), rows, n)
     return y
@@ -121,13 +101,13 @@ def layer_norm_backward(
 ) -> tuple[Array, Array, Array] | None:
     """The cotangents of x, weight and bias."""
     rows, n = x.shape
-    if not fits(x, g) or not _vector(weight, n, x.dtype):
+    if not fits(x, g) or not _vector(weight, n, mean.dtype):
         return None
     found, sums = kernel("layer_norm_backward", x, weight is not None), kernel("layer_norm_sums", x)
     if found is None or sums is None:
         return None
-    gx, share = np.empty(x.shape, x.dtype), np.array((1 / n,), x.dtype)
-    of_weight, of_bias = np.empty(n, x.dtype), np.empty(n, x.dtype)
+    gx, share = np.empty(x.shape, x.dtype), np.array((1 / n,), mean.dtype)
+    of_weight, of_bias = np.empty(n, mean.dtype), np.empty(n, mean.dtype)
     part = () if weight is None else (weight,)
     call(found, (g, x, *part, mean, rstd, share, gx), rows, n)
     call(sums, (g, x, mean, rstd, of_weight, of_bias), rows, n)
@@ -139,20 +119,21 @@ def moments(x: Array) -> tuple[Array, Array] | None:
     rows, n = x.shape
     if not fits(x) or (found := kernel("moments", x)) is None:
         return None
-    mean, squares = np.empty(rows, x.dtype), np.empty(rows, x.dtype)
-    call(found, (x, np.array(1 / n, x.dtype), mean, squares), rows, n)
+    inside = _INSIDE[x.dtype]
+    mean, squares = np.empty(rows, inside), np.empty(rows, inside)
+    call(found, (x, np.array(1 / n, inside), mean, squares), rows, n)
     return mean, squares
 
 
 def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each row's sums of g, and of g times (x less the row's mean)."""
     rows, n = x.shape
-    if not fits(x, g) or not _vector(mean, rows, x.dtype):
+    if not fits(x, g) or not _vector(mean, rows, _INSIDE[x.dtype]):
         return None
     found = kernel("centred_products", x)
     if found is None:
         return None
-    of_g, of_product = np.empty(rows, x.dtype), np.empty(rows, x.dtype)
+    of_g, of_product = np.empty(rows, mean.dtype), np.empty(rows, mean.dtype)
     call(found, (g, x, mean, of_g, of_product), rows, n)
     return of_g, of_product
 
@@ -162,7 +143,7 @@ def logsumexp(x: Array, keepdims: bool) -> Array | None:
     if not fits(x) or (found := kernel("logsumexp", x)) is None:
         return None
     n = x.shape[-1]
-    y = np.empty((*x.shape[:-1], 1) if keepdims else x.shape[:-1], x.dtype)
+    y = np.empty((*x.shape[:-1], 1) if keepdims else x.shape[:-1], _INSIDE[x.dtype])
     call(found, (x, y), x.size // n, n)
     return y
 
@@ -184,15 +165,17 @@ def _named(name: str, x: Array, ufunc: Callable, formula: str) -> int | None:
 
 def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
             formula: str = "same") -> Array | None:  # fmt: skip
-    """ufunc.reduce of a formula of a large array over some axes."""
+    """ufunc.reduce of a formula of a large array over some axes; float32 for half precision."""
+    if x.__class__ is _ndarray and not x.flags.c_contiguous:
+        return _in_order(ufunc, x, axes, keepdims, formula)
     if not fits(x):
         return None
-    rank = x.ndim
+    rank, inside = x.ndim, _INSIDE[x.dtype]
     if axes is None or len(axes) == rank:
         y = _total(ufunc, x.reshape(-1), formula)
         if y is None:
             return None
-        return np.full((1,) * rank if keepdims else (), y, x.dtype)
+        return np.full((1,) * rank if keepdims else (), y, inside)
     low, high = min(axes), max(axes)
     if high - low + 1 != len(axes):
         return _in_two(ufunc, x, axes, keepdims, formula)
@@ -203,7 +186,7 @@ def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
         return None
     shape = [n if i not in axes else 1 for i, n in enumerate(x.shape)]
     kept = shape if keepdims else [n for i, n in enumerate(x.shape) if i not in axes]
-    y = np.empty(kept, x.dtype)
+    y = np.empty(kept, inside)
     if middle:
         columns = prod(x.shape[high + 1 :])
         rows = x.size // max(y.size, 1)
@@ -212,6 +195,24 @@ def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
     rows = x.size // max(y.size, 1) if low == 0 else y.size
     call(found, (x, y), rows, x.size // rows)
     return y
+
+
+def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
+              ) -> Array | None:  # fmt: skip
+    """`reduced` of an array whose axes lie in another order, or with gaps: then it is copied."""
+    if x.size <= LARGE or x.dtype not in _INSIDE or 0 in x.strides:
+        return None
+    from .copies_native import ordered
+
+    order = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
+    turned = np.ascontiguousarray(ordered(x.transpose(order)))
+    if axes is None:
+        return reduced(ufunc, turned, None, keepdims, formula)
+    y = reduced(ufunc, turned, tuple(sorted(order.index(a) for a in axes)), True, formula)
+    if y is None:
+        return None
+    y = y.transpose(np.argsort(order))
+    return y if keepdims else y.squeeze(axes)
 
 
 def _in_two(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula: str
@@ -240,7 +241,7 @@ def _total(ufunc: Any, flat: Array, formula: str) -> Any:
     if found is None:
         return None
     rows, rest = divmod(flat.size, _PIECE)
-    parts = np.empty(rows + bool(rest), flat.dtype)
+    parts = np.empty(rows + bool(rest), _INSIDE[flat.dtype])
     call(found, (flat, parts), rows, _PIECE)
     if rest:
         call(found, (flat[flat.size - rest :], parts[rows:]), 1, rest)
@@ -276,7 +277,7 @@ def folded(formula: Callable, *arrays: Array) -> Any:
         found = _ready[key] = function.address
     flat = [a.reshape(-1) for a in arrays]
     rows, rest = divmod(first.size, _PIECE)
-    parts = np.empty(rows + bool(rest), first.dtype)
+    parts = np.empty(rows + bool(rest), _INSIDE[first.dtype])
     run(found, first.size, *flat, parts, rows, _PIECE)
     if rest:
         run(found, 1, *[f[first.size - rest :] for f in flat], parts[rows:], 1, rest)

@@ -13,7 +13,8 @@ from .join import cat
 from .reduce import inside_dtype, rounded, summed_dtype
 from .registry import Array, composite, opaque
 from .return_types import return_type
-from .rows_native import LARGE, running_sum
+from .rows_native import LARGE
+from .scan_native import scanned
 from .samples import scans
 
 
@@ -28,10 +29,9 @@ def cumsum(input: Array, dim, *, dtype=None) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
-    if input.size > LARGE and kind == input.dtype:
-        y = running_sum(input, at)
-        if y is not None:
-            return y
+    if input.size > LARGE and kind == input.dtype \
+            and (found := scanned(np.add, input, at)) is not None:  # fmt: skip
+        return found[0]
     return rounded(np.cumsum(input, at, inside_dtype(kind)), kind)
 
 
@@ -47,6 +47,9 @@ def cumprod(input: Array, dim, *, dtype=None) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
+    if input.size > LARGE and kind == input.dtype \
+            and (found := scanned(np.multiply, input, at)) is not None:  # fmt: skip
+        return found[0]
     with np.errstate(all="ignore"):
         return rounded(np.cumprod(input, at, inside_dtype(kind)), kind)
 
@@ -77,6 +80,8 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
         at = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)
+        if input.size > LARGE and (found := scanned(ufunc, input, at, True)) is not None:
+            return found
         values = ufunc.accumulate(input, at) if input.size else input.copy()
         places = np.arange(input.shape[at]).reshape([-1 if i == at else 1
                                                      for i in range(input.ndim)])  # fmt: skip

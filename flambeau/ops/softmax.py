@@ -94,6 +94,9 @@ def _applied(kernel, name: str, input: Array, dim: int, dtype) -> Array:
         raise NotImplementedError(
             f"\"{name}_{which}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
         )
+    if input.size > LARGE and kind == input.dtype \
+            and (y := over_rows(_MACHINE_CODE[kernel], axis, input)) is not None:  # fmt: skip
+        return y
     inside = compute_dtype(kind)
     x = input if input.dtype == inside else input.astype(kind).astype(inside, copy=False)
     with np.errstate(all="ignore"):
@@ -246,10 +249,11 @@ def logsumexp(input: Array, dim, keepdim=False) -> Array:
     if kind.kind in "biu":
         kind = types.get_default_dtype().numpy
     inside = compute_dtype(kind)
-    x = input.astype(inside, copy=False)
-    axes = axes_of(dim, x.ndim) if x.ndim else None
-    if x.size > LARGE and axes == (x.ndim - 1,) and (y := rows_logsumexp(x, keepdim)) is not None:
+    axes = axes_of(dim, input.ndim) if input.ndim else None
+    if input.size > LARGE and axes == (input.ndim - 1,) \
+            and (y := rows_logsumexp(input, keepdim)) is not None:  # fmt: skip
         return np.asarray(y, kind)
+    x = input.astype(inside, copy=False)
     with np.errstate(all="ignore"):
         if x.size:
             top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))

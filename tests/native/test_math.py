@@ -90,7 +90,59 @@ def test_function_of_two(name: str, reference: Callable) -> None:
     np.testing.assert_array_equal(np.signbit(out[known]), np.signbit(exact[known]))
 
 
-@pytest.mark.parametrize("name", ["EXP", "LOG", "TANH", "ERF", "SIN", "POW"])
+@functools.cache
+def wide_arguments() -> np.ndarray:
+    """Float64s of every size and sign, those in common use, around turns and powers."""
+    draw = np.random.default_rng(0)
+    special = [*SPECIAL, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 709.78, 709.79,
+               710.4, -745.2, 1e22, 99999999.5, 1e8, 22.0001, np.pi / 2, np.pi]  # fmt: skip
+    bits = draw.integers(0, 1 << 64, 20_000, dtype=np.uint64).view(float)
+    common = [draw.uniform(-n, n, 4000) for n in (1e-8, 0.01, 0.3, 1, 3, 30, 700, 1e5)]
+    around = [np.arange(-500, 500) * (np.pi / 2), 1 + draw.normal(size=2000) * 1e-3]
+    powers = [10.0 ** np.arange(-300, 300), 2.0 ** np.arange(-1074, 1024)]
+    return np.concatenate([special, np.negative(special), bits, *common, *around, *powers])
+
+
+def units_apart(found: np.ndarray, exact: np.ndarray) -> float:
+    """By how many units in the last place; infinities, NaNs and signs of zero must agree."""
+    expected = exact.astype(float)
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(found[~finite], expected[~finite])
+    zero = expected == 0
+    np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(expected[zero]))
+    spacing = np.spacing(np.abs(expected[finite]))
+    return float(np.abs((found[finite].astype(Long) - exact[finite]) / spacing).max())
+
+
+LIBRARY = {"ASINH", "ACOSH", "ATANH", "ERF", "ERFC"}  # of C, on float64
+
+
+@pytest.mark.parametrize("permutes", [True, False])
+@pytest.mark.parametrize("name", sorted(REFERENCES.keys() - LIBRARY))
+def test_function_of_float64(name: str, permutes: bool) -> None:
+    x = wide_arguments()
+    y = np.empty_like(x)
+    made = function(name, x.size, 1, Type.F64)
+    if not permutes:
+        text = emit(made.kernel, TARGETS["avx2"], f"wide_{name}")
+        made = Function(made.kernel, f"wide_{name}", load(text, [f"wide_{name}"])[f"wide_{name}"])
+    made.run([x, y])
+    with np.errstate(all="ignore"):
+        units = units_apart(y, REFERENCES[name](x.astype(Long)))
+    assert units <= (2.2 if name in ("LOG2", "TAN") else 2.0)
+
+
+def test_angles_of_float64() -> None:
+    draw = np.random.default_rng(0)
+    pairs = np.array(np.meshgrid(SPECIAL, SPECIAL)).reshape(2, -1)
+    x = np.r_[pairs[0], draw.normal(size=20_000)]
+    y = np.r_[pairs[1], draw.normal(size=20_000) * draw.choice([1e-3, 1, 1e3], 20_000)]
+    out = np.empty_like(x)
+    function("ATAN2", x.size, 2, Type.F64).run([y, x, out])
+    assert units_apart(out, np.arctan2(y.astype(Long), x.astype(Long))) <= 2.0
+
+
+@pytest.mark.parametrize("name", ["ERF", "POW"])
 def test_float64_is_the_c_library_s(name: str) -> None:
     draw = np.random.default_rng(0)
     x = np.abs(draw.standard_normal(37))

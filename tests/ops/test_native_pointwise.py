@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import numpy as np
@@ -24,7 +25,8 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3.0, 20.0, 
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for few elements, on two threads."""
-    monkeypatch.setattr(dispatch, "LARGE", 3)
+    for module in (dispatch, sys.modules["flambeau.ops.promotion"]):
+        monkeypatch.setattr(module, "LARGE", 3)
     monkeypatch.setattr(invoke, "SMALL", 3)
     for name in ("LARGE", "_CHEAP_LARGE"):
         monkeypatch.setattr(pointwise_native, name, 3)
@@ -90,10 +92,46 @@ def test_agrees_with_the_body(body, count: int, dtype) -> None:
         np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(wanted[zeros]))
 
 
+HALF_FORMULAS = {
+    "number": lambda x, y: x * 3, "reflected": lambda x, y: 1 - x, "gelu": lambda x, y: F.gelu(x),
+    "alpha": lambda x, y: x.add(y, alpha=0.5), "row": lambda x, y: x + y[0],
+    "mask": lambda x, y: torch.where(x > y, x, y), "slope": lambda x, y: F.leaky_relu(x, 0.3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HALF_FORMULAS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_with_others(name: str, dtype) -> None:
+    x, y = (torch.from_numpy(v[-77:].reshape(7, 11)).to(dtype) for v in inputs(2, np.float32))
+    wanted = HALF_FORMULAS[name](x.float(), y.float()).to(dtype)
+    for _ in range(3):  # with a kernel from the second call on
+        found = HALF_FORMULAS[name](x, y)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.float(), wanted.float(), rtol=1e-2, atol=1e-6)
+    assert any(v.__class__ is tuple for v in pointwise_native._ready.values())
+
+
+@pytest.mark.parametrize("body", [np.fmod, np.floor_divide, np.hypot])
+def test_divisions(body) -> None:
+    draw = np.random.default_rng(0)
+    for scale in (1.0, 1e20, 1e-20):
+        x, y = inputs(2, np.float32)
+        x = np.r_[x, draw.normal(size=500) * scale, np.arange(-50, 50)].astype(np.float32)
+        y = np.r_[y, draw.normal(size=500) * draw.choice([1, scale], 500), np.full(100, 5)]
+        y = y.astype(np.float32)
+        with np.errstate(all="ignore"):
+            wanted = body(x, y)
+            found = ready(body, x, y)
+        np.testing.assert_allclose(found, wanted, 1e-7 if body is np.hypot else 0)
+        zeros = wanted == 0
+        np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(wanted[zeros]))
+
+
 def test_enough_of_them() -> None:
     names = {p.id for p in PLAIN}
     assert {"_add", "mul", "_div", "exp", "log", "tanh", "sigmoid", "relu_only", "sqrt", "sin",
-            "erf", "_silu", "silu_backward", "tanh_backward", "maximum", "le"} <= names  # fmt: skip
+            "erf", "_silu", "silu_backward", "tanh_backward", "maximum", "le", "erfc", "fmod",
+            "remainder", "floor_divide", "log10", "hypot"} <= names  # fmt: skip
 
 
 @pytest.mark.parametrize("n", [4, 15, 16, 17, 63, 64, 65, 1024, 1031])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 
@@ -11,7 +12,7 @@ import pytest
 import flambeau as torch
 from flambeau.native import invoke
 from flambeau.native.pool import POOL
-from flambeau.ops import rows_native
+from flambeau.ops import rows_native, scan_native
 
 F = torch.nn.functional
 SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 2)]
@@ -20,7 +21,8 @@ SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 
 @pytest.fixture(autouse=True, params=[1, 2])
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
-    for name in ("rows_native", "softmax", "norm_kernels", "reduce", "cross_entropy"):
+    for name in ("rows_native", "softmax", "norm_kernels", "reduce", "cross_entropy", "norms",
+                 "scan"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "LARGE", 0)
     monkeypatch.setattr(invoke, "SMALL", 0)
     before = POOL.threads()
@@ -141,7 +143,62 @@ def test_what_does_not_fit_is_left_to_numpy() -> None:
         assert rows_native.over_rows("softmax", 1, other) is None
     assert rows_native.over_rows("softmax", 0, x) is None
     assert rows_native.over_rows("softmax_backward", 1, x, x.astype("d")) is None
-    assert rows_native.reduced(np.add, x.T, None, False) is None
+    assert rows_native.reduced(np.add, np.broadcast_to(x[0], x.shape), None, False) is None
+
+
+@pytest.mark.parametrize("axes", [None, (0,), (1,), (2,)])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_reductions_of_axes_in_another_order(axes, keepdims) -> None:
+    x = matrix((9, 70), np.float64).reshape(9, 7, 10)
+    for other in (x.transpose(2, 0, 1), x.transpose(0, 2, 1)[::2, :, 1:], x[:, :-1]):
+        found = ready(rows_native.reduced, np.add, other, axes, keepdims)
+        np.testing.assert_allclose(found, other.sum(axes, keepdims=keepdims))
+        assert found.shape == np.sum(other, axes, keepdims=keepdims).shape
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (9, 33), (3, 4, 17)])
+@pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum, np.minimum])
+def test_scans(ufunc, shape) -> None:
+    x = np.round(np.random.default_rng(0).normal(size=shape) * 2) / 2
+    x[..., 5], x[0, ..., 3] = np.nan, 1.0
+    for axis in range(len(shape)):
+        extremes = ufunc in (np.maximum, np.minimum)
+        values, *places = ready(scan_native.scanned, ufunc, x, axis, extremes)
+        np.testing.assert_allclose(values, ufunc.accumulate(x, axis), 1e-12)
+        for found in places:
+            along = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
+            for row, chosen in zip(along, np.moveaxis(found, axis, -1).reshape(along.shape),
+                                   strict=True):  # fmt: skip
+                for k, at in enumerate(chosen):
+                    best = ufunc.reduce(row[: k + 1])
+                    same = np.flatnonzero((row[: k + 1] == best) | np.isnan(row[: k + 1] + best))
+                    assert at == (same[-1] if not np.isnan(best) else
+                                  np.flatnonzero(np.isnan(row[: k + 1]))[-1])  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_worked_out_in_float32(dtype) -> None:
+    x = torch.from_numpy(matrix((33, 65))).to(dtype)
+    g = x.flip(0)
+    w, b = (torch.from_numpy(matrix((1, 65))[0] + i).to(dtype) for i in (1, 2))
+    functions = [
+        lambda v, g: (v.sum(), v.sum(0), v.mean(1), v.amax(), v.amin(0), v.argmax(1), v.norm(),
+                      v.norm(math.inf, 1), v.logsumexp(1), v.cumsum(1), v.norm(1, 1)),
+        lambda v, g: (v.softmax(1), *torch.autograd.grad(v.softmax(1), v, g)),
+        lambda v, g: (v.log_softmax(1), *torch.autograd.grad(v.log_softmax(1), v, g)),
+        lambda v, g: torch.autograd.grad(F.layer_norm(v, (65,), *(p.to(v.dtype) for p in (w, b))),
+                                         v, g),
+    ]  # fmt: skip
+    for function in functions:
+        wanted = function(x.double().requires_grad_(), g.double())
+        for _ in range(3):  # with kernels from the second call on
+            found = function(x.detach().requires_grad_(), g)
+            for y, exact in zip(found, wanted, strict=True):
+                assert y.dtype == (exact.dtype if exact.dtype == torch.int64 else dtype)
+                torch.testing.assert_close(y.double(), exact.double(), rtol=1e-2, atol=3e-2)
+    assert {k[1].name for k in rows_native._ready} >= {str(dtype).removeprefix("torch.")}
+    ones = torch.ones(1 << 12).to(dtype) / 8
+    assert [float(ones.sum()) for _ in range(3)] == [512.0] * 3
 
 
 def test_operators() -> None:

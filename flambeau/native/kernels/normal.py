@@ -15,9 +15,8 @@ from .. import cephes
 from ..loops import (
     Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
 )  # fmt: skip
-from .pointwise import computed
 from .random import unit_of
-from .value import Value, apply, compare, where
+from .value import Value, apply, compare, computed, where
 
 BLOCK, HALF = 16, 8
 

@@ -6,17 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type
-from .value import Value
-
-_HALVES = (Type.F16, Type.BF16)
+from .value import HALVES, Value, computed
 
 # How an operand lies under the result, which is contiguous.
 FULL, NUMBER, ROW, COLUMN = "full", "number", "row", "column"
-
-
-def computed(type: Type) -> Type:
-    """The type in which values stored as `type` are worked with."""
-    return Type.F32 if type in _HALVES else type
 
 
 def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
@@ -39,7 +32,7 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
     made = formula(*values)
     if not isinstance(made, Value):
         raise NotImplementedError(f"{formula} gave {made.__class__.__name__}")
-    if result is None and operands[0][0] in _HALVES and made.type is Type.F32:
+    if result is None and operands[0][0] in HALVES and made.type is Type.F32:
         result = operands[0][0]
     if result is not None:
         made = made.cast(result)

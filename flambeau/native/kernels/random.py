@@ -12,8 +12,7 @@ from ..loops import (
     Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Kind, Load, Loop, Position, Scalar,
     Size, Statement, Store, Type,
 )  # fmt: skip
-from .pointwise import computed
-from .value import Value, apply, compare, where
+from .value import Value, apply, compare, computed, where
 
 BLOCK, MIDDLE = 624, 397  # words of a state, and how far ahead the word is that joins in
 _MATRIX = 0x9908B0DF

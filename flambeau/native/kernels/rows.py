@@ -8,14 +8,18 @@ from ..loops import (
     Accumulator, Affine, Begin, Buffer, Fold, Index, Kernel, Kind, Load, Loop, Position, Scalar,
     Size, Statement, Store, Type, Update,
 )  # fmt: skip
-from .value import Value, apply
+from .value import Value, apply, computed
 
 
 class Rows:
-    """Writes a kernel that does one row after the other, in passes over its columns."""
+    """Writes a kernel that does one row after the other, in passes over its columns.
+
+    `type` is that of the matrices. What there is for each row or column, and all that is worked
+    out, is of the type in which they are computed: float32 for half precision.
+    """
 
     def __init__(self, type: Type) -> None:
-        self.type = type
+        self.type, self.inside = type, computed(type)
         self.row, self.column = Index("row"), Index("column")
         self.rows, self.columns = Size("rows"), Size("columns")
         self.buffers: list[Buffer] = []
@@ -25,25 +29,29 @@ class Rows:
         self.along = Affine(0, ((self.column, 1),))
 
     def buffer(self, name: str, type: Type | None = None) -> Buffer:
-        """The next argument."""
+        """The next argument, a matrix if nothing else is said."""
         self.buffers.append(Buffer(type or self.type, name))
         return self.buffers[-1]
 
     def matrix(self, name: str) -> Value:
         """An argument with an element for each row and column."""
-        return Value(Load(self.buffer(name), self.whole))
+        return Value(Load(self.buffer(name), self.whole)).cast(self.inside)
+
+    def vector(self, name: str) -> Buffer:
+        """The next argument, for numbers of rows or columns."""
+        return self.buffer(name, self.inside)
 
     def of_rows(self, name: str) -> Value:
         """An argument with an element for each row."""
-        return Value(Load(self.buffer(name), self.each))
+        return Value(Load(self.vector(name), self.each))
 
     def of_columns(self, name: str) -> Value:
         """An argument with an element for each column."""
-        return Value(Load(self.buffer(name), self.along))
+        return Value(Load(self.vector(name), self.along))
 
     def number(self, name: str) -> Value:
         """An argument of one element."""
-        return Value(Load(self.buffer(name), Affine()))
+        return Value(Load(self.vector(name), Affine()))
 
     def sweep(
         self, folds: Sequence[tuple[Fold, Value]] = (), stores: Sequence[tuple[Buffer, Value]] = ()
@@ -51,7 +59,8 @@ class Rows:
         """One pass over the columns: what is folded, and what is written."""
         sums = [Accumulator(fold, value.type) for fold, value in folds]
         self.body += [Begin(one) for one in sums]
-        inside: list[Statement] = [Store(b, self.whole, v.expression) for b, v in stores]
+        inside: list[Statement] = [Store(b, self.whole, v.cast(b.type).expression)
+                                   for b, v in stores]  # fmt: skip
         inside += [Update(one, value.expression)
                    for one, (_, value) in zip(sums, folds, strict=True)]  # fmt: skip
         self.body.append(Loop(self.column, self.columns, inside, Kind.LANES))
@@ -84,6 +93,9 @@ def softmax(type: Type) -> Kernel:
     r = Rows(type)
     x, y = r.matrix("x"), r.buffer("y")
     shifted = _exp(x - r.fold(Fold.MAXIMUM, x))
+    if type is not r.inside:  # half precision is rounded once
+        r.sweep(stores=[(y, shifted * (1 / r.fold(Fold.SUM, shifted)))])
+        return r.kernel("softmax")
     (total,) = r.sweep([(Fold.SUM, shifted)], [(y, shifted)])
     r.sweep(stores=[(y, Value(Load(y, r.whole)) * (1 / total))])
     return r.kernel("softmax")
@@ -124,7 +136,7 @@ def layer_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     w = r.of_columns("weight") if weight else None
     b = r.of_columns("bias") if bias else None
     eps, share = r.number("eps"), r.number("share")
-    mean, rstd, y = r.buffer("mean"), r.buffer("rstd"), r.buffer("y")
+    mean, rstd, y = r.vector("mean"), r.vector("rstd"), r.buffer("y")
     centre = r.fold(Fold.SUM, x) * share
     apart = x - centre
     root = 1 / apply(Scalar.SQRT, r.fold(Fold.SUM, apart * apart) * share + eps)
@@ -153,7 +165,7 @@ def layer_norm_sums(type: Type) -> Kernel:
     """g, x, mean, rstd, of_weight, of_bias: the cotangents of layer_norm's weight and bias."""
     r = Rows(type)
     g, x, mean, rstd = r.matrix("g"), r.matrix("x"), r.of_rows("mean"), r.of_rows("rstd")
-    of_weight, of_bias = r.buffer("of_weight"), r.buffer("of_bias")
+    of_weight, of_bias = r.vector("of_weight"), r.vector("of_bias")
     return columns(r, "layer_norm_sums", [(Fold.SUM, g * ((x - mean) * rstd), of_weight),
                                           (Fold.SUM, g, of_bias)])  # fmt: skip
 
@@ -188,7 +200,7 @@ def reduce_rows(type: Type, fold: Fold, formula: str = "same") -> Kernel:
         r.body = [Begin(one), Loop(r.column, r.columns, [update], Kind.LANES)]
         r.keep(y, Value(one))
     else:
-        y = r.buffer("y")
+        y = r.vector("y")
         r.keep(y, r.fold(fold, value))
     return r.kernel("reduce_rows")
 
@@ -197,4 +209,4 @@ def reduce_columns(type: Type, fold: Fold, formula: str = "same") -> Kernel:
     """x, y: each column's fold of a formula of its elements."""
     r = Rows(type)
     value = FORMULAS[formula](r.matrix("x"))
-    return columns(r, "reduce_columns", [(fold, value, r.buffer("y"))])
+    return columns(r, "reduce_columns", [(fold, value, r.vector("y"))])

@@ -14,6 +14,13 @@ import numpy as np
 
 from ..loops import Apply, Constant, Expression, Scalar, Type
 
+HALVES = (Type.F16, Type.BF16)
+
+
+def computed(type: Type) -> Type:
+    """The type in which values stored as `type` are worked with."""
+    return Type.F32 if type in HALVES else type
+
 
 class Value:
     """An expression, with NumPy's operators. Half precision is computed with in F32."""
@@ -49,6 +56,10 @@ class Value:
     def erf(self) -> Value:
         """The error function."""
         return apply(Scalar.ERF, self)
+
+    def erfc(self) -> Value:
+        """1 less the error function."""
+        return apply(Scalar.ERFC, self)
 
     def chosen(self, a: Any, b: Any) -> Value:
         """a where this BOOL holds, else b."""
@@ -214,6 +225,50 @@ def _logical(operation: Scalar) -> Callable[..., Value]:
     return made
 
 
+def _bitwise(operation: Scalar) -> Callable[..., Value]:
+    def made(*operands: Value) -> Value:
+        if any(v.type.floating for v in operands):
+            raise NotImplementedError(f"the bits of {operands[0].type.value}")
+        return apply(operation, *operands)
+
+    return made
+
+
+def _real(a: Value) -> None:
+    if not a.type.floating:
+        raise NotImplementedError(f"division of {a.type.value}, whose divisor may be 0")
+
+
+def _fmod(a: Value, b: Value) -> Value:
+    _real(a)
+    return apply(Scalar.REM, a, b)
+
+
+def _floor_divide(a: Value, b: Value) -> Value:
+    """As C has no such function, NumPy's: by the remainder, so that the quotient is exact."""
+    rest = _fmod(a, b)
+    quotient = (a - rest) / b
+    below = (rest != 0) & ((b < 0) ^ (rest < 0))
+    quotient = where(below, quotient - 1, quotient)
+    down = apply(Scalar.FLOOR, quotient)
+    down = where(quotient - down > 0.5, down + 1, down)
+    down = where(quotient != 0, down, apply(Scalar.COPYSIGN, constant(0, a.type), a / b))
+    return where(b != 0, down, a / b)
+
+
+def _hypot(a: Value, b: Value) -> Value:
+    """Squares neither overflow nor vanish: float32's are float64, float64's of a ratio."""
+    x, y = (abs(v).cast(Type.F64) for v in (a, b))
+    endless = (x == math.inf) | (y == math.inf)
+    if a.type is Type.F32:
+        size = apply(Scalar.SQRT, x * x + y * y)
+    else:
+        great, small = where(x < y, y, x), where(x < y, x, y)
+        ratio = small / where(great == 0, 1, great)
+        size = great * apply(Scalar.SQRT, 1 + ratio * ratio)
+    return where(endless, math.inf, size).cast(a.type)
+
+
 def _not_nan(a: Value) -> Value:
     return compare(Scalar.EQ, a, a)
 
@@ -257,14 +312,19 @@ UFUNCS |= {
 }  # fmt: skip
 UFUNCS |= {
     name: _logical(operation) for name, operation in {
-        "logical_and": Scalar.AND, "bitwise_and": Scalar.AND, "logical_or": Scalar.OR,
-        "bitwise_or": Scalar.OR, "logical_xor": Scalar.XOR, "bitwise_xor": Scalar.XOR,
-        "logical_not": Scalar.NOT, "invert": Scalar.NOT,
+        "logical_and": Scalar.AND, "logical_or": Scalar.OR, "logical_xor": Scalar.XOR,
+        "logical_not": Scalar.NOT,
+    }.items()
+}  # fmt: skip
+UFUNCS |= {
+    name: _bitwise(operation) for name, operation in {
+        "bitwise_and": Scalar.AND, "bitwise_or": Scalar.OR, "bitwise_xor": Scalar.XOR,
+        "invert": Scalar.NOT,
     }.items()
 }  # fmt: skip
 UFUNCS |= {
     "square": lambda a: a * a, "positive": lambda a: a, "reciprocal": lambda a: 1 / a,
-    "sign": _sign, "power": _power,
+    "sign": _sign, "power": _power, "fmod": _fmod, "floor_divide": _floor_divide, "hypot": _hypot,
     "isnan": lambda a: compare(Scalar.NE, a, a),
     "isinf": lambda a: compare(Scalar.EQ, abs(a), math.inf),
     "isfinite": lambda a: compare(Scalar.LT, abs(a), math.inf),

@@ -9,12 +9,14 @@ from llvmlite import ir
 from ..emit.builder import Builder
 from ..emit.lanewise import by_lane
 from ..loops import Scalar, Type
+from . import double
 from .error import erf32, erfc32
 from .exponential import exp2_32, exp32, exp64_exact, expm1_32
 from .hyperbolic import acosh32, asinh32, atanh32, cosh32, sinh32, tanh32
 from .lanes import Lanes
 from .logarithm import log1p_32, log2_32, log10_32, log32
 from .power import pow32
+from .remainder import rem32
 from .trigonometric import acos32, asin32, atan2_32, atan32, cos32, sin32, tan32
 
 FLOAT32: dict[Scalar, Callable[..., ir.Value]] = {
@@ -23,9 +25,16 @@ FLOAT32: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.SINH: sinh32, Scalar.COSH: cosh32, Scalar.ASINH: asinh32, Scalar.ACOSH: acosh32,
     Scalar.ATANH: atanh32, Scalar.SIN: sin32, Scalar.COS: cos32, Scalar.TAN: tan32,
     Scalar.ASIN: asin32, Scalar.ACOS: acos32, Scalar.ATAN: atan32, Scalar.ATAN2: atan2_32,
-    Scalar.ERF: erf32, Scalar.ERFC: erfc32, Scalar.POW: pow32,
+    Scalar.ERF: erf32, Scalar.ERFC: erfc32, Scalar.POW: pow32, Scalar.REM: rem32,
 }  # fmt: skip
-FLOAT64: dict[Scalar, Callable[..., ir.Value]] = {Scalar.EXP: exp64_exact}
+FLOAT64: dict[Scalar, Callable[..., ir.Value]] = {
+    Scalar.EXP: exp64_exact, Scalar.EXP2: double.exp2, Scalar.EXPM1: double.expm1,
+    Scalar.LOG: double.log, Scalar.LOG2: double.log2, Scalar.LOG10: double.log10,
+    Scalar.LOG1P: double.log1p, Scalar.TANH: double.tanh, Scalar.SINH: double.sinh,
+    Scalar.COSH: double.cosh, Scalar.SIN: double.sin, Scalar.COS: double.cos,
+    Scalar.TAN: double.tan, Scalar.ASIN: double.asin, Scalar.ACOS: double.acos,
+    Scalar.ATAN: double.atan, Scalar.ATAN2: double.atan2,
+}  # fmt: skip
 
 
 def emit(

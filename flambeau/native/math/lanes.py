@@ -7,7 +7,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..emit.builder import I32, I64, REGISTER, Builder, constant, floating, literal, vector
+from ..emit.builder import I1, I32, I64, REGISTER, Builder, constant, floating, literal, vector
+from ..emit.lanewise import by_lane
 from ..loops import Type
 
 Value = Any
@@ -186,3 +187,17 @@ class Lanes:
     def narrowed(self, x: Value) -> Value:
         """Float64 values rounded to float32."""
         return self.b.fptrunc(x, self.kind)
+
+
+def where_rare(m: Lanes, rare: Value, name: str, given: Sequence[Value], y: Value) -> Value:
+    """y, but where a condition holds, which is seldom, what a C function gives, lane by lane."""
+    b = m.b
+    some = rare if m.lanes == 1 else b.intrinsic("vector.reduce.or", I1, [rare], (), [rare.type])
+    start = b.block
+    with b.if_then(some, likely=False):
+        called = m.where(rare, by_lane(b, name, given, m.lanes), y)
+        there = b.block
+    merged = b.phi(m.kind)
+    merged.add_incoming(y, start)
+    merged.add_incoming(called, there)
+    return merged

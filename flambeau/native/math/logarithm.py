@@ -16,7 +16,7 @@ INFINITY = float("inf")
 NAN = float("nan")
 
 
-def _ends(m: Lanes, x: Value, y: Value) -> Value:
+def ends(m: Lanes, x: Value, y: Value) -> Value:
     """What a logarithm is at 0, at infinity and below 0."""
     y = m.where(m.same(x, 0.0), -INFINITY, y)
     y = m.where(m.same(x, INFINITY), INFINITY, y)
@@ -36,7 +36,7 @@ def log32(m: Lanes, x: Value) -> Value:
     mantissa = b.add(b.and_(offset, m.integer(0x007FFFFF)), m.integer(THREE_QUARTERS_BITS))
     f = m.sub(m.floats(mantissa), 1.0)
     e = m.sub(b.sitofp(exponent, m.kind), m.where(tiny, 23.0, 0.0))
-    return _ends(m, x, _of_parts(m, e, f))
+    return ends(m, x, _of_parts(m, e, f))
 
 
 def _of_parts(m: Lanes, e: Value, f: Value) -> Value:
@@ -63,7 +63,7 @@ def log64(m: Lanes, x: Value) -> Value:
     mantissa = b.add(b.and_(offset, m.integer(0x000FFFFFFFFFFFFF)), m.integer(root_half))
     z = m.floats(mantissa)
     y = atanh_series(m, m.div(m.sub(z, 1.0), m.add(z, 1.0)))
-    return _ends(m, x, m.fma(b.sitofp(exponent, m.kind), LN2, y))
+    return ends(m, x, m.fma(b.sitofp(exponent, m.kind), LN2, y))
 
 
 def log1p_64(m: Lanes, x: Value) -> Value:

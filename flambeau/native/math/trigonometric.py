@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .lanes import Lanes, Value
+from .lanes import Lanes, Value, where_rare
 
 # pi / 2 in three parts; fused multiply-adds make the reduction exact up to FAR.
 PARTS = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
@@ -63,23 +63,11 @@ def tan32(m: Lanes, x: Value) -> Value:
     return _checked(m, x, m.narrowed(wide.where(wide.same(z, 0.0), z, y)), "tanf")
 
 
-def _checked(m: Lanes, x: Value, y: Value, name: str) -> Value:
+def _checked(m: Lanes, x: Value, y: Value, name: str, limit: float = FAR) -> Value:
     """y, but where x is so great that only the C library's reduction is exact, its result."""
-    from ..emit.builder import I1
-    from ..emit.lanewise import by_lane
-
-    b = m.b
-    finite = m.less(m.abs(x), float("inf"))
-    far = b.and_(m.less(FAR, m.abs(x)), finite)
-    some = far if m.lanes == 1 else b.intrinsic("vector.reduce.or", I1, [far], (), [far.type])
-    start = b.block
-    with b.if_then(some, likely=False):
-        exact = m.where(far, by_lane(b, name, [x], m.lanes), y)
-        there = b.block
-    merged = b.phi(m.kind)
-    merged.add_incoming(y, start)
-    merged.add_incoming(exact, there)
-    return merged
+    size = m.abs(x)
+    far = m.b.and_(m.less(limit, size), m.less(size, float("inf")))
+    return where_rare(m, far, name, (x,), y)
 
 
 def atan64(m: Lanes, x: Value) -> Value:

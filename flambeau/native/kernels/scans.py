@@ -1,0 +1,71 @@
+"""Kernels of scans: what elements fold to so far along an axis, and where an extreme lay last."""
+
+from __future__ import annotations
+
+from ..loops import (
+    Accumulator, Affine, Begin, Buffer, Constant, Fold, Index, Kernel, Kind, Load, Loop, Position,
+    Size, Statement, Store, Type, Update,
+)  # fmt: skip
+from .value import Value, computed, where
+
+ROWS_AT_ONCE = 4  # the steps of one row wait for one another; those of several rows do not
+
+
+class _Scan:
+    """One scan: its buffers, what begins it, and its step at a place, number `at` of its axis."""
+
+    def __init__(self, type: Type, fold: Fold, positions: bool, number: str = "") -> None:
+        self.type, self.total = type, Accumulator(fold, computed(type))
+        self.last = Accumulator(Fold.MAXIMUM, Type.I64)
+        self.x, self.y = Buffer(type, f"x{number}"), Buffer(type, f"y{number}")
+        self.where = Buffer(Type.I64, f"where{number}") if positions else None
+
+    def begin(self) -> list[Statement]:
+        """What comes before the first step."""
+        found: list[Statement] = [Begin(self.total)]
+        return found if self.where is None else [*found, Begin(self.last)]
+
+    def step(self, place: Affine, at: Index) -> list[Statement]:
+        """One element more."""
+        x = Value(Load(self.x, place)).cast(computed(self.type))
+        total = Value(self.total)
+        steps: list[Statement] = [
+            Update(self.total, x.expression),
+            Store(self.y, place, total.cast(self.type).expression),
+        ]  # fmt: skip
+        if self.where is None:
+            return steps
+        reached = (x == total) | ((x != x) & (total != total))
+        here = where(reached, Value(Position(Affine(0, ((at, 1),)))), Value(Constant(Type.I64, 0)))
+        return [*steps, Update(self.last, here.expression), Store(self.where, place, self.last)]
+
+
+def scan_rows(type: Type, fold: Fold, positions: bool, count: int) -> Kernel:
+    """`count` windows of x, as many of y (and of positions), each a row further on.
+
+    Sizes: rows over `count`, columns, elements of `count` rows.
+    """
+    some, column = Index("some"), Index("column")
+    sizes = [Size(name) for name in ("count", "columns", "apart")]
+    place = Affine(0, ((some, sizes[2]), (column, 1)))
+    scans = [_Scan(type, fold, positions, str(k)) for k in range(count)]
+    body: list[Statement] = [one for s in scans for one in s.begin()]
+    body.append(Loop(column, sizes[1], [one for s in scans for one in s.step(place, column)]))
+    buffers = [s.x for s in scans] + [s.y for s in scans] \
+        + [s.where for s in scans if s.where is not None]  # fmt: skip
+    return Kernel("scan_rows", buffers, [Loop(some, sizes[0], body, Kind.PARALLEL)], sizes)
+
+
+def scan_middle(type: Type, fold: Fold, positions: bool) -> Kernel:
+    """x, y (positions): along the rows of each plane, the columns side by side.
+
+    Sizes: planes, rows, columns, elements of a plane.
+    """
+    plane, row, column = Index("plane"), Index("row"), Index("column")
+    planes, rows, columns, each = sizes = [Size(n) for n in ("planes", "rows", "columns", "each")]
+    scan = _Scan(type, fold, positions)
+    place = Affine(0, ((plane, each), (row, columns), (column, 1)))
+    body: list[Statement] = [*scan.begin(), Loop(row, rows, scan.step(place, row))]
+    inner = Loop(column, columns, body, Kind.PARALLEL)
+    buffers = [scan.x, scan.y, *([] if scan.where is None else [scan.where])]
+    return Kernel("scan_middle", buffers, [Loop(plane, planes, [inner], Kind.PARALLEL)], sizes)

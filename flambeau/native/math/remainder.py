@@ -1,0 +1,19 @@
+"""What remains of a division of float32, in float64 inside, where the quotient is not too great."""
+
+from __future__ import annotations
+
+from .lanes import Lanes, Value, where_rare
+
+EXACT = 2.0**28  # quotients up to which the product with the divisor has no more bits than float64
+
+
+def rem32(m: Lanes, x: Value, y: Value) -> Value:
+    """x less the multiple of y next towards zero, with the sign of x: C's fmod, to the last bit."""
+    wide, a = m.wide(m.abs(x))
+    _, b = m.wide(m.abs(y))
+    quotient = wide.div(a, b)
+    rest = wide.fma(wide.neg(wide.floor(quotient)), b, a)
+    rest = wide.where(wide.less(rest, 0.0), wide.add(rest, b), rest)  # the quotient was rounded up
+    rest = wide.where(wide.less(a, b), a, rest)
+    far = wide.b.and_(wide.less(EXACT, quotient), wide.less(quotient, float("inf")))
+    return where_rare(m, far, "fmodf", (x, y), m.signed(m.narrowed(rest), x))
