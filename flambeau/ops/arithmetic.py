@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from ..tensor import dtypes as types
 from ..tensor.dtypes import BOOL
 from ..tensor.tensor import Tensor
 from .dispatch import python_operator, reflected
+from .pointwise_native import LARGE
 from .refusal import Refusal
 from .registry import Array, Number, Promotion, composite, pointwise
-from .samples import pairs, pairs_nonzero, real_line
+from .samples import Rng, Sample, pairs, pairs_nonzero, real_line
 
 
 def _is_bool(x: Any) -> bool:
@@ -138,6 +140,37 @@ def _(g):
     return -g
 
 
+def _with_factor(rng: Rng) -> Iterator[Sample]:
+    for (x, y), _ in pairs(rng):
+        yield (x, y, -0.5), {}
+
+
+@pointwise(name="_add_scaled", node="AddBackward0", ref=lambda x, y, alpha: x + alpha * y,
+           samples=_with_factor, expose=())  # fmt: skip
+def _add_scaled(input: Array, other: Array, alpha) -> Array:
+    """input + alpha * other."""
+    return input + other * alpha
+
+
+@_add_scaled.vjp("input")
+def _(g):
+    return g
+
+
+@_add_scaled.vjp("other")
+def _(g, alpha):
+    return g * alpha
+
+
+def _scales(input: Any, other: Any, alpha: Any) -> bool:
+    """Whether a sum is of large tensors, and takes the factor along."""
+    return (
+        alpha.__class__ is float and isinstance(other, Tensor) and isinstance(input, Tensor)
+        and input._array.size > LARGE and input._array.dtype == other._array.dtype
+        and input.dtype.is_floating_point and alpha == alpha
+    )  # fmt: skip
+
+
 @composite()
 def add(input, other, *, alpha=1, out=None):
     """Sum, input + alpha * other, with broadcasting.
@@ -145,12 +178,16 @@ def add(input, other, *, alpha=1, out=None):
     >>> torch.add(torch.tensor([1., 2.]), 3, alpha=2)
     tensor([7., 8.])
     """
+    if _scales(input, other, alpha):
+        return _add_scaled(input, other, alpha, out=out)
     return _add(input, _scaled(other, alpha, input), out=out)
 
 
 @composite(expose=("Tensor",))
 def add_(self, other, *, alpha=1):
     """Adds alpha * other in place."""
+    if _scales(self, other, alpha):
+        return _add_scaled.operator.twin(self, other, alpha)
     return _add.operator.twin(self, _scaled(other, alpha, self))
 
 
@@ -161,12 +198,16 @@ def sub(input, other, *, alpha=1, out=None):
     >>> torch.sub(torch.tensor([1., 2.]), 3, alpha=2)
     tensor([-5., -4.])
     """
+    if _scales(input, other, alpha):
+        return _add_scaled(input, other, -alpha, out=out)
     return _sub(input, _scaled(other, alpha, input), out=out)
 
 
 @composite(expose=("Tensor",), aliases=("subtract_",))
 def sub_(self, other, *, alpha=1):
     """Subtracts alpha * other in place."""
+    if _scales(self, other, alpha):
+        return _add_scaled.operator.twin(self, other, -alpha)
     return _sub.operator.twin(self, _scaled(other, alpha, self))
 
 

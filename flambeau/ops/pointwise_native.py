@@ -133,12 +133,16 @@ def served(
     the first one's shape for the result; operands are it or lie elsewhere.
     """
     first = operands[0]
-    placed = _placed(operands)
+    shape = first.shape
+    placed = _placed(operands, shape)
+    for arranged in (_unstretched, _in_order):
+        if placed is None and (target is None or arranged is _unstretched):
+            given = arranged(operands)
+            if (placed := _placed(given, shape)) is not None:
+                operands = given
     if placed is None:
-        first, *_ = operands = _in_order(operands)
-        if target is not None or (placed := _placed(operands)) is None:
-            return None
-    layouts, columns = placed
+        return None
+    layouts, columns, full = placed
     key = (settled(body), layouts)
     try:
         found = _ready.get(key)
@@ -150,13 +154,13 @@ def served(
         return None
     address, kind = found
     if target is None:
-        y = np.empty_like(first, kind)
+        y = np.empty(shape, kind) if full is None else np.empty_like(full, kind)
     elif kind == target.dtype:
         y = target
     else:
         return None
-    sizes = (first.size // columns, columns) if columns else (first.size,)
-    run(address, first.size, *operands, y, *sizes)
+    size = first.size if full is first else prod(shape)
+    run(address, size, *operands, y, *((size // columns, columns) if columns else (size,)))
     return y
 
 
@@ -194,13 +198,26 @@ def _asked(key: tuple, found: int | None, formula: Callable, result: np.dtype | 
     return made
 
 
-def _placed(operands: tuple) -> tuple[tuple, int] | None:
-    """(dtype and layout of each operand, columns of the rows that some lie along or 0)."""
-    first = operands[0]
-    shape, strides, columns = first.shape, first.strides, 0
-    contiguous = first.flags.c_contiguous
-    if not contiguous and not _dense(first):
-        return None
+def _unstretched(operands: tuple) -> tuple:
+    """Arrays of one element along the axes along which they are stretched."""
+    return tuple([
+        a if a.__class__ is not _ndarray or 0 not in a.strides
+        else a[tuple([slice(0, 1) if step == 0 else slice(None) for step in a.strides])]
+        for a in operands
+    ])  # fmt: skip
+
+
+def _placed(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array | None] | None:
+    """(dtype and layout of each operand, columns of the rows that some lie along or 0, the first
+    operand that has the result's shape)."""
+    full = operands[0]
+    if full.shape != shape:
+        full = next((a for a in operands if a.__class__ is _ndarray and a.shape == shape), None)
+    strides, contiguous, columns = None, True, 0
+    if full is not None:
+        strides, contiguous = full.strides, full.flags.c_contiguous
+        if not contiguous and not _dense(full):
+            return None
     found = []
     for a in operands:
         layout = "full"
@@ -218,7 +235,7 @@ def _placed(operands: tuple) -> tuple[tuple, int] | None:
         elif a.strides != strides and not (contiguous and a.flags.c_contiguous):
             return None
         found.append((a.dtype, layout))
-    return tuple(found), columns
+    return tuple(found), columns, full
 
 
 def _in_order(operands: tuple) -> tuple:

@@ -111,6 +111,31 @@ def test_half_precision_with_others(name: str, dtype) -> None:
     assert any(v.__class__ is tuple for v in pointwise_native._ready.values())
 
 
+@pytest.mark.parametrize(("x", "y"), [
+    (np.arange(4.0)[:, None], np.arange(5.0)), (np.arange(5.0), np.arange(4.0)[:, None]), (np.arange(4.0)[:, None], None),
+    (np.array(3.0), np.ones((4, 5))), (np.ones((4, 5)), np.arange(4.0)[:, None]),
+])  # fmt: skip
+def test_stretched_views(x, y) -> None:
+    full = np.arange(20.0).reshape(4, 5)
+    x = np.broadcast_to(x * 2, (4, 5))
+    y = full if y is None else np.broadcast_to(y * 3, (4, 5))
+    np.testing.assert_array_equal(ready(np.add, x, y), x + y)
+
+
+def test_sums_with_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["flambeau.ops.arithmetic"], "LARGE", 3)
+    x, y = (torch.from_numpy(v[-77:].copy()).requires_grad_() for v in inputs(2, np.float32))
+    for function in (lambda a, b: a.add(b, alpha=0.5), lambda a, b: a.sub(b, alpha=-0.5),
+                     lambda a, b: a.clone().add_(b, alpha=0.5),
+                     lambda a, b: a.clone().sub_(b, alpha=-0.5)):  # fmt: skip
+        for _ in range(3):
+            found = function(x, y)
+            torch.testing.assert_close(found, x + 0.5 * y)
+            gx, gy = torch.autograd.grad(found.sum(), (x, y))
+            assert torch.equal(gx, torch.ones(77))
+            assert torch.equal(gy, torch.full((77,), 0.5))
+
+
 @pytest.mark.parametrize("body", [np.fmod, np.floor_divide, np.hypot])
 def test_divisions(body) -> None:
     draw = np.random.default_rng(0)
