@@ -103,6 +103,7 @@ FAMILIES = (
     "unpool",
     "unravel",
     "vectors",
+    "unique",
     "view",
     "view_copy",
     "view_inplace",

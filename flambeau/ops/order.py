@@ -58,17 +58,17 @@ def _of_floats(x: Array) -> Array:
 # --------------------------------------------------------------------------- algorithms of C++
 
 
-def _kernel(name: str) -> int:
+def _kernel(name: str, kind: str = "int64") -> int:
     from ..native.compiled import compiled
     from ..native.kernels import order
     from ..native.loops import Type
 
-    if name not in _made:  # at once, whatever else is being made: what is equal depends on it
-        _made[name] = compiled(getattr(order, name)(Type.I64)).address
-    return _made[name]
+    if (name, kind) not in _made:  # at once, whatever else is being made: indices depend on it
+        _made[name, kind] = compiled(getattr(order, name)(Type(kind))).address
+    return _made[name, kind]
 
 
-_made: dict[str, int] = {}
+_made: dict[tuple[str, str], int] = {}
 
 
 def _splits(count: int) -> int:
@@ -95,19 +95,23 @@ class _Rows:
             self.by("introsort", [count, _splits(count)])
 
 
-def _sorted_as_cpp(given: Array) -> Array:
+def _sorted_as_cpp(given: Array) -> _Rows:
     rows = _Rows(given)
     rows.sort(given.shape[1])
-    return rows.numbers
+    return rows
 
 
 def _least_as_cpp(given: Array, count: int) -> Array:
-    n, rows = given.shape[1], _Rows(given)
+    n = given.shape[1]
     if count * 64 <= n:
-        rows.by("least", [count, n])
-    else:
-        rows.by("introselect", np.full(len(given), count - 1), [_splits(n)], [n])
-        rows.sort(count - 1)
+        found = np.empty((len(given), count), given.dtype)
+        numbers = np.empty(found.shape, np.int64)
+        run(_kernel("least", given.dtype.name), given.size, found, numbers, given,
+            np.array([n, count]), len(given), count, n)  # fmt: skip
+        return numbers
+    rows = _Rows(given)
+    rows.by("introselect", np.full(len(given), count - 1), [_splits(n)], [n])
+    rows.sort(count - 1)
     return rows.numbers[:, :count]
 
 
@@ -145,6 +149,11 @@ def _stable(k: Array) -> tuple[Array, Array]:
     return found, where
 
 
+def _crowded(k: Array) -> bool:
+    """Whether rows have more elements than there are numbers between the least and the greatest."""
+    return k.size > 0 and int(k.max()) - int(k.min()) < k.shape[1] - 1
+
+
 def sorted_numbers(k: Array, stable: bool) -> Array:
     """The numbers of the elements of rows of keys, in their order."""
     n = k.shape[1]
@@ -154,7 +163,7 @@ def sorted_numbers(k: Array, stable: bool) -> Array:
     if not stable:
         tied = (found[:, 1:] == found[:, :-1]).any(1)
         if 0 < np.count_nonzero(tied) * n <= _SORTED:
-            where[tied] = _sorted_as_cpp(k[tied])
+            where[tied] = _sorted_as_cpp(k[tied]).numbers
     return where
 
 
@@ -163,6 +172,8 @@ def least_numbers(k: Array, count: int) -> Array:
     n = k.shape[1]
     if count == 0:
         return np.zeros((len(k), 0), np.int64)
+    if k.size <= _SELECTED and (count * 64 <= n or _crowded(k)):
+        return _least_as_cpp(k, count)
     if count > n // 4:
         found, where = _stable(k)
         found, where = found[:, : count + 1], where[:, :count]
@@ -197,6 +208,8 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
     Of equal ones, `first`: that whose place has the rank in a stable order; else what PyTorch's
     quickselect comes to.
     """
+    if not first and k.size <= _SELECTED and _crowded(k):
+        return _rank_as_quickselect(k, rank)
     edge = np.partition(k, rank, -1)[:, rank : rank + 1]
     equal = k == edge
     where = equal.argmax(1)
@@ -214,7 +227,21 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
 
 def commonest_numbers(k: Array) -> Array:
     """Where each row's most frequent key, the least of several, comes last."""
-    (rows, n), (found, where) = k.shape, _stable(k)
+    rows, n = k.shape
+    exact = n > STABLE_UP_TO and k.size <= _SELECTED
+    if exact and _crowded(k):
+        known = _sorted_as_cpp(k)
+        return known.numbers[np.arange(rows), _commonest(known.keys)[0]]
+    found, where = _stable(k)
+    last, tied = _commonest(found)
+    if exact and tied.any():
+        where[tied] = _sorted_as_cpp(k[tied]).numbers
+    return where[np.arange(rows), last]
+
+
+def _commonest(found: Array) -> tuple[Array, Array]:
+    """In sorted rows, the last place of the longest run, and whether it has several."""
+    rows, n = found.shape
     fresh = np.ones((rows, n), bool)
     fresh[:, 1:] = found[:, 1:] != found[:, :-1]
     starts = np.flatnonzero(fresh)
@@ -222,8 +249,4 @@ def commonest_numbers(k: Array) -> Array:
     runs = np.searchsorted(starts, np.arange(rows) * n)  # of each row, the first
     scores = lengths * starts.size + (starts.size - 1 - np.arange(starts.size))
     best = starts.size - 1 - np.maximum.reduceat(scores, runs) % starts.size
-    last = (starts + lengths - 1)[best] - np.arange(rows) * n
-    tied = lengths[best] > 1
-    if n > STABLE_UP_TO and 0 < np.count_nonzero(tied) * n <= _SELECTED:
-        where[tied] = _sorted_as_cpp(k[tied])
-    return where[np.arange(rows), last]
+    return (starts + lengths - 1)[best] - np.arange(rows) * n, lengths[best] > 1

@@ -1,4 +1,4 @@
-"""Order: sort, argsort, topk, kthvalue, median, mode, unique, searchsorted, bincount, histc."""
+"""Order: sort, argsort, topk, kthvalue, median, mode, searchsorted, bincount, histc."""
 
 from __future__ import annotations
 
@@ -310,47 +310,7 @@ def _between(values: Tensor, ranks: Tensor, how: str) -> Tensor:
 quantile, nanquantile = _quantile("quantile", False), _quantile("nanquantile", True)
 
 
-# ------------------------------------------------------------------------ sets and counting
-
-
-@public(spaces=("torch", "Tensor"))
-def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-    dim: int | None = None,
-) -> Any:  # fmt: skip
-    """The different values, or slices of an axis, in order."""
-    array = input._array
-    axis = None if dim is None else canonical_dim(dim, array.ndim)
-    values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis)
-    found = [wrap(values)]
-    if return_inverse:
-        shape = array.shape if axis is None else (array.shape[axis],)
-        found.append(wrap(inverse.reshape(shape).astype(np.int64)))
-    if return_counts:
-        found.append(wrap(counts.astype(np.int64)))
-    return found[0] if len(found) == 1 else tuple(found)
-
-
-@public(spaces=("torch", "Tensor"))
-def unique_consecutive(
-    input: Tensor, return_inverse: bool = False, return_counts: bool = False,
-    dim: int | None = None,
-) -> Any:  # fmt: skip
-    """The first of each run of equal values, or of equal slices of an axis."""
-    array = input._array if dim is not None else input._array.reshape(-1)
-    at = 0 if dim is None else canonical_dim(dim, array.ndim)
-    rows = np.moveaxis(array, at, 0)
-    rows = rows.reshape(array.shape[at], array.size // max(array.shape[at], 1))
-    fresh = np.ones(len(rows), bool)
-    fresh[1:] = (rows[1:] != rows[:-1]).any(1)
-    starts = np.flatnonzero(fresh)
-    found = [wrap(array.take(starts, at))]
-    if return_inverse:
-        inverse = np.cumsum(fresh) - 1
-        found.append(wrap(inverse.reshape(input._array.shape if dim is None else (-1,))))
-    if return_counts:
-        found.append(wrap(np.diff(np.r_[starts, len(rows)]).astype(np.int64)))
-    return found[0] if len(found) == 1 else tuple(found)
+# ---------------------------------------------------------------------- places and counting
 
 
 @public()

@@ -46,9 +46,12 @@ def test_introselect(splits):
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_least(count):
-    keys, places = rows(30)
-    found, *_ = check(order.least(Type.I64), [keys, places, numbers(count, 30)], [2, 30])
-    np.testing.assert_array_equal(found[:, :count], np.sort(keys)[:, :count])
+    keys, _ = rows(30)
+    made = np.zeros((2, count), np.int64)
+    given = [made, made.copy(), keys, numbers(30, count)]
+    found, where, *_ = check(order.least(Type.I64), given, [2, count, 30])
+    np.testing.assert_array_equal(found, np.sort(keys)[:, :count])
+    np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), found)
 
 
 @pytest.mark.parametrize("rank", [0, 11, 29])

@@ -75,3 +75,21 @@ def test_more_ties_than_are_gone_through(count, monkeypatch):
     for row, place in zip(x, order.commonest_numbers(k), strict=True):
         values, counts = np.unique(row, return_counts=True)
         assert place == np.flatnonzero(row == values[counts.argmax()])[-1]
+
+
+@pytest.mark.parametrize("kind", ["float32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("spread", [7, 10**6])
+def test_unique(kind, spread):
+    x = np.random.default_rng(0).integers(0, spread, (30, 40)).astype(kind)
+    expected = np.unique(x, return_inverse=True, return_counts=True)
+    found = torch.unique(torch.from_numpy(x), return_inverse=True, return_counts=True)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b)
+    np.testing.assert_array_equal(torch.unique(torch.from_numpy(x)).numpy(), expected[0])
+
+
+def test_each_nan_is_unique():
+    x = torch.tensor([float("nan"), 1.0, float("nan"), 1.0])
+    values, counts = torch.unique(x, return_counts=True)
+    assert values.isnan().tolist() == [False, True, True]
+    assert counts.tolist() == [2, 1, 1]

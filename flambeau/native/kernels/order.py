@@ -184,12 +184,7 @@ class _Row:
     def heap_select(self, first: Value, middle: Value, last: Value) -> None:
         """The least elements of a range, as many as come before `middle`, as a heap."""
         count = middle - first
-        parent = self.integer("parent", half(count - 2))
-        with self.where(count < 2):
-            parent.put(-1)
-        with self.as_long_as(parent.now >= 0):
-            self.sift(first, parent.now, count, self.keep(first + parent.now))
-            parent.put(parent.now - 1)
+        self.heap(first, count)
         i = self.integer("i", middle)
         with self.as_long_as(i.now < last):
             with self.where(self.key(i.now) < self.key(first)):
@@ -197,6 +192,15 @@ class _Row:
                 self.move(i.now, first)
                 self.sift(first, Value(Constant(Type.I64, 0)), count, held)
             i.put(i.now + 1)
+
+    def heap(self, first: Value, count: Value) -> None:
+        """Makes a range a heap."""
+        parent = self.integer("parent", half(count - 2))
+        with self.where(count < 2):
+            parent.put(-1)
+        with self.as_long_as(parent.now >= 0):
+            self.sift(first, parent.now, count, self.keep(first + parent.now))
+            parent.put(parent.now - 1)
 
     def sort_heap(self, first: Value, last: Value) -> None:
         end = self.integer("end", last)
@@ -279,13 +283,29 @@ def introselect(type: Type) -> Kernel:
 
 
 def least(type: Type) -> Kernel:
-    """The least elements of rows, sorted, by a heap. Buffers: keys, numbers, settings (I64: how
-    many, the rows' length). Sizes: rows, their length."""
+    """The least elements of rows, sorted, by a heap. Buffers: keys, numbers (what is made), rows to
+    choose from, settings (I64: their length, how many). Sizes: rows, how many, the length."""
     code, settings = _Row(type), Buffer(Type.I64, "settings")
-    zero, count = Value(Constant(Type.I64, 0)), Value(Load(settings, Affine(0)))
-    code.heap_select(zero, count, Value(Load(settings, Affine(1))))
+    given, length = Buffer(type, "given"), Size("length")
+    zero, count = Value(Constant(Type.I64, 0)), Value(Load(settings, Affine(1)))
+
+    def there(at: Value) -> Value:
+        return Value(Load(given, Affine(0, ((code.row, length),)), ((at.expression, 1),)))
+
+    i = code.integer("i", 0)
+    with code.as_long_as(i.now < count):
+        code.put(i.now, there(i.now), i.now)
+        i.put(i.now + 1)
+    code.heap(zero, count)
+    with code.as_long_as(i.now < Value(Load(settings, Affine(0)))):
+        with code.where(there(i.now) < code.key(zero)):
+            held = _Element(_Variable(code, "key", type), _Variable(code, "number"))
+            held.key.put(there(i.now))
+            held.number.put(i.now)
+            code.sift(zero, zero, count, held)
+        i.put(i.now + 1)
     code.sort_heap(zero, count)
-    return code.kernel("least", [settings], [])
+    return code.kernel("least", [given, settings], [length])
 
 
 def quickselect(type: Type) -> Kernel:

@@ -1,0 +1,99 @@
+"""The different values of tensors: unique, unique_consecutive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+from . import order
+from .axes import canonical_dim
+from .creation import public
+from .registry import Array
+
+_SPREAD = 4  # integers may lie in a range of so many times their number to be counted in a table
+
+
+def _counted(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
+    """(the values, each element's number among them, how often each occurs) of near integers."""
+    if x.dtype.kind not in "iub" or not x.size:
+        return None
+    low, high = int(x.min()), int(x.max())
+    if high - low >= _SPREAD * x.size or high >= 1 << 63:
+        return None
+    places = x.astype(np.int64)
+    places -= low
+    table = np.bincount(places, minlength=high - low + 1)
+    there = np.flatnonzero(table)
+    numbers = None
+    if inverse:
+        ranks = np.empty(table.size, np.int64)
+        ranks[there] = np.arange(there.size)
+        numbers = ranks.take(places)
+    return (there + low).astype(x.dtype), numbers, table[there]
+
+
+def _sorted(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
+    """The same of any numbers; each NaN is a value of its own."""
+    where = None
+    if inverse:
+        where = order.sorted_numbers(order.keys(x[None]), False)[0]
+        found = x.take(where)
+    else:
+        found = np.sort(x)
+    fresh = np.ones(x.size, bool)
+    np.not_equal(found[1:], found[:-1], out=fresh[1:])
+    starts = np.flatnonzero(fresh)
+    numbers = None
+    if where is not None:
+        numbers = np.empty(x.size, np.int64)
+        numbers[where] = np.cumsum(fresh) - 1
+    return found[starts], numbers, np.diff(np.append(starts, x.size))
+
+
+@public(spaces=("torch", "Tensor"))
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The different values, or slices of an axis, in order."""
+    array = input._array
+    if dim is None and array.dtype.kind in "iubf":
+        flat = array.reshape(-1)
+        values, inverse, counts = _counted(flat, return_inverse) or _sorted(flat, return_inverse)
+        shape = array.shape
+    else:
+        axis = None if dim is None else canonical_dim(dim, array.ndim)
+        values, inverse, counts = np.unique(
+            array, return_inverse=True, return_counts=True, axis=axis
+        )
+        shape = array.shape if axis is None else (array.shape[axis],)
+    found = [wrap(values)]
+    if return_inverse:
+        found.append(wrap(inverse.reshape(shape).astype(np.int64, copy=False)))
+    if return_counts:
+        found.append(wrap(counts.astype(np.int64, copy=False)))
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@public(spaces=("torch", "Tensor"))
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The first of each run of equal values, or of equal slices of an axis."""
+    array = input._array if dim is not None else input._array.reshape(-1)
+    at = 0 if dim is None else canonical_dim(dim, array.ndim)
+    rows = np.moveaxis(array, at, 0)
+    rows = rows.reshape(array.shape[at], array.size // max(array.shape[at], 1))
+    fresh = np.ones(len(rows), bool)
+    fresh[1:] = (rows[1:] != rows[:-1]).any(1)
+    starts = np.flatnonzero(fresh)
+    found = [wrap(array.take(starts, at))]
+    if return_inverse:
+        inverse = np.cumsum(fresh) - 1
+        found.append(wrap(inverse.reshape(input._array.shape if dim is None else (-1,))))
+    if return_counts:
+        found.append(wrap(np.diff(np.r_[starts, len(rows)]).astype(np.int64)))
+    return found[0] if len(found) == 1 else tuple(found)
