@@ -6,8 +6,8 @@ stopping, logs, and a position that can be saved and restored in the middle of a
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Any, TypeVar
 
 from .. import settings
@@ -26,7 +26,6 @@ from .state import State
 
 F = TypeVar("F", bound=Callable[..., Any])
 _STEP, _START = scopes.step, scopes.step.start
-_SOME = 32  # steps after which what they left is added up
 
 
 class MissingMetric(KeyError):
@@ -353,25 +352,23 @@ class Loop:
         state, handlers = self.state, self.handlers
         live, plans, frames = handlers.live, handlers.plans, handlers.frames
         ends, every = handlers.direct["step.end"], Frame(_STEP, 0)
-        n, number, frame = state.step, state.batch_number, None
-        self._stepping, full = True, True
-        while full:
-            begun = n
-            for batch in itertools.islice(iterator, _SOME):
-                n, number, frame = n + 1, number + 1, None
-                state.batch, state.step, state.batch_number = batch, n, number
-                try:
+        numbers, frame = (count(state.step + 1), count(state.batch_number + 1)), None
+        self._stepping = True
+        for n, number, batch in zip(*numbers, iterator, strict=False):
+            state.step, state.batch_number, state.batch = n, number, batch
+            try:
+                if live["step"]:
+                    frame, every.n = every, n
+                    frames.append(every)
+                    if "step.start" in plans:
+                        handlers.fire(_START, n)
+                state.output = self._body(batch)  # type: ignore[misc]
+                self._completed = number
+                if frame is None:
                     if live["step"]:
-                        frame, every.n = every, n
-                        frames.append(every)
-                        if "step.start" in plans:
-                            handlers.fire(_START, n)
-                    state.output = self._body(batch)  # type: ignore[misc]
-                    self._completed = number
-                    if frame is None:
-                        if live["step"]:
-                            handlers.leave(_STEP, n, None)
-                    elif every.tasks or ends.calls is None:
+                        handlers.leave(_STEP, n, None)
+                else:
+                    if every.tasks or ends.calls is None:
                         handlers.leave(_STEP, n, every)
                     else:  # the same where there is nothing but functions of the run
                         for function in ends.calls:
@@ -380,18 +377,14 @@ class Loop:
                             frames.pop()
                         else:
                             frames.remove(every)
-                except BaseException as error:
-                    self._stepping = False
-                    handlers.fail(_STEP, n, frame, error)
-                    raise
-                if self._stopping is not None:
-                    break
-            self._settle()
-            full = n - begun == _SOME and self._stopping is None
+                    frame = None
+            except BaseException as error:
+                self._stepping = False
+                handlers.fail(_STEP, n, frame, error)
+                raise
+            if self._stopping is not None:
+                break
         self._stepping = False
-
-    def _settle(self) -> None:
-        """Some steps are done: what they left to be added up later may be added up."""
 
     def parts_heard(self) -> None:
         """Who listens to the parts of a step (forward, backward, optim) has changed."""

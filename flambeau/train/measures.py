@@ -26,8 +26,7 @@ class Measures:
         self.metrics = len(self.group)
         self.sums: dict[str, float] = {}
         self.weights: dict[str, int] = {}
-        self.losses: list[tuple[Any, int]] = []  # and sizes, not added up yet
-        self._loss_sum, self._loss_weight = 0.0, 0
+        self.loss_sum, self.loss_weight = 0.0, 0
 
     def copy(self) -> Measures:
         """One with metrics of the same kind, and nothing in it."""
@@ -38,16 +37,8 @@ class Measures:
     def reset(self) -> None:
         """Forgets all batches."""
         self.sums, self.weights = {}, {}
-        self._loss_sum, self._loss_weight = 0.0, 0
-        self.losses.clear()
+        self.loss_sum, self.loss_weight = 0.0, 0
         self.group.reset()
-
-    def settle(self) -> None:
-        """Adds up the losses of some batches: together, which costs less than one by one."""
-        for loss, size in self.losses:
-            self._loss_sum += float(loss._array) * size
-            self._loss_weight += size
-        self.losses.clear()
 
     def add(self, name: str, value: float, size: int) -> None:
         """Add a batch's number."""
@@ -79,10 +70,9 @@ class Measures:
 
     def results(self, prefix: str = "") -> dict[str, Any]:
         """Means and metrics by prefixed name."""
-        self.settle()
         means = {prefix + name: total / self.weights[name] for name, total in self.sums.items()}
-        if self._loss_weight:
-            means[prefix + "loss"] = self._loss_sum / self._loss_weight
+        if self.loss_weight:
+            means[prefix + "loss"] = self.loss_sum / self.loss_weight
         return means | self.group.compute(prefix)
 
     def running(self) -> dict[str, float]:
@@ -91,17 +81,15 @@ class Measures:
 
     def state_dict(self) -> dict[str, Any]:
         """The sums, their weights in samples, and the state of every metric."""
-        self.settle()
         return {
-            "sums": dict(self.sums), "weights": dict(self.weights), "loss_sum": self._loss_sum,
-            "loss_weight": self._loss_weight, "metrics": self.group.state_dict(),
+            "sums": dict(self.sums), "weights": dict(self.weights), "loss_sum": self.loss_sum,
+            "loss_weight": self.loss_weight, "metrics": self.group.state_dict(),
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from what `state_dict` gave. Raises KeyError where the metrics' names differ."""
         self.sums, self.weights = dict(state["sums"]), dict(state["weights"])
-        self.losses.clear()
-        self._loss_sum, self._loss_weight = state["loss_sum"], state["loss_weight"]
+        self.loss_sum, self.loss_weight = state["loss_sum"], state["loss_weight"]
         self.group.load_state_dict(state["metrics"])
 
 

@@ -62,9 +62,11 @@ def eager_body(trainer: Trainer, optimizer: Any, general: Body) -> Body:
             size = state.size = len(y._array)
         except (AttributeError, TypeError):  # several targets, or a single number
             size = state.size = batch_size(y_pred, y)
-        trainer.measures.losses.append((loss, size))
+        measures = trainer.measures
+        measures.loss_sum += float(loss._array) * size
+        measures.loss_weight += size
         if metered:
-            trainer.measures.group.update(y_pred, y)
+            measures.group.update(y_pred, y)
         return loss, y_pred, y
 
     def first(batch: Any) -> Any:
@@ -95,9 +97,11 @@ def whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general
             size = state.size = len(y._array)
         except (AttributeError, TypeError):  # several targets, or a single number
             size = state.size = batch_size(y_pred, y)
-        trainer.measures.losses.append((loss, size))
+        measures = trainer.measures
+        measures.loss_sum += float(loss._array) * size
+        measures.loss_weight += size
         if metered:
-            trainer.measures.group.update(y_pred, y)
+            measures.group.update(y_pred, y)
         return loss, y_pred, y
 
     return step

@@ -82,7 +82,8 @@ class Supervised:
         measures, state = self.trainer.measures, self.trainer.state
         state.loss, state.y_pred, state.y = loss, y_pred, y
         size = state.size = batch_size(y_pred, y)
-        measures.losses.append((loss, size))
+        measures.loss_sum += loss.item() * size
+        measures.loss_weight += size
         measures.group.update(y_pred, y)
         return loss, y_pred, y
 

@@ -197,9 +197,6 @@ class Trainer(Loop):
         """A step that is heard in its parts runs in parts."""
         self.supervised.choose()
 
-    def _settle(self) -> None:
-        self.measures.settle()
-
     def _begin_epoch(self) -> None:
         self.measures.reset()
         self.supervised.pending = 0

@@ -587,22 +587,6 @@ def test_evaluations_have_numbers_for_those_who_listen():
     assert seen["test.step"]["loss"] == pytest.approx(found["test_loss"])
 
 
-def test_losses_of_more_steps_than_are_added_up_at_once():
-    def fit(batches, **stop):
-        trainer = make(lr=0.0)
-        if stop:
-            trainer.attach(step.end(**stop), lambda run: run.stop())
-        return trainer, trainer.fit([(X[i : i + 1], Y[i : i + 1]) for i in range(20)] * batches)
-
-    trainer, history = fit(4)
-    with torch.no_grad():
-        expected = F.mse_loss(trainer.net(X), Y).item()
-    assert trainer.state.step == 80
-    assert history[0]["loss"] == pytest.approx(expected)
-    for last in (31, 32, 33, 64):
-        assert fit(4, once=last)[0].state.step == last
-
-
 def test_a_step_on_its_own_after_a_run_was_stopped():
     trainer = make()
     trainer.attach(step.end(once=1), lambda run: run.stop())
