@@ -15,8 +15,8 @@ from .tile import Number, Tile, constant, sum_type, times
 
 WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
 BLOCK_DEPTH = 1024  # where a known depth is cut, about this much of it at a time
-A_BYTES = 4 << 20  # for packed rows of a: many, since panels of b come from afar for each block
-B_BYTES = 768 << 10  # for packed panels of b, near: each tile's rows of a serve all of them
+A_BYTES = 4608 << 10  # for packed rows of a: many, since panels of b come from afar for each block
+B_BYTES = 1100 << 10  # for packed panels of b, near: each tile's rows of a serve all of them
 FIRST_CACHE = 32 << 10  # a panel up to this stays in the nearest cache while all rows pass
 NEAR_BYTES = 512 << 10  # rows of a up to this are near by themselves
 ROW_BYTES = 384 << 10  # for packed panels otherwise: so rows of c are written in long runs

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from ..loops import Contract, Type
 from ..scratch import GIVE, TAKE, USABLE_BYTES
-from .ahead import LEAST, bytes_of, fetch, streams
+from .ahead import LEAST, Rows, bytes_of, fetch, fetch_rows, streams
 from .gemm_plan import (
     A_BYTES, B_BYTES, FIRST_CACHE, NEAR_BYTES, ROW_BYTES, SUMS_BYTES, Plan, Problem, cheap, known,
     share_costs,
@@ -347,18 +347,33 @@ class Product:
         if work.ends is None:
             fetch(self.context, self.streams, (self.row, first, tile.rows),
                   (self.column, columns.first, tile.columns))  # fmt: skip
-            sums = accumulate(b, tile, source, depth, None, plan.unroll)
+            sums = accumulate(b, tile, source, depth, None, plan.unroll, self._following(tile, a))
             self._finish(tile, sums, first, valid, columns)
             return
         index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
         kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
         sums = self._resumed(tile, kept, work.ends[0])
-        sums = accumulate(b, tile, source, depth, sums, plan.unroll)
+        sums = accumulate(b, tile, source, depth, sums, plan.unroll, self._following(tile, a))
         with b.if_else(work.ends[1]) as (last, more):
             with last:
                 self._finish(tile, sums, first, valid, columns)
             with more:
                 self._keep(tile, sums, kept)
+
+    def _following(self, tile: Tile, a: ir.Value) -> Callable[[ir.Value], None] | None:
+        """What asks, round by round of a tile, for the lines of the rows after the tile's.
+
+        The processor's own guess stops at the end of each row, or of each page.
+        """
+        b, p, packed = self.builder, self.p, self.plan.pack_a
+        if tile.rows < self.tile.rows or not (packed or p.a_depth == p.a_type.size):
+            return None
+        if known(p.m) and known(p.k) and p.m * p.k * self.size <= NEAR_BYTES:
+            return None
+        first = moved(b, a, self.group_bytes if packed else times(b, tile.rows, p.a_row))
+        size = self.size if packed else p.a_type.size
+        rows = Rows(first, tile.rows, None if packed else p.a_row, size * self.plan.unroll)
+        return lambda i: fetch_rows(b, rows, i)
 
     def _resumed(self, tile: Tile, kept: ir.Value, fresh: ir.Value) -> Sums:
         """The sums so far; zero on the first stretch."""

@@ -287,21 +287,22 @@ def accumulate(
     depth: Sequence[Depth],
     sums: Sums | None = None,
     unroll: int = 1,
+    ahead: Callable[[ir.Value], None] | None = None,
 ) -> Sums:
     """The sums of a * b over the depth, outermost loop first, added to `sums` (or to zero).
 
-    `unroll`: steps in a round of the innermost loop.
+    `unroll`: steps in a round of the innermost loop. `ahead(round)`: done in each of them.
     """
     sums = zeros(tile) if sums is None else sums
     if not depth:
         return step(b, tile, source, sums)
     if len(depth) == 1:
-        return _innermost(b, tile, source, depth[0], sums, unroll)
+        return _innermost(b, tile, source, depth[0], sums, unroll, ahead)
     outer = depth[0]
 
     def body(_: ir.Value, held: Sums) -> Sums:
         at = _placed(source, held[0], held[1])
-        inner = accumulate(b, tile, at, depth[1:], held[2:], unroll)
+        inner = accumulate(b, tile, at, depth[1:], held[2:], unroll, ahead)
         return [moved(b, held[0], outer.a), moved(b, held[1], outer.b), *inner]
 
     return loop(b, outer.extent, [source.a, source.b, *sums], body)[2:]
@@ -312,7 +313,8 @@ def _placed(source: Source, a: ir.Value, b: ir.Value) -> Source:
 
 
 def _innermost(
-    b: ir.IRBuilder, tile: Tile, source: Source, axis: Depth, sums: Sums, unroll: int
+    b: ir.IRBuilder, tile: Tile, source: Source, axis: Depth, sums: Sums, unroll: int,
+    ahead: Callable[[ir.Value], None] | None,
 ) -> Sums:
     """The loop over one axis; small tiles keep several sets of sums to hide the latency."""
     n = len(sums)
@@ -323,8 +325,10 @@ def _innermost(
         unroll = sets
     held = [source.a, source.b, *sums, *(zeros(tile) * (sets - 1))]
 
-    def body(_: ir.Value, held: Sums) -> Sums:
+    def body(i: ir.Value, held: Sums) -> Sums:
         a, vectors, kept = held[0], held[1], held[2:]
+        if ahead is not None:
+            ahead(i)
         for u in range(unroll):
             s = u % sets * n
             at = _placed(source, moved(b, a, times(b, axis.a, u)),
