@@ -20,6 +20,10 @@ B_BYTES = 1100 << 10  # for packed panels of b, near: each tile's rows of a serv
 FIRST_CACHE = 32 << 10  # a panel up to this stays in the nearest cache while all rows pass
 NEAR_BYTES = 512 << 10  # rows of a up to this are near by themselves
 ROW_BYTES = 384 << 10  # for packed panels otherwise: so rows of c are written in long runs
+_APART = 1536 << 10  # steps of a over this much memory are too many pages
+_SECOND_CACHE = 128 << 10, 16  # bytes of one of its ways, and how many there are
+B_NEAR = 768 << 10  # a matrix b up to this is near by itself
+_FEW_ROWS, _MANY_ROWS = 18, 128  # of a, from which on packing b pays where it is far, and near
 ALONE = 200_000  # multiply-adds that are hardly worth sharing
 SUMS_BYTES = 2 << 20  # for partial sums while the depth is cut
 _CHEAP = 6  # operations in an epilogue that is worth repeating for each vector of a tile
@@ -104,15 +108,17 @@ def problem(context: Any, statement: Contract) -> Problem | None:
 
 
 # What a step costs beside what the ports would need, by the vectors of a tile: measured with
-# operands in the first-level cache.
+# packed panels, and with rows of b that lie apart.
 _OVERHEAD = {1: 1.15, 2: 1.05, 3: 1.0, 4: 1.01, 5: 1.07, 6: 1.14}
+_OVERHEAD_APART = {**_OVERHEAD, 4: 1.06}
 
 
-def tile_cost(rows: int, vectors: int) -> float:
+def tile_cost(rows: int, vectors: int, packed: bool) -> float:
     """Cycles of one step of the depth: arithmetic on two ports, loads on two, latency hidden."""
     if not rows or not vectors:
         return 0.0
-    return max(rows * vectors, rows + vectors, 4.0) / 2 * _OVERHEAD[vectors]
+    overhead = (_OVERHEAD if packed else _OVERHEAD_APART)[vectors]
+    return max(rows * vectors, rows + vectors, 4.0) / 2 * overhead
 
 
 def share_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
@@ -123,7 +129,7 @@ def share_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
     return rows * vectors, vectors * lanes, rows
 
 
-def _cost(m: int, vectors: int, tile: tuple[int, int], depth: int) -> float:
+def _cost(m: int, vectors: int, tile: tuple[int, int], depth: int, packed: bool) -> float:
     """Cycles of so many rows and vectors of columns, in tiles."""
     groups, tail = divmod(m, tile[0])
     panels, edge = divmod(vectors, tile[1])
@@ -131,23 +137,29 @@ def _cost(m: int, vectors: int, tile: tuple[int, int], depth: int) -> float:
     for count, rows in ((groups, tile[0]), (1 if tail else 0, tail)):
         for many, wide in ((panels, tile[1]), (1 if edge else 0, edge)):
             near = 0.1 * rows  # to bring rows of a into the nearest cache
-            step = tile_cost(rows, wide) + near + 0.8  # each step has a price of its own
+            step = tile_cost(rows, wide, packed) + near + 0.8  # each step has a price of its own
             cost += count * many * (depth * step + 12 + rows * wide)
     return cost * (1 + 0.01 * (bool(tail) + bool(edge)))
 
 
-def _share_cost(m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int) -> float:
+def _share_cost(
+    m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int, packed: bool
+) -> float:
     """Cycles of the larger of two shares: of the groups of rows, or of the panels of columns."""
     rows = min(m, -(-m // (2 * tile[0])) * tile[0])
     columns = min(vectors, -(-vectors // (2 * tile[1])) * tile[1])
-    return min(_cost(*part, tile, depth) + depth / 2 * (part[0] + part[1] * lanes)
+    return min(_cost(*part, tile, depth, packed) + depth / 2 * (part[0] + part[1] * lanes)
                for part in ((rows, vectors), (m, columns)))  # fmt: skip
 
 
 def best_tile(
-    m: Number, n: Number, k: Number, lanes: int, registers: int, shared: bool = False
-) -> tuple[int, int]:
-    """Rows and vectors of the tile that suits the extents; `shared`: among several threads."""
+    m: Number, n: Number, k: Number, lanes: int, registers: int, shared: bool = False,
+    packed: bool = True,
+) -> tuple[int, int]:  # fmt: skip
+    """Rows and vectors of the tile that suits the extents.
+
+    `shared`: among several threads; `packed`: b is.
+    """
     wide = (8, 3) if registers == 32 else (4, 3)
     if not (known(m) and known(n)):
         return wide
@@ -160,9 +172,9 @@ def best_tile(
             if r * v + v + 1 > registers:
                 break
             if shared:
-                cost = _share_cost(m, vectors, (r, v), depth, lanes)
+                cost = _share_cost(m, vectors, (r, v), depth, lanes, packed)
             else:
-                cost = _cost(m, vectors, (r, v), depth)
+                cost = _cost(m, vectors, (r, v), depth, packed)
             if r * v + v + 1 > registers - 2:
                 cost *= 1.02  # no room to schedule loads ahead
             if cost < least:
@@ -173,10 +185,10 @@ def best_tile(
 def planned(p: Problem, target: Any, shared: bool) -> Plan:
     """Chooses tile, packing and blocks from what is known."""
     lanes, registers = target.lanes(p.type), target.vector_registers
-    rows, vectors = best_tile(p.m, p.n, p.k, lanes, registers, shared)
-    tile = Tile(rows, vectors, lanes, p.type)
     half = p.a_type in (Type.F16, Type.BF16)
-    pack_a, pack_b = half or _packs_a(p), _packs_b(p, tile)
+    pack_a, pack_b = half or _packs_a(p), _packs_b(p)
+    rows, vectors = best_tile(p.m, p.n, p.k, lanes, registers, shared, pack_b)
+    tile = Tile(rows, vectors, lanes, p.type)
     if p.k == 0:  # nothing is read
         pack_a = pack_b = False
     cut = not known(p.k) or p.k > WHOLE_DEPTH
@@ -191,25 +203,24 @@ def _packs_a(p: Problem) -> bool:
     """Whether rows of a are packed: their distance is not known, or steps lie far apart."""
     if not (known(p.m) and known(p.a_row)):
         return True
-    if not known(p.a_depth) or not known(p.k):
-        return p.a_depth != p.a_type.size
-    columns = p.n if known(p.n) else 1 << 10
-    return p.a_depth != p.a_type.size and p.k * p.a_depth * columns > 100_000_000
+    if p.a_depth == p.a_type.size:
+        return False
+    if not (known(p.a_depth) and known(p.k)):
+        return True
+    return p.k * p.a_depth > _APART or 2 * p.k > places(p.a_depth, *_SECOND_CACHE)
 
 
-def _packs_b(p: Problem, tile: Tile) -> bool:
-    """Whether panels of b are packed: not contiguous, or they conflict in the nearest cache."""
+def _packs_b(p: Problem) -> bool:
+    """Whether panels of b are packed: not contiguous, far, or read by many rows of a."""
     if p.b_column != p.b_type.size or not known(p.n):
         return True
-    far = known(p.k) and known(p.b_depth) and p.k * p.b_depth > 768 << 10
-    if known(p.m) and p.m < (3 if far else 12) * tile.rows:
-        return False
-    if far or not (known(p.k) and known(p.b_depth)):
-        return True
-    size = p.k * tile.columns * p.b_type.size
-    # Rows at a stride that divides a page share a few of the cache's 64 sets of 12 lines.
-    places = 4096 // gcd(4096, max(p.b_depth, 1)) * 12
-    return size <= 32 << 10 and p.k > places and (not known(p.m) or p.m >= 512)
+    far = not (known(p.k) and known(p.b_depth)) or p.k * p.b_depth > B_NEAR
+    return not known(p.m) or p.m >= (_FEW_ROWS if far else _MANY_ROWS)
+
+
+def places(stride: int, page: int, ways: int) -> int:
+    """Lines so far apart that a cache holds: a stride that divides its pages reaches few sets."""
+    return page // gcd(page, max(stride, 64)) * ways
 
 
 def _divided(depth: int) -> int:
