@@ -20,6 +20,7 @@ B_BYTES = 1100 << 10  # for packed panels of b, near: each tile's rows of a serv
 FIRST_CACHE = 32 << 10  # a panel up to this stays in the nearest cache while all rows pass
 NEAR_BYTES = 512 << 10  # rows of a up to this are near by themselves
 ROW_BYTES = 384 << 10  # for packed panels otherwise: so rows of c are written in long runs
+_LONG = 384  # steps of a on lines of their own beyond this do not stay in the nearest cache
 _APART = 1536 << 10  # steps of a over this much memory are too many pages
 _SECOND_CACHE = 128 << 10, 16  # bytes of one of its ways, and how many there are
 B_NEAR = 768 << 10  # a matrix b up to this is near by itself
@@ -154,11 +155,11 @@ def _share_cost(
 
 def best_tile(
     m: Number, n: Number, k: Number, lanes: int, registers: int, shared: bool = False,
-    packed: bool = True,
+    packed: bool = True, beside: bool = False,
 ) -> tuple[int, int]:  # fmt: skip
     """Rows and vectors of the tile that suits the extents.
 
-    `shared`: among several threads; `packed`: b is.
+    `shared`: among several threads; `packed`: b is; `beside`: a is, from rows side by side.
     """
     wide = (8, 3) if registers == 32 else (4, 3)
     if not (known(m) and known(n)):
@@ -177,6 +178,8 @@ def best_tile(
                 cost = _cost(m, vectors, (r, v), depth, packed)
             if r * v + v + 1 > registers - 2:
                 cost *= 1.02  # no room to schedule loads ahead
+            if beside and r % 8:
+                cost *= 1.06  # such rows take several stores a step
             if cost < least:
                 best, least = (r, v), cost
     return best
@@ -187,7 +190,9 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     lanes, registers = target.lanes(p.type), target.vector_registers
     half = p.a_type in (Type.F16, Type.BF16)
     pack_a, pack_b = half or _packs_a(p), _packs_b(p)
-    rows, vectors = best_tile(p.m, p.n, p.k, lanes, registers, shared, pack_b)
+    rows, vectors = best_tile(
+        p.m, p.n, p.k, lanes, registers, shared, pack_b, pack_a and p.a_row == p.a_type.size
+    )
     tile = Tile(rows, vectors, lanes, p.type)
     if p.k == 0:  # nothing is read
         pack_a = pack_b = False
@@ -207,7 +212,7 @@ def _packs_a(p: Problem) -> bool:
         return False
     if not (known(p.a_depth) and known(p.k)):
         return True
-    return p.k * p.a_depth > _APART or 2 * p.k > places(p.a_depth, *_SECOND_CACHE)
+    return p.k > _LONG or p.k * p.a_depth > _APART or 2 * p.k > places(p.a_depth, *_SECOND_CACHE)
 
 
 def _packs_b(p: Problem) -> bool:
