@@ -229,6 +229,8 @@ def arange(
     kind = _range_dtype((start, end, step), dtype) if out is None else out._array.dtype
     if kind.kind in "iu":
         start, end, step = int(start), int(end), int(step)
+        if step == 0:  # a fraction, written to integers
+            raise ValueError("step must be nonzero")
         count = -((start - end) // step)
         array = np.arange(start, start + count * step, step, dtype=kind)[:count]
     else:
@@ -265,8 +267,13 @@ def _spaced_dtype(start: Any, end: Any, dtype: Dtype | None) -> np.dtype:
     return numpy_dtype(found)
 
 
-def _check_steps(steps: Any) -> int:
+def _check_steps(steps: Any, name: str) -> int:
     steps = _number(steps)
+    if isinstance(steps, float):
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments - got (int, int, float), but "
+            "expected an int for steps"
+        )
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     return steps
@@ -298,7 +305,7 @@ def linspace(
     tensor([0.0000, 0.5000, 1.0000])
     """
     kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
-    array = _symmetric(_number(start), _number(end), _check_steps(steps), kind)
+    array = _symmetric(_number(start), _number(end), _check_steps(steps, "linspace"), kind)
     return place(array, device, requires_grad) if out is None else _into(out, array)
 
 
@@ -310,7 +317,7 @@ def logspace(
 ) -> Tensor:  # fmt: skip
     """base to the power of `steps` equally spaced numbers from start to end."""
     kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
-    steps = _check_steps(steps)
+    steps = _check_steps(steps, "logspace")
     start, end = _number(start), _number(end)
     if kind.kind in "iu":
         start, end = int(start), int(end)

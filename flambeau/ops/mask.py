@@ -160,7 +160,10 @@ def masked_scatter(input, mask, source):
             f"masked_scatter: expected self and source to have same dtypes but got {input.dtype} "
             f"and {source.dtype}"
         )
-    mask = _mask_of(mask, "masked_scatter")
+    if _mask_of(mask, "masked_scatter_") is not mask:
+        raise RuntimeError(
+            "masked_scatter_ only supports boolean masks, but got mask with dtype Byte"
+        )
     shape = np.broadcast_shapes(input._array.shape, mask._array.shape)
     return _masked_scatter(input.expand(*shape), mask.expand(*shape), source)
 

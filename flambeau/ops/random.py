@@ -255,6 +255,11 @@ def _(g, input_shape):
     return g.new_zeros(input_shape)
 
 
+@_without_gradient.vjp("value")
+def _(g):
+    return g
+
+
 @public(spaces=("torch", "Tensor"))
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *,

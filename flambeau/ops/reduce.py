@@ -96,15 +96,14 @@ def sum_to_size(input, *size):
 
 def _floating(input: Array, dtype, name: str) -> np.dtype:
     """The dtype of a mean-like result; RuntimeError for integers that nobody asked to convert."""
-    if dtype is not None:
-        return dtype.numpy
-    kind = FROM_NUMPY[input.dtype]
+    kind = FROM_NUMPY[input.dtype] if dtype is None else dtype
     if not (kind.is_floating_point or kind.is_complex):
+        which = "Input" if dtype is None else "Optional"
         raise RuntimeError(
-            f"{name}(): could not infer output dtype. Input dtype must be either a floating point "
-            f"or complex dtype. Got: {_legacy(kind)}"
+            f"{name}(): could not infer output dtype. {which} dtype must be either a floating "
+            f"point or complex dtype. Got: {_legacy(kind)}"
         )
-    return input.dtype
+    return input.dtype if dtype is None else dtype.numpy
 
 
 def _legacy(kind) -> str:
@@ -200,7 +199,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None):
 
 
 def _needs_elements(input: Array, dim, name: str) -> None:
-    axes = canonical_dims(dim, input.ndim)
+    axes = canonical_dims(dim, input.ndim) if dim is not None and dim != () else ()
     for axis in axes:
         if input.ndim and input.shape[axis] == 0:
             raise IndexError(
@@ -377,6 +376,13 @@ _aminmax = return_type("aminmax", "min", "max")
 @composite()
 def aminmax(input, *, dim=None, keepdim=False, out=None):
     """The smallest and the largest element, of all or along an axis."""
+    if dim is None and not input._array.size:
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
+            "identity."
+        )
+    if dim is not None and input._array.ndim and not input.size(dim):
+        raise IndexError(f"aminmax: Expected reduction dim {dim} to have non-zero size.")
     found = _aminmax(amin(input, () if dim is None else dim, keepdim),
                      amax(input, () if dim is None else dim, keepdim))  # fmt: skip
     if out is None:

@@ -339,3 +339,9 @@ WRONG_DTYPES = [
 def test_dtype_errors(kind, message, dtype, call):
     with pytest.raises(kind, match=message):
         call(np.zeros(3, dtype), seeded())
+
+
+def test_normal_of_two_tensors_has_a_gradient_of_zero():
+    mean, std = torch.zeros(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    torch.normal(mean, std).sum().backward()
+    assert mean.grad.tolist() == std.grad.tolist() == [0, 0, 0]
