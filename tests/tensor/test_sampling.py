@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import flambeau as torch
 from flambeau.tensor import integers, normal, rejection, sampling
 from flambeau.tensor.generator import Generator
 
