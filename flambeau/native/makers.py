@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import pickle
 import select
 import signal
 import subprocess
@@ -41,7 +40,7 @@ _STRUCK = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")  # ends that are no fault o
 # ------------------------------------------------------------------------------------- the policy
 
 _START = 0.35  # seconds of work that one more maker costs: it has to begin, and to warm up
-_HERE = 0.59  # of the time of one processor, what threads of this process take on two or more
+_HERE = 0.55  # of the time of one processor, what threads of this process take on two or more
 _SHARE = 0.5  # seconds of work for one
 _ASIDE = 4  # while others work, one processor in so many is for makers
 _ASIDE_FROM = 0.5  # seconds of work; they would slow down the others by more than they take
@@ -273,6 +272,8 @@ class Makers:
                     self.running -= 1
                 job.done.put((job, answer))
         finally:
+            if process is not None:
+                process.end()
             with self.lock:
                 self.threads -= 1
                 self.all.discard(process)
@@ -282,8 +283,6 @@ class Makers:
                     self.waiting = []
             for job in left:
                 job.done.put((job, None))
-            if process is not None:
-                process.end()
 
     def _started(self) -> _Process | None:
         """A new process, ready to work. Where it fails, no other is tried."""
@@ -293,7 +292,7 @@ class Makers:
             with self.lock:
                 self.all.add(process)
             process.begin()
-        except (OSError, EOFError, ValueError, RuntimeError, pickle.PickleError) as error:
+        except Exception as error:
             said = "" if process is None else process.end()
             with self.lock:
                 if process is None or process in self.all:  # and nobody ended it
@@ -319,7 +318,7 @@ class Makers:
             answer = process.ask(job, host())
         except (EOFError, OSError):
             return process.fault()
-        except RecursionError:  # a kernel too deep for pickle
+        except Exception:  # what pickle cannot carry: a kernel that is too deep, for instance
             return None
         return None if isinstance(answer[1], RecursionError) else answer
 

@@ -154,6 +154,16 @@ def test_a_maker_that_ends_in_the_middle(
     assert made.make(scaled(1.0)) == []
 
 
+def test_what_pickle_cannot_carry_is_left(made: Made) -> None:
+    value = Load(Buffer(Type.F32, "x"), Affine(0))
+    for _ in range(10_000):
+        value = Apply(Scalar.NEG, (value,), Type.F32)
+    deep = Kernel("deep", [], [Store(Buffer(Type.F32, "y"), Affine(0), value)])
+    assert made.make(deep, scaled(2.0)) == ["k0"]
+    assert [*made.code] == ["k1"]
+    assert made.crew.running == 0
+
+
 def test_an_idle_maker_ends_and_leaves_nothing(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,41 @@
+"""A process that makes code for a step, and falls: the step stays eager, and says where it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+import flambeau as torch
+from flambeau.native import compiled, makers
+
+
+@pytest.mark.skipif(os.name != "posix", reason="ends a process by a signal")
+def test_a_fall_of_llvm_leaves_the_step_eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
+    monkeypatch.setattr(compiled, "_functions", {})
+    monkeypatch.setattr(makers, "wanted", lambda work, threads, aside: threads)
+    monkeypatch.setattr(makers, "MAKERS", makers.Makers())
+    ask = makers._Process.ask
+
+    def fall(self: makers._Process, *rest: object) -> object:
+        os.kill(self.process.pid, signal.SIGABRT)
+        self.process.wait()
+        return ask(self, *rest)
+
+    monkeypatch.setattr(makers._Process, "ask", fall)
+    # Nothing is made here while makers begin.
+    monkeypatch.setattr(makers.Makers, "_taken_back", lambda self, done, threads: None)
+
+    @torch.compile(mode="now")
+    def step(x):
+        return (x * 3).tanh().sum()
+
+    x = torch.linspace(-1, 2, 50)
+    first = step(x)
+    step(x)
+    with pytest.warns(UserWarning, match="stays eager: compiling failed in emit: .*LLVM gave up"):
+        step(x)
+    assert torch.equal(step(x), first)
+    makers.MAKERS.close()
