@@ -11,11 +11,11 @@ from ..tensor.tensor import Tensor, wrap
 from .creation import arange
 from .embedding import _refuse_sparse, check_indices, embedding_dense_backward, embedding_renorm_
 from .embedding import rows_of as embedding_rows
-from .gather import index_select
+from .whole_slices import index_select
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque, publish
 from .samples import Rng
-from .table_rows import bags_summed
+from .table_rows import bags_most, bags_summed
 
 _SUM, _MEAN, _MAX = range(3)
 _MODES = {"sum": _SUM, "mean": _MEAN, "max": _MAX}
@@ -79,6 +79,10 @@ def reduced_bags(
         indices, bags = indices[kept], bags[kept]
         each = None if each is None else each[kept]
     width, inside = weight.shape[1], compute_dtype(weight.dtype)
+    if mode == _MAX and bags.__class__ is np.ndarray and (
+        most := bags_most(weight, indices, bags, offsets.size)
+    ) is not None:  # fmt: skip
+        return most
     made = np.zeros((offsets.size, width), inside)
     which = np.full((offsets.size, width), -1, np.int64)
     if mode != _MAX and indices.size and bags.__class__ is np.ndarray and (
@@ -181,6 +185,21 @@ def _native(
 
     mode: 0 sum, 1 mean, 2 max.
     """
+    y, which, offsets, padding = _reduced(
+        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+        include_last_offset, padding_idx,
+    )  # fmt: skip
+    bags = bags_of(indices._array.size, offsets._array)
+    kept = bags if padding < 0 else bags[indices._array != padding]
+    sizes = np.bincount(kept, minlength=offsets._array.size)
+    return y, wrap(bags), wrap(sizes), which
+
+
+def _reduced(
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool, mode: int,
+    sparse: bool, each: Tensor | None, include_last_offset: bool, padding_idx: int | None,
+) -> tuple[Tensor, Tensor, Tensor, int]:  # fmt: skip
+    """(bags reduced, indices of maxima, where bags start, the index that counts nothing or -1)."""
     _refuse_sparse(sparse, weight, "embedding_bag")
     if include_last_offset:
         if not offsets._array.size:
@@ -195,13 +214,8 @@ def _native(
                 f"{rows - 1}, but got {padding_idx}"
             )
         padding += rows if padding < 0 else 0
-    y, which = reduced_bags(
-        weight, indices, offsets, mode, per_sample_weights, scale_grad_by_freq, padding
-    )
-    bags = bags_of(indices._array.size, offsets._array)
-    kept = bags if padding < 0 else bags[indices._array != padding]
-    sizes = np.bincount(kept, minlength=offsets._array.size)
-    return y, wrap(bags), wrap(sizes), which
+    y, which = reduced_bags(weight, indices, offsets, mode, each, scale_grad_by_freq, padding)
+    return y, which, offsets, padding
 
 
 publish(_native, ("embedding_bag",), ("torch",))
@@ -240,8 +254,8 @@ def embedding_bag(
             per_sample_weights = per_sample_weights.reshape(-1)
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
-    return _native(weight, input, offsets, scale_grad_by_freq, _MODES[mode], sparse,
-                   per_sample_weights, include_last_offset, padding_idx)[0]  # fmt: skip
+    return _reduced(weight, input, offsets, scale_grad_by_freq, _MODES[mode], sparse,
+                    per_sample_weights, include_last_offset, padding_idx)[0]  # fmt: skip
 
 
 def _check_bag_arguments(

@@ -71,6 +71,30 @@ def _blocks(width: int) -> int:
     return next((b for b in range(threads, 2 * threads) if width % b == 0), 1)
 
 
+def _even(bags: Array, count: int) -> int:
+    """How many numbers each bag has, if all have as many; else 0."""
+    length = bags.size // max(count, 1)
+    even = length * count == bags.size > 0 \
+        and np.array_equal(bags[::length], np.arange(count)) \
+        and np.array_equal(bags[length - 1 :: length], bags[::length])  # fmt: skip
+    return length if even else 0
+
+
+def bags_most(
+    table: Array, numbers: Array, bags: Array, count: int
+) -> tuple[Array, Array] | None:
+    """The maxima of the rows in each of `count` bags, and the first row that has each."""
+    if numbers.size * table.shape[-1] <= LARGE or not _fits(table, numbers):
+        return None
+    width, length = table.shape[1], _even(bags, count)
+    kernel = _kernel("most_of_even_bags", table.dtype) if length else None
+    if kernel is None:
+        return None
+    y, which = np.empty((count, width), table.dtype), np.empty((count, width), np.int64)
+    shared(kernel, table, numbers, y, which, count, length, width)
+    return y, which
+
+
 def bags_summed(
     table: Array, numbers: Array, bags: Array, count: int, each: Array | None
 ) -> Array | None:
@@ -80,11 +104,9 @@ def bags_summed(
     """
     if numbers.size * table.shape[-1] <= LARGE or not _fits(table, numbers):
         return None
-    width, length = table.shape[1], numbers.size // max(count, 1)
+    width, length = table.shape[1], _even(bags, count)
     by = () if each is None else (np.ascontiguousarray(each, table.dtype),)
-    even = length * count == bags.size > 0 \
-        and np.array_equal(bags[::length], np.arange(count)) \
-        and np.array_equal(bags[length - 1 :: length], bags[::length])  # fmt: skip
+    even = length > 0
     kernel = _kernel("sum_even_bags" if even else "sum_bags", table.dtype, each is not None)
     if kernel is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..loops import (
     Accumulator, Affine, Apply, Begin, Buffer, Expression, Fold, Index, Kernel, Kind, Load, Loop,
-    Scalar, Size, Statement, Store, Type, Update,
+    Position, Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
 
 
@@ -76,3 +76,27 @@ def sum_even_bags(type: Type, weighted: bool) -> Kernel:
     ]  # fmt: skip
     nest = Loop(bag, bags, [Loop(column, width, body, Kind.LANES)], Kind.PARALLEL)
     return Kernel("sum_even_bags", [table, at, *([by] if weighted else []), y], [nest], sizes)
+
+
+def most_of_even_bags(type: Type) -> Kernel:
+    """table, numbers (I64), y, which (I64): maxima of bags, and the first row that has each.
+
+    Sizes: bags, numbers of each, width.
+    """
+    table, y = Buffer(type, "table"), Buffer(type, "y")
+    at, which = Buffer(Type.I64, "numbers"), Buffer(Type.I64, "which")
+    bag, k, column = Index("bag"), Index("k"), Index("column")
+    bags, count, width = sizes = [Size(n) for n in ("bags", "count", "width")]
+    most = Accumulator(Fold.ARGMAX, Type.I64, "most")
+    value = Load(table, Affine(0, ((column, 1),)),
+                 ((Load(at, Affine(0, ((bag, count), (k, 1)))), width),))  # fmt: skip
+    number = Load(at, Affine(0, ((bag, count),)), ((most, 1),))
+    here = Affine(0, ((bag, width), (column, 1)))
+    body: list[Statement] = [
+        Begin(most),
+        Loop(k, count, [Update(most, value, Position(Affine(0, ((k, 1),))))]),
+        Store(which, here, number),
+        Store(y, here, Load(table, Affine(0, ((column, 1),)), ((number, width),))),
+    ]
+    nest = Loop(bag, bags, [Loop(column, width, body, Kind.LANES)], Kind.PARALLEL)
+    return Kernel("most_of_even_bags", [table, at, y, which], [nest], sizes)
