@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from .. import ops
 from ..autograd import no_grad
 from ..ops.embedding import one_hot
-from ..ops.loss import binary_cross_entropy_with_logits
+from ..ops.binary_losses import binary_cross_entropy_with_logits
 from ..ops.softmax import softmax
 from ..ops.softplus import softplus
 from ..tensor import dtypes as types

@@ -1,5 +1,5 @@
-"""Gathering and scattering along an axis: gather, scatter and its reductions, index_select and
-its family, take and put."""
+"""Gathering and scattering along an axis: gather, scatter and its reductions; take and put, at
+positions in a flattened tensor."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _(g, dim, index, src_shape):
 
 def _embedded(g, shape):
     """A cotangent of the first places of a larger source."""
-    from .view import _placed
+    from .slices import _placed
 
     return _placed(g, shape, tuple(slice(0, n) for n in g._array.shape))
 
@@ -350,7 +350,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=Non
     return y if out is None else out.copy_(y)
 
 
-def _in_place(name: str, function: Any) -> None:
+def publish_in_place(name: str, function: Any) -> None:
     """`name_`: the function's value written into its first argument."""
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -362,180 +362,6 @@ def _in_place(name: str, function: Any) -> None:
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"{name} in place."
     public(f"{name}_", spaces=("Tensor",))(method)
-
-
-# ------------------------------------------------------------------------------ whole slices
-
-
-def _selected(rng):
-    yield (rng.normal(size=(3, 4)), 1, np.array([3, 0, 0])), {}
-    yield (rng.normal(size=(3, 4)), 0, np.array([2])), {}
-
-
-def _vector(index: Array, name: str) -> Array:
-    if index.ndim > 1:
-        raise IndexError(f"{name}(): Index is supposed to be a vector")
-    return _indices(index, name).reshape(-1)
-
-
-@opaque(ref=lambda x, dim, index: np.take(x, index, dim), samples=_selected)
-def index_select(input: Array, dim, index: Array) -> Array:
-    """The slices at some indices of an axis."""
-    index = _vector(index, "index_select")
-    at = canonical_dim(dim, input.ndim)
-    if not input.ndim:
-        return input.copy()
-    if index.size and (index.max() >= input.shape[at] or index.min() < 0):
-        raise IndexError("index out of range in self")
-    return np.take(input, index, at)
-
-
-@index_select.vjp("input")
-def _(g, input_shape, dim, index):
-    return g.new_zeros(input_shape).index_add(dim, index, g)
-
-
-def _along(at: int, index: Array) -> tuple:
-    return (*[slice(None)] * at, index)
-
-
-def _check_source(name: str, input: Array, at: int, index: Array, source: Array) -> None:
-    if source.dtype != input.dtype:
-        raise RuntimeError(
-            f"{name}(): self ({FROM_NUMPY[input.dtype]}) and source ({FROM_NUMPY[source.dtype]}) "
-            "must have the same scalar type"
-        )
-    if source.ndim and input.ndim and source.shape[at] != index.size:
-        raise RuntimeError(
-            f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): "
-            f"({source.shape[at]}), for dim: {at}"
-        )
-    if input.ndim and (index.size and (index.max() >= input.shape[at] or index.min() < 0)):
-        raise IndexError(f"{name}(): index out of range in self")
-
-
-@opaque(name="_index_add", node="IndexAddBackward0", expose=(), ref=None,
-        samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1, np.array([3, 0, 0]),
-                                    rng.normal(size=(3, 3)), 2.0), {})]))  # fmt: skip
-def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
-    """A copy with alpha * source added to slices."""
-    at = canonical_dim(dim, input.ndim)
-    index = _vector(index, "index_add")
-    _check_source("index_add", input, at, index, source)
-    made = input.copy()
-    if alpha.__class__ is not int or alpha != 1:
-        source = (source * alpha).astype(input.dtype)
-    target = made if made.ndim else made.reshape(1)
-    source = source.reshape(1) if not source.ndim else source
-    if at == 0 and target.ndim == 2:
-        from .index import add_rows
-
-        add_rows(target, (index,), source)
-    else:
-        shape = [1] * target.ndim
-        shape[at] = index.size
-        places = np.broadcast_to(index.reshape(shape), source.shape)
-        if not (source.shape == target.shape[:at] + index.shape + target.shape[at + 1 :]
-                and along_native.put(target, at, places, source, True)):
-            np.add.at(target, _along(at, index), source)
-    return made
-
-
-@_index_add.vjp("input")
-def _(g):
-    return g
-
-
-@_index_add.vjp("source")
-def _(g, dim, index, source_shape, alpha):
-    return (g.index_select(dim, index) * alpha).reshape(source_shape)
-
-
-@composite()
-def index_add(input, dim, index, source, *, alpha=1, out=None):
-    """A copy with alpha * source added to the slices at some indices of an axis."""
-    y = _index_add(input, dim, index, source, alpha)
-    return y if out is None else out.copy_(y)
-
-
-def _copied_slices(x, dim, index, source):
-    y = np.moveaxis(x.copy(), dim, 0)
-    for place, row in zip(index, np.moveaxis(source, dim, 0), strict=True):
-        y[place] = row
-    return np.moveaxis(y, 0, dim)
-
-
-@opaque(node="IndexCopyBackward0", ref=_copied_slices, samples=lambda rng: iter(
-    [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))  # fmt: skip
-def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
-    """A copy with the slices at some indices of an axis replaced."""
-    at = canonical_dim(dim, input.ndim)
-    index = _vector(index, "index_copy")
-    _check_source("index_copy", input, at, index, source)
-    made = input.copy()
-    (made if made.ndim else made.reshape(1))[_along(at, index)] = source
-    return made
-
-
-@index_copy.vjp("input")
-def _(g, dim, index):
-    return g.index_fill(dim, index, 0)
-
-
-@index_copy.vjp("source")
-def _(g, dim, index, source_shape):
-    return g.index_select(dim, index).reshape(source_shape)
-
-
-@opaque(name="_index_fill", node="IndexFillBackward0", expose=(), samples=lambda rng: iter(
-    [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=())), {})]))  # fmt: skip
-def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:
-    """A copy with a value in the slices at some indices of an axis."""
-    at = canonical_dim(dim, input.ndim)
-    index = _vector(index, "index_fill")
-    made = input.copy()
-    if index.size and input.ndim and (index.max() >= input.shape[at]
-                                      or index.min() < -input.shape[at]):  # fmt: skip
-        raise IndexError("index_fill(): index out of range in self")
-    (made if made.ndim else made.reshape(1))[_along(at, index)] = value
-    return made
-
-
-@_index_fill.vjp("input")
-def _(g, dim, index):
-    return _index_fill(g, dim, index, wrap(np.zeros((), g._array.dtype)))
-
-
-@_index_fill.vjp("value")
-def _(g, dim, index):
-    once = wrap(np.unique(index._array % max(g._array.shape[dim], 1) if g._array.ndim else
-                          index._array))  # fmt: skip
-    return g.index_select(dim, once).sum()
-
-
-@composite()
-def index_fill(input, dim, index, value):
-    """A copy with one value in the slices at some indices of an axis."""
-    from .mask import _fill_value
-
-    return _index_fill(input, dim, index, _fill_value(input, value, "index_fill"))
-
-
-@composite()
-def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=None):
-    """A copy with slices combined by 'prod', 'mean', 'amax' or 'amin' at indices of an axis."""
-    if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError(
-            f"reduce argument must be either prod, mean, amax or amin, got {reduce}."
-        )
-    at = canonical_dim(dim, input._array.ndim)
-    if not input._array.ndim:
-        y = _scatter_reduce(input, 0, index.reshape(()), source.reshape(()), reduce, include_self)
-    else:
-        shape = [-1 if i == at else 1 for i in range(input._array.ndim)]
-        places = index.reshape(shape).expand(*source._array.shape)
-        y = _scatter_reduce(input, at, places, source, reduce, include_self)
-    return y if out is None else out.copy_(y)
 
 
 # ---------------------------------------------------------------------------- flat positions
@@ -631,7 +457,6 @@ def take_along_dim(input, indices, dim=None, *, out=None):
 
 for _name, _function in (
     ("scatter", scatter), ("scatter_add", scatter_add), ("scatter_reduce", scatter_reduce),
-    ("index_add", index_add), ("index_copy", index_copy), ("index_fill", index_fill),
-    ("index_reduce", index_reduce), ("put", put),
+    ("put", put),
 ):  # fmt: skip
-    _in_place(_name, _function)
+    publish_in_place(_name, _function)

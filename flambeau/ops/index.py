@@ -18,7 +18,7 @@ from ..tensor.tensor import Tensor, view_of, wrap
 from .inplace import assign
 from .registry import Array, opaque, publish
 from .table_rows import LARGE, added, taken
-from .view import basic_index, select
+from .slices import basic_index, select
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
 _BASIC = (slice, type(None), type(Ellipsis))

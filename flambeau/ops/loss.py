@@ -1,4 +1,6 @@
-"""Losses on elements: squares, absolute values, binary cross entropy, divergences."""
+"""Losses on elements: of the difference from the target, divergences, margins by logistic or hinge.
+
+Binary cross entropy is in binary_losses.py, cross entropy over classes in cross_entropy.py."""
 
 from __future__ import annotations
 
@@ -241,183 +243,6 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     return _huber(input, target, reduction_number(reduction), delta)
 
 
-# -------------------------------------------------------------------- binary cross entropy
-
-
-def _probabilities(rng: Rng) -> Iterator[Sample]:
-    for number in (NONE, MEAN, SUM):
-        yield (rng.uniform(0.1, 0.9, (3, 4)), rng.uniform(0.1, 0.9, (3, 4)), None, number), {}
-    weight = rng.uniform(0.5, 2, (3, 4))
-    yield (rng.uniform(0.1, 0.9, (3, 4)), rng.uniform(0.1, 0.9, (3, 4)), weight, MEAN), {}
-
-
-def _bce_reference(x, t, weight, reduction):
-    y = -(t * np.log(x) + (1 - t) * np.log(1 - x)) * (1 if weight is None else weight)
-    return (y, y.mean(), y.sum())[reduction]
-
-
-@opaque(name="_binary_cross_entropy", node="BinaryCrossEntropyBackward0", expose=(),
-        ref=_bce_reference, samples=_probabilities)  # fmt: skip
-def _bce(input: Array, target: Array, weight: Array | None, reduction) -> Array:
-    """-(target log(input) + (1 - target) log(1 - input)), logarithms kept above -100."""
-    if not FROM_NUMPY[input.dtype].is_floating_point:
-        kind = legacy_name(FROM_NUMPY[input.dtype])
-        raise NotImplementedError(f"\"binary_cross_entropy\" not implemented for '{kind}'")
-    if target.dtype != input.dtype:
-        kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (target, input)]
-        raise RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}")
-    for name, a in (("input", input), ("target", target)):
-        if a.size and not (a.min() >= 0 and a.max() <= 1):
-            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
-    inside = compute_dtype(input.dtype)
-    x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
-    with np.errstate(divide="ignore"):
-        y = (t - 1) * np.maximum(np.log1p(-x), -100) - t * np.maximum(np.log(x), -100)
-    return _reduced(y if weight is None else y * weight, reduction, input.dtype)
-
-
-@_bce.vjp("input")
-def _(g, input, target, weight, reduction):
-    slope = (input - target) / (input * (1 - input)).clamp_min(1e-12)
-    slope = slope if weight is None else slope * weight
-    return slope * share(g, reduction, input._array.size)
-
-
-@_bce.vjp("target")
-def _(g, input, weight, reduction):
-    slope = (1 - input).log() - input.log()
-    slope = slope if weight is None else slope * weight
-    return slope * share(g, reduction, input._array.size)
-
-
-@composite(expose=("nn.functional",))
-def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None,
-                         reduction="mean"):  # fmt: skip
-    """Cross entropy of probabilities and targets in [0, 1]; RuntimeError outside of it.
-
-    >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.]))
-    tensor(0.6931)
-    """
-    number = reduction_number(reduction, size_average, reduce)
-    if target.size() != input.size():
-        raise ValueError(
-            f"Using a target size ({target.size()}) that is different to the input size "
-            f"({input.size()}) is deprecated. Please ensure they have the same size."
-        )
-    if weight is not None:
-        weight = weight.expand(np.broadcast_shapes(target._array.shape, weight._array.shape))
-    return _bce(input, target, weight, number)
-
-
-def _logits(rng: Rng) -> Iterator[Sample]:
-    for number in (NONE, MEAN, SUM):
-        yield (rng.normal(size=(3, 4)) * 3, rng.random((3, 4)), None, None, number), {}
-    yield (rng.normal(size=(3, 4)), rng.random((3, 4)), rng.random(4), rng.random(4), MEAN), {}
-
-
-def _logits_reference(x, t, weight, pos_weight, reduction):
-    p = 1 / (1 + np.exp(-x))
-    y = -((1 if pos_weight is None else pos_weight) * t * np.log(p) + (1 - t) * np.log(1 - p))
-    y = y * (1 if weight is None else weight)
-    return (y, y.mean(), y.sum())[reduction]
-
-
-def _negative_log_sigmoid(x: Array) -> Array:
-    return np.log1p(np.exp(-np.abs(x))) + np.maximum(-x, 0)
-
-
-def _logit_entropy(x: Array, t: Array) -> Array:
-    return _negative_log_sigmoid(x) + (1 - t) * x
-
-
-@opaque(name="_binary_cross_entropy_with_logits", node="BinaryCrossEntropyWithLogitsBackward0",
-        expose=(), ref=_logits_reference, samples=_logits)  # fmt: skip
-def _bce_logits(
-    input: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction
-) -> Array:
-    """Binary cross entropy of sigmoid(input), without overflow."""
-    if not FROM_NUMPY[input.dtype].is_floating_point:
-        kind = legacy_name(FROM_NUMPY[input.dtype])
-        raise NotImplementedError(f"\"log_sigmoid_cpu\" not implemented for '{kind}'")
-    if not FROM_NUMPY[target.dtype].is_floating_point:
-        kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (input, target)]
-        raise RuntimeError(
-            f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}"
-        )
-    inside = compute_dtype(_kind(input, target))
-    x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
-    if pos_weight is None:
-        y = large(_logit_entropy, x, t) if x.size > LARGE and x.shape == t.shape else None
-        y = _logit_entropy(x, t) if y is None else y
-    else:
-        each = (pos_weight.astype(inside, copy=False) - 1) * t + 1
-        y = _negative_log_sigmoid(x) * each + (1 - t) * x
-    return _reduced(y if weight is None else y * weight, reduction, target.dtype)
-
-
-@_bce_logits.vjp("input")
-def _(g, input, target, weight, pos_weight, reduction):
-    if pos_weight is None:
-        slope = input.sigmoid() - target
-    else:
-        positive = pos_weight * target
-        slope = (positive + 1 - target) * input.sigmoid() - positive
-    slope = slope if weight is None else slope * weight
-    return slope * share(g, reduction, input._array.size)
-
-
-@_bce_logits.vjp("target")
-def _(g, input, weight, pos_weight, reduction):
-    slope = -input
-    if pos_weight is not None:
-        slope = slope + (pos_weight - 1) * _softplus(-input)
-    slope = slope if weight is None else slope * weight
-    return slope * share(g, reduction, input._array.size)
-
-
-@_bce_logits.vjp("weight")
-def _(g, input, target, pos_weight, weight_shape, reduction):
-    losses = _bce_logits(input, target, None, pos_weight, NONE)
-    return (losses * share(g, reduction, input._array.size)).sum_to_size(weight_shape)
-
-
-@_bce_logits.vjp("pos_weight")
-def _(g, input, target, weight, pos_weight_shape, reduction):
-    slope = target * _softplus(-input)
-    slope = slope if weight is None else slope * weight
-    return (slope * share(g, reduction, input._array.size)).sum_to_size(pos_weight_shape)
-
-
-def _softplus(x: Tensor) -> Tensor:
-    return x.clamp_min(0) + (-x.abs()).exp().log1p()
-
-
-@composite(expose=("nn.functional",))
-def binary_cross_entropy_with_logits(
-    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
-):
-    """Binary cross entropy of sigmoid(input) and targets in [0, 1], safe for any logits.
-
-    >>> f = torch.nn.functional.binary_cross_entropy_with_logits
-    >>> f(torch.tensor([0.]), torch.tensor([1.]))
-    tensor(0.6931)
-    """
-    number = reduction_number(reduction, size_average, reduce)
-    if target.size() != input.size():
-        raise ValueError(
-            f"Target size ({target.size()}) must be the same as input size ({input.size()})"
-        )
-    return _bce_logits(input, target, weight, pos_weight, number)
-
-
-def _torch_bce_logits(input, target, weight=None, pos_weight=None, reduction=MEAN):
-    """Binary cross entropy of sigmoid(input), with the reduction as a number."""
-    return _bce_logits(input, target, weight, pos_weight, reduction)
-
-
-publish(_torch_bce_logits, ("binary_cross_entropy_with_logits",), ("torch",))
-
-
 # ------------------------------------------------------------------------ other divergences
 
 
@@ -562,6 +387,8 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     """Binary cross entropy with logits, averaged over the classes along the last axis."""
     number = reduction_number(reduction, size_average, reduce)
     shape = np.broadcast_shapes(input._array.shape, target._array.shape)
+    from .binary_losses import _bce_logits
+
     y = _bce_logits(input.expand(shape), target.to(input.dtype).expand(shape), None, None, NONE)
     if weight is not None:
         y = y * weight

@@ -18,7 +18,7 @@ from .inplace import assign
 from .reduce import rounded, summed_dtype
 from .registry import Array, composite, opaque
 from .samples import matrices
-from .view import _on_diagonal
+from .slices import _on_diagonal
 
 
 def _triangle(name: str, lower: bool) -> Any:

@@ -6,7 +6,7 @@ import math
 
 from ..tensor.tensor import Tensor
 from .registry import composite
-from .view import chunk, split, split_with_sizes
+from .sections import chunk, split, split_with_sizes
 
 
 @composite(expose=("torch",))

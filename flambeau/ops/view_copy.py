@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tensor.tensor import Tensor
-from . import view as views
 from .axes import canonical_dim
 from .registry import PUBLIC, composite, publish
+from .sections import split, split_with_sizes, unbind
+from .slices import basic_index, diagonal, narrow, select
 from .strided import as_strided, unfold
+from .view import permute, squeeze, t, transpose, unsqueeze
 
 # ------------------------------------------------------------------------------------- copies
 
@@ -47,13 +49,13 @@ def _sliced(
     at = canonical_dim(dim, input._array.ndim)
     if step <= 0:
         raise RuntimeError(f"slice step must be positive, got {step}")
-    return views.basic_index(input, (*(slice(None),) * at, slice(start, end, step), Ellipsis))
+    return basic_index(input, (*(slice(None),) * at, slice(start, end, step), Ellipsis))
 
 
-for _name in ("diagonal", "narrow", "permute", "select", "split", "split_with_sizes", "squeeze",
-              "t", "transpose", "unbind", "unsqueeze"):  # fmt: skip
-    _publish_copy(f"{_name}_copy", getattr(views, _name),
-                  ("torch", "Tensor") if _name == "narrow" else ("torch",))  # fmt: skip
+for _view in (diagonal, permute, select, split, split_with_sizes, squeeze, t, transpose, unbind,
+              unsqueeze):  # fmt: skip
+    _publish_copy(f"{_view.__name__}_copy", _view)
+_publish_copy("narrow_copy", narrow, ("torch", "Tensor"))
 _publish_copy("as_strided_copy", as_strided)
 _publish_copy("unfold_copy", unfold)
 _publish_copy("alias_copy", lambda input: input)
@@ -96,7 +98,7 @@ def select_scatter(input, src, dim, index):
     tensor([[0., 0.],
             [1., 1.]])
     """
-    return _scattered(input, src, lambda x: views.select(x, dim, index))
+    return _scattered(input, src, lambda x: select(x, dim, index))
 
 
 @composite()
@@ -108,7 +110,7 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
 @composite()
 def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
     """A copy of the tensor with `src` on a diagonal."""
-    return _scattered(input, src, lambda x: views.diagonal(x, offset, dim1, dim2))
+    return _scattered(input, src, lambda x: diagonal(x, offset, dim1, dim2))
 
 
 @composite()

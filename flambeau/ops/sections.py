@@ -1,0 +1,158 @@
+"""Sections: several views that make up a tensor between them: unbind, split, chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+from .axes import canonical_dim
+from .creation import public
+from .registry import Array, composite, view
+from .samples import matrices
+from .slices import basic_index
+
+
+@view(ref=lambda x, dim=0: tuple(np.moveaxis(x, dim, 0)),
+      samples=matrices(((3, 4),), ((3, 4), 1)))  # fmt: skip
+def unbind(input: Array, dim=0) -> tuple[Array, ...]:
+    """The slices along an axis, as a tuple."""
+    if not input.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    at = canonical_dim(dim, input.ndim)
+    head = (slice(None),) * at
+    return tuple([input[(*head, i, Ellipsis)] for i in range(input.shape[at])])
+
+
+@unbind.vjp
+def _(gs, input_shape, dim, input_dtype):
+    return _joined(gs, input_shape, dim, input_dtype, None)
+
+
+@view(name="_split_sizes", node="SplitWithSizesBackward0", expose=(),
+      ref=lambda x, sizes, dim: tuple(np.split(x, np.cumsum(sizes)[:-1], dim)),
+      samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))  # fmt: skip
+def split_sizes(input: Array, sizes, dim) -> tuple[Array, ...]:
+    """Consecutive pieces of an axis, of the lengths given."""
+    head, at, found = (slice(None),) * dim, 0, []
+    for n in sizes:
+        found.append(input[(*head, slice(at, at + n), Ellipsis)])
+        at += n
+    return tuple(found)
+
+
+@split_sizes.vjp
+def _(gs, input_shape, sizes, dim, input_dtype):
+    return _joined(gs, input_shape, dim, input_dtype, sizes)
+
+
+def _joined(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> Tensor:
+    """The cotangents of pieces put together, zeros where none came."""
+    from .creation import zeros
+    from .join import cat, stack
+
+    at = dim % len(shape)
+    if sizes is None:
+        rest = (*shape[:at], *shape[at + 1 :])
+        return stack([zeros(rest, dtype=dtype) if g is None else g for g in gs], at)
+    pieces = [
+        zeros((*shape[:at], n, *shape[at + 1 :]), dtype=dtype) if g is None else g
+        for g, n in zip(gs, sizes, strict=True)
+    ]
+    return cat(pieces, at)
+
+
+@composite()
+def split(tensor, split_size_or_sections, dim=0):
+    """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed."""
+    shape = tensor._array.shape
+    if not shape:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    at = canonical_dim(dim, len(shape))
+    size, n = split_size_or_sections, shape[at]
+    if isinstance(size, (tuple, list)):
+        if sum(size) != n or any(s < 0 for s in size):
+            raise RuntimeError(
+                f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size "
+                f"at dimension {at}), but got split_sizes={list(size)}"
+            )
+        return split_sizes(tensor, tuple(size), at)
+    if size < 0 or (size == 0 and n):
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+    count = max(-(-n // size), 1) if size else 1
+    return split_sizes(tensor, tuple(min(size, n - i * size) for i in range(count)), at)
+
+
+@composite()
+def split_with_sizes(input, split_sizes, dim=0):
+    """Pieces of an axis, of the lengths listed."""
+    return split(input, list(split_sizes), dim)
+
+
+@composite()
+def chunk(input, chunks, dim=0):
+    """At most `chunks` pieces of an axis, of one length but for the last."""
+    if not input._array.ndim:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    at = canonical_dim(dim, input._array.ndim)
+    n = input._array.shape[at]
+    size = -(-n // chunks)
+    if size == 0:
+        return split_sizes(input, (0,) * chunks, at)
+    return split(input, size, at)
+
+
+@composite()
+def tensor_split(input, indices_or_sections, dim=0):
+    """Pieces of an axis: a number of nearly equal ones, or those between indices."""
+    if not input._array.ndim:
+        raise RuntimeError(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        )
+    at = canonical_dim(dim, input._array.ndim)
+    n, given = input._array.shape[at], indices_or_sections
+    if isinstance(given, Tensor):
+        given = given.tolist()
+    if isinstance(given, int):
+        if given <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {given}")
+        size, extra = divmod(n, given)
+        return split_sizes(input, tuple(size + (i < extra) for i in range(given)), at)
+    bounds = [0, *given, n]
+    head = (slice(None),) * at
+    return tuple(
+        basic_index(input, (*head, slice(a, b), Ellipsis))
+        for a, b in zip([None, *bounds[1:-1]], [*bounds[1:-1], None], strict=True)
+    )
+
+
+def _split_along(name: str, axis_of: Any, least: int) -> Any:
+    def function(input, indices_or_sections):
+        if input._array.ndim < least:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a "
+                f"tensor with {input._array.ndim} dimensions!"
+            )
+        at = axis_of(input._array.ndim)
+        if isinstance(indices_or_sections, int) and (
+            indices_or_sections <= 0 or input._array.shape[at] % indices_or_sections
+        ):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {at}, but the size of the "
+                f"dimension {input._array.shape[at]} is not divisible by the split_size "
+                f"{indices_or_sections}!"
+            )
+        return tensor_split(input, indices_or_sections, at)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "Pieces along one axis, by number or by indices."
+    return public(spaces=("torch", "Tensor"))(function)
+
+
+hsplit = _split_along("hsplit", lambda n: 0 if n == 1 else 1, 1)
+vsplit = _split_along("vsplit", lambda n: 0, 2)
+dsplit = _split_along("dsplit", lambda n: 2, 3)

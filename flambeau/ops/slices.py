@@ -1,0 +1,114 @@
+"""Slices: views of a part of a tensor along some axes: select, slice, narrow, diagonal; and their
+reverses, which put a cotangent into zeros."""
+
+from __future__ import annotations
+
+
+import numpy as np
+
+from .axes import canonical_dim
+from .registry import Array, composite, opaque, view
+from .samples import matrices
+
+
+@view(ref=lambda x, dim, index: np.take(x, index, dim),
+      samples=matrices(((3, 4), 0, 1), ((3, 4), -1, -2)))  # fmt: skip
+def select(input: Array, dim, index) -> Array:
+    """The slice at one index of an axis, which disappears."""
+    at = canonical_dim(dim, input.ndim)
+    if not input.ndim:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    n = input.shape[at]
+    if not -n <= index < n:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(input.shape)} at "
+            f"dimension {at}"
+        )
+    index = index.__index__()
+    return np.ndarray.__getitem__(input, (slice(None),) * at + (index, Ellipsis))
+
+
+@select.vjp
+def _(g, input_shape, dim, index):
+    return _placed(g, input_shape, (slice(None),) * (dim % len(input_shape)) + (index,))
+
+
+@view(name="_slice", node="SliceBackward0", expose=(), ref=lambda x, index: x[index],
+      samples=lambda rng: iter([((rng.normal(size=(4, 5)), (slice(1, 3), None, Ellipsis, 2)), {})]))
+def basic_index(input: Array, index) -> Array:
+    """A window by integers, slices, None and an ellipsis."""
+    return input[index]
+
+
+@basic_index.vjp
+def _(g, input_shape, index):
+    return _placed(g, input_shape, index)
+
+
+@opaque(name="_placed", expose=(), ref=None, samples=None)
+def _placed(g: Array, shape, index) -> Array:
+    """Zeros of a shape, with `g` in the window that a basic index gives."""
+    made = np.zeros(shape, g.dtype)
+    made[index] = g
+    return made
+
+
+@_placed.vjp
+def _(g, index):
+    return basic_index(g, index)
+
+
+@composite()
+def narrow(input, dim, start, length):
+    """`length` indices of an axis, from `start`."""
+    shape = input._array.shape
+    if not shape:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    at = canonical_dim(dim, len(shape))
+    start = int(start)
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if not -shape[at] <= start <= shape[at]:
+        raise IndexError(
+            f"start out of range (expected to be in range of [-{shape[at]}, {shape[at]}], but "
+            f"got {start})"
+        )
+    start = start + shape[at] if start < 0 else start
+    if start + length > shape[at]:
+        raise RuntimeError(
+            f"start ({start}) + length ({length}) exceeds dimension size ({shape[at]})."
+        )
+    return basic_index(input, (slice(None),) * at + (slice(start, start + length), Ellipsis))
+
+
+@view(ref=lambda x, offset=0, dim1=0, dim2=1: np.diagonal(x, offset, dim1, dim2),
+      samples=matrices(((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 1, 2)))  # fmt: skip
+def diagonal(input: Array, offset=0, dim1=0, dim2=1) -> Array:
+    """The elements where two axes have one index, as the last axis."""
+    a, b = canonical_dim(dim1, input.ndim), canonical_dim(dim2, input.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    made = input.diagonal(offset, a, b)
+    made.flags.writeable = input.flags.writeable
+    return made
+
+
+@diagonal.vjp
+def _(g, input_shape, offset, dim1, dim2):
+    return _on_diagonal(g, input_shape, offset, dim1, dim2)
+
+
+@opaque(name="_on_diagonal", expose=(), ref=None, samples=None)
+def _on_diagonal(g: Array, shape, offset, dim1, dim2) -> Array:
+    """Zeros of a shape, with `g` on a diagonal."""
+    made = np.zeros(shape, g.dtype)
+    target = made.diagonal(offset, dim1, dim2)
+    target.flags.writeable = True
+    target[...] = g
+    return made
+
+
+@_on_diagonal.vjp
+def _(g, offset, dim1, dim2):
+    return g.diagonal(offset, dim1, dim2)
+
