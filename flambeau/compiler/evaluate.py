@@ -184,6 +184,12 @@ def _reduce(node: Node, a: Array) -> Array:
     return _UFUNCS[node.fold].reduce(a, node.axes, kind, keepdims=True, initial=start)
 
 
+def _sum_parts(node: Node, a: Array) -> Array:
+    found = np.zeros(node.shape, a.dtype)
+    found[0] = np.add.reduce(a, axis=node.axes, keepdims=True)
+    return found
+
+
 def _scan(node: Node, a: Array) -> Array:
     return _UFUNCS[node.fold].accumulate(a, axis=node.axis, dtype=a.dtype)
 
@@ -288,6 +294,7 @@ RULES: dict[Op, Callable] = {
     Op.CONCAT: lambda node, *parts: np.concatenate(parts, node.axis),
     Op.UPDATE: _update,
     Op.REDUCE: _reduce,
+    Op.SUM_PARTS: _sum_parts,
     Op.SCAN: _scan,
     Op.MATMUL: _matmul,
     Op.CONV: _conv,

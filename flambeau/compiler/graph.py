@@ -36,6 +36,8 @@ class Op(Enum):
     CONCAT = auto()  # (a, b, ...) along axis
     UPDATE = auto()  # (a, b): a with the window at starts, steps (of b's shape) replaced by b
     REDUCE = auto()  # (a) fold, axes: reduced axes keep extent 1. ARGMAX/ARGMIN: one axis, I64
+    SUM_PARTS = auto()  # (a) axes: (parts, a's shape with axes of extent 1), the sum of which over
+    # the parts is a's over the axes. Each thread makes one; which elements it adds is left open
     SCAN = auto()  # (a) fold (SUM, PRODUCT, MAXIMUM, MINIMUM), axis: running folds
     MATMUL = auto()  # (a, b): (batch..., m, k) @ (batch..., k, n); batch extents equal or 1:
     # precision
@@ -250,6 +252,13 @@ def reduce(a: Node, fold: Fold, axes: Sequence[int]) -> Node:
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
     type = Type.I64 if fold in (Fold.ARGMAX, Fold.ARGMIN) else a.type
     return Node(Op.REDUCE, (a,), shape, type, {"fold": fold, "axes": axes})
+
+
+def sum_parts(a: Node, axes: Sequence[int], parts: int) -> Node:
+    """Sums over axes, which keep extent 1, in parts that are still to be added up."""
+    axes = tuple(sorted(axes))
+    shape = (parts, *(1 if i in axes else n for i, n in enumerate(a.shape)))
+    return Node(Op.SUM_PARTS, (a,), shape, a.type, {"axes": axes})
 
 
 def matmul(a: Node, b: Node, precision: int | None = None) -> Node:

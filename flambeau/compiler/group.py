@@ -15,6 +15,7 @@ ATTENTIONS = frozenset((Op.ATTENTION, Op.ATTENTION_SUMS, Op.ATTENTION_GRADIENT))
 RECURRENCES = frozenset((Op.RECURRENCE, Op.RECURRENCE_GRADIENT))
 TOGETHER = ATTENTIONS | RECURRENCES  # one kernel computes several such nodes
 INLINE = MOVEMENTS | {Op.APPLY, Op.CONSTANT, Op.IOTA, Op.TAKE, Op.TAKE_ALONG}
+FOLDS = frozenset((Op.REDUCE, Op.SUM_PARTS))
 Chain = tuple[Node, ...]  # movements, in the order in which they are applied
 
 
@@ -43,7 +44,7 @@ class Group:
 
     def is_number(self, node: Node) -> bool:
         """Whether a node that is no fold has one number for each row, in whatever shape."""
-        if not self.axes or node.op is Op.REDUCE or self.rows == self.shape:
+        if not self.axes or node.op in FOLDS or self.rows == self.shape:
             return False
         return node.shape == self.rows or prod(node.shape) == prod(self.rows) != prod(self.shape)
 
@@ -58,7 +59,12 @@ def domain(node: Node) -> tuple[Shape, tuple[int, ...]]:
     """The loops that a node needs, and which of them it folds."""
     if node.op is Op.REDUCE:
         return node.inputs[0].shape, node.axes
-    return node.shape, ()
+    return element(node).shape, ()
+
+
+def element(node: Node) -> Node:
+    """What a kernel works out at each element for a node: itself, or what is added up in parts."""
+    return node.inputs[0] if node.op is Op.SUM_PARTS else node
 
 
 def shown(node: Node, op: Op, shape: Shape) -> Node:
@@ -167,7 +173,17 @@ def _operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
     if node.op is Op.ADD_ROWS:
         return [(one, reshaping(one, shape))
                 for one, shape in zip(node.inputs, row_shapes(node), strict=True)]  # fmt: skip
+    if node.op is Op.SUM_PARTS:
+        return [(node.inputs[0], chain)]
     return [(one, ()) for one in node.inputs]
+
+
+def parts_window(node: Node, shape: Shape) -> Window | None:
+    """Where in a part a SUM_PARTS adds the element at each place of a domain; None where strides
+    cannot say it."""
+    (a,) = node.inputs
+    columns = whole(node.shape[1:]).expanded(a.shape)
+    return None if columns is None else window_through(columns, reshaping(a, shape))
 
 
 def row_shapes(node: Node) -> tuple[Shape, Shape]:

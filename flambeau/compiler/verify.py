@@ -147,6 +147,12 @@ def _reduce(node: Node, a: Node) -> None:
     _require(node.type is (Type.I64 if position else a.type), node, f"of {a.type.value}")
 
 
+def _sum_parts(node: Node, a: Node) -> None:
+    kept = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
+    _require(node.shape[1:] == kept and node.shape[0] > 0, node, f"from {a.shape}")
+    _require(node.type is a.type and a.type.floating, node, f"of {a.type.value}")
+
+
 def _matmul(node: Node, a: Node, b: Node) -> None:
     _same_type(node, a, b)
     _require(a.shape[-1] == b.shape[-2], node, f"{a.shape} @ {b.shape}")
@@ -210,6 +216,7 @@ def _recurrence(node: Node, *inputs: Node) -> None:
 _RULES: dict[Op, Callable[..., None]] = {
     Op.APPLY: _apply, Op.RESHAPE: _reshape, Op.PERMUTE: _permute, Op.EXPAND: _expand,
     Op.SLICE: _slice, Op.PAD: _pad, Op.CONCAT: _concat, Op.UPDATE: _update, Op.REDUCE: _reduce,
+    Op.SUM_PARTS: _sum_parts,
     Op.ATTENTION: _attention, Op.ATTENTION_SUMS: _attention, Op.ATTENTION_GRADIENT: _attention,
     Op.RECURRENCE: _recurrence, Op.RECURRENCE_GRADIENT: _recurrence,
     Op.MATMUL: _matmul, Op.CONV: _conv, Op.TAKE: _take,

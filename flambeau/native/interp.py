@@ -47,6 +47,9 @@ class _Machine:
             flat = array.reshape(-1)
             assert np.shares_memory(flat, array) or not array.size, "arrays are contiguous"
             self.memory[buffer] = flat.view(dtype(buffer.type))
+            if buffer.parts is not None:  # one thread
+                flat[...] = 0
+                self.memory[buffer] = self.memory[buffer][: buffer.parts[1]]
         self.sizes: dict[Size, int] = dict(zip(kernel.sizes, sizes, strict=True))
         self.indices: dict[Index, int] = {}
         self.held: dict[Accumulator, Any] = {}

@@ -175,12 +175,17 @@ class Buffer:
 
     `local` is the number of elements of a scratch that each thread has for itself, on its stack;
     None for an argument. Arguments do not overlap one another unless `aliased`.
+
+    `parts` (rows, columns): an argument that threads add to, each in a row of its own. Positions
+    are those in a row. All rows are zero when the kernel begins; what they mean afterwards is
+    their sum, since who adds what depends on the emitter. So many threads run the kernel at most.
     """
 
     type: Type
     name: str
     local: int | None = None
     aliased: bool = False
+    parts: tuple[int, int] | None = None
 
 
 # ------------------------------------------------------------------------------ expressions

@@ -46,7 +46,10 @@ class _Printer:
         return found
 
     def lines(self) -> Iterator[str]:
-        arguments = [f"{self.name(b)}: {b.type.value}" for b in self.kernel.buffers]
+        arguments = [
+            f"{self.name(b)}: {b.type.value}" + (" in parts" if b.parts else "")
+            for b in self.kernel.buffers
+        ]
         arguments += [self.name(size) for size in self.kernel.sizes]
         yield f"{self.kernel.name}({', '.join(arguments)})"
         yield from self.body(self.kernel.body, "  ")

@@ -61,6 +61,7 @@ class _Writer:
             return self.numbers[one]
         name = self.name(one, "b")
         kind = "" if one.local is None else f" local {one.local}"
+        kind += "" if one.parts is None else f" parts {one.parts}"
         self.line(f"{name}: {one.type.value}{kind}{' aliased' if one.aliased else ''}")
         return name
 

@@ -66,10 +66,24 @@ class _Check:
         local = [buffer for buffer in touched if buffer.local is not None]
         if any(buffer in local for buffer in buffers):
             self.fail("a local buffer is no argument: leave it out of `buffers`")
+        for buffer in buffers:
+            self.parts(buffer)
         total = sum((buffer.local or 0) * buffer.type.size for buffer in local)
         if total > LOCAL_BYTES:
             self.fail(f"{total} bytes of local buffers; there may be {LOCAL_BYTES}")
         self.body(self.kernel.body)
+
+    def parts(self, one: Buffer) -> None:
+        """What threads add to in rows of their own is sums, and nothing else is done with it."""
+        if one.parts is None:
+            return
+        if not one.type.floating or one.type in _HALVES or one.aliased:
+            self.fail(f"{one.name} of {one.type.value} has no parts")
+        if min(one.parts) < 1:
+            self.fail(f"{one.name} has parts of {one.parts}")
+        if any(place.buffer is one and not (isinstance(place, Store) and place.add)
+               for place in places(self.kernel.body)):  # fmt: skip
+            self.fail(f"{one.name} has parts, and is only added to")
 
     # ------------------------------------------------------------------ statements
 
@@ -296,6 +310,7 @@ class _Check:
         if one.mask is not None and one.mask.type is not Type.BOOL:
             self.fail(f"{name} under a mask of {one.mask.type.value}")
         count = one.buffer.local if one.buffer.local is not None else self.counts.get(one.buffer)
+        count = count if one.buffer.parts is None else one.buffer.parts[1]
         if count is not None and not one.indirect and one.mask is None:
             self.within(one, count)
 

@@ -14,6 +14,7 @@ from ..graph import Graph, Node, Op
 from ..group import (
     ATTENTIONS,
     CONTRACTIONS,
+    FOLDS,
     INLINE,
     MOVEMENTS,
     RECURRENCES,
@@ -21,10 +22,12 @@ from ..group import (
     Chain,
     Group,
     domain,
+    element,
     interior,
     is_identity,
     leaves,
     moved,
+    parts_window,
     reshaping,
     reshaping_away,
     window_through,
@@ -77,9 +80,18 @@ class Fusion:
         self.groups: list[Group] = []
         self.readers: dict[int, list[Group]] = {}  # by id of what is read
         self._led = 0  # bit i: some group comes after group i
-        for node in self.nodes:
+        for node in self._in_turn():
             if id(node) in self.kept and node.op not in (Op.INPUT, Op.ARRAY):
                 self._place(node)
+
+    def _in_turn(self) -> list[Node]:
+        """The nodes, inputs before users. Sums in parts, which can go with whatever passes over
+        their elements, come when all groups that they could join are there."""
+        late: set[int] = set()
+        for node in self.nodes:
+            if node.op is Op.SUM_PARTS or any(id(one) in late for one in node.inputs):
+                late.add(id(node))
+        return sorted(self.nodes, key=lambda node: id(node) in late)
 
     # ------------------------------------------------------------------- what is kept
 
@@ -189,7 +201,7 @@ class Fusion:
         sources = {id(self.group_of[id(leaf)]): self.group_of[id(leaf)]
                    for leaf, _ in read if id(leaf) in self.group_of}  # fmt: skip
         joined = None
-        if node.op in INLINE or node.op is Op.REDUCE:
+        if node.op in INLINE or node.op in FOLDS:
             shape, _ = domain(node)
             near = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])[-6:]
                     if g.shape == shape}  # fmt: skip
@@ -235,7 +247,7 @@ class Fusion:
         group = Group(shape, axes, position=len(self.groups))
         if node.op in CONTRACTIONS:
             group.contraction = node
-        elif node.op not in INLINE and node.op is not Op.REDUCE:
+        elif node.op not in INLINE and node.op not in FOLDS:
             group.special = node
         self.groups.append(group)
         return group
@@ -282,11 +294,14 @@ class Fusion:
 
     def _fits_epilogue(self, group: Group, node: Node) -> bool:
         """Pointwise work on the product's elements, in whatever shape of the same size."""
-        if node.op is Op.REDUCE or prod(node.shape) != prod(group.shape) or 0 in group.shape:
+        one = element(node)
+        if node.op is Op.REDUCE or prod(one.shape) != prod(group.shape) or 0 in group.shape:
+            return False
+        if one is not node and not self._fits_columns(group, node):
             return False
         if group.shape[-1] <= NARROW and self._is_costly(node):
             return False  # vectors of the product would be nearly empty
-        chain = reshaping(node, group.shape)
+        chain = reshaping(one, group.shape)
         reads_group = False
         for leaf, movements in leaves(node, self.kept, chain):
             if self.group_of.get(id(leaf)) is group:
@@ -296,6 +311,19 @@ class Fusion:
             elif _impossible(leaf, movements) is not None:
                 return False
         return reads_group
+
+    def _fits_columns(self, group: Group, node: Node) -> bool:
+        """Whether sums in parts are those of a product's columns, and nothing large is read for
+        them alone."""
+        window = parts_window(node, group.shape)
+        if window is None or window.strides[-1] != 1:
+            return False
+        own = {id(leaf) for one in group.nodes for leaf, _ in self.read(one)}
+        return all(
+            id(leaf) in own or self.group_of.get(id(leaf)) is group
+            or prod(leaf.shape) < prod(group.shape)
+            for leaf, _ in self.read(node)
+        )  # fmt: skip
 
     def _is_costly(self, node: Node) -> bool:
         return any(one.op is Op.APPLY and one.operation in COSTLY
@@ -402,6 +430,6 @@ def _needed_in_memory(node: Node) -> list[Node]:
     """The inputs that a node reads as whole arrays."""
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
         return [node.inputs[0]]
-    if node.op in INLINE or node.op is Op.REDUCE:
+    if node.op in INLINE or node.op in FOLDS:
         return []
     return list(node.inputs)

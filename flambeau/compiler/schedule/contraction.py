@@ -21,7 +21,7 @@ from ...native.loops import (
 from ...native.loops import Apply as Applied
 from ...native.loops import Scalar as Operation
 from ..graph import Node, Op
-from ..group import Group, reshaping, stretched, window_through
+from ..group import Group, element, reshaping, stretched, window_through
 from ..memory import Memory, Place
 from ..passes.fuse import Fusion
 from ..window import Window
@@ -78,7 +78,11 @@ class ContractionKernel:
         values.enter(at)
         values.held[id(self.node)] = total
         for node in self.group.nodes:
-            chain = reshaping(node, self.group.shape)
+            chain = reshaping(element(node), self.group.shape)
+            if node.op is Op.SUM_PARTS:
+                body += [values.added(node, place.memory, chain, self.group.shape)
+                         for place in self.layout.targets(node)]  # fmt: skip
+                continue
             if node is not self.node:
                 values.held[id(node)] = values.compute(node, chain)
             value = values.held[id(node)]

@@ -195,7 +195,7 @@ class Layout:
 
     def _may_be_part(self, part: Node, window: Window) -> bool:
         group = self.fusion.group_of.get(id(part))
-        if group is None or id(part) in self._places:
+        if group is None or id(part) in self._places or part.op is Op.SUM_PARTS:
             return False
         if group.special is not None and group.special.op not in PLACED:
             return False

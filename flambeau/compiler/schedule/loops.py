@@ -28,7 +28,7 @@ from ...native.loops import (
     Update,
 )
 from ..graph import Node, Op
-from ..group import Group, interior, reshaping, window_through
+from ..group import Group, interior, parts_window, reshaping, window_through
 from ..memory import Place
 from ..passes.fuse import BLOCK, COSTLY, NARROW, Fusion, is_turned
 from ..window import Window
@@ -115,6 +115,9 @@ class LoopKernel:
                     found.append(window)
                 elif window is not None and window.shape == rows:
                     found.append(window.expanded(shape))
+            if node.op is Op.SUM_PARTS:
+                found.append(parts_window(node, shape))
+                continue
             for place in self.layout.targets(node):
                 window = window_through(place.window, number)
                 if node.shape == shape:
@@ -267,6 +270,10 @@ class LoopKernel:
                 value = values.value(node.inputs[0])
                 where = self._position(node, at) if node.fold in _POSITIONS else None
                 body.append(Update(sums[id(node)], value, where))
+                continue
+            if node.op is Op.SUM_PARTS:
+                body += [values.added(node, place.memory, (), self.group.shape)
+                         for place in self.layout.targets(node)]  # fmt: skip
                 continue
             value = values.held[id(node)] = values.compute(node)
             full.append(node)

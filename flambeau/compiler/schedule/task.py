@@ -78,6 +78,7 @@ def rebased(kernel: Kernel) -> list[int]:
     for buffer in kernel.buffers:
         found = touched[id(buffer)]
         base = min((one.at.base for one in found if not isinstance(one, Prefetch)), default=0)
+        base = 0 if buffer.parts is not None else base  # positions are those in a row
         offsets.append(base)
         for one in found if base else ():
             one.at = Affine(one.at.base - base, one.at.terms)

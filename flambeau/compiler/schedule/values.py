@@ -22,8 +22,16 @@ from ...native.loops import (
     Store,
     Type,
 )
-from ..graph import Node, Op
-from ..group import MOVEMENTS, Chain, index_chain, stretched, table_window, window_through
+from ..graph import Node, Op, Shape
+from ..group import (
+    MOVEMENTS,
+    Chain,
+    index_chain,
+    parts_window,
+    stretched,
+    table_window,
+    window_through,
+)
 from ..memory import Home, Memory, Place
 from ..window import Window, whole
 from .coordinates import coordinates
@@ -209,6 +217,16 @@ class Values:
         window = window_through(place.window, chain)
         assert window is not None, (place, chain)
         return Store(self.buffer(place.memory), self.affine(window), value)
+
+    def added(self, node: Node, memory: Memory, chain: Chain, shape: Shape) -> Statement:
+        """Adds the point's value to this thread's part of a SUM_PARTS; `chain`: from the shape of
+        what is added to the domain's, which is `shape`."""
+        window = parts_window(node, shape)
+        assert window is not None, node
+        rows = node.shape[0]
+        buffer = self.buffer(memory)
+        buffer.parts = (rows, memory.elements // rows)
+        return Store(buffer, self.affine(window), self.value(node.inputs[0], chain), add=True)
 
 
 def _both(found: Expression | None, a: Expression, test: Scalar, limit: int) -> Expression:

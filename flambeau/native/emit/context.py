@@ -51,6 +51,16 @@ class Scope:
         return Scope(known, lane, lanes, mask, dict(self.memo))
 
 
+@dataclass
+class Gathered:
+    """A sum in registers, and where it is to be added."""
+
+    buffer: Buffer
+    scope: Scope
+    where: tuple[ir.Value, object]
+    total: ir.Value
+
+
 class Context:
     """The emission of one kernel.
 
@@ -69,6 +79,7 @@ class Context:
         self.tid: ir.Value = builder.integer(0)
         self.threads: ir.Value = builder.integer(1)
         self.scope = Scope()
+        self.gathered: dict[tuple, Gathered] | None = None  # sums of a tile's rows, by place
         self.parallel = False  # within a PARALLEL loop: nothing is left to share out
         self.sum: Accumulator | None = None  # the one of the Contract being emitted
         self.held: dict[Accumulator, Held | ir.Value] = {}

@@ -18,6 +18,7 @@ from ..loops import (
 from .builder import Builder
 from .context import Context
 from .conv_plan import Plan
+from .own_rows import adding_up
 from .panel import turn
 from .tile import Sums, Tile, constant, load_vector, moved, store_vector, times
 
@@ -128,15 +129,16 @@ class Epilogue:
             self._turned(tile, sums, column, valid, square, turning)
             return
         b, cut, vectors = self.context.builder, self.cut, tile.shape(valid).vectors
-        for i, deltas in enumerate(tile.deltas()):
-            bindings = tile.bindings(deltas)
-            for j in range(vectors):
-                left = valid - j * cut.lanes
-                mask = None if left >= cut.lanes else b.first_lanes(left, cut.lanes)
-                start = b.add(column, constant(j * cut.lanes))
-                self.context.epilogue(
-                    self.contract.body, bindings, (self.contract.column.index, start), cut.lanes,
-                    sums[i * vectors + j], mask)  # fmt: skip
+        starts = [b.add(column, constant(j * cut.lanes)) for j in range(vectors)]
+        with adding_up(self.context):
+            for i, deltas in enumerate(tile.deltas()):
+                bindings = tile.bindings(deltas)
+                for j, start in enumerate(starts):
+                    left = valid - j * cut.lanes
+                    mask = None if left >= cut.lanes else b.first_lanes(left, cut.lanes)
+                    self.context.epilogue(
+                        self.contract.body, bindings, (self.contract.column.index, start),
+                        cut.lanes, sums[i * vectors + j], mask)  # fmt: skip
 
     def _turned(self, tile: Placed, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
                 turning: ir.Value) -> None:  # fmt: skip

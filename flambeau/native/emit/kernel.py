@@ -17,6 +17,7 @@ from ..target import Target, host
 from .builder import I64, MEMORY, POINTER, Builder, Module
 from .context import Context, Scope
 from .flush import flushed, flushes
+from .own_rows import own_rows
 from .plan import plan, touched
 from .statement import emit_body, run
 from .turned import side, turned
@@ -32,6 +33,7 @@ def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) 
     target = target or host()
     module = Module(name, target.vector_bytes, kernel.exact)
     context = _context(module, kernel, target)
+    own_rows(context, kernel.buffers)
     alone: list[Statement] = []
     for statement in kernel.body:
         if _shared(statement):

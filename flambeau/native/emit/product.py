@@ -20,6 +20,7 @@ from .gemm_plan import (
     A_BYTES, B_BYTES, FIRST_CACHE, NEAR_BYTES, ROW_BYTES, SUMS_BYTES, Plan, Problem, cheap, known,
     share_costs,
 )  # fmt: skip
+from .own_rows import adding_up
 from .pack import Panel, minimum, pack, pack_groups
 from .share import Share, shared
 from .tile import (
@@ -423,13 +424,14 @@ class Product:
     def _epilogues(self, tile: Tile, sums: Sums, first: Number, columns: Columns) -> None:
         """Straight from the registers, one vector after another."""
         b = self.builder
-        for i in range(tile.rows):
-            at = {self.row: constant(plus(b, first, i))}
-            for j in range(tile.vectors):
-                start = constant(plus(b, columns.first, j * tile.lanes))
-                mask = first_lanes(b, plus(b, columns.count, -j * tile.lanes), tile.lanes)
-                self.context.epilogue(self.statement.body, at, (self.column, start), tile.lanes,
-                                      sums[i * tile.vectors + j], mask)  # fmt: skip
+        starts = [constant(plus(b, columns.first, j * tile.lanes)) for j in range(tile.vectors)]
+        with adding_up(self.context):
+            for i in range(tile.rows):
+                at = {self.row: constant(plus(b, first, i))}
+                for j, start in enumerate(starts):
+                    mask = first_lanes(b, plus(b, columns.count, -j * tile.lanes), tile.lanes)
+                    self.context.epilogue(self.statement.body, at, (self.column, start),
+                                          tile.lanes, sums[i * tile.vectors + j], mask)  # fmt: skip
 
     def _rolled(
         self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: Columns

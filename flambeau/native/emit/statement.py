@@ -18,6 +18,7 @@ from .ahead import SECOND, prefetch
 from .builder import lanes_of
 from .context import Context, Scope
 from .expression import evaluate, known, place, read, write
+from .own_rows import gather
 from .plan import always, changed, folded, indices, rounds, touched, written
 from .stream import ask
 from .turned import tiles, turned
@@ -63,6 +64,8 @@ def _update(context: Context, scope: Scope, one: Update) -> None:
 def _store(context: Context, scope: Scope, one: Store) -> None:
     for each in expressions(one):
         evaluate(context, scope, each)
+    if gather(context, scope, one):
+        return
     b, kind = context.builder, one.buffer.type
     value = known(context, scope, one.value)
     mask = None if one.mask is None else known(context, scope, one.mask)

@@ -16,6 +16,7 @@ from .builder import I32, POINTER, Builder
 from .context import Context
 from .conv_plan import Unsupported, whole
 from .conv_tile import touched
+from .own_rows import adding_up
 from .panel import Block, pack
 from .scratch import scratch
 from .share import span
@@ -307,9 +308,11 @@ class _Emission:
     def _vector(self, place: dict[Index, ir.Value], source: ir.Value, column: ir.Value,
                 mask: ir.Value | None) -> None:  # fmt: skip
         """2 x 2 outputs of a vector of columns."""
-        for i, row in enumerate(self._gathered(source)):
-            for j, value in enumerate(row):
-                self._output(place, (i, j), value, column, mask)
+        odd = any(side.extent % 2 for side in self.cut.sides)
+        with adding_up(self.context, not odd):
+            for i, row in enumerate(self._gathered(source)):
+                for j, value in enumerate(row):
+                    self._output(place, (i, j), value, column, mask)
 
     def _gathered(self, source: ir.Value) -> Square:
         """2 x 2 outputs of the sums at `source`."""

@@ -1,0 +1,89 @@
+"""Sums over the rows of what kernels make, added up by the kernels that make it."""
+
+from __future__ import annotations
+
+import pytest
+
+from flambeau.compiler import pipeline
+from flambeau.compiler.graph import Graph, Node, Op, apply, constant, matmul, reduce, reshape
+from flambeau.native.loops import Fold, Scalar, Type
+
+from .outcomes import assert_same, bound, check, interpreted, outcome, run
+from .random_graphs import graph_of, source, values
+
+ROWS, COLUMNS = 192, 48
+
+
+@pytest.fixture(autouse=True)
+def _even_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flambeau.compiler.passes.column_sums.LEAST", ROWS * COLUMNS)
+
+
+def masked_product() -> tuple[list[Node], Node, Node]:
+    """A product, nothing where it is negative, which another product reads."""
+    x, w, v = source(0, (ROWS, 8)), source(1, (8, COLUMNS)), source(2, (COLUMNS, 32))
+    zero = constant(0.0, Type.F32, (1, 1))
+    y = apply(Scalar.MAXIMUM, matmul(x, w), zero)
+    return [x, w, v], y, matmul(y, v)
+
+
+def passes_over(graph: Graph) -> int:
+    """How many kernels go over the rows, not over parts of sums alone."""
+    return sum(task.work >= ROWS * COLUMNS for task in check(graph).tasks)
+
+
+def test_a_product_adds_up_its_columns() -> None:
+    sources, y, z = masked_product()
+    graph = graph_of(sources, [z, reduce(y, Fold.SUM, (0,))])
+    assert passes_over(graph) == 2
+
+
+def test_in_another_shape_too() -> None:
+    sources, y, z = masked_product()
+    images = reshape(y, (4, ROWS // 16, 4, COLUMNS))
+    total = reshape(reduce(images, Fold.SUM, (0, 1, 2)), (COLUMNS,))
+    assert passes_over(graph_of(sources, [z, total])) == 2
+
+
+def test_rows_that_are_folded_add_up_columns_as_well() -> None:
+    """As a layer norm's backward does: sums along rows, and of columns, of what it is made of."""
+    x = source(0, (ROWS, COLUMNS))
+    weight = source(1, (1, COLUMNS))
+    g = apply(Scalar.MUL, x, x)
+    share = apply(Scalar.SUB, apply(Scalar.MUL, g, weight), reduce(g, Fold.SUM, (1,)))
+    sums = [reduce(apply(Scalar.MUL, one, x), Fold.SUM, (0,)) for one in (share, g)]
+    assert passes_over(graph_of([x, weight], [share, *sums])) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3, 5])
+def test_with_other_threads_than_there_were(threads: int) -> None:
+    sources, y, z = masked_product()
+    graph = graph_of(sources, [z, reduce(y, Fold.SUM, (0,))])
+    given = values(graph, 0)
+    _, found = run(graph, given, threads)
+    assert_same(found, outcome(graph, given))
+
+
+def test_what_its_loops_mean() -> None:
+    sources, y, z = masked_product()
+    graph = graph_of(sources, [z, reduce(y, Fold.SUM, (0,))])
+    given = values(graph, 0)
+    bound(graph, given)
+    assert_same(interpreted(graph, given), outcome(graph, given)[:2])
+
+
+def test_long_sums_are_cut() -> None:
+    rows = 1 << 15
+    x = source(0, (16, rows // 16, 1, 16))
+    y = apply(Scalar.MUL, x, x)
+    graph = pipeline.optimised(graph_of([x], [y, reduce(y, Fold.SUM, (0, 1, 2))]))
+    (parts,) = [node for node in graph.nodes() if node.op is Op.SUM_PARTS]
+    assert parts.shape[1:] == (1, rows // 16, 1, 16)
+
+
+@pytest.mark.parametrize("shape", [(ROWS, 4), (16, COLUMNS)])
+def test_few_columns_or_rows_are_left_alone(shape: tuple[int, int]) -> None:
+    x = source(0, shape)
+    y = apply(Scalar.MUL, x, x)
+    graph = pipeline.optimised(graph_of([x], [y, reduce(y, Fold.SUM, (0,))]))
+    assert not any(node.op is Op.SUM_PARTS for node in graph.nodes())

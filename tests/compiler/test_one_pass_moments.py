@@ -1,0 +1,85 @@
+"""Mean and variance of batches in one pass, beside the convolution that makes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flambeau.compiler import pipeline
+from flambeau.compiler.graph import Graph, Node, Op, apply, constant, reduce
+from flambeau.native.loops import Fold, Scalar, Type
+
+from .outcomes import assert_same, check, outcome, run
+from .random_graphs import graph_of, source, values
+
+SHAPE = (2, 9, 10, 24)
+
+
+@pytest.fixture(autouse=True)
+def _even_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("column_sums", "one_pass_moments"):
+        monkeypatch.setattr(f"flambeau.compiler.passes.{name}.LEAST", 1 << 11)
+
+
+def moments(x: Node) -> list[Node]:
+    """What a batch norm's lowering makes: the mean, and the squared distances from it."""
+    axes = tuple(range(len(x.shape) - 1))
+    count = constant(float(np.prod(x.shape[:-1])), Type.F32, (1,) * len(x.shape))
+    mean = apply(Scalar.DIV, reduce(x, Fold.SUM, axes), count)
+    apart = apply(Scalar.SUB, x, mean)
+    squares = reduce(apply(Scalar.MUL, apart, apart), Fold.SUM, axes)
+    return [mean, apply(Scalar.DIV, squares, count)]
+
+
+def convolution(stride: int = 1) -> Graph:
+    extents = [stride * (n - 1) + 3 for n in SHAPE[1:3]]
+    x, w = source(0, (SHAPE[0], *extents, 2)), source(1, (3, 3, 2, SHAPE[3]))
+    given = {"stride": (stride, stride), "dilation": (1, 1), "groups": 1}
+    y = Node(Op.CONV, (x, w), SHAPE, Type.F32, given)
+    return graph_of([x, w], [y, *moments(y)])
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_convolution_makes_its_statistics(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flambeau.compiler.passes.one_pass_moments.WORTH", 4)
+    step = check(convolution(stride))
+    sizes = [task.work for task in step.tasks]
+    assert sum(size >= np.prod(SHAPE) for size in sizes) == 1, sizes  # the convolution alone
+
+
+def test_one_pass_where_the_weight_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flambeau.compiler.passes.one_pass_moments.WORTH", 1 << 20)
+    step = check(convolution())
+    assert sum(task.work >= np.prod(SHAPE) for task in step.tasks) == 2
+
+
+def test_a_mean_far_from_zero_costs_no_digits() -> None:
+    x = source(0, SHAPE)
+    y = apply(Scalar.MUL, x, x)
+    graph = graph_of([x], [y, *moments(y)])
+    given = values(graph, 0)
+    given[0] = np.sqrt(1000 + np.random.default_rng(0).random(SHAPE)).astype(np.float32)
+    _, found = run(graph, given, 2)
+    assert_same(found, outcome(graph, given))
+    exact = found[0].astype(np.float64).reshape(-1, SHAPE[3])
+    np.testing.assert_allclose(found[1].reshape(-1), exact.mean(0), rtol=3e-7)
+    np.testing.assert_allclose(found[2].reshape(-1), exact.var(0), rtol=1e-5)
+
+
+def test_columns_that_are_all_the_same_have_no_variance() -> None:
+    x = source(0, SHAPE)
+    y = apply(Scalar.MUL, x, x)
+    graph = graph_of([x], [y, *moments(y)])
+    given = [np.full(SHAPE, 3.0, np.float32)]
+    _, found = run(graph, given)
+    assert (found[2] == 0).all()
+
+
+def test_what_is_no_mean_is_left_alone() -> None:
+    x = source(0, SHAPE)
+    y = apply(Scalar.MUL, x, x)
+    apart = apply(Scalar.SUB, y, reduce(y, Fold.MAXIMUM, (0, 1, 2)))
+    graph = graph_of([x], [y, reduce(apply(Scalar.MUL, apart, apart), Fold.SUM, (0, 1, 2))])
+    before = sum(node.op is Op.SLICE for node in pipeline.optimised(graph).nodes())
+    assert before == 0
+    check(graph)
