@@ -17,6 +17,7 @@ from ..tensor.layout import (
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.tensor import Tensor, creation, wrap
 from .registry import publish
+from .row_copies import fill
 
 _default = devices._Default
 _default_dtype = types._Default
@@ -165,7 +166,9 @@ def full(
     kind = _fill_dtype(value, dtype)
     if on_meta(device):
         return place(meta_array(shape, kind), device, requires_grad)
-    return place(np.full(shape, value).astype(kind), device, requires_grad)
+    array = np.empty(shape, kind)
+    fill(array, np.asarray(value).astype(kind))
+    return place(array, device, requires_grad)
 
 
 @public()
@@ -392,7 +395,7 @@ def full_like(
     """A tensor filled with one value, with the shape and dtype of `input`."""
     array = like_array(input, dtype, memory_format, device)
     if array.__class__ is not MetaArray:
-        array[...] = np.asarray(_number(fill_value)).astype(array.dtype)
+        fill(array, np.asarray(_number(fill_value)).astype(array.dtype))
     made = wrap(array)
     return made.requires_grad_() if requires_grad else made
 

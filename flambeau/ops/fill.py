@@ -15,6 +15,8 @@ from ..tensor.tensor import Tensor, wrap
 from .creation import public, shape_of
 from .index import overwrite
 from .registry import composite
+from .row_copies import MANY
+from .row_copies import fill as fill_array
 
 
 @public(spaces=("torch", "Tensor"))
@@ -40,7 +42,10 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     if MODE.grad and (check_writable(input, "fill_") or source.requires_grad):
         return overwrite(input, source, "fill_")
     if array.__class__ is not MetaArray:
-        array[...] = source._array
+        if array.nbytes < MANY:
+            array[...] = source._array
+        else:
+            fill_array(array, source._array.astype(array.dtype, copy=False))
     bump(input)
     return input
 
@@ -50,8 +55,12 @@ def zero_(input: Tensor) -> Tensor:
     """Writes zeros everywhere, in place."""
     if input._tracked and MODE.grad and check_writable(input, "zero_"):
         return fill_(input, 0)
-    if input._array.__class__ is not MetaArray:
-        input._array[...] = 0
+    array = input._array
+    if array.__class__ is not MetaArray:
+        if array.nbytes < MANY:
+            array[...] = 0
+        else:
+            fill_array(array, np.zeros((), array.dtype))
     bump(input)
     return input
 

@@ -272,7 +272,7 @@ def outer(input, vec2, *, out=None):
         if v._array.ndim != 1:
             raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {v._array.ndim}-D")
     column = input.unsqueeze(-1)
-    if not column._tracked:  # as large as the result, which kernels look at
+    if not column.requires_grad:  # as large as the result, which kernels look at
         column = column.expand(-1, vec2._array.size)
     y = column * vec2
     return y if out is None else write_out(addmm.operator, y, out)

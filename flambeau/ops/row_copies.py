@@ -19,7 +19,7 @@ Array = np.ndarray  # by this name it is not what symbols are when operators are
 MANY = 1 << 18  # bytes that threads share
 _FEW = 64  # rows, too few to share out
 _ROW = 128  # bytes of a row that is worth a round
-_BITS = {1: "uint8", 4: "int32", 8: "int64"}
+_BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
 
 
@@ -63,12 +63,14 @@ def _filled(target: Array, source: Array) -> bool:
     bits = _BITS.get(target.itemsize)
     if bits is None or source.dtype != target.dtype or np.may_share_memory(target, source):
         return False
+    if source.size == 1 and target.flags.c_contiguous and target.flags.writeable:
+        return _repeated(target, source, bits)
     if source.shape != target.shape:
         source = np.broadcast_to(source, target.shape)
     axes = _rows(target, source)
     if axes is None:
         return False
-    kernel = _kernel(bits)
+    kernel = _kernel("rows_apart", bits)
     if kernel is None:
         return False
     size, (length, *_), sizes = target.itemsize, axes[-1], []
@@ -78,14 +80,23 @@ def _filled(target: Array, source: Array) -> bool:
     return True
 
 
-def _kernel(bits: str) -> Function | None:
+def _repeated(target: Array, source: Array, bits: str) -> bool:
+    """Does it for one number."""
+    kernel = _kernel("repeated", bits)
+    if kernel is None:
+        return False
+    shared(kernel.address, source, target, target.size)
+    return True
+
+
+def _kernel(name: str, bits: str) -> Function | None:
     def build() -> Kernel:
-        from ..native.kernels.moved import rows_apart
+        from ..native.kernels import moved
         from ..native.loops import Type
 
-        return rows_apart(Type(bits))
+        return getattr(moved, name)(Type(bits))
 
-    return kernel_asked_for(("rows apart", bits), build, exact=True)
+    return kernel_asked_for((name, bits), build, exact=True)
 
 
 def _rows(target: Array, source: Array) -> list[_Axis] | None:

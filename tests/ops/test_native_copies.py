@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import numpy as np
@@ -89,6 +90,9 @@ ROWS = {
     "into": lambda: X.clone()[:, 2:].copy_(X[:, 1:6]), "over itself": lambda: X.clone()[1:].copy_(
         X[:-1]), "one row into all": lambda: X.clone().copy_(X[3, 2]),
     "odd": lambda: X.reshape(-1)[:9999].clone(), "empty": lambda: X[:0].clone(),
+    "filled": lambda: X.clone().fill_(3), "zeros": lambda: X.half().clone().zero_(),
+    "full": lambda: torch.full((60, 7), 2.5), "integers in full": lambda: torch.full_like(BYTES, 7),
+    "a window filled": lambda: X.clone()[1:].fill_(2.0),
 }  # fmt: skip
 
 
@@ -98,8 +102,8 @@ def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = ROWS[name]()
     monkeypatch.setattr(row_copies, "MANY", 0)
     until = time.monotonic() + 10
-    for bits in ("uint8", "int32", "int64"):
-        while row_copies._kernel(bits) is None:
+    for kernel in itertools.product(("rows_apart", "repeated"), row_copies._BITS.values()):
+        while row_copies._kernel(*kernel) is None:
             assert time.monotonic() < until, "no kernel came"
             time.sleep(0.002)
     calls = []
@@ -108,4 +112,4 @@ def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = ROWS[name]()
     assert found.dtype == expected.dtype
     assert torch.equal(found, expected)
-    assert bool(calls) == (name not in ("halves", "odd", "empty"))
+    assert bool(calls) == (name not in ("odd", "empty"))

@@ -112,7 +112,8 @@ def test_half_precision_with_others(name: str, dtype) -> None:
 
 
 @pytest.mark.parametrize(("x", "y"), [
-    (np.arange(4.0)[:, None], np.arange(5.0)), (np.arange(5.0), np.arange(4.0)[:, None]), (np.arange(4.0)[:, None], None),
+    (np.arange(4.0)[:, None], np.arange(5.0)), (np.arange(5.0), np.arange(4.0)[:, None]),
+    (np.arange(4.0)[:, None], None),
     (np.array(3.0), np.ones((4, 5))), (np.ones((4, 5)), np.arange(4.0)[:, None]),
 ])  # fmt: skip
 def test_stretched_views(x, y) -> None:

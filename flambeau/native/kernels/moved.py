@@ -47,3 +47,10 @@ def rows_apart(type: Type) -> Kernel:
     for index, extent, _, _ in reversed(axes):
         body = [Loop(index, extent, body, Kind.PARALLEL)]
     return Kernel("rows_apart", [x, y], body, sizes)
+
+
+def repeated(type: Type) -> Kernel:
+    """x of one element, y: everywhere that element. Size: how many."""
+    x, y, i, count = Buffer(type, "x"), Buffer(type, "y"), Index("i"), Size("count")
+    store = Store(y, Affine(0, ((i, 1),)), Load(x, Affine()))
+    return Kernel("repeated", [x, y], [Loop(i, count, [store], Kind.PARALLEL)], [count])
