@@ -14,6 +14,14 @@ class AdamW(Adam):
     """Decoupled weight decay regularization (Loshchilov and Hutter, 2017, arXiv:1711.05101).
 
     Adam whose parameters shrink by `lr * weight_decay` at each step.
+
+    >>> w = nn.Parameter(torch.ones(2))
+    >>> optimizer = torch.optim.AdamW([w], lr=0.1, weight_decay=0.01)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w
+    Parameter containing:
+    tensor([0.8990, 0.8990], requires_grad=True)
     """
 
     def __init__(

@@ -58,6 +58,14 @@ def update(flags: Flags, s: Scalars, param: Any, grad: Any, square_avg: Any, *ot
 class RMSprop(Elementwise):
     """RMSprop (Hinton's lecture notes, 2012); `centered` divides by the deviation instead
     (Graves, 2013, arXiv:1308.0850). Raises ValueError for negative options.
+
+    >>> w = nn.Parameter(torch.ones(2))
+    >>> optimizer = torch.optim.RMSprop([w], lr=0.01)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w
+    Parameter containing:
+    tensor([0.9000, 0.9000], requires_grad=True)
     """
 
     scalars = Scalars

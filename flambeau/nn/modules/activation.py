@@ -270,7 +270,11 @@ class GLU(Module):
 
 
 class GELU(Module):
-    """x times the normal distribution function of x; `approximate="tanh"` for the old formula."""
+    """x times the normal distribution function of x; `approximate="tanh"` for the old formula.
+
+    >>> nn.GELU()(torch.tensor([-1., 0., 1.]))
+    tensor([-0.1587,  0.0000,  0.8413])
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()

@@ -138,6 +138,10 @@ class BatchNorm1d(_BatchNorm):
     The statistics are the batch's in training, the running ones in eval mode. `momentum` is the
     weight of a new batch in the running ones; None averages all batches alike.
     Raises ValueError for input of other dimensions. Ioffe and Szegedy, 2015.
+
+    >>> nn.BatchNorm1d(2, affine=False)(torch.tensor([[0., 1.], [2., 5.]]))
+    tensor([[-1.0000, -1.0000],
+            [ 1.0000,  1.0000]])
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -145,7 +149,11 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """BatchNorm1d for (n, c, h, w)."""
+    """BatchNorm1d for (n, c, h, w).
+
+    >>> nn.BatchNorm2d(3)(torch.ones(2, 3, 4, 4)).shape
+    torch.Size([2, 3, 4, 4])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         _require_dims(input, 4)

@@ -159,7 +159,12 @@ def _check_factor(module: Module, factor: Any) -> int:
 
 
 class ModuleList(_Numbered):
-    """A list of modules, all of them registered."""
+    """A list of modules, all of them registered.
+
+    >>> layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
+    >>> len(layers), len(list(layers.parameters()))
+    (3, 6)
+    """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()

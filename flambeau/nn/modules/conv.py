@@ -37,6 +37,9 @@ class Conv1d(_Convolution):
 
     `padding` may be "same" or "valid"; `padding_mode` is zeros, reflect, replicate or circular.
     Raises ValueError where the channels are not divisible by `groups`.
+
+    >>> nn.Conv1d(4, 8, 3, padding=1)(torch.zeros(2, 4, 10)).shape
+    torch.Size([2, 8, 10])
     """
 
     _tuple = staticmethod(_single)
@@ -94,7 +97,11 @@ class ConvTranspose1d(_Transposed):
 
 
 class ConvTranspose2d(_Transposed):
-    """Transposed convolution of (n, c, h, w) or (c, h, w); `output_size` as in ConvTranspose1d."""
+    """Transposed convolution of (n, c, h, w) or (c, h, w); `output_size` as in ConvTranspose1d.
+
+    >>> nn.ConvTranspose2d(4, 2, 2, stride=2)(torch.zeros(1, 4, 5, 5)).shape
+    torch.Size([1, 2, 10, 10])
+    """
 
     _tuple = staticmethod(_pair)
 

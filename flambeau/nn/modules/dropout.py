@@ -35,7 +35,11 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """Zeros each element with probability p and scales the others by 1 / (1 - p)."""
+    """Zeros each element with probability p and scales the others by 1 / (1 - p).
+
+    >>> nn.Dropout(0.5).eval()(torch.ones(2))
+    tensor([1., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)

@@ -12,7 +12,11 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Makes one of the dimensions start_dim to end_dim: by default (n, *) becomes (n, product)."""
+    """Makes one of the dimensions start_dim to end_dim: by default (n, *) becomes (n, product).
+
+    >>> nn.Flatten()(torch.zeros(2, 3, 4)).shape
+    torch.Size([2, 12])
+    """
 
     start_dim: int
     end_dim: int

@@ -19,7 +19,11 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input; takes and ignores any arguments, so as to stand in for another layer."""
+    """Returns its input; takes and ignores any arguments, so as to stand in for another layer.
+
+    >>> nn.Identity()(torch.ones(2))
+    tensor([1., 1.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

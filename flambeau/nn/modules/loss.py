@@ -92,14 +92,22 @@ class _MarginLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target|.
+
+    >>> nn.L1Loss()(torch.tensor([1., 2.]), torch.tensor([1., 4.]))
+    tensor(1.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
-    """(input - target)^2."""
+    """(input - target)^2.
+
+    >>> nn.MSELoss()(torch.tensor([1., 2.]), torch.tensor([1., 4.]))
+    tensor(2.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
@@ -142,6 +150,9 @@ class NLLLoss(_WeightedLoss):
     """-weight[target] input[target]; input (n, c, *) is log-probabilities, target (n, *) classes.
 
     Targets equal to `ignore_index` do not count; "mean" divides by the weights that do.
+
+    >>> nn.NLLLoss()(torch.tensor([[-0.5, -1.], [-2., -0.1]]), torch.tensor([0, 1]))
+    tensor(0.3000)
     """
 
     def __init__(
@@ -184,6 +195,9 @@ class CrossEntropyLoss(_WeightedLoss):
 
     The target may also be probabilities, shaped like the input. `label_smoothing` mixes it with
     the uniform distribution.
+
+    >>> nn.CrossEntropyLoss()(torch.zeros(2, 4), torch.tensor([0, 3]))
+    tensor(1.3863)
     """
 
     def __init__(
@@ -354,7 +368,11 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
-    """BCELoss of sigmoid(input), without overflow; `pos_weight` multiplies the positive targets."""
+    """BCELoss of sigmoid(input), without overflow; `pos_weight` multiplies the positive targets.
+
+    >>> nn.BCEWithLogitsLoss()(torch.zeros(3), torch.tensor([0., 1., 1.]))
+    tensor(0.6931)
+    """
 
     pos_weight: Tensor | None
 

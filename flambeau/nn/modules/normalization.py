@@ -129,6 +129,9 @@ class GroupNorm(_Scaled):
 
     weight and bias are per channel. Raises ValueError where the channels do not divide evenly.
     Wu and He, 2018.
+
+    >>> nn.GroupNorm(2, 4)(torch.randn(1, 4, 8)).shape
+    torch.Size([1, 4, 8])
     """
 
     def __init__(

@@ -11,7 +11,11 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """(*, c r^2, h, w) to (*, c, h r, w r), r being `upscale_factor`."""
+    """(*, c r^2, h, w) to (*, c, h r, w r), r being `upscale_factor`.
+
+    >>> nn.PixelShuffle(2)(torch.zeros(1, 8, 3, 3)).shape
+    torch.Size([1, 2, 6, 6])
+    """
 
     upscale_factor: int
 

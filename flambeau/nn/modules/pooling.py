@@ -80,7 +80,12 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    """Largest of each window of (n, c, h, w); with `return_indices` also where it was."""
+    """Largest of each window of (n, c, h, w); with `return_indices` also where it was.
+
+    >>> nn.MaxPool2d(2)(torch.arange(16.).reshape(1, 1, 4, 4))
+    tensor([[[[ 5.,  7.],
+              [13., 15.]]]])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.max_pool2d(
@@ -230,7 +235,12 @@ class _DivisiblePool(_AvgPoolNd):
 
 
 class AvgPool2d(_DivisiblePool):
-    """Mean of each window of (n, c, h, w), or its sum over `divisor_override`."""
+    """Mean of each window of (n, c, h, w), or its sum over `divisor_override`.
+
+    >>> nn.AvgPool2d(2)(torch.arange(16.).reshape(1, 1, 4, 4))
+    tensor([[[[ 2.5000,  4.5000],
+              [10.5000, 12.5000]]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool2d(
@@ -440,7 +450,11 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Average pooling of (n, c, h, w) to `output_size`; None keeps a dimension as it is."""
+    """Average pooling of (n, c, h, w) to `output_size`; None keeps a dimension as it is.
+
+    >>> nn.AdaptiveAvgPool2d(1)(torch.arange(16.).reshape(1, 1, 4, 4))
+    tensor([[[[7.5000]]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(input, self.output_size)

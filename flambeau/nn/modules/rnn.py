@@ -122,6 +122,10 @@ class GRU(RNNBase):
     GRU(input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
     bidirectional=False). Shapes as in RNN. The reset gate multiplies W_hn h + b_hn, as in cuDNN,
     not h. Raises ValueError for `proj_size`. Cho et al., 2014.
+
+    >>> output, h = nn.GRU(4, 8, batch_first=True)(torch.zeros(2, 5, 4))
+    >>> output.shape, h.shape
+    (torch.Size([2, 5, 8]), torch.Size([1, 2, 8]))
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -65,6 +65,9 @@ class Embedding(_Table):
     The row `padding_idx` starts at zero and gets no gradient. `max_norm` rescales, in place, the
     rows that are looked up; `scale_grad_by_freq` divides gradients by how often an index occurs.
     Raises AssertionError for a padding_idx outside the table.
+
+    >>> nn.Embedding(10, 3)(torch.tensor([[1, 2], [4, 9]])).shape
+    torch.Size([2, 2, 3])
     """
 
     def __init__(

@@ -14,6 +14,16 @@ class CosineAnnealingLR(LRScheduler):
     """From the initial rate to `eta_min` and back along a cosine, `T_max` epochs each way.
 
     It goes on from the rate as it finds it, so that it can be chained with others.
+
+    >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]['lr'], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.854, 0.5, 0.146]
     """
 
     def __init__(

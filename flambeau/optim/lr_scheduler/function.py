@@ -48,7 +48,18 @@ class _FunctionLR(LRScheduler):
 
 
 class LambdaLR(_FunctionLR):
-    """The initial rate times `lr_lambda(epoch)`; a list has one function a group."""
+    """The initial rate times `lr_lambda(epoch)`; a list has one function a group.
+
+    >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (epoch + 1))
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]['lr'], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [1.0, 0.5, 0.333, 0.25]
+    """
 
     def get_lr(self) -> list[float | Tensor]:
         """The rates of this epoch."""

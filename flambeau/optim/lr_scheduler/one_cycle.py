@@ -49,6 +49,16 @@ class OneCycleLR(MomentumCycle):
     The rise takes `pct_start` of `total_steps` (or `epochs * steps_per_epoch`) batches; with
     `three_phase` a fall as long as the rise comes before the last one. Momentum moves the other
     way. ValueError for numbers out of range, and when stepped beyond the end.
+
+    >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]['lr'], 3))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    >>> rates
+    [0.04, 0.812, 0.283, 0.0]
     """
 
     def __init__(

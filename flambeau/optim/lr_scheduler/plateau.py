@@ -24,6 +24,16 @@ class ReduceLROnPlateau(LRScheduler):
     as it is ("abs"). After a fall come `cooldown` epochs that do not count; rates do not go below
     `min_lr`, nor change by less than `eps`. ValueError for a factor of 1 or more, another mode or
     a list of a wrong length.
+
+    >>> optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.1, patience=1)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(round(optimizer.param_groups[0]['lr'], 3))
+    ...     optimizer.step()
+    ...     scheduler.step(5.0)
+    >>> rates
+    [1.0, 1.0, 1.0, 0.1]
     """
 
     def __init__(
