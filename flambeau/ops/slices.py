@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..tensor.tensor import Tensor
 from .axes import canonical_dim
 from .registry import Array, composite, opaque, view
 from .samples import matrices
@@ -65,6 +66,8 @@ def narrow(input, dim, start, length):
     if not shape:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     at = canonical_dim(dim, len(shape))
+    if isinstance(start, Tensor) and (start._array.ndim or start._array.dtype.kind not in "iu"):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     start = int(start)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")

@@ -68,6 +68,12 @@ def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
     """A copy with alpha * source added to slices."""
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_add")
+    own, given = list(input.shape), list(source.shape)
+    if own and given and own[:at] + own[at + 1 :] != given[:at] + given[at + 1 :]:
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {own} source.shape = {given}"
+        )
     _check_source("index_add", input, at, index, source)
     made = input.copy()
     if alpha.__class__ is not int or alpha != 1:

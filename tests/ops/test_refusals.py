@@ -18,6 +18,10 @@ CASES = {
                            "aminmax: Expected reduction dim 1"),
     "mean": (lambda: torch.ones(3).mean(dtype=torch.int64), RuntimeError,
              "Optional dtype must be either a floating point or complex dtype. Got: Long"),
+    "narrow": (lambda: torch.ones(3).narrow(0, torch.tensor(True), 1), RuntimeError,
+               "start must be an 0-dim integral Tensor"),
+    "index_add": (lambda: torch.ones(3, 2).index_add(0, torch.tensor([0, 1]), torch.ones(2)),
+                  RuntimeError, "source tensor shape must match self tensor shape"),
     "masked_scatter": (
         lambda: torch.ones(3).masked_scatter(torch.ones(3, dtype=torch.uint8), torch.ones(3)),
         RuntimeError, "masked_scatter_ only supports boolean masks"),
