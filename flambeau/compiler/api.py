@@ -1,8 +1,8 @@
 """flambeau.compile: a step is recorded while it trains, compiled beside it, checked, taken over.
 
-The first call of a kind is plain, unless its code is said to have run before; then calls are
-recorded until two agree. What cannot be compiled stays eager, and the user is told once, with the
-line.
+With mode="now" the first call is recorded and its program made; the second must do the same. Else
+the first is plain, unless its code is said to have run before; then calls are recorded until two
+agree. What cannot be compiled stays eager, and the user is told once, with the line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..native.flags import DEBUG
+from ..native.flags import CHECK, DEBUG
 from ..native.precision import Chosen
 from ..nn.module import Module
 from ..ops.autocast import AUTOCAST
@@ -28,10 +28,11 @@ from .functional import Unfit, trace_to_graph
 from .graph import Graph
 from .guards import PLAIN, Environment, Modules
 from .places import Places
-from .precedent import is_hoped_for, is_kept, keep, precedent
+from .precedent import Precedent, keep, kept, place, precedent
 from .program import MISS, Program, is_named
+from .sample import Sample
 from .selfcheck import check
-from .takeover import is_possible, take_over
+from .takeover import complete, is_possible, take_over
 from .trace import Trace, difference
 
 RECORDED = 4  # how many calls are recorded before a step counts as not static
@@ -77,6 +78,11 @@ class Variant:
         self.changed = False  # guards failed, and nothing has been recorded since
         self.program: Program | None = None
         self.pending: Any = None
+        self.known = False  # whether the two that follow were looked for
+        self.place: str | None = None  # under which it is kept what such calls do
+        self.kept: Precedent | None = None  # what they did in an earlier process
+        self.candidate: Pending | None = None  # the program of the one call that was recorded
+        self.like: Precedent | None = None  # what that call did
         self.environment: Environment | None = None
         self.modules: Modules | None = None
 
@@ -93,13 +99,15 @@ class Pending:
 
     def __init__(self) -> None:
         self.done = threading.Event()
+        self.graph: Any = None
         self.step: Any = None
         self.backward: Any = None
+        self.sample: Sample | None = None
         self.modes: tuple = ()
         self.bindings: Any = None
         self.given: tuple = ()
         self.result: Any = None  # of the recorded call, where the program's are to replace it
-        self.precedent: str | None = None  # under which it is kept that two recordings agreed
+        self.precedent: Precedent | None = None  # what is kept once its program was right
         self.error: BaseException | None = None
 
 
@@ -235,13 +243,33 @@ class Compiled:
         if variant.program is not None:
             self._forget(variant)
         variant.calls += 1
-        if variant.calls > 1:
+        if variant.calls > 1 or self._now or self._settled:
             return self._record(variant, args, kwargs)
-        settled = self._options.get("settled", False)
-        result = None if settled else self._function(*args, **kwargs)
-        if is_hoped_for(self._function):
+        result = self._function(*args, **kwargs)
+        self._recall(variant, args, kwargs)
+        if variant.kept is not None:
             self._look(variant, Trace())
-        return self._record(variant, args, kwargs) if settled else result
+        return result
+
+    @property
+    def _now(self) -> bool:
+        """Whether calls wait for programs."""
+        return bool(self._options["mode"] == "now")
+
+    @property
+    def _settled(self) -> bool:
+        """Whether the code is said to have run before."""
+        return bool(self._options.get("settled", False))
+
+    def _recall(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Looks for what such calls did in an earlier process."""
+        if not variant.known:
+            variant.known = True
+            self._training()
+            variant.place = place(self._function, args, kwargs, _modes(), self._roots or (),
+                                  self._options)  # fmt: skip
+            if not CHECK.value():
+                variant.kept = kept(variant.place)
 
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
         key = (_described(args), _described(kwargs), _modes(), self._training())
@@ -275,6 +303,7 @@ class Compiled:
         """A program's guards no longer hold: what it stands for is recorded again."""
         self._leave(variant)
         variant.program, variant.recorded = None, 0
+        variant.candidate = variant.like = None
         variant.changed = True
 
     def _leave(self, variant: Variant) -> None:
@@ -284,40 +313,92 @@ class Compiled:
 
     def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
         first = variant.trace is None
-        hoped = variant.environment is not None and is_hoped_for(self._function)
-        # Of a first one no program is made, so values do not matter, unless there is a precedent.
-        result, trace = capture(self._function, args, kwargs, values=hoped or not first,
-                                counter=self._options["random"] == "counter")  # fmt: skip
+        self._recall(variant, args, kwargs)
+        hoped = variant.kept is not None
+        if first and variant.environment is None and (self._now or hoped):
+            self._look(variant, Trace())
+        like = None
+        if self._now and not self._is_early(variant):
+            like = variant.kept if first else variant.like
+        # Of a first one no program is made, so values do not matter, unless calls wait for it.
+        result, trace = capture(self._function, args, kwargs, self._now or hoped or not first,
+                                self._options["random"] == "counter", like)  # fmt: skip
         if trace is None:
             return result
         variant.recorded += 1
         last, variant.trace = variant.trace, trace
-        changed, variant.changed = variant.changed, False
-        if trace.problems and changed:  # an optimiser makes state for a parameter, for instance
-            variant.recorded, variant.trace = 0, None
-            return result
-        if trace.problems:
-            self._stop(variant, *trace.problems[0])
-            return result
         try:
-            key = None if first and not hoped else precedent(trace, self._function, self._options)
-            if last is None:
-                found, agreed = None, is_kept(key) and self._moved(variant, trace) is None
-            else:
-                found = difference(last, trace) or self._moved(variant, trace)
-                agreed = found is None
-            if not agreed:
-                variant.difference = found
-                self._look(variant, trace)
-                trace.strip()
-                if variant.recorded >= RECORDED and variant.difference is not None:
-                    self._stop(variant, *variant.difference)
-                return result
-            self._look(variant, trace)
-            self._build(variant, trace, args, kwargs, None if last is None else key)
+            self._judge(variant, trace, last, result, args, kwargs)
         except Unfit as error:
-            self._stop(variant, error.what, error.line)
+            _compute(trace)
+            if self._is_plain(variant):
+                self._pass_over(variant)
+            else:
+                self._stop(variant, error.what, error.line)
+        except Exception:
+            _compute(trace)
+            raise
+        except BaseException:
+            if trace.deferred is not None:
+                trace.deferred.undo()
+            raise
         return result
+
+    def _judge(self, variant: Variant, trace: Trace, last: Trace | None, result: Any, args: tuple,
+               kwargs: dict[str, Any]) -> None:  # fmt: skip
+        """What becomes of a recorded call; `last`: the one recorded before."""
+        changed, variant.changed = variant.changed, False
+        candidate, variant.candidate = variant.candidate, None
+        plain = self._is_plain(variant)
+        if self._is_early(variant):
+            self._pass_over(variant)
+            return
+        if trace.problems or (plain and trace.effects):
+            _compute(trace)
+            if changed or plain:  # an optimiser makes state for a parameter, for instance
+                self._pass_over(variant)
+            else:
+                self._stop(variant, *trace.problems[0])
+            return
+        found = (None if last is None else difference(last, trace)) or self._moved(variant, trace)
+        agreed = found is None and (last is not None or self._is_kept(variant, trace))
+        self._look(variant, trace)
+        if agreed and trace.deferred is not None and self._completed(
+            variant, trace, candidate, result, args, kwargs
+        ):
+            return
+        _compute(trace)
+        if agreed:
+            self._build(variant, trace, args, kwargs, last is None)
+            return
+        variant.difference, variant.like = found, None
+        if found is None and self._now and self._speculate(variant, trace, args, kwargs):
+            return
+        if plain:
+            self._pass_over(variant)
+            return
+        trace.strip()
+        if variant.recorded >= RECORDED and variant.difference is not None:
+            self._stop(variant, *variant.difference)
+
+    def _is_plain(self, variant: Variant) -> bool:
+        """Whether a call may do what no other does: fill caches, make state."""
+        return variant.calls == 1 and not self._settled
+
+    def _is_early(self, variant: Variant) -> bool:
+        """Whether an earlier process had no program for such a call."""
+        return self._now and variant.kept is not None and variant.calls < variant.kept.start
+
+    def _pass_over(self, variant: Variant) -> None:
+        """Forgets the call that was recorded: the next one is the first."""
+        variant.recorded, variant.trace = 0, None
+        if self._now:
+            self._look(variant, Trace())
+
+    def _is_kept(self, variant: Variant, trace: Trace) -> bool:
+        """Whether a call did what is kept of an earlier process."""
+        known = variant.kept
+        return known is not None and (trace.deferred is not None or known.agrees(trace))
 
     def _look(self, variant: Variant, trace: Trace) -> None:
         """Notes what the step's names stand for, and its modules, after a recorded call."""
@@ -340,37 +421,85 @@ class Compiled:
 
     # ------------------------------------------------------------------------- building
 
-    def _build(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict,
-               precedent: str | None) -> None:  # fmt: skip
-        """Makes the program. `precedent`: what to keep that two recordings agreed under; None
-        where one was enough."""
-        leaves = flat((args, kwargs) if kwargs else args)
-        graph, bindings = trace_to_graph(trace, leaves)
-        pending = variant.pending = Pending()
-        pending.modes = trace.modes
-        pending.bindings, pending.given = bindings, (args, kwargs)
-        if precedent is not None and is_possible(graph, bindings, trace.result):
-            pending.precedent, pending.result = precedent, trace.result
-
-        def work() -> None:
-            try:
-                pending.step = self._made(graph)
-                if bindings.backward is not None:
-                    pending.backward = self._made(bindings.backward.graph)
-            except BaseException as error:
-                pending.error = error
-            finally:
-                pending.done.set()
-
+    def _build(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict[str, Any],
+               kept: bool = False) -> None:  # fmt: skip
+        """Makes the program of a call that did what another did, beside the calls that follow
+        unless they wait for it. `kept`: the other was one of an earlier process."""
+        made = None if kept else precedent(trace, self._function)
+        pending = variant.pending = self._begun(trace, args, kwargs)
+        if is_possible(pending.graph, pending.bindings, trace.result):
+            pending.precedent, pending.result = made, trace.result
         trace.strip()
-        if self._options["mode"] == "now" or self._options["backend"] == "evaluate":
-            work()
+        if self._now or self._options["backend"] == "evaluate":
+            self._work(pending)
             self._adopt(variant, pending, args, kwargs)
-        else:
-            bindings.settle([slot for slot, _ in graph.writes])
-            threading.Thread(target=work, name="flambeau compile", daemon=True).start()
-            if precedent is None:  # as a rule it was kept too, and is there before a plain call is
-                pending.done.wait(SOON)
+            return
+        pending.bindings.settle([slot for slot, _ in pending.graph.writes])
+        threading.Thread(target=self._work, args=(pending,), name="flambeau compile",
+                         daemon=True).start()  # fmt: skip
+        if kept:  # as a rule the program was too, and is there before a plain call is
+            pending.done.wait(SOON)
+
+    def _speculate(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict[str, Any]
+                   ) -> bool:  # fmt: skip
+        """Makes the program of the first call that is recorded, and gives this its results: then
+        all calls have them, whether a precedent was there or not. It serves no others before one
+        does the same."""
+        made = precedent(trace, self._function)
+        pending = self._begun(trace, args, kwargs)
+        if made is None or not is_possible(pending.graph, pending.bindings, trace.result):
+            return False
+        pending.result = trace.result
+        trace.strip()
+        self._work(pending)
+        if self._is_right(variant, pending, self._is_plain(variant)):
+            made.start = variant.calls
+            pending.precedent = variant.like = made
+            variant.candidate = pending
+            pending.sample = Sample(pending.bindings)
+            pending.bindings.forget()
+            return True
+        return variant.stopped
+
+    def _completed(self, variant: Variant, trace: Trace, candidate: Pending | None, result: Any,
+                   args: tuple, kwargs: dict[str, Any]) -> bool:  # fmt: skip
+        """Gives a call that computed nothing its values by the program: the candidate's, or that
+        of an earlier process; whether this can be done."""
+        pending = candidate or self._begun(trace, args, kwargs)
+        if candidate is None:
+            if not is_possible(pending.graph, pending.bindings, trace.result):
+                return False
+            self._work(pending)
+            if pending.error is not None:
+                return False  # once more, with values, which tells why
+        leaves = flat((args, kwargs) if kwargs else args)
+        if not complete(pending.step, pending.bindings, trace, leaves, trace.result):
+            return False
+        if pending.sample is None:
+            pending.sample = Sample(pending.bindings)
+        pending.given = args, kwargs
+        trace.strip()
+        self._install(variant, pending)
+        return True
+
+    def _begun(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending:
+        """The graph of a recorded call."""
+        pending = Pending()
+        pending.graph, pending.bindings = trace_to_graph(
+            trace, flat((args, kwargs) if kwargs else args))  # fmt: skip
+        pending.modes, pending.given = trace.modes, (args, kwargs)
+        return pending
+
+    def _work(self, pending: Pending) -> None:
+        """Makes the program of a graph."""
+        try:
+            pending.step = self._made(pending.graph)
+            if pending.bindings.backward is not None:
+                pending.backward = self._made(pending.bindings.backward.graph)
+        except BaseException as error:
+            pending.error = error
+        finally:
+            pending.done.set()
 
     def _made(self, graph: Graph) -> Any:
         if self._options["backend"] == "evaluate":
@@ -382,27 +511,39 @@ class Compiled:
     def _adopt(self, variant: Variant, pending: Pending, args: tuple, kwargs: dict) -> None:
         """Takes a finished program over, when it computes what the recorded call computed."""
         variant.pending = None
+        if self._is_right(variant, pending):
+            pending.sample = Sample(pending.bindings)
+            self._install(variant, pending)
+
+    def _is_right(self, variant: Variant, pending: Pending, first: bool = False) -> bool:
+        """Whether a program was made and agrees with the recorded call. `first`: where it does not,
+        there is another try: a first step of Adam makes full steps of gradients that are noise."""
         if pending.error is not None:
             error = pending.error
             stage = getattr(error, "stage", None)
             self._stop(variant, "compiling failed" + (f" in {stage}" if stage else "")
                        + f": {type(error).__name__}: {error}", "")  # fmt: skip
-            return
+            return False
         take = None
-        if pending.precedent is not None and self._options["mode"] == "now":
+        if pending.result is not None and self._now:
             take = functools.partial(take_over, pending.bindings, pending.result)
         wrong = check(pending.step, pending.bindings, pending.backward, take)
-        if wrong is not None:
+        pending.result = None
+        if wrong is not None and not first:
             self._stop(variant, f"the compiled step computes another {wrong} than the eager one; "
                        "please report this", "")  # fmt: skip
-            return
+        return wrong is None
+
+    def _install(self, variant: Variant, pending: Pending) -> None:
+        """Puts a program to use."""
         assert variant.modules is not None
         assert variant.environment is not None
         variant.program = Program(
             pending.step, pending.bindings, *pending.given, variant.modules,
-            variant.environment, pending.modes, pending.backward,
+            variant.environment, pending.modes, pending.backward, pending.sample,
         )  # fmt: skip
-        keep(pending.precedent, self._function)
+        keep(variant.place, pending.precedent)
+        variant.like = variant.kept = None
         self._programs.insert(0, variant.program)
         self._last = variant.program
         pending.bindings.forget()
@@ -435,6 +576,12 @@ class Compiled:
             warnings.warn_explicit(text, UserWarning, file, int(number))
         else:
             warnings.warn(text, UserWarning, stacklevel=5)
+
+
+def _compute(trace: Trace) -> None:
+    """Has the values computed that a recorded call still lacks."""
+    if trace.deferred is not None:
+        trace.deferred.compute()
 
 
 _every: weakref.WeakSet[Compiled] = weakref.WeakSet()

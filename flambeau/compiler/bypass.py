@@ -22,6 +22,7 @@ from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor
 from .leftovers import walk
 from .library import replacements
+from .operands import tensors_in
 from .outside import draws, host_reads, schedules, when_on
 from .recorder import Recorder, module_recorder
 from .trace import WINDOW, WRITE, GradAccess
@@ -64,17 +65,31 @@ def _compiled_call(
 
 
 def _written(r: Recorder, original: Callable, target: Any, y: Any, name: Any) -> Any:
-    original(target, y, name)
+    if not _later(r, target._array, y):
+        original(target, y, name)
     r.write(target._array, y)
 
 
+def _later(r: Recorder, target: np.ndarray, source: np.ndarray) -> bool:
+    """Whether a write is recorded alone, without being made; only where nothing is to be refused
+    or cast."""
+    if r.deferred is None:
+        return False
+    if target.shape == source.shape and target.dtype == source.dtype and 0 not in target.strides:
+        return True
+    r.compute()
+    return False
+
+
 def _write_one(r: Recorder, original: Callable, operator: Any, y: Any, target: Any) -> Any:
+    r.compute()
     original(operator, y, target)
     r.write(target._array, y._array)
 
 
 def _copy_array(r: Recorder, original: Callable, target: Any, source: Any) -> Any:
-    original(target, source)
+    if not _later(r, target._array, source._array):
+        original(target, source)
     r.write(target._array, source._array)
 
 
@@ -88,6 +103,7 @@ def _before_write(r: Recorder, original: Callable, x: Any, keep: Any) -> Any:
 
 def _fill_(r: Recorder, original: Callable, input: Any, value: Any) -> Any:
     source = value
+    r.compute()
     if not isinstance(value, Tensor):
         with r.silence():
             source = ops.full((), value, dtype=input.dtype)
@@ -137,6 +153,8 @@ def _as_value(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
 
 
 def _as_index(r: Recorder, original: Callable, item: Any) -> Any:
+    if isinstance(item, Tensor) and item._array.size == 1:
+        r.compute()
     made = original(item)
     if isinstance(item, Tensor) and isinstance(made, int):
         r.problem("a tensor of one element is used as an index, which Python reads")
@@ -178,6 +196,8 @@ _OF_SHAPES = {
 
 def _made_of_nothing(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
     out = kwargs.get("out")
+    if tensors_in((args[1:], kwargs)):
+        r.compute()
     with r.silence():
         made = original(*args, **kwargs)
     if out is not None:
@@ -196,6 +216,8 @@ def _reserved(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any
 
 
 def _tensor(r: Recorder, original: Callable, data: Any, **kwargs: Any) -> Any:
+    if not isinstance(data, Tensor) and tensors_in(data):
+        r.compute()
     with r.silence():
         made = original(data, **kwargs)
     if isinstance(data, (Tensor, np.ndarray)):
@@ -261,7 +283,9 @@ def _grad_added(r: Recorder, original: Callable, leaf: Any, g: Any, differentiab
 
 
 def _owned(r: Recorder, original: Callable, leaf: Any, g: Any) -> Any:
-    made = original(leaf, g)
+    made = None if r.deferred is None else r.deferred.copy_of(leaf, g)
+    if made is None:
+        made = original(leaf, g)
     if made is not g:
         r.write(made._array, g._array)
     return made
@@ -279,6 +303,7 @@ def _engine_run(
 
 
 def _between(r: Recorder, original: Callable, g: Any, geometry: Any) -> Any:
+    r.compute()
     ref = r.refer(g)
     shape = tuple(getattr(geometry, name) for name in geometry.__slots__)
     with r.silence():

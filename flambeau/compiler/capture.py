@@ -24,7 +24,9 @@ from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor, wrap
 from .effects import clean, noted
 from .leftovers import finish, live_outputs
+from .deferred import Deferred
 from .operands import arrays_in, tensors_in
+from .precedent import Precedent
 from .reads import forgotten, plain, reads
 from .recorder import Recorder
 from .surroundings import Surroundings
@@ -60,12 +62,15 @@ _recorders = _Current()
 
 
 def capture(
-    function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False
-) -> tuple[Any, Trace | None]:
+    function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False,
+    like: Precedent | None = None,
+) -> tuple[Any, Trace | None]:  # fmt: skip
     """Runs function(*args, **kwargs); what it gives, and its trace.
 
     `values`: whether the trace is to have what memory held, as a graph's check wants it.
     `counter`: whether random numbers are those of a counter.
+    `like`: what the call is expected to do. Where it does, nothing was computed: the trace's
+    `deferred` is then what can do so, and what was returned has no values yet.
 
     The trace is None when another thread is capturing. What the function raises goes through.
     """
@@ -80,6 +85,8 @@ def capture(
         recorder.held.append(_remember(trace, args, kwargs))
         recorder.surroundings = Surroundings(function, args, kwargs)
         swaps = swapped(recorder)
+        if like is not None:
+            recorder.deferred = trace.deferred = Deferred(recorder, like)
         _recorders.current = recorder
         Policy.counts = False
         real = builtins.print
@@ -89,8 +96,13 @@ def capture(
             returned = function(*args, **kwargs)
             result = plain(returned)
             trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats))
+            if trace.deferred is not None and not _is_finished(trace, like):
+                trace.deferred.compute()
             record_backward(recorder, args, kwargs)
             del returned
+        except BaseException:
+            recorder.compute()
+            raise
         finally:
             builtins.print = real
             Policy.counts = True
@@ -101,10 +113,17 @@ def capture(
                 if not forgotten(recorder.numbers):
                     trace.problem("item() reads a tensor's values in Python", "")
         finish(trace)
+        if trace.problems and trace.deferred is not None:
+            trace.deferred.compute()
         _find_holders(trace, recorder.held[0][0])
         return result, trace
     finally:
         _capturing.release()
+
+
+def _is_finished(trace: Trace, like: Precedent | None) -> bool:
+    """Whether a call that computed nothing did all that was expected of it."""
+    return like is not None and like.is_followed(trace) and not live_outputs(trace)
 
 
 def _find_holders(trace: Trace, tensors: list[Any]) -> None:

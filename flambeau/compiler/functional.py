@@ -20,7 +20,7 @@ from .leftovers import written_storages
 from .lower import NotLowered, lower, writes
 from .lower.nodes import literal, number, stretched, type_of
 from .lower.registry import Untraceable
-from .operands import unbind
+from .operands import as_arrays, unbind
 from .reads import Old, Read
 from .regions import Region, partition
 from .trace import (
@@ -196,7 +196,7 @@ class _Functional:
         packed = None if strides == _packed(shape, item) or any(s % item for s in strides) else (
             tuple(s // item for s in strides)
         )  # fmt: skip
-        first = bind.window_on(storage.initial, window)
+        first = None if storage.initial is None else bind.window_on(storage.initial, window)
         leaf = self.arguments.get(region.storage)
         self.slots[id(region)] = len(self.sources)
         if leaf is None:
@@ -242,7 +242,9 @@ class _Functional:
         memory = np.empty([window.shape[i] for i in order], window.dtype)
         buffer = memory.transpose(np.argsort(order)) if order else memory
         slot = bind.Drawn(event.function, buffer, memory, tuple(rest), event.kwargs)
-        drawn = np.ascontiguousarray(event.array.transpose(order))
+        drawn = None
+        if event.array is not None:
+            drawn = np.ascontiguousarray(event.array.transpose(order))
         node = self.source("drawn", memory.shape, window.dtype, slot, event.name, drawn)
         self.write(window, permute(node, tuple(int(i) for i in np.argsort(order))))
 
@@ -468,20 +470,13 @@ class _Call:
         kwargs = mapped(self.kwargs, lambda _: next(given))
         if self.operator is not None:
             at = self.operator.tensor_positions
-            args = tuple(x if i in at else _as_arrays(x) for i, x in enumerate(args))
+            args = tuple(x if i in at else as_arrays(x) for i, x in enumerate(args))
             args, kwargs = unbind(self.operator, args)
         with no_grad():
             made = self.function(*args, **kwargs)
         made = made if isinstance(made, (tuple, list)) else (made,)
         outputs = [y._array for y, v in zip(made, self.results, strict=False) if v is not None]
         return outputs + [found[i]._array for i in self.targets]
-
-
-def _as_arrays(x: Any) -> Any:
-    """An attribute that holds arrays (an index) with arrays in place of tensors."""
-    if isinstance(x, Tensor):
-        return x._array
-    return x.__class__(map(_as_arrays, x)) if x.__class__ in (tuple, list) else x
 
 
 def _named(node: Node, event: Event) -> Node:

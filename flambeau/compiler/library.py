@@ -20,6 +20,7 @@ from ..nn.utils import clip_grad
 from ..optim.elementwise import Elementwise
 from ..tensor import sampling
 from ..tensor import tensor as tensors
+from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor
 from .recorder import Recorder
 from .trace import UPDATE
@@ -39,7 +40,7 @@ def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
         (attention._probabilities, _probabilities),
         (distance._kept_above, _kept_above),
         (multihead._additive, _additive),
-        (embedding.one_hot, _one_hot),
+        (embedding.one_hot, lambda original, *a, **k: _one_hot(r, original, *a, **k)),
         (join.repeat_interleave, _repeat_interleave),
         (transformer._detect_is_causal_mask, _as_told),
         (clip_grad._get_total_norm, lambda original, *a, **k: _total_norm(r, original, *a, **k)),
@@ -94,7 +95,8 @@ def _additive(original: Callable, mask: Any, name: Any, like: Any) -> Any:
     return ops.zeros(mask.shape, dtype=like.dtype).masked_fill(mask, -math.inf)
 
 
-def _one_hot(original: Callable, tensor: Recorder, num_classes: Any = -1) -> Any:
+def _one_hot(r: Recorder, original: Callable, tensor: Any, num_classes: Any = -1) -> Any:
+    r.compute()
     if num_classes < 1 or tensor._array.dtype != np.int64 or not tensor._array.size:
         return original(tensor, num_classes)
     original(tensor, num_classes)  # refuses classes that are none
@@ -155,6 +157,7 @@ def _matmul(original: Callable, self: Any, other: Recorder) -> Any:
 def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any]) -> None:
     """A step over one group, as one event for each set of flags and scalars."""
     if group.get("differentiable") or group.get("capturable"):
+        r.compute()
         r.problem(f"{type(self).__name__} runs with differentiable or capturable")
         return original(self, group)
     number = next(i for i, one in enumerate(self.param_groups) if one is group)
@@ -163,29 +166,77 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
     for position, param in enumerate(group["params"]):
         if param.grad is not None:
             state = self.state[param] if names else {}
-            with r.silence():
-                key = self._begin(group, param, state)
+            key = _begun(r, self, group, param, state)
             alike.setdefault(key, []).append((position, param, param.grad, state))
     for key, rows in alike.items():
         with r.silence():
             flags, scalars = self._plan(group, key)
-        _update(r, self, number, flags, scalars, rows, names)
+        deferred = _update(r, self, number, flags, scalars, rows, names)
         with r.silence():
             for _, param, grad, state in rows:
-                self._run_formula(flags, scalars, param, grad, [state[n] for n in names])
+                states = [state[n] for n in names]
+                if deferred:
+                    for tensor in (param, *states):
+                        tensor._bump()
+                else:
+                    self._run_formula(flags, scalars, param, grad, states)
     return None
 
 
+def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state: dict) -> Any:
+    """Begins a parameter's step. State that it makes counts as there before the call."""
+    old = dict(state)
+    counters = _counters(state)
+    with r.silence():
+        key = optimiser._begin(group, param, state)
+    made = [t for n, t in state.items() if isinstance(t, Tensor) and old.get(n) is not t]
+    for tensor in made:
+        r.trace.existing.add(id(tensor))
+        r.trace.known.add(id(owner_of(tensor._array)))
+        r.held.append((tensor, owner_of(tensor._array)))
+    if made and _goes_on_otherwise(r, optimiser, group, param, state, key):
+        r.problem(f"{type(optimiser).__name__} does something else in its first step")
+    if r.deferred is not None:
+        r.deferred.note_state(optimiser.state, param, state, counters)
+    return key
+
+
+def _goes_on_otherwise(
+    r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state: dict, key: Any
+) -> bool:
+    """Whether the next step has other flags than the first, whose key this is."""
+    old = dict(state)
+    counters = _counters(state)
+    with r.silence():
+        following = optimiser._begin(group, param, state)
+        for array, before in counters.values():
+            array[...] = before
+        state.update(old)
+        return bool(optimiser._plan(group, key)[0] != optimiser._plan(group, following)[0])
+
+
+def _counters(state: dict[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The single numbers of a state: the arrays, and copies."""
+    return {name: (t._array, t._array.copy()) for name, t in state.items()
+            if isinstance(t, Tensor) and not t._array.ndim}  # fmt: skip
+
+
 def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, rows: list,
-            names: tuple[str, ...]) -> None:  # fmt: skip
+            names: tuple[str, ...]) -> bool:  # fmt: skip
+    """Records an update; whether it is done by that, now or later."""
     if any(isinstance(s, Tensor) for s in scalars):
+        r.compute()
         r.problem(f"{type(optimiser).__name__} has options that are tensors")
-        return
+        return False
     where = {"optimiser": optimiser, "group": group, "flags": flags, "names": names,
              "positions": tuple(row[0] for row in rows)}  # fmt: skip
     refs = tuple(
         (r.refer(param), r.refer(grad), tuple(r.refer(state[n]) for n in names))
         for _, param, grad, state in rows
     )
+    deferred = r.deferred
+    if deferred is not None:
+        deferred.scalars[len(r.trace.events)] = scalars
     r.add(UPDATE, function=type(optimiser).formula, args=refs, kwargs=where,
           array=np.array(scalars, np.float64))  # fmt: skip
+    return deferred is not None

@@ -79,3 +79,10 @@ def arrays_in(x: Any) -> list[np.ndarray]:
     if isinstance(x, dict):
         return arrays_in(list(x.values()))
     return []
+
+
+def as_arrays(x: Any) -> Any:
+    """A setting that holds arrays (an index) with arrays in place of tensors."""
+    if isinstance(x, Tensor):
+        return x._array
+    return x.__class__(map(as_arrays, x)) if x.__class__ in (tuple, list) else x

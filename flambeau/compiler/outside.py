@@ -50,16 +50,18 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
         return original(*args, **kwargs)
     if r.counter and _draw_counted(r, original, args, kwargs):
         return args[0]
-    r.drawing = True
-    try:
-        made = original(*args, **kwargs)
-    finally:
-        r.drawing = False
+    made, later = args[0], r.deferred is not None
+    if not later:
+        r.drawing = True
+        try:
+            made = original(*args, **kwargs)
+        finally:
+            r.drawing = False
     line = r.line()[0]
     if any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values())):
         r.trace.problem("random numbers are drawn with tensors as parameters", line)
     r.add(DRAW, function=original, args=(r.trace.value(args[0], fresh=True), *args[1:]),
-          kwargs=kwargs, array=args[0].copy())  # fmt: skip
+          kwargs=kwargs, array=None if later else args[0].copy())  # fmt: skip
     return made
 
 
@@ -72,9 +74,11 @@ def _draw_counted(r: Recorder, original: Callable, args: Any, kwargs: Any) -> bo
     r.streams += 1
     key = r.keys.get(generator)
     if key is None:
-        key = r.keys[generator] = np.empty(1, np.uint64)
-        draw_key(key, generator)
-    draw.fill(args[0], int(key[0]))
+        key = r.keys[generator] = np.zeros(1, np.uint64)
+        if r.deferred is None:
+            draw_key(key, generator)
+    if r.deferred is None:
+        draw.fill(args[0], int(key[0]))
     r.add(DRAW, function=draw, args=(r.trace.value(args[0], fresh=True), draw, generator),
           array=key)  # fmt: skip
     return True
@@ -93,6 +97,7 @@ def _draw_each(r: Recorder, array: Any, p: Any, generator: Any = None) -> Any:
 
 
 def _permutation(r: Recorder, original: Callable, n: Any, dtype: Any, generator: Any = None) -> Any:
+    r.compute()
     with r.silence():
         made = original(n, dtype, generator)
 
@@ -105,11 +110,13 @@ def _permutation(r: Recorder, original: Callable, n: Any, dtype: Any, generator:
 
 
 def _seeded(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+    r.compute()
     r.problem(f"{original.__name__} changes the state of a random generator")
     return original(*args, **kwargs)
 
 
 def _unseen(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+    r.compute()
     r.problem(f"{original.__name__} draws random numbers that depend on tensors")
     with r.silence():
         return original(*args, **kwargs)
@@ -167,6 +174,7 @@ def schedules(r: Recorder) -> Pairs:
 
 def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
     if r.on:
+        r.compute()
         name = original.__name__
         if name in ("item", "__float__") and args and not kwargs:
             with r.silence():
@@ -181,6 +189,7 @@ def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
 
 
 def _set_data(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
+    r.compute()
     r.problem("a tensor's .data is replaced")
     return original(self, value)
 

@@ -1,104 +1,248 @@
-"""Precedent: a recorded call that did what two calls of an earlier process agreed on.
+"""Precedent: what calls of a step do, as text: a call that does the same is the same to a program.
 
-One recording does not show what changes from call to call; two do. That two of them agreed is kept
-on disk, under all that they were compared by and the files whose code ran: the next process records
-one call. Its program is checked against that call like any other.
+One recording does not show what changes from call to call; two do. That two of them agreed, and
+that their program was right, is kept on disk: with it the next process needs to run no operator to
+know what its first call does (deferred.py).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from ..native import cache
+from ..native.pool import threads
+from ..native.target import host, versions
+from ..nn.module import Module
 from ..optim import Optimizer
 from ..tensor.devices import device
-from ..tensor.dtypes import dtype
+from ..tensor.dtypes import FROM_NUMPY, dtype
 from ..tensor.generator import Generator
 from ..tensor.layout import layout, memory_format
+from ..tensor.tensor import Tensor
 from .counted import Counted
 from .table import compiler_sources
-from .trace import CONSTANT, Event, Storage, Trace, Value
+from .trace import CALL, CONSTANT, WINDOW, Event, Storage, Trace, Value
 
-_VERSION = "1"
+_VERSION = "2"
 _SINGLE = (type(None), type(Ellipsis), bool, int, float, complex, str, bytes)
 _SHOWN = (np.dtype, dtype, device, layout, memory_format)  # which repr says all about
+Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, dtype
 
 
 class _Unnamed(Exception):
     """Something that has no name which holds in another process."""
 
 
-def precedent(trace: Trace, function: Callable, options: dict[str, Any]) -> str | None:
-    """The key under which it is kept that calls like this one agreed; None for those without one.
+@dataclass
+class Precedent:
+    """`given`: each event and what it takes; `found`: what came of it. `results`: the windows that
+    operators give, `forms`: as a tuple or not, and which are parts of other arrays."""
 
-    To be asked for before the trace is stripped.
-    """
-    sources = compiler_sources()
-    if sources is None or trace.problems or trace.backward is not None:
+    head: list[str] = field(default_factory=list)
+    storages: list[str] = field(default_factory=list)
+    wholes: list[Geometry] = field(default_factory=list)  # of the storages
+    given: list[str] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
+    results: list[tuple[Value | None, ...]] = field(default_factory=list)
+    forms: list[tuple[bool, tuple[bool, ...]]] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)  # whose code ran, with their contents
+    start: int = 1  # the call that was the first to have a program's results
+
+    def is_followed(self, trace: Trace) -> bool:
+        """Whether a whole call did the same."""
+        try:
+            return (
+                len(trace.events) == len(self.given) and trace.backward is None
+                and not trace.problems and _head(trace) == self.head
+                and [_storage(one) for one in trace.storages] == self.storages
+            )  # fmt: skip
+        except _Unnamed:
+            return False
+
+    def agrees(self, trace: Trace) -> bool:
+        """The same, with a look at each event."""
+        if not self.is_followed(trace):
+            return False
+        try:
+            return all(
+                self.given[i] == given(event, trace) and self.found[i] == found(event, trace)
+                for i, event in enumerate(trace.events)
+            )
+        except _Unnamed:
+            return False
+
+    def has(self, at: int, event: Event, trace: Trace) -> bool:
+        """Whether an event with this number takes the same; False where that cannot be said."""
+        try:
+            return at < len(self.given) and self.given[at] == given(event, trace)
+        except _Unnamed:
+            return False
+
+    def gives(self, at: int, event: Event, trace: Trace) -> bool:
+        """Whether the same came of it."""
+        try:
+            return self.found[at] == found(event, trace)
+        except _Unnamed:
+            return False
+
+
+def precedent(trace: Trace, function: Callable) -> Precedent | None:
+    """What a call did; None where there are no words for it. Before the trace is stripped."""
+    if trace.problems or trace.backward is not None:
+        return None
+    if any(event.kind in (CALL, WINDOW) for event in trace.events):
         return None
     try:
-        starts = {one.number: one.start for one in trace.storages}
         files = {event.line.rpartition(":")[0] for event in trace.events if event.line}
         files.add(_file_of(function))
-        lines = [
-            f"{trace.modes} {options['random']} {options['backend']}",
-            _text(tuple(trace.plain), starts),
-            *(f"{name} {_contents(name)}" for name in sorted(files)),
-            *(_storage(one) for one in trace.storages),
-            *(_event(event, starts) for event in trace.events),
-            *(f"effect {one.name} {_text(one.key, starts)}" for one in trace.effects),
-            *(f"call {one.line} {one.updates}" for one in trace.host_calls),
-        ]
+        return Precedent(
+            _head(trace), [_storage(one) for one in trace.storages],
+            [(one.whole.shape, one.whole.strides, one.whole.dtype) for one in trace.storages],
+            [given(event, trace) for event in trace.events],
+            [found(event, trace) for event in trace.events],
+            [event.results for event in trace.events], [event.form for event in trace.events],
+            {name: _contents(name) for name in sorted(files)},
+        )  # fmt: skip
     except (_Unnamed, OSError):
         return None
-    return cache.key("precedent", _VERSION, sources, "\n".join(lines))
 
 
-def is_kept(key: str | None) -> bool:
-    """Whether two calls agreed in an earlier process."""
-    return key is not None and cache.get(key) is not None
+# ------------------------------------------------------------------------------- on disk
 
 
-def is_hoped_for(function: Callable) -> bool:
-    """Whether some call of such a function has a precedent: it takes little time to ask."""
-    return is_kept(_hope(function))
+def place(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
+          roots: Sequence[Module], options: dict[str, Any]) -> str | None:  # fmt: skip
+    """The key under which it is kept what such a call does; None for those that have no name.
 
-
-def keep(key: str | None, function: Callable) -> None:
-    """Two calls of the function agreed, and their program was right."""
+    `roots`: the modules that the function's names stand for.
+    """
     hope = _hope(function)
-    if key is not None and hope is not None:
-        cache.put(key, b"agreed")
-        cache.put(hope, b"some")
+    if hope is None:
+        return None
+    try:
+        form = [_argument(args), _argument(kwargs), repr(modes)]
+    except _Unnamed:
+        return None
+    tensors = [t for root in roots for t in (*root.parameters(), *root.buffers())]
+    form += [f"{t._array.shape}{t._array.dtype}" for t in tensors]
+    form += [repr([m.training for root in roots for m in root.modules()])]
+    form += [f"{options['random']} {options['backend']}"]
+    return cache.key("precedent", hope, *form)
+
+
+def kept(key: str | None) -> Precedent | None:
+    """What a call of an earlier process did, whose program was right; None where none is known or
+    a file whose code ran is another now."""
+    data = None if key is None else cache.get(key)
+    if data is None:
+        return None
+    made = _unpacked(data)
+    try:
+        same = all(_contents(name) == text for name, text in made.files.items())
+    except OSError:
+        return None
+    return made if same else None
+
+
+def keep(key: str | None, made: Precedent | None) -> None:
+    """Two calls did this, and their program was right."""
+    if key is not None and made is not None:
+        cache.put(key, _packed(made))
 
 
 def _hope(function: Callable) -> str | None:
+    """All that a function's precedents depend on, but for its arguments."""
     sources = compiler_sources()
+    if sources is None:
+        return None
+    target = host()
     try:
-        name = _file_of(function)
-        return None if sources is None else cache.key("hope", sources, name, _contents(name))
+        name, code = _file_of(function), _code_of(function)
+        where = f"{code.co_qualname} {code.co_firstlineno}"
+        return cache.key("hope", _VERSION, sources, versions(), target.triple, target.cpu,
+                         target.features, str(threads()), name, _contents(name), where)  # fmt: skip
     except (_Unnamed, OSError):
         return None
 
 
-def _file_of(function: Any) -> str:
+def _packed(made: Precedent) -> bytes:
+    return json.dumps([
+        made.head, made.storages, [_plain(*one) for one in made.wholes], made.given, made.found,
+        [[None if v is None else [v.storage, v.offset, *_plain(v.shape, v.strides, v.dtype)]
+          for v in one] for one in made.results],
+        made.forms, made.files, made.start,
+    ], separators=(",", ":")).encode()  # fmt: skip
+
+
+def _plain(shape: tuple, strides: tuple, kind: np.dtype) -> list:
+    return [list(shape), list(strides), str(kind)]
+
+
+def _unpacked(data: bytes) -> Precedent:
+    head, storages, wholes, takes, gives, results, forms, files, start = json.loads(data)
+    kinds = {str(one): one for one in FROM_NUMPY}
+    return Precedent(
+        head, storages, [(tuple(a), tuple(b), kinds.get(c) or np.dtype(c)) for a, b, c in wholes],
+        takes, gives,
+        [tuple(None if v is None else
+               Value(v[0], v[1], tuple(v[2]), tuple(v[3]), kinds.get(v[4]) or np.dtype(v[4]))
+               for v in one) for one in results],
+        [(many, tuple(parts)) for many, parts in forms], files, start,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------- as text
+
+
+def _code_of(function: Any) -> Any:
     function = getattr(function, "__func__", getattr(function, "func", function))
     code = getattr(function, "__code__", None)
     if code is None:
         code = getattr(type(function).__call__, "__code__", None)
     if code is None:
         raise _Unnamed(function)
-    return str(code.co_filename)
+    return code
+
+
+def _file_of(function: Any) -> str:
+    return str(_code_of(function).co_filename)
 
 
 def _contents(name: str) -> str:
     with open(name, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
+
+
+def _argument(x: Any) -> str:
+    """An argument: for tensors and arrays how they lie."""
+    kind = x.__class__
+    if isinstance(x, Tensor):
+        return f"{kind.__qualname__}{_argument(x._array)}{bool(x.requires_grad)}"
+    if isinstance(x, np.ndarray):
+        return f"{x.shape}{x.strides}{x.dtype}"
+    if isinstance(x, (tuple, list)):
+        return f"{kind.__qualname__}({','.join(map(_argument, x))})"
+    if kind is dict:
+        return f"dict({','.join(f'{_argument(k)}:{_argument(v)}' for k, v in x.items())})"
+    if kind in _SINGLE:
+        return repr(x)
+    raise _Unnamed(kind)
+
+
+def _head(trace: Trace) -> list[str]:
+    """What there is to compare beside events and memory."""
+    return [
+        str(trace.modes), _text(tuple(trace.plain), trace),
+        *(f"effect {one.name} {_text(one.key, trace)}" for one in trace.effects),
+        *(f"call {one.line} {one.updates}" for one in trace.host_calls),
+    ]
 
 
 def _storage(one: Storage) -> str:
@@ -108,11 +252,17 @@ def _storage(one: Storage) -> str:
     return f"{one.name} {one.whole.shape} {one.whole.strides} {one.whole.dtype}"
 
 
-def _event(one: Event, starts: dict[int, int]) -> str:
-    name = _function(one.function) if one.operator is None else one.operator.name
-    parts = (one.args, one.kwargs, one.results, one.written)
-    made = one.array if one.kind == CONSTANT else None
-    return f"{one.kind} {name} {' '.join(_text(x, starts) for x in (*parts, made))}"
+def given(event: Event, trace: Trace) -> str:
+    """An event and what it takes."""
+    name = _function(event.function) if event.operator is None else event.operator.name
+    return f"{event.kind} {name} {_text(event.args, trace)} {_text(event.kwargs, trace)}"
+
+
+def found(event: Event, trace: Trace) -> str:
+    """What came of it."""
+    made = event.array if event.kind == CONSTANT else None
+    parts = (event.results, event.written, made)
+    return " ".join([_text(x, trace) for x in parts])
 
 
 def _function(x: Any) -> str:
@@ -126,20 +276,20 @@ def _function(x: Any) -> str:
     return f"{x.__module__}.{name}"
 
 
-def _text(x: Any, starts: dict[int, int]) -> str:
+def _text(x: Any, trace: Trace) -> str:
     """A value as text, the same for what comparing takes for the same."""
     kind = x.__class__
     if kind is Value:
-        at = x.offset - starts.get(x.storage, 0)
-        return f"#{x.storage}+{at}{x.shape}{x.strides}{x.dtype}"
+        at = x.offset - trace.storages[x.storage].start
+        return f"#{x.storage}+{at}{x.shape}{x.strides}{_names[x.dtype]}"
     if kind in _SINGLE:
         return repr(x)
     if isinstance(x, (tuple, list)):
-        return f"{kind.__name__}({','.join([_text(one, starts) for one in x])})"
+        return f"{kind.__name__}({','.join([_text(one, trace) for one in x])})"
     if kind is dict:
-        return f"dict({','.join(f'{_text(k, starts)}:{_text(v, starts)}' for k, v in x.items())})"
+        return f"dict({','.join(f'{_text(k, trace)}:{_text(v, trace)}' for k, v in x.items())})"
     if kind is slice:
-        return f"slice{_text((x.start, x.stop, x.step), starts)}"
+        return f"slice{_text((x.start, x.stop, x.step), trace)}"
     if isinstance(x, Enum):
         return f"{kind.__name__}.{x.name}"
     if isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "biufcV":
@@ -150,3 +300,14 @@ def _text(x: Any, starts: dict[int, int]) -> str:
     if isinstance(x, _SHOWN):
         return repr(x)
     return _function(x)
+
+
+class _Names(dict[np.dtype, str]):
+    """NumPy needs 3 us to say what a dtype is called."""
+
+    def __missing__(self, kind: np.dtype) -> str:
+        self[kind] = str(kind)
+        return self[kind]
+
+
+_names = _Names()

@@ -80,6 +80,7 @@ class Program:
     def __init__(
         self, step: Any, bindings: Bindings, args: tuple, kwargs: dict, modules: Modules,
         environment: Environment, modes: tuple, backward: Any = None,
+        sample: Sample | None = None,
     ) -> None:  # fmt: skip
         """`backward`: the second program, of a step whose outputs are part of a graph."""
         self.backward = None
@@ -93,7 +94,7 @@ class Program:
         self.hooks = self._hooks()
         self.tickers = [Ticker(update, step.ran) for update in bindings.updates]
         self.calls = 0
-        self.sample = Sample(bindings)  # with which explain() runs the step
+        self.sample = sample or Sample(bindings)  # with which explain() runs the step
         self.source, self.call = _Writer(self, args, kwargs).made()
 
     def recheck(self) -> bool:

@@ -21,6 +21,7 @@ from ..tensor.size import Size
 from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor
 from .surroundings import Surroundings
+from .deferred import NOT_NOW, Deferred
 from .operands import arrays_in, bind, tensors_in, unbind
 from .reads import Number
 from .trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
@@ -34,6 +35,12 @@ _SHAPED_BY_VALUES = frozenset((
     "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount",
 ))  # fmt: skip
 _ANSWERS = frozenset(("equal", "allclose", "is_nonzero"))
+# Functions that write in place, but by recorded parts alone.
+_OF_OPERATORS = frozenset((
+    "add_", "sub_", "div_", "true_divide_", "clamp_", "clamp_min_", "clamp_max_", "pow_",
+    "masked_fill_", "elu_", "selu_", "celu_", "dropout_", "copy_", "fill_", "zero_",
+    "requires_grad_", "detach_", "uniform_", "normal_", "bernoulli_",
+))  # fmt: skip
 
 
 class Recorder:
@@ -53,6 +60,7 @@ class Recorder:
         self.code: Any = None  # of the step's own function
         self.floats: dict[int, Any] = {}  # floats read that are only returned, by id
         self.numbers: list[Any] = []  # weak references to the Numbers made, see reads.py
+        self.deferred: Deferred | None = None  # where operators need not run
 
     @property
     def on(self) -> bool:
@@ -72,6 +80,11 @@ class Recorder:
             yield
         finally:
             self.quiet -= 1
+
+    def compute(self) -> None:
+        """Has values computed that are needed now."""
+        if self.deferred is not None:
+            self.deferred.compute()
 
     # ---------------------------------------------------------------------------- values
 
@@ -131,6 +144,8 @@ class Recorder:
         module = ".".join(name for _, name in self.modules)
         event = Event(kind, line=line, module=module, backward=backward, **parts)
         self.trace.events.append(event)
+        if self.deferred is not None:
+            self.deferred.added(event)
         return event
 
     def line(self) -> tuple[str, bool]:
@@ -192,14 +207,33 @@ class Recorder:
                 bound = cast_inputs(policy, bound)
                 args, kwargs = unbind(operator, bound)
             refs = self.refer(bound)
-            with self.silence():
-                result = original(*args, **kwargs)
+            if self.deferred is None:
+                with self.silence():
+                    result = original(*args, **kwargs)
+            else:
+                result = self._deferred(operator, refs, bound, original, args, kwargs, swapped)
             if result is NotImplemented:
                 return result
             self.result(operator, refs, bound, result)
             return result if out is None else write_out(operator, result, out)
 
         return record
+
+    def _deferred(
+        self, operator: Operator, refs: tuple, bound: tuple, original: Callable, args: tuple,
+        kwargs: dict, swapped: bool,
+    ) -> Any:  # fmt: skip
+        """An operator's result, without values where it may be so."""
+        assert self.deferred is not None
+        result = self.deferred.operator(operator, refs, bound, original, swapped)
+        if result is NOT_NOW and not _writes(operator):
+            with self.silence():
+                result = self.deferred.unlisted(bound, original, args, kwargs)
+        if result is NOT_NOW:
+            self.compute()
+            with self.silence():
+                result = original(*args, **kwargs)
+        return result
 
     def result(self, operator: Operator, refs: tuple, bound: tuple, result: Any) -> None:
         """Records an operator's results, unless they are windows on memory of its arguments."""
@@ -221,7 +255,9 @@ class Recorder:
             self.trace.value(y._array, fresh=True) if isinstance(y, Tensor) else None
             for y in outputs
         )
-        event = self.add(OPERATOR, operator=operator, args=refs, results=results)
+        parts = tuple(isinstance(y, Tensor) and y._array.base is not None for y in outputs)
+        event = self.add(OPERATOR, operator=operator, args=refs, results=results,
+                         form=(isinstance(result, (tuple, list)), parts))  # fmt: skip
         node = outputs[0]._node if isinstance(outputs[0], Tensor) else None
         if node is not None:
             node = node.shown()
@@ -245,10 +281,17 @@ class Recorder:
             refs = None
             if name.endswith("_") and not name.endswith("__"):
                 refs = self.refer((args, kwargs))
+                if name not in _OF_OPERATORS:
+                    self.compute()
             result = original(*args, **kwargs)
             if not self.on:
                 return result
             unknown = [y for y in tensors_in(result) if self.trace.storage(y._array) is None]
+            if unknown and self.deferred is not None:
+                del self.trace.events[start:]
+                self.compute()
+                result = original(*args, **kwargs)
+                unknown = [y for y in tensors_in(result) if self.trace.storage(y._array) is None]
             wrote = ()
             if refs is not None and first is not None and first._version > version:
                 new = self.trace.events[start:]

@@ -31,10 +31,13 @@ def _stub(free: int) -> types.CodeType:
     return space["outer"](*names).__code__
 
 
-def clone(function: types.FunctionType, closure: Any = None) -> types.FunctionType:
+def clone(
+    function: types.FunctionType, closure: Any = None, names: dict[str, Any] | None = None
+) -> types.FunctionType:
     """Another function with the same code, for when the original's has been swapped."""
     made = types.FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__,
+        function.__code__, function.__globals__ if names is None else names,
+        function.__name__, function.__defaults__,
         function.__closure__ if closure is None else closure,
     )  # fmt: skip
     made.__kwdefaults__ = function.__kwdefaults__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from ..ops.dispatch import _stub as _unwritten
@@ -11,6 +12,8 @@ from ..ops.registry import OPERATORS, PUBLIC, Kind, Operator
 from ..tensor.tensor import Tensor
 from .recorder import Recorder
 from .swap import Swap, clone
+
+in_place = import_module("..ops.inplace", __package__)  # as an attribute it may be a function
 
 
 class LateSwap(Swap):
@@ -69,8 +72,12 @@ def _through(twin: Any) -> Callable:
     free = twin.__code__.co_freevars
     cells = list(twin.__closure__)
     cells[free.index("direct")] = type(cells[0])(None)
-    longer = clone(twin, tuple(cells))
+    longer = clone(twin, tuple(cells), _WITHOUT_KERNELS)
     return lambda original, args, kwargs: longer(*args, **kwargs)
+
+
+# What a twin's code sees: kernels that write over its operand would show nothing.
+_WITHOUT_KERNELS = {**vars(in_place), "_by_kernel": lambda *_: False}
 
 
 def swapped(recorder: Recorder) -> list[Swap]:

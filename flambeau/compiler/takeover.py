@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .bindings import Bindings, Leaf, Output, Same, Seen, State
+from ..tensor.tensor import Tensor
+from .bindings import ANY, Bindings, Drawn, Leaf, Output, Same, Scalar, Seen, State
 from .graph import Graph
+from .trace import UPDATE, Trace
 
 
 def is_possible(graph: Graph, bindings: Bindings, result: Any) -> bool:
@@ -25,10 +27,58 @@ def is_possible(graph: Graph, bindings: Bindings, result: Any) -> bool:
 
 def take_over(bindings: Bindings, result: Any, outputs: Sequence[np.ndarray]) -> None:
     """Puts the program's outputs into the tensors of the recorded call, and its gradients."""
-    for tensor, output in _outputs(result, bindings.result):
+    for tensor, output in _outputs(result, bindings.result) if outputs else ():
         tensor._array[...] = outputs[output.number].transpose(output.order)
     for leaf, grad in bindings.grads:
         leaf._grad = grad
+
+
+def complete(
+    step: Any, bindings: Bindings, trace: Trace, leaves: list[Any], result: Any
+) -> bool:
+    """Gives a recorded call that computed nothing (deferred.py) its values by a program; False,
+    with nothing run, where this program is not for it."""
+    arrays = [x._array if isinstance(x, Tensor) else x for x in leaves]
+    given = {i: a for i, a in enumerate(arrays) if isinstance(a, np.ndarray)}
+    if not _is_met(bindings, trace) or not all(one.test(given) for one in bindings.checks):
+        return False
+    updates = [event for event in trace.events if event.kind == UPDATE]
+    values: list[Any] = []
+    ran = step.ran[0]
+    try:
+        for i in step.changing:
+            slot = bindings.slots[i]
+            if isinstance(slot, Scalar):
+                values.append(float(updates[slot.update].array[slot.place]))  # type: ignore[index]
+            elif isinstance(slot, Drawn):
+                slot.fill()
+                values.append(slot.view)
+            else:
+                values.append(slot.array(arrays))
+        outputs = step.run(values)
+    except BaseException:
+        if step.ran[0] == ran:
+            trace.deferred.undo()
+        else:  # an interrupt that came late
+            take_over(bindings, None, ())
+        trace.deferred = None
+        raise
+    trace.deferred = None
+    take_over(bindings, result, outputs)
+    if bindings.recorded:
+        for i, value in zip(step.changing, values, strict=True):
+            bindings.recorded[i] = value
+    return True
+
+
+def _is_met(bindings: Bindings, trace: Trace) -> bool:
+    """Whether leaves had the grads that the program takes for granted."""
+    for leaf, before in bindings.entry:
+        access = trace.grads.get(id(leaf))
+        if access is None or (access.before is None if before is ANY else
+                              access.before is not before):  # fmt: skip
+            return False
+    return True
 
 
 def _is_of_tensors(form: Any) -> bool:

@@ -75,6 +75,7 @@ class Storage:
     initial: np.ndarray | None = None
     name: str = ""
     start: int = 0  # of an argument's memory: where in it the first argument on it begins
+    reference: Any = None  # a weak one to the owner, of memory that the call made
 
 
 @dataclass(eq=False)
@@ -87,6 +88,8 @@ class Event:
     args: tuple = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     results: tuple = ()  # Values; None where an output is absent
+    # Of an operator: whether it gives a tuple, and which results are parts of other arrays.
+    form: tuple[bool, tuple[bool, ...]] = (False, ())
     written: tuple = ()  # Values that a CALL changed
     array: np.ndarray | None = None
     line: str = ""  # file:line of the user's code
@@ -184,6 +187,7 @@ class Trace:
         self.backward: Backward | None = None
         self.makers: dict[int, str] = {}  # functions that wrapped memory unrecorded, by its id
         self.walked: dict[int, Any] = {}  # nodes of the tape that backward went through, by id
+        self.deferred: Any = None  # what computes the values, where nothing was computed so far
 
     # ------------------------------------------------------------------------ memory
 
@@ -205,12 +209,12 @@ class Trace:
         if external and self.values:
             made.initial = _as_bytes(owner).copy()
         elif not external:
-            self._watch(owner)
+            made.reference = self._watch(owner)
         self.numbers[id(owner)] = number
         self.storages.append(made)
         return made
 
-    def _watch(self, owner: np.ndarray) -> None:
+    def _watch(self, owner: np.ndarray) -> Any:
         """Forgets which storage an owner is once it goes: its id may be another's then."""
         key, numbers, watched = id(owner), self.numbers, self.watched
 
@@ -218,7 +222,8 @@ class Trace:
             watched.pop(key, None)
             numbers.pop(key, None)
 
-        watched[key] = weakref.ref(owner, gone)
+        reference = watched[key] = weakref.ref(owner, gone)
+        return reference
 
     def value(self, array: np.ndarray, fresh: bool = False) -> Value | None:
         """The array as a Value; None for memory that nobody accounted for."""

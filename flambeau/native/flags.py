@@ -46,6 +46,11 @@ DEBUG = Flag(
     "2 also the graph, 3 the groups of nodes that one kernel computes, 4 the loops, 5 LLVM IR, "
     "6 assembly. `compiled.explain(level)` gives the same text.",
 )  # fmt: skip
+CHECK = Flag(
+    "FLAMBEAU_CHECK", 0, 0, "0",
+    "1: programs that an earlier process checked against the eager step are checked in this one "
+    "too, which takes some eager steps.",
+)
 CACHE_DIR = Flag(
     "FLAMBEAU_CACHE_DIR", "", "", "the system's place for caches, `flambeau` in it",
     "The folder where machine code is kept between runs.",
@@ -70,7 +75,7 @@ MAKERS = Flag(
     "How many processes at most make machine code, in which neither Python's lock nor the memory "
     "of the program is used. 0: it is made on threads of the program.",
 )  # fmt: skip
-FLAGS = (DEBUG, CACHE_DIR, CACHE_SIZE, THREADS, CPU, MAKERS)
+FLAGS = (DEBUG, CHECK, CACHE_DIR, CACHE_SIZE, THREADS, CPU, MAKERS)
 
 
 def page() -> str:

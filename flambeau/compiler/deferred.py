@@ -1,0 +1,300 @@
+"""Deferred: a call whose operators are not run as long as it does what its precedent did.
+
+Tensors get memory without values, laid out as the precedent says, and everything is recorded as
+always. When something needs a value, or the call takes another way, all that was recorded so far is
+computed into that memory, in order, and the call goes on as a recorded one. A call that follows its
+precedent to the end has its values from a program; nothing outside has been written to till then,
+but for counters of optimisers and gradients, which `undo` puts back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..autograd.mode import no_grad
+from ..autograd.tape import record, record_binary, record_number, record_unary
+from ..ops.autocast import STATE
+from ..ops.registry import Kind, Operator
+from ..tensor.layout import dense_order, empty_strided_array
+from ..tensor.storage import _as_bytes, owner_of
+from ..tensor.tensor import Tensor, view_of, wrap
+from .bindings import window_on
+from .counted import Counted, draw_key
+from .operands import arrays_in, as_arrays, unbind
+from .precedent import Geometry, Precedent
+from .trace import (
+    CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value,
+    mapped, values_in,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+NOT_NOW = object()  # an operator that has to run
+SHORT = 1 << 14  # elements; to fill more with zeros would take as long as to compute them
+
+
+class Deferred:
+    """What one recorded call still has to compute."""
+
+    def __init__(self, recorder: Recorder, precedent: Precedent) -> None:
+        self.recorder, self.trace, self.precedent = recorder, recorder.trace, precedent
+        self.values, self.trace.values = self.trace.values, False
+        self.on = True
+        self.originals: dict[int, tuple[Callable, bool]] = {}  # by number of the event
+        self.scalars: dict[int, Any] = {}  # of updates
+        self.counters: list[tuple[np.ndarray, np.ndarray]] = []  # as they were before the call
+        self.fresh: list[tuple[dict, Any]] = []  # states that optimisers made, by parameter
+
+    # ------------------------------------------------------------------------ recording
+
+    def operator(
+        self, operator: Operator, refs: tuple, bound: tuple, original: Callable, swapped: bool
+    ) -> Any:
+        """An operator's results without values; NOT_NOW where the precedent does not say them."""
+        at = len(self.trace.events)
+        event = Event(OPERATOR, operator=operator, args=refs)
+        if not self.precedent.has(at, event, self.trace):
+            return NOT_NOW
+        arrays = self._arrays(at)
+        if arrays is None:
+            return NOT_NOW
+        self.originals[at] = original, swapped
+        many, _ = self.precedent.forms[at]
+        source = next((x for x in bound if isinstance(x, Tensor)), None)
+        with self.recorder.silence():
+            tensors = [None if y is None else
+                       view_of(source, y) if operator.kind is Kind.VIEW and source is not None
+                       else wrap(y) for y in arrays]  # fmt: skip
+            made: Any = tuple(tensors) if many else tensors[0]
+            _hang(operator, made, bound)
+        return made if operator.result_type is None else operator.result_type(*made)
+
+    def _arrays(self, at: int) -> list[np.ndarray | None] | None:
+        """New memory for the results of an event; None where they lie on memory that is known."""
+        owners: dict[int, np.ndarray] = {}
+        found: list[np.ndarray | None] = []
+        _, parts = self.precedent.forms[at]
+        for value, part in zip(self.precedent.results[at], parts, strict=True):
+            if value is None:
+                found.append(None)
+                continue
+            if value.storage < len(self.trace.storages):
+                return None
+            whole = self.precedent.wholes[value.storage]
+            owner = owners.get(value.storage)
+            if owner is None:
+                owner = owners[value.storage] = laid_out(whole)
+            if not part:
+                found.append(owner)
+            elif (value.shape, value.strides, value.dtype) == whole and not value.offset:
+                found.append(owner[...])
+            else:
+                found.append(window_on(_as_bytes(owner), value))
+        return found
+
+    def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
+        """A cotangent as a leaf's own grad, without values; None where it is none of its own."""
+        at = len(self.trace.events)
+        given = self.precedent.given
+        order = dense_order(leaf._array)
+        if at >= len(given) or not given[at].startswith(WRITE) or order is None:
+            return None
+        array = g._array
+        strides = [n // leaf._array.itemsize for n in leaf._array.strides]
+        with self.recorder.silence():
+            return wrap(empty_strided_array(array.shape, strides, array.dtype))
+
+    def unlisted(self, bound: tuple, original: Callable, args: tuple, kwargs: dict) -> Any:
+        """What an operator gives that is no event of the precedent's: windows on what it takes, as
+        a rule; NOT_NOW where it makes values."""
+        seen = {id(owner_of(a)) for a in arrays_in(bound)}
+        try:
+            made = original(*args, **kwargs)
+        except Exception:
+            return NOT_NOW  # it may be that there are no values
+        for y in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(y, Tensor) and id(owner_of(y._array)) not in seen:
+                return NOT_NOW
+        return made
+
+    def added(self, event: Event) -> None:
+        """Looks at an event that was recorded: where it is another, values are computed."""
+        at = len(self.trace.events) - 1
+        if not self.precedent.has(at, event, self.trace) or not self.precedent.gives(
+            at, event, self.trace
+        ):
+            self.compute()
+
+    def note_state(self, states: Any, param: Any, state: dict, before: dict) -> None:
+        """Notes what an optimiser did when it began a parameter's step; `before`: its counters."""
+        if before:
+            self.counters += before.values()
+        elif state and param in states:
+            self.fresh.append((states, param))
+
+    # --------------------------------------------------------------------------- values
+
+    def compute(self) -> None:
+        """Computes all that was recorded, for good."""
+        if not self.on:
+            return
+        self.on = False
+        recorder, trace = self.recorder, self.trace
+        recorder.deferred = trace.deferred = None
+        trace.values = self.values
+        for storage in trace.storages:
+            if storage.external and self.values and storage.owner is not None:
+                storage.initial = _as_bytes(storage.owner).copy()
+        drawing, recorder.drawing = recorder.drawing, True
+        autocast, STATE.enabled = STATE.enabled, False
+        try:
+            with recorder.silence(), no_grad():
+                _Computation(self).run()
+        finally:
+            recorder.drawing, STATE.enabled = drawing, autocast
+
+    def undo(self) -> None:
+        """Puts back what the call changed outside: it was interrupted, and nothing is computed."""
+        self.on = False
+        for access in self.trace.grads.values():
+            access.tensor._grad = access.before
+        for array, before in self.counters:
+            array[...] = before
+        for states, param in self.fresh:
+            states.pop(param, None)
+
+
+class _Computation:
+    """The events of a trace, once more, with values, in memory of the call's where that is left."""
+
+    def __init__(self, deferred: Deferred) -> None:
+        self.deferred, self.trace = deferred, deferred.trace
+        self.memory: dict[int, np.ndarray] = {}
+        self.keys: set[int] = set()  # of counted draws that were drawn
+        self.last: dict[int, int] = {}  # the event that is the last to use a storage
+        for i, event in enumerate(self.trace.events):
+            for value in values_in((event.args, event.kwargs, event.results)):
+                self.last[value.storage] = i
+
+    def run(self) -> None:
+        done: dict[int, list[int]] = {}
+        for storage, at in self.last.items():
+            done.setdefault(at, []).append(storage)
+        for i, event in enumerate(self.trace.events):
+            HANDLERS[event.kind](self, i, event)
+            for storage in done.get(i, ()):
+                self.memory.pop(storage, None)
+
+    def array(self, value: Value) -> np.ndarray:
+        """The window of a Value."""
+        owner = self.memory.get(value.storage)
+        if owner is None:
+            owner = self.memory[value.storage] = _owner(self.trace.storages[value.storage])
+        return window_on(_as_bytes(owner), value)
+
+    def operator(self, i: int, event: Event) -> None:
+        """Runs an operator."""
+        operator = event.operator
+        args = mapped(event.args, lambda value: wrap(self.array(value)))
+        at = operator.tensor_positions
+        args = tuple(x if k in at else as_arrays(x) for k, x in enumerate(args))
+        plain, named = unbind(operator, args)
+        original, swapped = self.deferred.originals.get(i, (operator.function, False))
+        made = original(*(plain[::-1] if swapped and len(plain) == 2 else plain), **named)
+        made = made if isinstance(made, (tuple, list)) else (made,)
+        for y, value in zip(made, event.results, strict=True):
+            if value is not None:
+                self.array(value)[...] = y._array
+
+    def write(self, i: int, event: Event) -> None:
+        """Writes."""
+        np.copyto(self.array(event.args[0]), self.array(event.args[1]), casting="unsafe")
+
+    def constant(self, i: int, event: Event) -> None:
+        """Numbers made from nothing."""
+        self.array(event.results[0])[...] = event.array
+
+    def draw(self, i: int, event: Event) -> None:
+        """Draws."""
+        target, *rest = event.args
+        array = self.array(target)
+        if isinstance(event.function, Counted):
+            key, generator = event.array, event.args[2]
+            assert key is not None
+            if id(key) not in self.keys:
+                self.keys.add(id(key))
+                draw_key(key, generator)
+            event.function.fill(array, int(key[0]))
+            return
+        event.function(array, *rest, **event.kwargs)
+        event.array = array.copy()
+
+    def update(self, i: int, event: Event) -> None:
+        """An optimiser's formula."""
+        given = event.kwargs
+        scalars = self.deferred.scalars[i]
+        for param, grad, states in event.args:
+            tensors = [wrap(self.array(value)) for value in (param, grad, *states)]
+            given["optimiser"]._run_formula(given["flags"], scalars, *tensors[:2], tensors[2:])
+
+
+HANDLERS: dict[str, Callable[[_Computation, int, Event], None]] = {
+    OPERATOR: _Computation.operator, WRITE: _Computation.write, CONSTANT: _Computation.constant,
+    DRAW: _Computation.draw, UPDATE: _Computation.update, EMPTY: lambda self, i, event: None,
+}  # fmt: skip
+
+
+def laid_out(whole: Geometry) -> np.ndarray:
+    """An array of its own memory; zeros where it is short or may be taken for indices."""
+    shape, strides, kind = whole
+    short = kind.kind in "biu" or math.prod(shape) <= SHORT
+    made = np.zeros(shape, kind) if short else np.empty(shape, kind)
+    if made.strides == strides:
+        return made
+    like = np.lib.stride_tricks.as_strided(np.zeros(1, kind), shape, strides)
+    return np.empty_like(like, order="K", subok=False)
+
+
+def _owner(storage: Storage) -> np.ndarray:
+    """A storage's memory; other memory where the call has let go of it."""
+    owner = storage.owner if storage.reference is None else storage.reference()
+    whole = storage.whole
+    return laid_out((whole.shape, whole.strides, whole.dtype)) if owner is None else owner
+
+
+def _hang(operator: Operator, made: Any, bound: tuple) -> None:
+    """Hangs results on the tape, as the operator's function does."""
+    if not operator.differentiable:
+        return
+    if operator.kind is Kind.POINTWISE and all(
+        p.default is p.empty for p in operator.parameters
+    ) and len(bound) == len(operator.tensor_positions) <= 2:  # fmt: skip
+        _hang_plain(operator, made, bound)
+    elif any(t is not None and t._tracked for i in operator.tensor_positions
+             for t in _tensors(bound[i])):  # fmt: skip
+        record(operator, made, bound)
+
+
+def _hang_plain(operator: Operator, made: Any, bound: tuple) -> None:
+    tensors = [isinstance(x, Tensor) for x in bound]
+    if len(bound) == 1:
+        if bound[0]._tracked:
+            record_unary(operator, made, bound[0])
+    elif all(tensors):
+        if bound[0]._tracked or bound[1]._tracked:
+            record_binary(operator, made, *bound)
+    elif any(tensors) and bound[tensors.index(True)]._tracked:
+        record_number(operator, made, bound, tensors.index(True))
+
+
+def _tensors(x: Any) -> Iterator[Tensor]:
+    if isinstance(x, Tensor):
+        yield x
+    elif isinstance(x, (tuple, list)):
+        for one in x:
+            yield from _tensors(one)

@@ -1,0 +1,204 @@
+"""A first call that does what a precedent did runs no operator; another one is an eager one."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.compiler.deferred import Deferred
+
+SOURCE = """
+import flambeau as torch
+from flambeau import nn
+import flambeau.nn.functional as F
+
+class Settings:
+    stop = twice = shown = False
+
+settings = Settings()
+seen = iter(range(100))
+
+def training(random="generator"):
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 3))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    def step(x, y):
+        settings.count = next(seen)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        if settings.twice:
+            loss = loss * 2
+        if settings.shown:
+            loss.item()
+        if settings.stop:
+            raise ValueError("stopped")
+        optimizer.step()
+        return loss
+    return net, optimizer, step
+"""  # noqa: E501
+SOURCE = SOURCE.replace("        settings.count = next(seen)\n", "        next(seen)\n")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("deferred")
+
+
+@pytest.fixture(autouse=True)
+def _no_precedents(folder, monkeypatch):
+    """There are some here, in a cache of these tests' own."""
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(folder / "cache"))
+
+
+@pytest.fixture
+def steps(folder):
+    """The module of the step, of which there is a precedent."""
+    path = folder / "steps.py"
+    fresh = not path.exists()
+    path.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location("steps", path)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    if fresh:
+        for random in ("generator", "counter"):
+            _, _, step = found.training()
+            step = torch.compile(step, options={"mode": "now", "random": random})
+            for _ in range(2):
+                step(*batch())
+        found.seen = iter(range(100))
+    return found
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """After how many events values were computed after all."""
+    found, original = [], Deferred.compute
+
+    def compute(self):
+        if self.on:
+            found.append(len(self.trace.events))
+        original(self)
+
+    monkeypatch.setattr(Deferred, "compute", compute)
+    return found
+
+
+def batch():
+    return torch.linspace(0, 7, 20).cos().reshape(5, 4), torch.arange(5) % 3
+
+
+def left(net, optimizer):
+    """What a step leaves."""
+    found = [t.numpy().copy() for t in net.state_dict().values()]
+    found += [None if p.grad is None else p.grad.numpy().copy() for p in net.parameters()]
+    found += [t.numpy().copy() for s in optimizer.state.values() for t in s.values()]
+    return [*found, torch.get_rng_state().numpy().copy()]
+
+
+def same(a, b, bound=0.0):
+    assert len(a) == len(b)
+    for one, two in zip(a, b, strict=True):
+        assert (one is None) == (two is None)
+        assert one is None or np.allclose(one, two, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("random", ["generator", "counter"])
+def test_the_first_call_runs_no_operator_and_has_the_bits_of_a_cold_one(
+    steps, computed, monkeypatch, random
+):
+    outcomes = []
+    for check in ("1", "0"):
+        monkeypatch.setenv("FLAMBEAU_CHECK", check)
+        net, optimizer, step = steps.training()
+        step = torch.compile(step, options={"mode": "now", "random": random})
+        found = []
+        for _ in range(3):
+            found += [step(*batch()).detach().numpy().copy(), *left(net, optimizer)]
+        outcomes.append(found)
+        assert len(step._programs) == 1
+    assert not computed
+    same(*outcomes)
+
+
+@pytest.mark.parametrize("change", ["twice", "shown"])
+def test_a_call_that_takes_another_way_is_an_eager_one_from_its_start(steps, computed, change):
+    setattr(steps.settings, change, True)
+    outcomes = []
+    for compiled in (False, True):
+        net, optimizer, step = steps.training()
+        step = torch.compile(step, mode="now") if compiled else step
+        state = torch.get_rng_state()
+        outcomes.append([step(*batch()).detach().numpy(), *left(net, optimizer)])
+        assert torch.get_rng_state().ne(state).any()
+    assert len(computed) == 1
+    assert computed[0] > 10
+    assert next(steps.seen) == 2  # what the step does in Python it does once
+    same(*outcomes, bound=1e-5)
+
+
+def test_an_exception_of_the_step_leaves_what_the_eager_step_would(steps):
+    steps.settings.stop = True
+    outcomes = []
+    for compiled in (False, True):
+        net, optimizer, step = steps.training()
+        step = torch.compile(step, mode="now") if compiled else step
+        with pytest.raises(ValueError, match="stopped"):
+            step(*batch())
+        outcomes.append(left(net, optimizer))
+    same(*outcomes, bound=1e-5)
+
+
+def test_an_interrupt_of_the_program_leaves_everything_as_it_was(steps, monkeypatch):
+    from flambeau.compiler.step import Step
+
+    net, optimizer, step = steps.training()
+    _, _, plain = steps.training()
+    before = left(net, optimizer)
+    step = torch.compile(step, mode="now")
+
+    def interrupted(self, *_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Step, "_direct", lambda self: lambda values: interrupted(self))
+        with pytest.raises(KeyboardInterrupt):
+            step(*batch())
+    same(left(net, optimizer)[:-1], before[:-1])
+    assert not optimizer.state
+    torch.manual_seed(5)
+    given = [step(*batch()).item() for _ in range(3)]
+    torch.manual_seed(5)
+    assert given == pytest.approx([plain(*batch()).item() for _ in range(3)], rel=1e-4)
+
+
+def test_bad_labels_are_refused_as_ever(steps):
+    _, _, step = steps.training()
+    x, y = batch()
+    with pytest.raises(IndexError):
+        torch.compile(step, mode="now")(x, y + 7)
+
+
+def test_an_optimiser_whose_first_step_is_another_goes_on(steps):
+    net, _, _ = steps.training()
+    other, _, _ = steps.training()
+    nets = []
+    for one, compiled in ((net, True), (other, False)):
+        optimizer = torch.optim.SGD(one.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x, one=one, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = one[0](x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = torch.compile(step, mode="now") if compiled else step
+        for _ in range(5):
+            step(batch()[0])
+        assert not compiled or step._programs
+        nets.append([p.detach().numpy() for p in one.parameters()])
+    same(*nets, bound=1e-5)
