@@ -232,8 +232,7 @@ class Product:
 
         def panels(q0: Number, q1: Number) -> None:
             if self.plan.pack_b:
-                self._over_panels(q0, q1, lambda i, columns: self._pack_b(
-                    columns, difference(self.builder, i, q0), start, depth))  # fmt: skip
+                self._pack_panels(q0, q1, start, depth)
             work = Work(start, depth, ends, g0, p0, q0)
 
             def group(g: Number, rows: int, valid: Number) -> None:
@@ -299,6 +298,21 @@ class Product:
         panel = Panel(pointer, p.a_row, p.a_depth, p.a_type, p.type, rows, valid, depth,
                       self.tile.lanes)  # fmt: skip
         pack_groups(b, panel, self.memory, difference(b, g1, g0), self.group_bytes)
+
+    def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
+        """Packs the panels that are kept near: those of full width in long runs of memory."""
+        b, p, width = self.builder, self.p, self.tile.columns
+        first = q0
+        if p.b_column == p.b_type.size and known(p.n):
+            first = minimum(b, q1, p.n // width)
+            count = difference(b, first, q0)
+            at = moved(b, moved(b, p.b, times(b, times(b, q0, width), p.b_column)),
+                       times(b, start, p.b_depth))  # fmt: skip
+            panel = Panel(at, p.b_column, p.b_depth, p.b_type, p.type, width,
+                          times(b, count, width), depth, self.tile.lanes)  # fmt: skip
+            pack_groups(b, panel, self._packed(0), count, self.panel_bytes)
+        self._over_panels(first, q1, lambda i, columns: self._pack_b(
+            columns, difference(b, i, q0), start, depth))  # fmt: skip
 
     def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
         """Packs a panel of columns, the `local`-th of those that are kept near."""
