@@ -22,19 +22,15 @@ Body = Callable[[Any], Any]
 
 
 def eager_body(trainer: Trainer, optimizer: Any, general: Body) -> Body:
-    """A step that runs operator by operator, with one optimiser: `train_step_of` written out. The
-    first goes through `general`, which looks at the loss."""
+    """A step that runs operator by operator, with one optimiser: `train_step_of` written out."""
     net, criterion, state, count = trainer.net, trainer.loss, trainer.state, sys.getrefcount
     metered = trainer.measures.metrics
 
     def step(batch: Any) -> tuple[Any, Any, Any]:
         kind = type(batch)
-        if kind is not list and kind is not tuple:
+        if (kind is not list and kind is not tuple) or len(batch) != 2:
             return general(batch)
-        try:
-            x, y = batch
-        except ValueError:
-            return general(batch)
+        x, y = batch
         optimizer.zero_grad()
         y_pred = net(x) if type(x) is Tensor else call(net, x)
         loss = criterion(y_pred, y)
@@ -69,6 +65,12 @@ def eager_body(trainer: Trainer, optimizer: Any, general: Body) -> Body:
             measures.group.update(y_pred, y)
         return loss, y_pred, y
 
+    return _after_first(trainer, general, step)
+
+
+def _after_first(trainer: Trainer, general: Body, step: Body) -> Body:
+    """`step`, but the first goes through `general`, which looks at the loss."""
+
     def first(batch: Any) -> Any:
         outcome = general(batch)
         if trainer._body is first:
@@ -84,12 +86,9 @@ def whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general
 
     def step(batch: Any) -> tuple[Any, Any, Any]:
         kind = type(batch)
-        if kind is not list and kind is not tuple:
+        if (kind is not list and kind is not tuple) or len(batch) != 2:
             return general(batch)
-        try:
-            x, y = batch
-        except ValueError:
-            return general(batch)
+        x, y = batch
         found = attempt(x, y)
         loss, y_pred = make(x, y) if found is missed else found
         state.loss, state.y_pred, state.y = loss, y_pred, y

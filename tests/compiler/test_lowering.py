@@ -44,7 +44,7 @@ BY_DEGREES_IN_DATA = """
 """
 OTHERS = """
     _ctc_loss _ctc_loss_backward _masked_select _embedding_bag_rows _pixels_adjoint logcumsumexp
-    _grid_sampler _grid_sampler_image_backward _grid_sampler_points_backward
+    _grid_sampler_image_backward
 """
 NOT_LOWERED = frozenset(" ".join((
     WITHOUT_SCALAR_OPERATION, BY_SORTING, BY_DECOMPOSITION, BY_DEGREES_IN_DATA, OTHERS,
