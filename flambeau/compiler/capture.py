@@ -67,10 +67,10 @@ def capture(
 ) -> tuple[Any, Trace | None]:  # fmt: skip
     """Runs function(*args, **kwargs); what it gives, and its trace.
 
-    `values`: whether the trace is to have what memory held, as a graph's check wants it.
-    `counter`: whether random numbers are those of a counter.
-    `like`: what the call is expected to do. Where it does, nothing was computed: the trace's
-    `deferred` is then what can do so, and what was returned has no values yet.
+    `values`: whether the trace is to have what memory held, as a graph's check wants it;
+    `counter`: whether random numbers are those of a counter; `like`: what the call is expected to
+    do. Where it does, nothing was computed: the trace's `deferred` can, and what was returned has
+    no values yet.
 
     The trace is None when another thread is capturing. What the function raises goes through.
     """
@@ -92,14 +92,7 @@ def capture(
         real = builtins.print
         builtins.print = functools.partial(_printed, recorder, real)
         try:
-            recorder.code = getattr(getattr(function, "__func__", function), "__code__", None)
-            returned = function(*args, **kwargs)
-            result = plain(returned)
-            trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats))
-            if trace.deferred is not None and not _is_finished(trace, like):
-                trace.deferred.compute()
-            record_backward(recorder, args, kwargs)
-            del returned
+            result = _recorded(recorder, function, args, kwargs, like)
         except BaseException:
             recorder.compute()
             raise
@@ -119,6 +112,21 @@ def capture(
         return result, trace
     finally:
         _capturing.release()
+
+
+def _recorded(
+    recorder: Recorder, function: Callable, args: tuple, kwargs: dict, like: Precedent | None
+) -> Any:
+    """Runs the function while all it does is recorded; what it gives."""
+    trace = recorder.trace
+    recorder.code = getattr(getattr(function, "__func__", function), "__code__", None)
+    returned = function(*args, **kwargs)
+    result = plain(returned)
+    trace.result = noted(recorder.surroundings, trace, reads(returned, recorder.floats))
+    if trace.deferred is not None and not _is_finished(trace, like):
+        trace.deferred.compute()
+    record_backward(recorder, args, kwargs)
+    return result
 
 
 def _is_finished(trace: Trace, like: Precedent | None) -> bool:

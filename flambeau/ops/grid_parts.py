@@ -84,7 +84,7 @@ def placed(x: np.ndarray, size: int, padding: int, align: bool) -> tuple[np.ndar
         x, slope = _reflected(x, size, align)
     if padding != ZEROS:
         slope = slope * ((x > 0) & (x < size - 1))
-        x = np.clip(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf), 0, size - 1)
+        x = np.clip(np.where(np.isnan(x), 0, x), 0, size - 1)
     return x.astype(slope.dtype), slope
 
 
@@ -120,7 +120,8 @@ class _Image:
 
 def _whole(x: np.ndarray) -> np.ndarray:
     """Floats that are whole numbers, as integers; what is far outside stays outside."""
-    return np.clip(np.nan_to_num(x.astype(np.float64), nan=-1e9), -1e9, 1e9).astype(np.int64)
+    wide = x.astype(np.float64)
+    return np.clip(np.where(np.isnan(wide), -1e9, wide), -1e9, 1e9).astype(np.int64)
 
 
 def _weighted(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tensor:

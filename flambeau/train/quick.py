@@ -24,7 +24,6 @@ Body = Callable[[Any], Any]
 def eager_body(trainer: Trainer, optimizer: Any, general: Body) -> Body:
     """A step that runs operator by operator, with one optimiser: `train_step_of` written out."""
     net, criterion, state, count = trainer.net, trainer.loss, trainer.state, sys.getrefcount
-    metered = trainer.measures.metrics
 
     def step(batch: Any) -> tuple[Any, Any, Any]:
         kind = type(batch)
@@ -46,22 +45,20 @@ def eager_body(trainer: Trainer, optimizer: Any, general: Body) -> Body:
             loss._requires_grad = loss._tracked = False
         else:
             loss = wrap(loss._array)
-        if type(y_pred) is not Tensor:
+        if type(y_pred) is not Tensor or count(y_pred) != _ALONE or y_pred._base is not None:
             y_pred = detached(y_pred)
-        elif count(y_pred) == _ALONE and y_pred._node is not None and y_pred._base is None:
+        else:
             y_pred._node = None
             y_pred._requires_grad = y_pred._tracked = False
-        else:
-            y_pred = wrap(y_pred._array)
         state.loss, state.y_pred, state.y = loss, y_pred, y
+        measures = trainer.measures
         try:
             size = state.size = len(y._array)
         except (AttributeError, TypeError):  # several targets, or a single number
             size = state.size = batch_size(y_pred, y)
-        measures = trainer.measures
         measures.loss_sum += float(loss._array) * size
         measures.loss_weight += size
-        if metered:
+        if measures.metrics:
             measures.group.update(y_pred, y)
         return loss, y_pred, y
 
@@ -92,11 +89,11 @@ def whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general
         found = attempt(x, y)
         loss, y_pred = make(x, y) if found is missed else found
         state.loss, state.y_pred, state.y = loss, y_pred, y
+        measures = trainer.measures
         try:
             size = state.size = len(y._array)
         except (AttributeError, TypeError):  # several targets, or a single number
             size = state.size = batch_size(y_pred, y)
-        measures = trainer.measures
         measures.loss_sum += float(loss._array) * size
         measures.loss_weight += size
         if metered:
