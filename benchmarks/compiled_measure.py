@@ -78,17 +78,17 @@ def until_compiled(work: Callable, engine: str, done: Callable[[], bool]) -> Fou
 
 
 def built() -> list[float]:
-    """Grows by the seconds that each program takes to be made and checked."""
+    """Grows by the seconds that each program takes to be made."""
     from flambeau.compiler.api import Compiled
 
-    original, found = Compiled._build, []
+    original, found = Compiled._work, []
 
-    def build(*args: Any) -> None:
+    def work(*args: Any) -> None:
         begin = time.perf_counter()
         original(*args)
         found.append(time.perf_counter() - begin)
 
-    Compiled._build = build  # type: ignore[method-assign]
+    Compiled._work = work  # type: ignore[method-assign]
     return found
 
 

@@ -16,6 +16,7 @@ from ..tensor import generator as generators
 from ..tensor import integers, rejection, sampling
 from ..tensor import normal as normals
 from ..tensor import tensor as tensors
+from ..tensor.peek import peek
 from ..tensor.tensor import Tensor
 from .counted import counted, draw_key
 from .reads import handed_on
@@ -199,6 +200,11 @@ def _data(r: Recorder, original: Callable, self: Any) -> Any:
     return original(self)
 
 
+def _peek(r: Recorder, original: Callable, x: Tensor) -> np.ndarray:
+    r.compute()
+    return np.asarray(original(x))
+
+
 def host_reads(r: Recorder) -> Pairs:
     """(function, recorder) for what shows a tensor's values to Python."""
     for name in ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__",
@@ -207,5 +213,6 @@ def host_reads(r: Recorder) -> Pairs:
         function = getattr(Tensor, name)
         if hasattr(function, "__code__"):
             yield function, functools.partial(_read, r)
+    yield peek, when_on(r, _peek)
     yield Tensor.data.fset, when_on(r, _set_data)
     yield Tensor.data.fget, when_on(r, _data)

@@ -12,6 +12,7 @@ import numpy as np
 from .. import ops
 from ..autograd import no_grad
 from ..tensor import dtypes as types
+from ..tensor.peek import peek
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from .constraints import Constraint
@@ -197,4 +198,4 @@ class ExponentialFamily(Distribution):
 
 def _all(inside: Tensor) -> bool:
     """Whether all is True, read past the compiler: a check does not keep a step eager."""
-    return bool(np.all(inside._array))
+    return bool(np.all(peek(inside)))

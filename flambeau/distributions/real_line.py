@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from .. import ops
 from ..autograd import no_grad
 from ..tensor import dtypes as types
+from ..tensor.peek import peek
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
@@ -198,7 +199,7 @@ class Uniform(Distribution):
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
-        if self._validate_args and not bool((self.low < self.high)._array.all()):
+        if self._validate_args and not bool(peek(self.low < self.high).all()):
             raise ValueError("Uniform is not defined when low>= high")
 
     @property

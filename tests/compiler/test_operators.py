@@ -25,8 +25,9 @@ CALLS = 4  # calls of each step: eager, recorded, recorded and compiled, native
 
 # Programs call these as they are: linear algebra, sorting, functions that only SciPy has.
 CALLED = frozenset("""
-    _embedding_bag_rows _householder_product _linalg_eigvalsh _linalg_inv_ex _linalg_lstsq
-    _linalg_pinv _linalg_qr _linalg_solve _linalg_solve_triangular _linalg_svd _linalg_svdvals
+    _embedding_bag_rows _grid_sampler _householder_product _linalg_eigvalsh _linalg_inv_ex
+    _linalg_lstsq _linalg_pinv _linalg_qr _linalg_solve _linalg_solve_triangular _linalg_svd
+    _linalg_svdvals
     _lu_factor_ex _matrix_exp _matrix_rank _median_dim _nanmedian_dim _pixels _polygamma _sort
     airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 chebyshev_polynomial_t chebyshev_polynomial_u
     chebyshev_polynomial_v chebyshev_polynomial_w cholesky_inverse cholesky_solve digamma erfcx
