@@ -209,7 +209,7 @@ def host_reads(r: Recorder) -> Pairs:
     """(function, recorder) for what shows a tensor's values to Python."""
     for name in ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__",
                  "__complex__", "__repr__", "__format__", "__array__", "__dlpack__",
-                 "apply_", "map_", "map2_"):  # fmt: skip
+                 "apply_", "map_", "map2_", "data_ptr", "untyped_storage"):  # fmt: skip
         function = getattr(Tensor, name)
         if hasattr(function, "__code__"):
             yield function, functools.partial(_read, r)

@@ -219,7 +219,7 @@ class Makers:
         with self.lock:
             self.work += sum(job.cost for job in jobs)
             many = wanted(self.work, threads, aside)
-            if not (many or self.ready) or not self._possible():
+            if FLAG.value() == 0 or not (many or self.ready) or not self._possible():
                 return False
             self.waiting = sorted(self.waiting + jobs, key=_Job.comes_after)
             for _ in range(min(many, self.running + len(self.waiting)) - self.threads):

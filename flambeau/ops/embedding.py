@@ -11,6 +11,7 @@ from ..autograd.inplace import bump
 from ..autograd.tape import requires
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name
+from ..tensor.peek import peek
 from ..tensor.tensor import Tensor, wrap
 from .index import add_rows
 from .promotion import compute_dtype
@@ -124,8 +125,8 @@ publish(_embedding, ("embedding",), ("torch",))
 @composite(expose=("torch",))
 def embedding_renorm_(input, indices, max_norm, norm_type):
     """Scales the rows at `indices` whose norm exceeds `max_norm` down to it, in place."""
-    table = input._array
-    check_indices(indices._array, table.shape[0], "embedding_renorm_")
+    table = peek(input)
+    check_indices(peek(indices), table.shape[0], "embedding_renorm_")
     rows = np.unique(indices._array)
     chosen = table[rows].astype(np.float64)
     norms = np.linalg.norm(chosen, norm_type, axis=1) if rows.size else np.zeros(0)
@@ -177,7 +178,7 @@ def one_hot(tensor, num_classes=-1):
     tensor([[1, 0, 0],
             [0, 0, 1]])
     """
-    classes = tensor._array
+    classes = peek(tensor)
     if classes.dtype != np.int64:
         raise RuntimeError(
             "one_hot is only applicable to index tensor of type LongTensor, but got "
@@ -190,7 +191,7 @@ def one_hot(tensor, num_classes=-1):
     if classes.min() < 0:
         raise RuntimeError(f"Class values must be non-negative, but got {classes.min()}.")
     if num_classes == -1:
-        num_classes = int(classes.max()) + 1
+        num_classes = int(tensor.max()) + 1
     elif num_classes < 1:
         raise RuntimeError(f"num_classes should be positive, but got {num_classes}")
     elif classes.max() >= num_classes:

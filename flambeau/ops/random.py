@@ -15,6 +15,7 @@ from ..tensor import normal as normals
 from ..tensor.dtypes import dtype as Dtype
 from ..tensor.generator import Generator, default_generator
 from ..tensor.meta import MetaArray, meta_array
+from ..tensor.peek import peek
 from ..tensor.tensor import Tensor, wrap
 from .creation import like_array, numpy_dtype, on_meta, place, public, shape_of
 from .index import overwrite
@@ -189,7 +190,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
            requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """Normal numbers whose mean and standard deviation are numbers or tensors."""
     for name, x in (("std", std),):
-        low = x._array.min() if isinstance(x, Tensor) and x._array.size else x
+        low = peek(x).min() if isinstance(x, Tensor) and x._array.size else x
         if not isinstance(low, Tensor) and not np.iscomplexobj(low) and low < 0:
             raise RuntimeError(f"normal expects {name} >= 0.0, but found {name} {low}")
     if size is not None:
@@ -237,7 +238,7 @@ def bernoulli(
 
 
 def _check_probabilities(input: Tensor) -> None:
-    a = input._array
+    a = peek(input)
     if a.dtype.kind not in "fV":
         raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for {input.dtype}')
     if a.size and not ((a >= 0) & (a <= 1)).all():

@@ -202,3 +202,33 @@ def test_an_optimiser_whose_first_step_is_another_goes_on(steps):
         assert not compiled or step._programs
         nets.append([p.detach().numpy() for p in one.parameters()])
     same(*nets, bound=1e-5)
+
+
+@pytest.mark.parametrize("look", [
+    lambda y: y.detach().clone().data_ptr() > 0 and y.detach().clone().storage()[0] > 0,
+    lambda y: bytes(y.detach().clone().untyped_storage())[3] < 128,
+    lambda y: torch.nn.functional.one_hot((y > 0).long()).shape[-1] > 1,
+    lambda y: torch.equal(y > 0, torch.ones(4) > 0),
+    lambda y: len((y > 0).nonzero()) > 2,
+], ids=["storage", "bytes", "one_hot", "equal", "nonzero"])  # fmt: skip
+def test_a_look_at_values_decides_at_each_call(look):
+    def step(x):
+        y = 2 * x
+        return (y * 2 if look(y) else y * 3).sum()
+
+    compiled = torch.compile(step, mode="now")
+    inputs = [torch.full((4,), value) for value in (1.0, 1.0, -1.0, 1.0, -1.0)]
+    assert [float(compiled(x)) for x in inputs] == [float(step(x)) for x in inputs]
+
+
+def test_what_a_draw_refuses_is_looked_at():
+    def step(x):
+        return torch.bernoulli(torch.sigmoid(x)) + torch.normal(x, x.abs())
+
+    compiled = torch.compile(step, mode="now")
+    x = torch.full((200, 200), 3.0)
+    for _ in range(4):
+        torch.manual_seed(1)
+        found = compiled(x)
+        torch.manual_seed(1)
+        assert torch.equal(found, step(x))
