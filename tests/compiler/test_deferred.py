@@ -231,4 +231,4 @@ def test_what_a_draw_refuses_is_looked_at():
         torch.manual_seed(1)
         found = compiled(x)
         torch.manual_seed(1)
-        assert torch.equal(found, step(x))
+        assert torch.allclose(found, step(x), atol=1e-5)
