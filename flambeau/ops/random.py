@@ -189,10 +189,9 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
            dtype: Dtype | None = None, layout: Any = None, device: Any = None,
            requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """Normal numbers whose mean and standard deviation are numbers or tensors."""
-    for name, x in (("std", std),):
-        low = peek(x).min() if isinstance(x, Tensor) and x._array.size else x
-        if not isinstance(low, Tensor) and not np.iscomplexobj(low) and low < 0:
-            raise RuntimeError(f"normal expects {name} >= 0.0, but found {name} {low}")
+    low = peek(std).min() if isinstance(std, Tensor) and std._array.size else std
+    if not isinstance(low, Tensor) and not np.iscomplexobj(low) and low < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {low}")
     if size is not None:
         kind = numpy_dtype(dtype) if out is None else out._array.dtype
         array = _drawn(shape_of((size,)), kind, device,

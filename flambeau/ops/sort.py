@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,15 @@ def _turned(input: Array, at: int) -> Array:
     return np.ascontiguousarray(np.moveaxis(input, at, -1))
 
 
-def _chosen(x: Array, where: Array, at: int) -> tuple[Array, Array]:
-    """(elements, their numbers) along the last axis, that axis put back to where it was."""
+def _found(
+    input: Array, at: int, k: int, descending: bool, find: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """(k elements along an axis, their numbers): those that `find` gives for rows of keys."""
+    if input.__class__ is not np.ndarray or not input.size:  # no values: any k will do
+        where = _stable_order(input, at, descending).take(np.arange(k), at)
+        return np.take_along_axis(input, where, at), where
+    x = _turned(input, at)
+    where = find(order.keys(_rows_of(x), descending)).reshape(*x.shape[:-1], k)
     return np.moveaxis(order.gathered(x, where), -1, at), np.moveaxis(where, -1, at)
 
 
@@ -60,12 +68,8 @@ def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, 
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    if input.__class__ is not np.ndarray or not input.size:
-        where = _stable_order(input, at, descending)
-        return np.take_along_axis(input, where, at), where
-    x = _turned(input, at)
-    where = order.sorted_numbers(order.keys(_rows_of(x), descending), bool(stable))
-    return _chosen(x, where.reshape(x.shape), at)
+    return _found(input, at, input.shape[at], descending,
+                  lambda keys: order.sorted_numbers(keys, bool(stable)))  # fmt: skip
 
 
 @_sort.vjp
@@ -113,12 +117,7 @@ def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Arr
         raise RuntimeError("selected index k out of range")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    if input.__class__ is not np.ndarray or not input.size:
-        where = _stable_order(input, at, largest).take(np.arange(k), at)
-        return np.take_along_axis(input, where, at), where
-    x = _turned(input, at)
-    where = order.least_numbers(order.keys(_rows_of(x), largest), k)
-    return _chosen(x, where.reshape(*x.shape[:-1], k), at)
+    return _found(input, at, k, largest, lambda keys: order.least_numbers(keys, k))
 
 
 @topk.vjp
@@ -141,13 +140,9 @@ def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{at}")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    if input.__class__ is not np.ndarray or not input.size:
-        where = _stable_order(input, at, False).take([k - 1], at)
-        values = np.take_along_axis(input, where, at)
-    else:
-        x = _turned(input, at)
-        found = order.rank_numbers(order.keys(_rows_of(x)), k - 1, False)
-        values, where = _chosen(x, found.reshape(*x.shape[:-1], 1), at)
+    values, where = _found(
+        input, at, 1, False, lambda keys: order.rank_numbers(keys, k - 1, False)
+    )
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
 
@@ -230,13 +225,7 @@ def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
         return input.copy(), np.zeros((), np.int64)
     if input.shape[at] == 0:
         raise IndexError(f"mode(): Expected reduction dim {at} to have non-zero size.")
-    if input.__class__ is not np.ndarray or not input.size:
-        where = _stable_order(input, at, False).take([0], at)
-        values = np.take_along_axis(input, where, at)
-    else:
-        x = _turned(input, at)
-        found = order.commonest_numbers(order.keys(_rows_of(x)))
-        values, where = _chosen(x, found.reshape(*x.shape[:-1], 1), at)
+    values, where = _found(input, at, 1, False, order.commonest_numbers)
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
 

@@ -23,7 +23,7 @@ ROW_BYTES = 384 << 10  # for packed panels otherwise: so rows of c are written i
 _LONG = 384  # steps of a on lines of their own beyond this do not stay in the nearest cache
 _APART = 1536 << 10  # steps of a over this much memory are too many pages
 _SECOND_CACHE = 128 << 10, 16  # bytes of one of its ways, and how many there are
-B_NEAR = 768 << 10  # a matrix b up to this is near by itself
+_B_NEAR = 768 << 10  # a matrix b up to this is near by itself
 _FEW_ROWS, _MANY_ROWS = 18, 128  # of a, from which on packing b pays where it is far, and near
 ALONE = 200_000  # multiply-adds that are hardly worth sharing
 SUMS_BYTES = 2 << 20  # for partial sums while the depth is cut
@@ -219,7 +219,7 @@ def _packs_b(p: Problem) -> bool:
     """Whether panels of b are packed: not contiguous, far, or read by many rows of a."""
     if p.b_column != p.b_type.size or not known(p.n):
         return True
-    far = not (known(p.k) and known(p.b_depth)) or p.k * p.b_depth > B_NEAR
+    far = not (known(p.k) and known(p.b_depth)) or p.k * p.b_depth > _B_NEAR
     return not known(p.m) or p.m >= (_FEW_ROWS if far else _MANY_ROWS)
 
 

@@ -64,8 +64,7 @@ class PartsProduct(Product):
         loop(b, difference(b, g1, g0), [], one)
 
     def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
-        self._over_panels(q0, q1, lambda i, columns: self._pack_b(
-            columns, difference(self.builder, i, q0), start, depth))  # fmt: skip
+        self._pack_each(q0, q1, q0, start, depth)
 
     def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
         b, p = self.builder, self.p

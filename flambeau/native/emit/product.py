@@ -76,8 +76,8 @@ class Product:
                 most = b.select(short, constant(panels), constant(most))
             self.block_panels = minimum(b, panels, most)
         self.panel_bytes = self.bytes_of_panel(depth, tile.columns, p.b_type)
-        a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= NEAR_BYTES
-        far = not known(self.panel_bytes) or (self.panel_bytes > FIRST_CACHE and not a_near)
+        self.a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= NEAR_BYTES
+        far = not known(self.panel_bytes) or (self.panel_bytes > FIRST_CACHE and not self.a_near)
         most = self._quotient(B_BYTES if far else ROW_BYTES, self.panel_bytes)
         self.near_panels = minimum(b, panels, most)
         packed = times(b, self.block_groups, self.group_bytes)
@@ -311,8 +311,14 @@ class Product:
             panel = Panel(at, p.b_column, p.b_depth, p.b_type, p.type, width,
                           times(b, count, width), depth, self.tile.lanes)  # fmt: skip
             pack_groups(b, panel, self._packed(0), count, self.panel_bytes)
-        self._over_panels(first, q1, lambda i, columns: self._pack_b(
-            columns, difference(b, i, q0), start, depth))  # fmt: skip
+        self._pack_each(first, q1, q0, start, depth)
+
+    def _pack_each(
+        self, first: Number, last: Number, q0: Number, start: Number, depth: Number
+    ) -> None:
+        """Packs panels one after another; `q0`: the first of those that are kept near."""
+        self._over_panels(first, last, lambda i, columns: self._pack_b(
+            columns, difference(self.builder, i, q0), start, depth))  # fmt: skip
 
     def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
         """Packs a panel of columns, the `local`-th of those that are kept near."""
@@ -381,9 +387,8 @@ class Product:
         The processor's own guess stops at the end of each row, or of each page.
         """
         b, p, packed = self.builder, self.p, self.plan.pack_a
-        if tile.rows < self.tile.rows or not (packed or p.a_depth == p.a_type.size):
-            return None
-        if known(p.m) and known(p.k) and p.m * p.k * self.size <= NEAR_BYTES:
+        along = packed or p.a_depth == p.a_type.size
+        if self.a_near or tile.rows < self.tile.rows or not along:
             return None
         first = moved(b, a, self.group_bytes if packed else times(b, tile.rows, p.a_row))
         size = self.size if packed else p.a_type.size

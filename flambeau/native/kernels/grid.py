@@ -192,6 +192,13 @@ class _Maker:
 # ------------------------------------------------------------------------------------ kernels
 
 
+def _sizes() -> list[Size]:
+    """What kernels that go over the points are told at each call, in order."""
+    names = ("batch", "rows", "columns", "channels", "pixels", "image", "entry", "line", "made",
+             "points")  # fmt: skip
+    return [Size(name) for name in names]
+
+
 def sample(what: Sampling) -> Kernel:
     """Buffers: x (n, c, pixels), grid (n, rows, columns, axes), numbers, strides, y.
 
@@ -200,11 +207,7 @@ def sample(what: Sampling) -> Kernel:
     """
     x, grid, y = (Buffer(what.type, name) for name in ("x", "grid", "y"))
     n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
-    names = ("batch", "rows", "columns", "channels", "pixels", "image", "entry", "line", "made",
-             "points")  # fmt: skip
-    batch, rows, columns, channels, pixels, image, entry, line, made, points = sizes = [
-        Size(name) for name in names
-    ]
+    batch, rows, columns, channels, pixels, image, entry, line, made, points = sizes = _sizes()
     here = ((n, entry), (row, line), (column, what.axes))
     maker = _Maker(what, Affine(0, here), grid)
     total: Expression | None = None
@@ -228,11 +231,7 @@ def points_back(what: Sampling) -> Kernel:
     """
     x, g, grid, y = (Buffer(what.type, name) for name in ("x", "g", "grid", "made"))
     n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
-    names = ("batch", "rows", "columns", "channels", "pixels", "image", "entry", "line", "made",
-             "points")  # fmt: skip
-    batch, rows, columns, channels, pixels, image, entry, line, made, points = sizes = [
-        Size(name) for name in names
-    ]
+    batch, rows, columns, channels, pixels, image, entry, line, made, points = sizes = _sizes()
     here = ((n, entry), (row, line), (column, what.axes))
     maker = _Maker(what, Affine(0, here), grid)
     sums = [Accumulator(Fold.SUM, what.type) for _ in range(what.axes)]
