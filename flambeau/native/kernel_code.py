@@ -86,8 +86,8 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
 
 def _key(name: str, version: str) -> str:
     target = host()
-    return cache.key("kernel", versions(), target.triple, target.cpu, target.features, version,
-                     name)  # fmt: skip
+    return cache.key("kernel", versions(), target.triple, target.cpu, target.features,
+                     str(target.near), version, name)  # fmt: skip
 
 
 def known(names: Sequence[str]) -> dict[str, int] | None:

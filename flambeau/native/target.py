@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from . import cache, scratch
+from . import cache, caches, scratch
 from .flags import CPU
 from .loops import Type
 
@@ -34,6 +34,7 @@ class Target:
     `tiles` are register tiles, the widest first: accumulators, a row of b and a broadcast of a fit
     into the registers of each. `halves`: whether it converts float16. `parts`: up to how many
     bfloat16 parts a number its matrix unit (AMX) is used for; 0 where there is none to use.
+    `near`: bytes of a core's second-level cache.
     """
 
     triple: str
@@ -44,6 +45,7 @@ class Target:
     tiles: tuple[Tile, ...]
     halves: bool = True
     parts: int = 0
+    near: int = caches.USUAL
 
     def lanes(self, type: Type) -> int:
         """How many elements of a type fill a vector register; half precision counts as F32."""
@@ -144,8 +146,9 @@ def host() -> Target:
         like = TARGETS["neon"]
     lesser = _asked_for(like)
     if lesser is not None:
-        return replace(lesser, triple=triple)
-    return replace(like, triple=triple, cpu=cpu, features=features, parts=min(like.parts, 2))
+        return replace(lesser, triple=triple, near=caches.second_level())
+    return replace(like, triple=triple, cpu=cpu, features=features, parts=min(like.parts, 2),
+                   near=caches.second_level())  # fmt: skip
 
 
 def _may_use_tiles() -> bool:

@@ -16,14 +16,10 @@ from .tile import Number, Tile, constant, sum_type, times
 WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
 BLOCK_DEPTH = 1024  # where a known depth is cut, about this much of it at a time
 A_BYTES = 4608 << 10  # for packed rows of a: many, since panels of b come from afar for each block
-B_BYTES = 1100 << 10  # for packed panels of b, near: each tile's rows of a serve all of them
 FIRST_CACHE = 32 << 10  # a panel up to this stays in the nearest cache while all rows pass
-NEAR_BYTES = 512 << 10  # rows of a up to this are near by themselves
-ROW_BYTES = 384 << 10  # for packed panels otherwise: so rows of c are written in long runs
 _LONG = 384  # steps of a on lines of their own beyond this do not stay in the nearest cache
 _APART = 1536 << 10  # steps of a over this much memory are too many pages
-_SECOND_CACHE = 128 << 10, 16  # bytes of one of its ways, and how many there are
-_B_NEAR = 768 << 10  # a matrix b up to this is near by itself
+_WAYS = 16  # of a second-level cache
 _FEW_ROWS, _MANY_ROWS = 18, 128  # of a, from which on packing b pays where it is far, and near
 ALONE = 200_000  # multiply-adds that are hardly worth sharing
 SUMS_BYTES = 2 << 20  # for partial sums while the depth is cut
@@ -55,6 +51,37 @@ class Problem:
     b_type: Type
     type: Type
     precision: int
+
+
+@dataclass(frozen=True)
+class Near:
+    """Shares of a core's second-level cache of so many bytes; measured with two megabytes."""
+
+    bytes: int
+
+    @property
+    def panels(self) -> int:
+        """For packed panels of b: each tile's rows of a serve all of them."""
+        return self.bytes * 35 // 64
+
+    @property
+    def row_panels(self) -> int:
+        """For packed panels that stay near anyway: so rows of c are written in long runs."""
+        return self.bytes * 3 // 16
+
+    @property
+    def a(self) -> int:
+        """Rows of a up to this are near by themselves."""
+        return self.bytes // 4
+
+    @property
+    def b(self) -> int:
+        """A matrix b up to this is near by itself."""
+        return self.bytes * 3 // 8
+
+    def lines(self, stride: int) -> int:
+        """How many lines it holds that are so many bytes apart."""
+        return places(stride, self.bytes // _WAYS, _WAYS)
 
 
 @dataclass(frozen=True)
@@ -189,7 +216,8 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     """Chooses tile, packing and blocks from what is known."""
     lanes, registers = target.lanes(p.type), target.vector_registers
     half = p.a_type in (Type.F16, Type.BF16)
-    pack_a, pack_b = half or _packs_a(p), _packs_b(p)
+    near = Near(target.near)
+    pack_a, pack_b = half or _packs_a(p, near), _packs_b(p, near)
     rows, vectors = best_tile(
         p.m, p.n, p.k, lanes, registers, shared, pack_b, pack_a and p.a_row == p.a_type.size
     )
@@ -204,7 +232,7 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     return Plan(tile, pack_a, pack_b, depth, cut, 2 if room and not half else 1)
 
 
-def _packs_a(p: Problem) -> bool:
+def _packs_a(p: Problem, near: Near) -> bool:
     """Whether rows of a are packed: their distance is not known, or steps lie far apart."""
     if not (known(p.m) and known(p.a_row)):
         return True
@@ -212,14 +240,14 @@ def _packs_a(p: Problem) -> bool:
         return False
     if not (known(p.a_depth) and known(p.k)):
         return True
-    return p.k > _LONG or p.k * p.a_depth > _APART or 2 * p.k > places(p.a_depth, *_SECOND_CACHE)
+    return p.k > _LONG or p.k * p.a_depth > _APART or 2 * p.k > near.lines(p.a_depth)
 
 
-def _packs_b(p: Problem) -> bool:
+def _packs_b(p: Problem, near: Near) -> bool:
     """Whether panels of b are packed: not contiguous, far, or read by many rows of a."""
     if p.b_column != p.b_type.size or not known(p.n):
         return True
-    far = not (known(p.k) and known(p.b_depth)) or p.k * p.b_depth > _B_NEAR
+    far = not (known(p.k) and known(p.b_depth)) or p.k * p.b_depth > near.b
     return not known(p.m) or p.m >= (_FEW_ROWS if far else _MANY_ROWS)
 
 

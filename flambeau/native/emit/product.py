@@ -17,8 +17,7 @@ from ..loops import Contract, Type
 from ..scratch import GIVE, TAKE, USABLE_BYTES
 from .ahead import LEAST, Rows, bytes_of, fetch, fetch_rows, streams
 from .gemm_plan import (
-    A_BYTES, B_BYTES, FIRST_CACHE, NEAR_BYTES, ROW_BYTES, SUMS_BYTES, Plan, Problem, cheap, known,
-    share_costs,
+    A_BYTES, FIRST_CACHE, SUMS_BYTES, Near, Plan, Problem, cheap, known, share_costs,
 )  # fmt: skip
 from .own_rows import adding_up
 from .pack import Panel, minimum, pack, pack_groups
@@ -76,14 +75,18 @@ class Product:
                 most = b.select(short, constant(panels), constant(most))
             self.block_panels = minimum(b, panels, most)
         self.panel_bytes = self.bytes_of_panel(depth, tile.columns, p.b_type)
-        self.a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= NEAR_BYTES
+        near = Near(self.context.target.near)
+        self.a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= near.a
         far = not known(self.panel_bytes) or (self.panel_bytes > FIRST_CACHE and not self.a_near)
-        most = self._quotient(B_BYTES if far else ROW_BYTES, self.panel_bytes)
+        room = near.panels if far else near.row_panels
+        most = self._quotient(room, self.panel_bytes)
         self.near_panels = minimum(b, panels, most)
         packed = times(b, self.block_groups, self.group_bytes)
         a = (packed if known(packed) else A_BYTES) if plan.pack_a else 0
-        near = times(b, self.near_panels, self.panel_bytes)
-        panels_bytes = (near if known(near) else B_BYTES) if plan.pack_b else 0
+        kept = times(b, self.near_panels, self.panel_bytes)
+        if not known(kept):  # one panel there is always
+            kept = max(room, plan.depth * tile.columns * self.size)
+        panels_bytes = kept if plan.pack_b else 0
         self.b_at = _aligned(a)
         self.sums_at = self.b_at + _aligned(panels_bytes)
         self.bytes = self.sums_at + (SUMS_BYTES if plan.cut else 0)

@@ -1,0 +1,63 @@
+"""The size of the second-level cache, and products that are cut for caches of several sizes."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flambeau.native import caches
+from flambeau.native.emit.kernel import emit
+from flambeau.native.target import host, load
+
+from .conftest import poisoned, unharmed
+from .test_gemm import matrix_product
+
+
+def written(folder: Path, name: str, level: str, size: str) -> None:
+    (folder / name).mkdir()
+    (folder / name / "level").write_text(level + "\n")
+    (folder / name / "size").write_text(size + "\n")
+
+
+@pytest.mark.parametrize(("size", "expected"), [
+    ("2048K", 2 << 20), ("1M", 1 << 20), ("1280K", 1280 << 10), ("many", 0),
+])  # fmt: skip
+def test_linux_tells_the_size_by_level(tmp_path: Path, size: str, expected: int) -> None:
+    written(tmp_path, "index0", "1", "48K")
+    written(tmp_path, "index2", "2", size)
+    written(tmp_path, "index3", "3", "32768K")
+    assert caches._linux(tmp_path) == expected
+
+
+def test_an_unknown_size_is_the_usual_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(caches, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr("sys.platform", "linux")
+    assert caches.second_level() == caches.USUAL
+    assert [caches.rounded(n << 10) for n in (64, 1280, 3072, 16384)] == [
+        256 << 10, 1 << 20, 2 << 20, 2 << 20]  # fmt: skip
+
+
+@pytest.mark.parametrize("near", [256 << 10, 512 << 10, 2 << 20])
+@pytest.mark.parametrize("sized", [False, True])
+@pytest.mark.parametrize("flip", [False, True])
+def test_products_are_right_whatever_is_near(near: int, sized: bool, flip: bool) -> None:
+    m, n, k = 150, 330, 700
+    kernel = matrix_product(m, n, k, flipped=(flip, False), sized=sized)
+    text = emit(kernel, replace(host(), near=near), "product")
+    rng = np.random.default_rng(near)
+    a = rng.normal(size=(k, m) if flip else (m, k)).astype(np.float32)
+    b = rng.normal(size=(k, n)).astype(np.float32)
+    memories = [poisoned(x) for x in (a, b, np.zeros((m, n), np.float32))]
+    sizes = [m, n, k, a.shape[1], n, n] if sized else []
+    values = [*(inside.ctypes.data for _, inside in memories), *sizes]
+    cells = (ctypes.c_int64 * len(values))(*values)
+    address = load(text, ["product"])["product"]
+    ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(address)(0, 1, cells)
+    for memory, inside in memories:
+        assert unharmed(memory, inside.dtype.itemsize)
+    expected = (a.T if flip else a).astype(np.float64) @ b
+    np.testing.assert_allclose(memories[2][1].reshape(m, n), expected, rtol=1e-4, atol=1e-3)
