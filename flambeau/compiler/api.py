@@ -21,7 +21,9 @@ from ..native.flags import CHECK, DEBUG
 from ..native.precision import Chosen
 from ..nn.module import Module
 from ..ops.autocast import AUTOCAST
+from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor
+from .arena import Arena
 from .capture import autocast_now, busy, capture
 from .evaluate import evaluate, numpy_type
 from .functional import Unfit, trace_to_graph
@@ -47,6 +49,7 @@ class Reference:
     def __init__(self, graph: Graph) -> None:
         self.graph = self.edges = graph
         self.ran = [0]  # how often
+        self.size = 0  # of an arena
         kinds = [source.kind for source in graph.sources]
         self.changing = [k for k, kind in enumerate(kinds) if kind != "state"]
         self.states = {k: graph.sources[k].array() for k, kind in enumerate(kinds)
@@ -469,7 +472,10 @@ class Compiled:
         if candidate is None:
             if not is_possible(pending.graph, pending.bindings, trace.result):
                 return False
-            self._work(pending)
+            for _, grad in pending.bindings.grads:
+                if grad is not None:
+                    trace.deferred.pages.ask(owner_of(grad._array))
+            self._work(pending, trace.deferred.arena)
             if pending.error is not None:
                 return False  # once more, with values, which tells why
         leaves = flat((args, kwargs) if kwargs else args)
@@ -490,10 +496,10 @@ class Compiled:
         pending.modes, pending.given = trace.modes, (args, kwargs)
         return pending
 
-    def _work(self, pending: Pending) -> None:
-        """Makes the program of a graph."""
+    def _work(self, pending: Pending, arena: Arena | None = None) -> None:
+        """Makes the program of a graph; `arena`: which it may work in."""
         try:
-            pending.step = self._made(pending.graph)
+            pending.step = self._made(pending.graph, arena)
             if pending.bindings.backward is not None:
                 pending.backward = self._made(pending.bindings.backward.graph)
         except BaseException as error:
@@ -501,12 +507,12 @@ class Compiled:
         finally:
             pending.done.set()
 
-    def _made(self, graph: Graph) -> Any:
+    def _made(self, graph: Graph, arena: Arena | None = None) -> Any:
         if self._options["backend"] == "evaluate":
             return Reference(graph)
         from .pipeline import build
 
-        return build(graph, aside=self._options["mode"] != "now")
+        return build(graph, self._options["mode"] != "now", arena)
 
     def _adopt(self, variant: Variant, pending: Pending, args: tuple, kwargs: dict) -> None:
         """Takes a finished program over, when it computes what the recorded call computed."""
@@ -542,7 +548,9 @@ class Compiled:
             pending.step, pending.bindings, *pending.given, variant.modules,
             variant.environment, pending.modes, pending.backward, pending.sample,
         )  # fmt: skip
-        keep(variant.place, pending.precedent)
+        if pending.precedent is not None:
+            pending.precedent.arena = pending.step.size
+            keep(variant.place, pending.precedent)
         variant.like = variant.kept = None
         self._programs.insert(0, variant.program)
         self._last = variant.program

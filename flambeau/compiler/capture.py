@@ -12,11 +12,13 @@ import functools
 import gc
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from ..autograd.mode import MODE
+from ..native.allocator import apart
 from ..native.eager import Policy
 from ..native.precision import Chosen
 from ..ops.autocast import AUTOCAST, STATE
@@ -92,7 +94,8 @@ def capture(
         real = builtins.print
         builtins.print = functools.partial(_printed, recorder, real)
         try:
-            result = _recorded(recorder, function, args, kwargs, like)
+            with nullcontext() if like is None else apart():
+                result = _recorded(recorder, function, args, kwargs, like)
         except BaseException:
             recorder.compute()
             raise

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd.mode import no_grad
+from ..native.pages import Pages
 from ..autograd.tape import record, record_binary, record_number, record_unary
 from ..ops.autocast import STATE
 from ..ops.registry import Kind, Operator
 from ..tensor.layout import dense_order, empty_strided_array
 from ..tensor.storage import _as_bytes, owner_of
 from ..tensor.tensor import Tensor, view_of, wrap
+from .arena import Arena
 from .bindings import window_on
 from .counted import Counted, draw_key
 from .operands import arrays_in, as_arrays, unbind
@@ -49,6 +51,10 @@ class Deferred:
         self.scalars: dict[int, Any] = {}  # of updates
         self.counters: list[tuple[np.ndarray, np.ndarray]] = []  # as they were before the call
         self.fresh: list[tuple[dict, Any]] = []  # states that optimisers made, by parameter
+        self.pages = Pages()  # of what the program will write
+        self.arena = Arena(precedent.arena) if precedent.arena else None
+        if self.arena is not None:
+            self.pages.ask(self.arena.array)
 
     # ------------------------------------------------------------------------ recording
 
@@ -136,6 +142,9 @@ class Deferred:
             self.counters += before.values()
         elif state and param in states:
             self.fresh.append((states, param))
+            for tensor in state.values():
+                if isinstance(tensor, Tensor):
+                    self.pages.ask(tensor._array)
 
     # --------------------------------------------------------------------------- values
 
@@ -143,7 +152,7 @@ class Deferred:
         """Computes all that was recorded, for good."""
         if not self.on:
             return
-        self.on = False
+        self.leave()
         recorder, trace = self.recorder, self.trace
         recorder.deferred = trace.deferred = None
         trace.values = self.values
@@ -158,9 +167,14 @@ class Deferred:
         finally:
             recorder.drawing, STATE.enabled = drawing, autocast
 
+    def leave(self) -> None:
+        """The end of it: from now on memory has values."""
+        self.on, self.arena = False, None
+        self.pages.stop()
+
     def undo(self) -> None:
         """Puts back what the call changed outside: it was interrupted, and nothing is computed."""
-        self.on = False
+        self.leave()
         for access in self.trace.grads.values():
             access.tensor._grad = access.before
         for array, before in self.counters:

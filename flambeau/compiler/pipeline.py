@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
+from .arena import Arena
 from .graph import Graph
 from .passes.choose_layout import choose_layout
 from .passes.column_sums import column_sums
@@ -80,16 +81,17 @@ def planned(graph: Graph) -> tuple[list[Task], Layout, Plan]:
         return tasks, layout, plan_memory(tasks, layout)
 
 
-def build(graph: Graph, aside: bool = False) -> Step:
-    """A graph as a native program, ready to run. `aside`: while the caller's program goes on.
+def build(graph: Graph, aside: bool = False, arena: Arena | None = None) -> Step:
+    """A graph as a native program, ready to run. `aside`: while the caller's program goes on;
+    `arena`: memory that it may work in.
 
     Errors carry the name of the stage that they come from, as the attribute `stage`.
     """
     with _in_short_turns() if aside else _uncollected():
-        return _built(graph, aside)
+        return _built(graph, aside, arena)
 
 
-def _built(graph: Graph, aside: bool) -> Step:
+def _built(graph: Graph, aside: bool, arena: Arena | None) -> Step:
     from ..native.kernel_code import known
 
     def plan() -> Planned:
@@ -109,7 +111,8 @@ def _built(graph: Graph, aside: bool) -> Step:
     else:
         addresses, made = [found[code] for code in table.codes], None
     with stage("step"):
-        return Step(graph, table, addresses, plan if made is None else lambda: made)
+        plan_of = plan if made is None else lambda: made
+        return Step(graph, table, addresses, plan_of, arena)
 
 
 def _compiled(made: Planned, aside: bool) -> tuple[Table, list[int]]:

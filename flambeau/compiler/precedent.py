@@ -30,7 +30,7 @@ from .counted import Counted
 from .table import compiler_sources
 from .trace import CALL, CONSTANT, WINDOW, Event, Storage, Trace, Value
 
-_VERSION = "2"
+_VERSION = "3"
 _SINGLE = (type(None), type(Ellipsis), bool, int, float, complex, str, bytes)
 _SHOWN = (np.dtype, dtype, device, layout, memory_format)  # which repr says all about
 Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, dtype
@@ -54,6 +54,7 @@ class Precedent:
     forms: list[tuple[bool, tuple[bool, ...]]] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)  # whose code ran, with their contents
     start: int = 1  # the call that was the first to have a program's results
+    arena: int = 0  # bytes that the program works in
 
     def is_followed(self, trace: Trace) -> bool:
         """Whether a whole call did the same."""
@@ -151,9 +152,9 @@ def kept(key: str | None) -> Precedent | None:
     return made if same else None
 
 
-def keep(key: str | None, made: Precedent | None) -> None:
+def keep(key: str | None, made: Precedent) -> None:
     """Two calls did this, and their program was right."""
-    if key is not None and made is not None:
+    if key is not None:
         cache.put(key, _packed(made))
 
 
@@ -177,7 +178,7 @@ def _packed(made: Precedent) -> bytes:
         made.head, made.storages, [_plain(*one) for one in made.wholes], made.given, made.found,
         [[None if v is None else [v.storage, v.offset, *_plain(v.shape, v.strides, v.dtype)]
           for v in one] for one in made.results],
-        made.forms, made.files, made.start,
+        made.forms, made.files, made.start, made.arena,
     ], separators=(",", ":")).encode()  # fmt: skip
 
 
@@ -186,7 +187,7 @@ def _plain(shape: tuple, strides: tuple, kind: np.dtype) -> list:
 
 
 def _unpacked(data: bytes) -> Precedent:
-    head, storages, wholes, takes, gives, results, forms, files, start = json.loads(data)
+    head, storages, wholes, takes, gives, results, forms, files, *rest = json.loads(data)
     kinds = {str(one): one for one in FROM_NUMPY}
     return Precedent(
         head, storages, [(tuple(a), tuple(b), kinds.get(c) or np.dtype(c)) for a, b, c in wholes],
@@ -194,7 +195,7 @@ def _unpacked(data: bytes) -> Precedent:
         [tuple(None if v is None else
                Value(v[0], v[1], tuple(v[2]), tuple(v[3]), kinds.get(v[4]) or np.dtype(v[4]))
                for v in one) for one in results],
-        [(many, tuple(parts)) for many, parts in forms], files, start,
+        [(many, tuple(parts)) for many, parts in forms], files, *rest,
     )  # fmt: skip
 
 

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from ..native.allocator import LARGEST, give_back
 from ..native.loops import Type
 from ..native.program import Patch, Program, Record
+from .arena import Arena
 from .evaluate import numpy_type
 from .graph import Graph, Node
 from .memory import Home, Place
-from .passes.plan_memory import ALIGNMENT, Plan
+from .passes.plan_memory import Plan
 from .schedule.layout import Layout
 from .schedule.task import Task
 from .table import Table
@@ -58,9 +58,10 @@ class Step:
 
     def __init__(
         self, graph: Graph, table: Table, addresses: Sequence[int], plan: Callable[[], Planned],
+        arena: Arena | None = None,
     ) -> None:  # fmt: skip
         """`addresses`: each entry's machine code; 0 for those that are calls. `plan` plans the
-        graph, or gives what was planned."""
+        graph, or gives what was planned. `arena`: one that may be used."""
         self.edges, self.table, self._plan = graph, table, plan
         sources = graph.sources
         self.changing = [k for k, s in enumerate(sources) if s.kind != "state"]
@@ -72,9 +73,9 @@ class Step:
         if all(sources[k].type is Type.F64 for k in self._numbers):
             self._cells = {k: together[i, ...] for i, k in enumerate(self._numbers)}
         self._together = together
-        if table.size > LARGEST:  # what eager calls left free is of no use for it
-            give_back()
-        self.arena, self._base = _aligned(table.size)
+        if arena is None or arena.size != table.size:
+            arena = Arena(table.size)
+        self.arena, self._base, self.size = arena.array, arena.base, arena.size
         self._slots = {k: i for i, k in enumerate(self._arrays)}
         self._first_output = len(self._arrays)
         self._kinds = [(n.shape, numpy_type(n.type)) for n in graph.outputs]
@@ -301,17 +302,3 @@ if address(_probe) != _probe.ctypes.data:  # an interpreter with other objects
     def address(array: np.ndarray) -> int:
         """Where an array's first element is."""
         return int(array.ctypes.data)
-
-
-def _aligned(size: int) -> tuple[np.ndarray, int]:
-    """Memory for an arena and its address, a multiple of a cache line."""
-    try:
-        raw = np.empty(size + ALIGNMENT, np.uint8)
-    except MemoryError:
-        text = f"a compiled step works in {size:,} bytes of memory, which there are not"
-        raise MemoryError(text) from None
-    shift = -raw.ctypes.data % ALIGNMENT
-    arena = raw[shift : shift + max(size, 1)]
-    return arena, int(arena.ctypes.data)
-
-

@@ -349,9 +349,11 @@ def eye(
 
 
 def like_array(
-    input: Tensor, dtype: Dtype | None, memory_format: Any = None, device: Any = None
-) -> np.ndarray:
-    """An uninitialised array of the shape, dtype and order of axes of `input`."""
+    input: Tensor, dtype: Dtype | None, memory_format: Any = None, device: Any = None,
+    clear: bool = False,
+) -> np.ndarray:  # fmt: skip
+    """An array of the shape, dtype and order of axes of `input`: of zeros with `clear`, which is
+    for no other `memory_format`; else uninitialised."""
     source = input._array
     kind = source.dtype if dtype is None else numpy_dtype(dtype)
     if source.__class__ is MetaArray if device is None else on_meta(device):
@@ -360,8 +362,8 @@ def like_array(
     if form is not preserve_format:
         return empty_strided_array(source.shape, format_strides(source.shape, form), kind)
     if source.flags.c_contiguous or dense_order(source) is None:
-        return np.empty(source.shape, kind)
-    return np.empty_like(source, kind)
+        return np.zeros(source.shape, kind) if clear else np.empty(source.shape, kind)
+    return np.zeros_like(source, kind) if clear else np.empty_like(source, kind)
 
 
 def _like(name: str, value: Any) -> Callable:
@@ -369,8 +371,10 @@ def _like(name: str, value: Any) -> Callable:
         input: Tensor, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
     ) -> Tensor:  # fmt: skip
-        array = like_array(input, dtype, memory_format, device)
-        if value is not None and array.__class__ is not MetaArray:
+        # Zeros of the system's need no writing, and no memory before they are used.
+        clear = value == 0 and memory_format is None
+        array = like_array(input, dtype, memory_format, device, clear)
+        if value is not None and array.__class__ is not MetaArray and not clear:
             array[...] = value
         made = wrap(array)
         return made.requires_grad_() if requires_grad else made

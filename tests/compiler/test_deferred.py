@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.deferred import Deferred
+from flambeau.compiler.deferred import Deferred, _Computation
+from flambeau.native import pages
+from flambeau.native.pages import Pages
+from flambeau.tensor.storage import owner_of
 
 SOURCE = """
 import flambeau as torch
@@ -150,6 +154,39 @@ def test_an_exception_of_the_step_leaves_what_the_eager_step_would(steps):
             step(*batch())
         outcomes.append(left(net, optimizer))
     same(*outcomes, bound=1e-5)
+
+
+def test_pages_of_what_the_program_writes_are_asked_for_beforehand(steps, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Pages, "ask", lambda self, array: asked.append(array))
+    net, optimizer, step = steps.training()
+    step = torch.compile(step, mode="now")
+    step(*batch())
+    arena = step._programs[0].step.arena
+    assert arena.nbytes > 64
+    assert asked[0].ctypes.data == arena.ctypes.data
+    assert asked[0].nbytes == arena.nbytes
+    states = [t._array for s in optimizer.state.values() for t in s.values() if t.ndim]
+    written = [owner_of(p.grad._array) for p in net.parameters()] + states
+    assert {id(one) for one in written} <= set(map(id, asked))
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_nobody_is_at_the_memory_when_values_are_computed(steps, monkeypatch, stop):
+    made, alive = [], []
+    monkeypatch.setattr(pages, "WORTH", 0)
+    monkeypatch.setattr(pages, "usable_processors", lambda: 2)
+    original = Pages.__init__
+    monkeypatch.setattr(Pages, "__init__", lambda self: (original(self), made.append(self))[0])
+    run = _Computation.run
+    monkeypatch.setattr(_Computation, "run", lambda self: (
+        alive.append(made[0]._thread is not None and made[0]._thread.is_alive()), run(self))[1])
+    steps.settings.stop, steps.settings.shown = stop, not stop
+    _, _, step = steps.training()
+    with pytest.raises(ValueError, match="stopped") if stop else nullcontext():
+        torch.compile(step, mode="now")(*batch())
+    assert alive == [False]
+    assert made[0]._stop[0]
 
 
 def test_an_interrupt_of_the_program_leaves_everything_as_it_was(steps, monkeypatch):

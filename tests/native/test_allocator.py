@@ -27,6 +27,29 @@ for _ in range(10):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
+APART = """
+import resource
+import numpy as np
+import flambeau
+from flambeau.native.allocator import apart
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def zeros():
+    before = faults()
+    made = np.zeros((8 << 20) - 5000, np.uint8)
+    return faults() - before, made
+
+np.ones(24 << 20, np.uint8)  # used memory, which the heap keeps
+with apart():
+    inside, made = zeros()
+assert not made.any()
+del made
+outside, made = zeros()
+print(inside, outside)
+"""
+
 
 def glibc() -> bool:
     linux = sys.platform.startswith("linux")
@@ -49,3 +72,18 @@ def test_pages_are_touched_once() -> None:
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocator.sys, "platform", "darwin")
     assert not allocator.keep_freed_memory()
+
+
+@pytest.mark.skipif(not glibc(), reason="the C library is not glibc")
+def test_zeros_apart_from_the_heap_are_not_written() -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    run = subprocess.run([sys.executable, "-c", APART], env=kept, check=True, capture_output=True,
+                         text=True)  # fmt: skip
+    inside, _ = map(int, run.stdout.split())
+    assert inside < 100
+
+
+def test_other_allocators_know_no_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "_library", None)
+    with allocator.apart():
+        pass

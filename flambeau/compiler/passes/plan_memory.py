@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from ...native.loops import Store, statements
+from ..arena import ALIGNMENT
 from ..memory import Home, Memory
 from ..schedule.layout import Layout
 from ..schedule.task import Task, task_memories
 
-ALIGNMENT = 64  # a cache line, and the widest vector
 WASTE = 1.25  # how much larger than a value the stretch may be that it is put into
 
 

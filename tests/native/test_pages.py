@@ -1,0 +1,78 @@
+"""Pages that are about to be written are fetched beforehand; what lies there stays."""
+
+from __future__ import annotations
+
+import mmap
+import threading
+
+import numpy as np
+import pytest
+
+from flambeau.native import pages
+from flambeau.native.pages import Pages
+
+resource = pytest.importorskip("resource")
+
+
+@pytest.fixture(autouse=True)
+def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "usable_processors", lambda: 2)
+    monkeypatch.setattr(pages, "threads", lambda: 2)
+
+
+def untouched(size: int) -> np.ndarray:
+    area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        area.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(area, np.uint8)
+
+
+def faults(array: np.ndarray) -> int:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    array[:: mmap.PAGESIZE] = 1
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+
+def finished(asked: Pages) -> None:
+    thread = asked._thread
+    if thread is not None:
+        thread.join()
+
+
+def test_pages_are_there_when_they_are_written() -> None:
+    first, second, other = (untouched(32 << 20) for _ in range(3))
+    asked = Pages()
+    asked.ask(first)
+    finished(asked)
+    asked.ask(second)
+    finished(asked)
+    assert max(faults(first), faults(second)) < faults(other) // 4
+
+
+def test_values_stay() -> None:
+    array = np.arange(1 << 20, dtype=np.uint8)
+    wanted, asked = array.copy(), Pages()
+    asked.ask(array)
+    finished(asked)
+    assert np.array_equal(array, wanted)
+
+
+def test_a_stop_leaves_nobody_at_the_memory() -> None:
+    asked = Pages()
+    arrays = [untouched(256 << 20) for _ in range(4)]
+    for array in arrays:
+        asked.ask(array)
+    asked.stop()
+    assert not any(one.name == "flambeau-pages" for one in threading.enumerate())
+    left = untouched(32 << 20)
+    asked.ask(left)  # comes too late
+    assert faults(left) > 1000
+    assert faults(arrays[-1]) > 1000  # a stop does not wait for a second's work
+
+
+def test_nothing_is_fetched_where_there_is_one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "usable_processors", lambda: 1)
+    array, asked = untouched(32 << 20), Pages()
+    asked.ask(array)
+    finished(asked)
+    assert faults(array) > 1000

@@ -1,0 +1,34 @@
+"""Tensors made like others: values, and how they lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+
+GIVEN = {
+    "rows": lambda: torch.randn(300, 400),
+    "columns": lambda: torch.randn(300, 400).t(),
+    "channels last": lambda: torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "both at once": lambda: torch.randn(4, 1, 1, 3).permute(0, 2, 3, 1)[:, :1],
+    "stretched": lambda: torch.randn(3, 1).expand(3, 4),
+    "half": lambda: torch.randn(3, 4).bfloat16(),
+    "none": lambda: torch.randn(0, 4),
+    "one": lambda: torch.tensor(2),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+@pytest.mark.parametrize("options", [
+    {}, {"dtype": torch.int32}, {"memory_format": torch.preserve_format},
+    {"memory_format": torch.contiguous_format},
+], ids=["plain", "dtype", "preserve", "contiguous"])  # fmt: skip
+def test_zeros_like_clears_memory_that_was_used(given, options):
+    x = given()
+    for _ in range(3):  # what is freed is given out again
+        torch.empty_like(x, **options).fill_(7)
+        made = torch.zeros_like(x, **options)
+        assert not np.asarray(made._array, np.float64).any()
+        assert made.dtype == options.get("dtype", x.dtype)
+        assert made.stride() == torch.empty_like(x, **options).stride()
