@@ -116,6 +116,11 @@ class Buffer(Tensor, metaclass=_BufferType):
     """A tensor that a Module registers as a buffer once it is assigned to an attribute.
 
     Shares the memory of `data`. With persistent=False it is left out of the state_dict.
+
+    >>> module = nn.Module()
+    >>> module.count = nn.Buffer(torch.zeros(()))
+    >>> module.state_dict()
+    OrderedDict([('count', tensor(0.))])
     """
 
     persistent: bool
@@ -256,7 +261,15 @@ def _without_shape(cls: type, requires_grad: bool, device: Any, dtype: Any) -> A
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):
-    """A Parameter whose shape a lazy module finds out from its first input."""
+    """A Parameter whose shape a lazy module finds out from its first input.
+
+    >>> weight = nn.LazyLinear(8).weight
+    >>> weight
+    <UninitializedParameter>
+    >>> weight.materialize((8, 4))
+    >>> weight.shape, weight.requires_grad
+    (torch.Size([8, 4]), True)
+    """
 
     cls_to_become = Parameter
 
@@ -265,7 +278,13 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Tensor, metaclass=_BufferType):
-    """A buffer whose shape a lazy module finds out from its first input."""
+    """A buffer whose shape a lazy module finds out from its first input.
+
+    >>> buffer = nn.parameter.UninitializedBuffer()
+    >>> buffer.materialize((2, 3))
+    >>> buffer.shape, buffer.requires_grad
+    (torch.Size([2, 3]), False)
+    """
 
     cls_to_become = Tensor
 

@@ -66,35 +66,59 @@ def _with_inplace(module: Any, *names: str) -> str:
 
 
 class ReLU(_Switchable):
-    """max(0, x)."""
+    """max(0, x).
+
+    >>> nn.ReLU()(torch.tensor([-1., 0., 1.]))
+    tensor([0., 0., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, inplace=self.inplace)
 
 
 class SiLU(_Switchable):
-    """x sigmoid(x), also called swish."""
+    """x sigmoid(x), also called swish.
+
+    >>> nn.SiLU()(torch.tensor([-1., 0., 1.]))
+    tensor([-0.2689,  0.0000,  0.7311])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, inplace=self.inplace)
 
 
 class Mish(_Switchable):
-    """x tanh(softplus(x))."""
+    """x tanh(softplus(x)).
+
+    Misra, 2019.
+
+    >>> nn.Mish()(torch.tensor([-1., 0., 1.]))
+    tensor([-0.3034,  0.0000,  0.8651])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, inplace=self.inplace)
 
 
 class SELU(_Switchable):
-    """Scaled ELU, with the constants that keep activations at mean 0 and variance 1."""
+    """Scaled ELU, with the constants that keep activations at mean 0 and variance 1.
+
+    Klambauer et al., 2017.
+
+    >>> nn.SELU()(torch.tensor([-1., 0., 1.]))
+    tensor([-1.1113,  0.0000,  1.0507])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
 
 class Hardsigmoid(_Switchable):
-    """clamp(x / 6 + 1/2, 0, 1)."""
+    """clamp(x / 6 + 1/2, 0, 1).
+
+    >>> nn.Hardsigmoid()(torch.tensor([-4., 0., 1.5]))
+    tensor([0.0000, 0.5000, 0.7500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
@@ -104,7 +128,13 @@ class Hardsigmoid(_Switchable):
 
 
 class Hardswish(_Switchable):
-    """x clamp(x / 6 + 1/2, 0, 1)."""
+    """x clamp(x / 6 + 1/2, 0, 1).
+
+    Howard et al., Searching for MobileNetV3, 2019.
+
+    >>> nn.Hardswish()(torch.tensor([-4., 1., 4.]))
+    tensor([-0.0000, 0.6667, 4.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
@@ -114,7 +144,11 @@ class Hardswish(_Switchable):
 
 
 class Threshold(Module):
-    """x where x > threshold, else value."""
+    """x where x > threshold, else value.
+
+    >>> nn.Threshold(1., 20.)(torch.tensor([0., 1., 2.]))
+    tensor([20., 20.,  2.])
+    """
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -130,7 +164,13 @@ class Threshold(Module):
 
 
 class RReLU(Module):
-    """Leaky ReLU with a slope drawn from U(lower, upper) in training, and their mean otherwise."""
+    """Leaky ReLU with a slope drawn from U(lower, upper) in training, and their mean otherwise.
+
+    Xu et al., 2015.
+
+    >>> nn.RReLU(0.1, 0.3).eval()(torch.tensor([-1., 0., 1.]))
+    tensor([-0.2000,  0.0000,  1.0000])
+    """
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         super().__init__()
@@ -146,7 +186,11 @@ class RReLU(Module):
 
 
 class Hardtanh(Module):
-    """clamp(x, min_val, max_val). `min_value` and `max_value` are the old names."""
+    """clamp(x, min_val, max_val). `min_value` and `max_value` are the old names.
+
+    >>> nn.Hardtanh(-2, 2)(torch.tensor([-3., 1., 3.]))
+    tensor([-2.,  1.,  2.])
+    """
 
     def __init__(
         self,
@@ -178,7 +222,11 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """clamp(x, 0, 6)."""
+    """clamp(x, 0, 6).
+
+    >>> nn.ReLU6()(torch.tensor([-1., 3., 9.]))
+    tensor([0., 3., 6.])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -188,7 +236,13 @@ class ReLU6(Hardtanh):
 
 
 class ELU(Module):
-    """x where x > 0, else alpha (exp(x) - 1)."""
+    """x where x > 0, else alpha (exp(x) - 1).
+
+    Clevert et al., 2015.
+
+    >>> nn.ELU()(torch.tensor([-1., 0., 1.]))
+    tensor([-0.6321,  0.0000,  1.0000])
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -203,7 +257,13 @@ class ELU(Module):
 
 
 class CELU(Module):
-    """x where x > 0, else alpha (exp(x / alpha) - 1)."""
+    """x where x > 0, else alpha (exp(x / alpha) - 1).
+
+    Barron, 2017.
+
+    >>> nn.CELU()(torch.tensor([-1., 0., 1.]))
+    tensor([-0.6321,  0.0000,  1.0000])
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -218,7 +278,11 @@ class CELU(Module):
 
 
 class LeakyReLU(Module):
-    """x where x > 0, else negative_slope x."""
+    """x where x > 0, else negative_slope x.
+
+    >>> nn.LeakyReLU(0.1)(torch.tensor([-1., 0., 1.]))
+    tensor([-0.1000,  0.0000,  1.0000])
+    """
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
@@ -233,7 +297,13 @@ class LeakyReLU(Module):
 
 
 class PReLU(Module):
-    """Leaky ReLU with a slope that is learned: one, or one per channel (dimension 1)."""
+    """Leaky ReLU with a slope that is learned: one, or one per channel (dimension 1).
+
+    He et al., 2015.
+
+    >>> nn.PReLU()(torch.tensor([-1., 0., 1.]))
+    tensor([-0.2500,  0.0000,  1.0000], grad_fn=<PreluKernelBackward0>)
+    """
 
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
@@ -256,7 +326,13 @@ class PReLU(Module):
 
 
 class GLU(Module):
-    """a sigmoid(b), a and b being the halves of the input along `dim`."""
+    """a sigmoid(b), a and b being the halves of the input along `dim`.
+
+    Dauphin et al., 2016.
+
+    >>> nn.GLU()(torch.tensor([1., 2., 0., 100.]))
+    tensor([0.5000, 2.0000])
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -288,42 +364,66 @@ class GELU(Module):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> nn.Sigmoid()(torch.tensor([-1., 0., 1.]))
+    tensor([0.2689, 0.5000, 0.7311])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.sigmoid(input)
 
 
 class Tanh(Module):
-    """tanh(x)."""
+    """tanh(x).
+
+    >>> nn.Tanh()(torch.tensor([-1., 0., 1.]))
+    tensor([-0.7616,  0.0000,  0.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return ops.tanh(input)
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x)), without overflow."""
+    """log(sigmoid(x)), without overflow.
+
+    >>> nn.LogSigmoid()(torch.tensor([-1000., 0.]))
+    tensor([-1.0000e+03, -6.9315e-01])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    >>> nn.Softsign()(torch.tensor([-1., 0., 3.]))
+    tensor([-0.5000,  0.0000,  0.7500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    >>> nn.Tanhshrink()(torch.tensor([-1., 0., 1.]))
+    tensor([-0.2384,  0.0000,  0.2384])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
 
 
 class Softplus(Module):
-    """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold."""
+    """log(1 + exp(beta x)) / beta, and x itself where beta x > threshold.
+
+    >>> nn.Softplus()(torch.tensor([-1., 0., 100.]))
+    tensor([  0.3133,   0.6931, 100.0000])
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -338,7 +438,11 @@ class Softplus(Module):
 
 
 class Hardshrink(Module):
-    """x where |x| > lambd, else 0."""
+    """x where |x| > lambd, else 0.
+
+    >>> nn.Hardshrink(0.5)(torch.tensor([-1., 0.3, 1.]))
+    tensor([-1.,  0.,  1.])
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -352,7 +456,11 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """x drawn towards 0 by lambd, and 0 where |x| <= lambd."""
+    """x drawn towards 0 by lambd, and 0 where |x| <= lambd.
+
+    >>> nn.Softshrink(0.5)(torch.tensor([-1., 0.3, 1.]))
+    tensor([-0.5000,  0.0000,  0.5000])
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -383,28 +491,44 @@ class _Along(Module):
 
 
 class Softmax(_Along):
-    """exp(x) / sum(exp(x)) along `dim`."""
+    """exp(x) / sum(exp(x)) along `dim`.
+
+    >>> nn.Softmax(dim=-1)(torch.tensor([0., 0., 1.]))
+    tensor([0.2119, 0.2119, 0.5761])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim, _stacklevel=5)
 
 
 class Softmin(_Along):
-    """Softmax of -x along `dim`."""
+    """Softmax of -x along `dim`.
+
+    >>> nn.Softmin(dim=-1)(torch.tensor([0., 0., 1.]))
+    tensor([0.4223, 0.4223, 0.1554])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=5)
 
 
 class LogSoftmax(_Along):
-    """log(softmax(x)) along `dim`, without overflow."""
+    """log(softmax(x)) along `dim`, without overflow.
+
+    >>> nn.LogSoftmax(dim=-1)(torch.tensor([0., 1000.]))
+    tensor([-1000.,     0.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=5)
 
 
 class Softmax2d(Module):
-    """Softmax over the channels at each place of an (n, c, h, w) or (c, h, w) input."""
+    """Softmax over the channels at each place of an (n, c, h, w) or (c, h, w) input.
+
+    >>> nn.Softmax2d()(torch.zeros(1, 4, 2, 2))[0, :, 0, 0]
+    tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):

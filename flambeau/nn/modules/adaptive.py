@@ -29,6 +29,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     log-probability of each target, and `loss`, minus their mean.
     Raises ValueError for cutoffs that are not increasing integers in 1..n_classes - 1, RuntimeError
     for shapes or targets that do not fit. Grave et al., 2017.
+
+    >>> loss = nn.AdaptiveLogSoftmaxWithLoss(16, 100, cutoffs=[10, 50])
+    >>> output = loss(torch.zeros(4, 16), torch.tensor([0, 9, 10, 99]))
+    >>> output.output.shape, output.loss.shape
+    (torch.Size([4]), torch.Size([]))
+    >>> loss.log_prob(torch.zeros(4, 16)).shape
+    torch.Size([4, 100])
     """
 
     def __init__(

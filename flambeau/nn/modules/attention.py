@@ -25,6 +25,12 @@ class MultiheadAttention(Module):
     attention is barred, or floats to be added. `is_causal` is a hint that attn_mask is causal.
     Raises ValueError for sizes that are not positive, AssertionError where num_heads does not
     divide embed_dim. Vaswani et al., 2017.
+
+    >>> attention = nn.MultiheadAttention(8, num_heads=2, batch_first=True)
+    >>> x = torch.zeros(3, 5, 8)
+    >>> output, weights = attention(x, x, x)
+    >>> output.shape, weights.shape
+    (torch.Size([3, 5, 8]), torch.Size([3, 5, 5]))
     """
 
     bias_k: Tensor | None

@@ -160,7 +160,11 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """BatchNorm1d for (n, c, d, h, w)."""
+    """BatchNorm1d for (n, c, d, h, w).
+
+    >>> nn.BatchNorm3d(3)(torch.zeros(2, 3, 4, 4, 4)).shape
+    torch.Size([2, 3, 4, 4, 4])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         _require_dims(input, 5)
@@ -211,21 +215,37 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
-    """BatchNorm1d that takes num_features from its first input."""
+    """BatchNorm1d that takes num_features from its first input.
+
+    >>> norm = nn.LazyBatchNorm1d()
+    >>> _ = norm(torch.zeros(2, 5))
+    >>> norm
+    BatchNorm1d(5, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
 
     cls_to_become = BatchNorm1d
     _check_input_dim = BatchNorm1d._check_input_dim
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
-    """BatchNorm2d that takes num_features from its first input."""
+    """BatchNorm2d that takes num_features from its first input.
+
+    >>> norm = nn.LazyBatchNorm2d()
+    >>> norm(torch.zeros(2, 5, 4, 4)).shape, norm.num_features
+    (torch.Size([2, 5, 4, 4]), 5)
+    """
 
     cls_to_become = BatchNorm2d
     _check_input_dim = BatchNorm2d._check_input_dim
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
-    """BatchNorm3d that takes num_features from its first input."""
+    """BatchNorm3d that takes num_features from its first input.
+
+    >>> norm = nn.LazyBatchNorm3d()
+    >>> norm(torch.zeros(2, 5, 4, 4, 4)).shape, norm.num_features
+    (torch.Size([2, 5, 4, 4, 4]), 5)
+    """
 
     cls_to_become = BatchNorm3d
     _check_input_dim = BatchNorm3d._check_input_dim
@@ -243,6 +263,10 @@ class SyncBatchNorm(_BatchNorm):
     """BatchNorm of (n, c, *) with the statistics of the batches of all processes.
 
     In a single process it is BatchNorm. Raises NotImplementedError when trained in several.
+
+    >>> net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4))
+    >>> nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]
+    SyncBatchNorm(4, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
     """
 
     def __init__(

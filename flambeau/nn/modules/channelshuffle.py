@@ -11,7 +11,13 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Deals the channels of (n, c, *) out over `groups` groups, as one deals cards."""
+    """Deals the channels of (n, c, *) out over `groups` groups, as one deals cards.
+
+    Zhang et al., ShuffleNet, 2017.
+
+    >>> nn.ChannelShuffle(2)(torch.arange(4).reshape(1, 4, 1)).flatten()
+    tensor([0, 2, 1, 3])
+    """
 
     groups: int
 

@@ -232,7 +232,12 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules, all of them registered; in the order in which they were added."""
+    """A dictionary of modules, all of them registered; in the order in which they were added.
+
+    >>> heads = nn.ModuleDict({"digits": nn.Linear(8, 10), "letters": nn.Linear(8, 26)})
+    >>> heads["letters"](torch.zeros(2, 8)).shape, list(heads)
+    (torch.Size([2, 26]), ['digits', 'letters'])
+    """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         super().__init__()

@@ -75,6 +75,9 @@ class Conv3d(_Convolution):
 
     `padding` may be "same" or "valid"; `padding_mode` is zeros, reflect, replicate or circular.
     Raises ValueError where the channels are not divisible by `groups`.
+
+    >>> nn.Conv3d(4, 8, 3, stride=2, padding=1)(torch.zeros(1, 4, 8, 10, 12)).shape
+    torch.Size([1, 8, 4, 5, 6])
     """
 
     _tuple = staticmethod(_triple)
@@ -87,7 +90,12 @@ class Conv3d(_Convolution):
 
 
 class ConvTranspose1d(_Transposed):
-    """Transposed convolution of (n, c, l) or (c, l); `output_size` picks one of those that fit."""
+    """Transposed convolution of (n, c, l) or (c, l); `output_size` picks one of those that fit.
+
+    >>> up = nn.ConvTranspose1d(4, 2, 3, stride=2)
+    >>> up(torch.zeros(1, 4, 5)).shape, up(torch.zeros(1, 4, 5), output_size=[12]).shape
+    (torch.Size([1, 2, 11]), torch.Size([1, 2, 12]))
+    """
 
     _tuple = staticmethod(_single)
 
@@ -111,7 +119,11 @@ class ConvTranspose2d(_Transposed):
 
 
 class ConvTranspose3d(_Transposed):
-    """Transposed convolution of (n, c, d, h, w) or (c, d, h, w); `output_size` as in 1d."""
+    """Transposed convolution of (n, c, d, h, w) or (c, d, h, w); `output_size` as in 1d.
+
+    >>> nn.ConvTranspose3d(4, 2, 2, stride=2)(torch.zeros(1, 4, 3, 4, 5)).shape
+    torch.Size([1, 2, 6, 8, 10])
+    """
 
     _tuple = staticmethod(_triple)
 
@@ -226,36 +238,67 @@ class _LazyTransposed(_LazyConvXdMixin):
 
 
 class LazyConv1d(_LazyConvolution, Conv1d):
-    """Conv1d that takes in_channels from its first input, and is a Conv1d from then on."""
+    """Conv1d that takes in_channels from its first input, and is a Conv1d from then on.
+
+    >>> conv = nn.LazyConv1d(8, 3)
+    >>> _ = conv(torch.zeros(2, 5, 10))
+    >>> conv
+    Conv1d(5, 8, kernel_size=(3,), stride=(1,))
+    """
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyConvolution, Conv2d):
-    """Conv2d that takes in_channels from its first input, and is a Conv2d from then on."""
+    """Conv2d that takes in_channels from its first input, and is a Conv2d from then on.
+
+    >>> conv = nn.LazyConv2d(8, 3)
+    >>> conv(torch.zeros(2, 5, 10, 10)).shape, conv.weight.shape
+    (torch.Size([2, 8, 8, 8]), torch.Size([8, 5, 3, 3]))
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyConvolution, Conv3d):
-    """Conv3d that takes in_channels from its first input, and is a Conv3d from then on."""
+    """Conv3d that takes in_channels from its first input, and is a Conv3d from then on.
+
+    >>> conv = nn.LazyConv3d(8, 3)
+    >>> conv(torch.zeros(2, 5, 6, 6, 6)).shape, conv.weight.shape
+    (torch.Size([2, 8, 4, 4, 4]), torch.Size([8, 5, 3, 3, 3]))
+    """
 
     cls_to_become = Conv3d
 
 
 class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
-    """ConvTranspose1d that takes in_channels from its first input."""
+    """ConvTranspose1d that takes in_channels from its first input.
+
+    >>> conv = nn.LazyConvTranspose1d(8, 3)
+    >>> conv(torch.zeros(2, 5, 10)).shape, conv.weight.shape
+    (torch.Size([2, 8, 12]), torch.Size([5, 8, 3]))
+    """
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
-    """ConvTranspose2d that takes in_channels from its first input."""
+    """ConvTranspose2d that takes in_channels from its first input.
+
+    >>> conv = nn.LazyConvTranspose2d(8, 3)
+    >>> conv(torch.zeros(2, 5, 10, 10)).shape, conv.weight.shape
+    (torch.Size([2, 8, 12, 12]), torch.Size([5, 8, 3, 3]))
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
-    """ConvTranspose3d that takes in_channels from its first input."""
+    """ConvTranspose3d that takes in_channels from its first input.
+
+    >>> conv = nn.LazyConvTranspose3d(8, 3)
+    >>> conv(torch.zeros(2, 5, 6, 6, 6)).shape, conv.weight.shape
+    (torch.Size([2, 8, 8, 8, 8]), torch.Size([5, 8, 3, 3, 3]))
+    """
 
     cls_to_become = ConvTranspose3d

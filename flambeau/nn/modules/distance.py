@@ -10,7 +10,11 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class PairwiseDistance(Module):
-    """p-norm of x1 - x2 + eps along the last dimension: (n, d), (n, d) to (n)."""
+    """p-norm of x1 - x2 + eps along the last dimension: (n, d), (n, d) to (n).
+
+    >>> nn.PairwiseDistance(p=1)(torch.tensor([[0., 0.]]), torch.tensor([[3., -4.]]))
+    tensor([7.])
+    """
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
@@ -23,7 +27,11 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """x1 . x2 / max(|x1| |x2|, eps) along `dim`."""
+    """x1 . x2 / max(|x1| |x2|, eps) along `dim`.
+
+    >>> nn.CosineSimilarity()(torch.tensor([[1., 0.]]), torch.tensor([[3., 4.]]))
+    tensor([0.6000])
+    """
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()

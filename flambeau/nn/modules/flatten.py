@@ -37,6 +37,9 @@ class Unflatten(Module):
     """Splits dimension `dim` into `unflattened_size`, a tuple of ints (one may be -1).
 
     Raises TypeError for another kind of size.
+
+    >>> nn.Unflatten(1, (3, -1))(torch.zeros(2, 12)).shape
+    torch.Size([2, 3, 4])
     """
 
     def __init__(self, dim: int, unflattened_size: tuple[int, ...] | list[int]) -> None:

@@ -126,6 +126,10 @@ class InstanceNorm1d(_InstanceNorm):
 
     `affine` adds a learned weight and bias per channel, `track_running_stats` running statistics
     for eval mode. Raises ValueError for input of other dimensions.
+
+    >>> nn.InstanceNorm1d(2)(torch.tensor([[[0., 2.], [10., 30.]]]))
+    tensor([[[-1.0000,  1.0000],
+             [-1.0000,  1.0000]]])
     """
 
     def _get_no_batch_dim(self) -> int:
@@ -133,35 +137,58 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """InstanceNorm1d for (n, c, h, w) or (c, h, w)."""
+    """InstanceNorm1d for (n, c, h, w) or (c, h, w).
+
+    >>> nn.InstanceNorm2d(3, affine=True)(torch.zeros(2, 3, 4, 4)).shape
+    torch.Size([2, 3, 4, 4])
+    """
 
     def _get_no_batch_dim(self) -> int:
         return 3
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """InstanceNorm1d for (n, c, d, h, w) or (c, d, h, w)."""
+    """InstanceNorm1d for (n, c, d, h, w) or (c, d, h, w).
+
+    >>> nn.InstanceNorm3d(3)(torch.zeros(2, 3, 4, 4, 4)).shape
+    torch.Size([2, 3, 4, 4, 4])
+    """
 
     def _get_no_batch_dim(self) -> int:
         return 4
 
 
 class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
-    """InstanceNorm1d that takes num_features from its first input; affine and tracking."""
+    """InstanceNorm1d that takes num_features from its first input; affine and tracking.
+
+    >>> norm = nn.LazyInstanceNorm1d()
+    >>> norm(torch.zeros(2, 5, 4)).shape, norm.weight.shape
+    (torch.Size([2, 5, 4]), torch.Size([5]))
+    """
 
     cls_to_become = InstanceNorm1d
     _get_no_batch_dim = InstanceNorm1d._get_no_batch_dim
 
 
 class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
-    """InstanceNorm2d that takes num_features from its first input; affine and tracking."""
+    """InstanceNorm2d that takes num_features from its first input; affine and tracking.
+
+    >>> norm = nn.LazyInstanceNorm2d()
+    >>> norm(torch.zeros(2, 5, 4, 4)).shape, norm.weight.shape
+    (torch.Size([2, 5, 4, 4]), torch.Size([5]))
+    """
 
     cls_to_become = InstanceNorm2d
     _get_no_batch_dim = InstanceNorm2d._get_no_batch_dim
 
 
 class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
-    """InstanceNorm3d that takes num_features from its first input; affine and tracking."""
+    """InstanceNorm3d that takes num_features from its first input; affine and tracking.
+
+    >>> norm = nn.LazyInstanceNorm3d()
+    >>> norm(torch.zeros(2, 5, 4, 4, 4)).shape, norm.weight.shape
+    (torch.Size([2, 5, 4, 4, 4]), torch.Size([5]))
+    """
 
     cls_to_become = InstanceNorm3d
     _get_no_batch_dim = InstanceNorm3d._get_no_batch_dim

@@ -91,6 +91,10 @@ class Bilinear(Module):
     """y_k = x1^T W_k x2 + b_k. Inputs (*, in1_features) and (*, in2_features).
 
     `weight` is (out_features, in1_features, in2_features).
+
+    >>> layer = nn.Bilinear(4, 3, 2)
+    >>> layer.weight.shape, layer(torch.zeros(5, 4), torch.zeros(5, 3)).shape
+    (torch.Size([2, 4, 3]), torch.Size([5, 2]))
     """
 
     in1_features: int
@@ -139,7 +143,13 @@ class Bilinear(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """Linear that takes in_features from its first input, and is a Linear from then on."""
+    """Linear that takes in_features from its first input, and is a Linear from then on.
+
+    >>> layer = nn.LazyLinear(8)
+    >>> _ = layer(torch.zeros(2, 5))
+    >>> layer
+    Linear(in_features=5, out_features=8, bias=True)
+    """
 
     cls_to_become = Linear
     weight: UninitializedParameter

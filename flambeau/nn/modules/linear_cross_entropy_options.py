@@ -27,6 +27,10 @@ class LinearCrossEntropyOptions:
     `batch_chunk_size` rows have their logits at a time, or `chunking_method` picks how many.
     `acc_policy` and `acc_dtype` say in what precision sums are kept, `allow_retain_graph` whether
     backward may run twice.
+
+    >>> options = nn.LinearCrossEntropyOptions(batch_chunk_size=128)
+    >>> options.batch_chunk_size
+    128
     """
 
     allow_retain_graph: bool = False

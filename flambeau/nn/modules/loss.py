@@ -114,7 +114,11 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """0.5 d^2 / beta where d = |input - target| < beta, else d - 0.5 beta."""
+    """0.5 d^2 / beta where d = |input - target| < beta, else d - 0.5 beta.
+
+    >>> nn.SmoothL1Loss(reduction="none")(torch.tensor([0.5, 4.]), torch.zeros(2))
+    tensor([0.1250, 3.5000])
+    """
 
     def __init__(
         self,
@@ -134,6 +138,9 @@ class HuberLoss(_Loss):
     """0.5 d^2 where d = |input - target| < delta, else delta (d - 0.5 delta).
 
     Raises TypeError for a delta that is no number.
+
+    >>> nn.HuberLoss(reduction="none", delta=2.)(torch.tensor([1., 4.]), torch.zeros(2))
+    tensor([0.5000, 6.0000])
     """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -177,7 +184,11 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """The old name of NLLLoss."""
+    """The old name of NLLLoss.
+
+    >>> nn.NLLLoss2d()(torch.full((1, 3, 2, 2), -0.5), torch.zeros(1, 2, 2, dtype=torch.int64))
+    tensor(0.5000)
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
@@ -229,6 +240,10 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 
     Input (n, in_features), target (n, *out_features) of classes. Raises RuntimeError for a
     weight that is not (num_classes) or a label_smoothing outside [0, 1].
+
+    >>> loss = nn.LinearCrossEntropyLoss(4, 10)
+    >>> loss.linear.weight.shape, loss(torch.zeros(3, 4), torch.tensor([0, 5, 9])).shape
+    (torch.Size([10, 4]), torch.Size([]))
     """
 
     def __init__(
@@ -296,6 +311,9 @@ class PoissonNLLLoss(_Loss):
     """exp(input) - target input, or without `log_input` input - target log(input + eps).
 
     `full` adds Stirling's approximation of log(target!).
+
+    >>> nn.PoissonNLLLoss()(torch.zeros(2), torch.tensor([1., 2.]))
+    tensor(1.)
     """
 
     def __init__(
@@ -327,6 +345,9 @@ class GaussianNLLLoss(_Loss):
     """0.5 (log(var) + (input - target)^2 / var), var being at least eps.
 
     `full` adds the constant 0.5 log(2 pi).
+
+    >>> nn.GaussianNLLLoss()(torch.zeros(2), torch.tensor([1., 3.]), torch.ones(2))
+    tensor(2.5000)
     """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
@@ -344,6 +365,10 @@ class KLDivLoss(_Loss):
     """target (log(target) - input), input being log-probabilities; "batchmean" is the divergence.
 
     With `log_target` the target is log-probabilities too.
+
+    >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
+    >>> nn.KLDivLoss(reduction="batchmean")(q.log(), p)
+    tensor(0.1438)
     """
 
     def __init__(
@@ -361,7 +386,11 @@ class KLDivLoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """-weight (target log(input) + (1 - target) log(1 - input)), input being probabilities."""
+    """-weight (target log(input) + (1 - target) log(1 - input)), input being probabilities.
+
+    >>> nn.BCELoss()(torch.tensor([0.5, 0.5]), torch.tensor([0., 1.]))
+    tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
@@ -398,14 +427,22 @@ class BCEWithLogitsLoss(_WeightedLoss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target input)), targets being 1 or -1."""
+    """log(1 + exp(-target input)), targets being 1 or -1.
+
+    >>> nn.SoftMarginLoss()(torch.tensor([0., 100.]), torch.tensor([1., 1.]))
+    tensor(0.3466)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class HingeEmbeddingLoss(_MarginLoss):
-    """input where target is 1, max(0, margin - input) where it is -1."""
+    """input where target is 1, max(0, margin - input) where it is -1.
+
+    >>> nn.HingeEmbeddingLoss(reduction="none")(torch.tensor([0.3, 0.3]), torch.tensor([1, -1]))
+    tensor([0.3000, 0.7000])
+    """
 
     def __init__(
         self,
@@ -421,7 +458,12 @@ class HingeEmbeddingLoss(_MarginLoss):
 
 
 class CosineEmbeddingLoss(_MarginLoss):
-    """1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1."""
+    """1 - cos(input1, input2) where target is 1, max(0, cos - margin) where it is -1.
+
+    >>> x, y = torch.tensor([[1., 0.], [1., 0.]]), torch.tensor([[0., 1.], [2., 0.]])
+    >>> nn.CosineEmbeddingLoss(reduction="none")(x, y, torch.tensor([1, -1]))
+    tensor([1., 1.])
+    """
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.cosine_embedding_loss(
@@ -430,7 +472,12 @@ class CosineEmbeddingLoss(_MarginLoss):
 
 
 class MarginRankingLoss(_MarginLoss):
-    """max(0, -target (input1 - input2) + margin), targets being 1 or -1."""
+    """max(0, -target (input1 - input2) + margin), targets being 1 or -1.
+
+    >>> x, y = torch.tensor([1., 1.]), torch.tensor([3., 3.])
+    >>> nn.MarginRankingLoss(reduction="none")(x, y, torch.tensor([1, -1]))
+    tensor([2., 0.])
+    """
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.margin_ranking_loss(
@@ -442,6 +489,9 @@ class MultiMarginLoss(_WeightedLoss):
     """sum over i != target of max(0, margin - input[target] + input[i])^p / c; p is 1 or 2.
 
     Raises ValueError for another p or a weight that is not 1-D.
+
+    >>> nn.MultiMarginLoss()(torch.tensor([[0.1, 0.2, 0.9]]), torch.tensor([2]))
+    tensor(0.1667)
     """
 
     def __init__(
@@ -479,6 +529,9 @@ class MultiLabelMarginLoss(_Loss):
     """max(0, 1 - input[j] + input[i]) / c over targets j and all i that are none.
 
     The target lists classes, up to the first -1.
+
+    >>> nn.MultiLabelMarginLoss()(torch.tensor([[0.1, 0.2, 0.8]]), torch.tensor([[2, 0, -1]]))
+    tensor(0.5000)
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -486,7 +539,11 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """BCEWithLogitsLoss averaged over the classes of (n, c)."""
+    """BCEWithLogitsLoss averaged over the classes of (n, c).
+
+    >>> nn.MultiLabelSoftMarginLoss()(torch.zeros(1, 3), torch.tensor([[1., 0., 1.]]))
+    tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(
@@ -503,6 +560,10 @@ class TripletMarginLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin), d being the p-norm.
 
     `swap` takes d(positive, negative) where that is less. Raises ValueError for a margin <= 0.
+
+    >>> anchor, near, far = torch.tensor([[0.], [1.], [2.5]]).unsqueeze(1)
+    >>> nn.TripletMarginLoss(margin=2.)(anchor, near, far)
+    tensor(0.5000)
     """
 
     def __init__(
@@ -536,7 +597,12 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss with a distance of one's own; by default PairwiseDistance."""
+    """TripletMarginLoss with a distance of one's own; by default PairwiseDistance.
+
+    >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: abs(x - y).sum(-1))
+    >>> loss(torch.zeros(1, 2), torch.ones(1, 2), torch.full((1, 2), 1.25))
+    tensor(0.5000)
+    """
 
     def __init__(
         self,
@@ -569,6 +635,10 @@ class CTCLoss(_Loss):
 
     log_probs (t, n, c), targets (n, s) or all in a row, lengths (n); `zero_infinity` gives 0 where
     the target does not fit. Graves et al., 2006.
+
+    >>> log_probs = torch.zeros(5, 1, 3).log_softmax(2)  # class 0 is the blank
+    >>> nn.CTCLoss()(log_probs, torch.tensor([[1, 2]]), torch.tensor([5]), torch.tensor([2]))
+    tensor(0.9689)
     """
 
     def __init__(

@@ -35,6 +35,9 @@ class LocalResponseNorm(_ResponseNorm):
     """x / (k + alpha mean(x^2))^beta, the mean being over `size` neighbouring channels.
 
     Input (n, c, *). Krizhevsky et al., 2012.
+
+    >>> nn.LocalResponseNorm(3, alpha=3., beta=1.)(torch.ones(1, 3, 1)).flatten()
+    tensor([0.3333, 0.2500, 0.3333])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -45,6 +48,9 @@ class CrossMapLRN2d(_ResponseNorm):
     """x / (k + alpha / size S)^beta of (n, c, h, w), S being x^2 summed over neighbouring channels.
 
     The window reaches (size - 1) // 2 to either side. Raises ValueError for other dimensions.
+
+    >>> nn.CrossMapLRN2d(3)(torch.zeros(1, 4, 2, 2)).shape
+    torch.Size([1, 4, 2, 2])
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
@@ -169,6 +175,10 @@ class RMSNorm(Module):
     """x / sqrt(mean(x^2) + eps) weight, over the last dimensions `normalized_shape`.
 
     eps None stands for the resolution of the dtype. Zhang and Sennrich, 2019.
+
+    >>> nn.RMSNorm(2)(torch.tensor([[3., 4.], [0.3, 0.4]]))
+    tensor([[0.8485, 1.1314],
+            [0.8485, 1.1314]], grad_fn=<MulBackward0>)
     """
 
     normalized_shape: tuple[int, ...]

@@ -55,7 +55,11 @@ class _CircularPadNd(_ShownByPadding):
 
 
 class CircularPad1d(_CircularPadNd):
-    """Pads the last dimension of (n, c, w) or (c, w) with what is at its other end."""
+    """Pads the last dimension of (n, c, w) or (c, w) with what is at its other end.
+
+    >>> nn.CircularPad1d((1, 2))(torch.tensor([[1, 2, 3]]))
+    tensor([[3, 1, 2, 3, 1, 2]])
+    """
 
     def __init__(self, padding: _size_2_t) -> None:
         super().__init__()
@@ -66,7 +70,14 @@ class CircularPad1d(_CircularPadNd):
 
 
 class CircularPad2d(_CircularPadNd):
-    """Pads the last two dimensions of (n, c, h, w) or (c, h, w) with their other ends."""
+    """Pads the last two dimensions of (n, c, h, w) or (c, h, w) with their other ends.
+
+    >>> nn.CircularPad2d(1)(torch.tensor([[[1, 2], [3, 4]]]))
+    tensor([[[4, 3, 4, 3],
+             [2, 1, 2, 1],
+             [4, 3, 4, 3],
+             [2, 1, 2, 1]]])
+    """
 
     def __init__(self, padding: _size_4_t) -> None:
         super().__init__()
@@ -77,7 +88,11 @@ class CircularPad2d(_CircularPadNd):
 
 
 class CircularPad3d(_CircularPadNd):
-    """Pads the last three dimensions of (n, c, d, h, w) or (c, d, h, w) with their other ends."""
+    """Pads the last three dimensions of (n, c, d, h, w) or (c, d, h, w) with their other ends.
+
+    >>> nn.CircularPad3d(1)(torch.zeros(1, 3, 4, 5)).shape
+    torch.Size([1, 5, 6, 7])
+    """
 
     def __init__(self, padding: _size_6_t) -> None:
         super().__init__()
@@ -103,7 +118,11 @@ class _ConstantPadNd(Module):
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """Pads the last dimension with `value`."""
+    """Pads the last dimension with `value`.
+
+    >>> nn.ConstantPad1d((1, 2), 9)(torch.tensor([[1, 2, 3]]))
+    tensor([[9, 1, 2, 3, 9, 9]])
+    """
 
     def __init__(self, padding: _size_2_t, value: float) -> None:
         super().__init__(value)
@@ -111,7 +130,13 @@ class ConstantPad1d(_ConstantPadNd):
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """Pads the last two dimensions with `value`."""
+    """Pads the last two dimensions with `value`.
+
+    `padding` is one number or (left, right, top, bottom); a negative one cuts off.
+
+    >>> nn.ConstantPad2d((1, 0, 0, -1), 9)(torch.tensor([[[1, 2], [3, 4]]]))
+    tensor([[[9, 1, 2]]])
+    """
 
     def __init__(self, padding: _size_4_t, value: float) -> None:
         super().__init__(value)
@@ -119,7 +144,11 @@ class ConstantPad2d(_ConstantPadNd):
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """Pads the last three dimensions with `value`."""
+    """Pads the last three dimensions with `value`.
+
+    >>> nn.ConstantPad3d(1, 0.5)(torch.zeros(1, 3, 4, 5)).shape
+    torch.Size([1, 5, 6, 7])
+    """
 
     def __init__(self, padding: _size_6_t, value: float) -> None:
         super().__init__(value)
@@ -127,7 +156,11 @@ class ConstantPad3d(_ConstantPadNd):
 
 
 class ZeroPad1d(ConstantPad1d):
-    """Pads the last dimension with zeros."""
+    """Pads the last dimension with zeros.
+
+    >>> nn.ZeroPad1d((1, 2))(torch.tensor([[1, 2, 3]]))
+    tensor([[0, 1, 2, 3, 0, 0]])
+    """
 
     def __init__(self, padding: _size_2_t) -> None:
         super().__init__(padding, 0.0)
@@ -137,7 +170,13 @@ class ZeroPad1d(ConstantPad1d):
 
 
 class ZeroPad2d(ConstantPad2d):
-    """Pads the last two dimensions with zeros."""
+    """Pads the last two dimensions with zeros.
+
+    >>> nn.ZeroPad2d((1, 0, 0, 1))(torch.tensor([[[1, 2], [3, 4]]]))
+    tensor([[[0, 1, 2],
+             [0, 3, 4],
+             [0, 0, 0]]])
+    """
 
     def __init__(self, padding: _size_4_t) -> None:
         super().__init__(padding, 0.0)
@@ -147,7 +186,11 @@ class ZeroPad2d(ConstantPad2d):
 
 
 class ZeroPad3d(ConstantPad3d):
-    """Pads the last three dimensions with zeros."""
+    """Pads the last three dimensions with zeros.
+
+    >>> nn.ZeroPad3d(1)(torch.zeros(1, 3, 4, 5)).shape
+    torch.Size([1, 5, 6, 7])
+    """
 
     def __init__(self, padding: _size_6_t) -> None:
         super().__init__(padding, 0.0)
@@ -162,7 +205,11 @@ class _ReflectionPadNd(_ShownByPadding):
 
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """Pads the last dimension with its mirror image, the edge not repeated."""
+    """Pads the last dimension with its mirror image, the edge not repeated.
+
+    >>> nn.ReflectionPad1d(2)(torch.tensor([[1, 2, 3]]))
+    tensor([[3, 2, 1, 2, 3, 2, 1]])
+    """
 
     def __init__(self, padding: _size_2_t) -> None:
         super().__init__()
@@ -170,7 +217,13 @@ class ReflectionPad1d(_ReflectionPadNd):
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """Pads the last two dimensions with their mirror image, the edges not repeated."""
+    """Pads the last two dimensions with their mirror image, the edges not repeated.
+
+    >>> nn.ReflectionPad2d((1, 0, 1, 0))(torch.tensor([[[1., 2.], [3., 4.]]]))
+    tensor([[[4., 3., 4.],
+             [2., 1., 2.],
+             [4., 3., 4.]]])
+    """
 
     def __init__(self, padding: _size_4_t) -> None:
         super().__init__()
@@ -178,7 +231,11 @@ class ReflectionPad2d(_ReflectionPadNd):
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """Pads the last three dimensions with their mirror image, the edges not repeated."""
+    """Pads the last three dimensions with their mirror image, the edges not repeated.
+
+    >>> nn.ReflectionPad3d(1)(torch.zeros(1, 3, 4, 5)).shape
+    torch.Size([1, 5, 6, 7])
+    """
 
     def __init__(self, padding: _size_6_t) -> None:
         super().__init__()
@@ -191,7 +248,11 @@ class _ReplicationPadNd(_ShownByPadding):
 
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """Pads the last dimension by repeating its edge."""
+    """Pads the last dimension by repeating its edge.
+
+    >>> nn.ReplicationPad1d(2)(torch.tensor([[1., 2., 3.]]))
+    tensor([[1., 1., 1., 2., 3., 3., 3.]])
+    """
 
     def __init__(self, padding: _size_2_t) -> None:
         super().__init__()
@@ -199,7 +260,13 @@ class ReplicationPad1d(_ReplicationPadNd):
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """Pads the last two dimensions by repeating their edges."""
+    """Pads the last two dimensions by repeating their edges.
+
+    >>> nn.ReplicationPad2d((1, 0, 1, 0))(torch.tensor([[[1., 2.], [3., 4.]]]))
+    tensor([[[1., 1., 2.],
+             [1., 1., 2.],
+             [3., 3., 4.]]])
+    """
 
     def __init__(self, padding: _size_4_t) -> None:
         super().__init__()
@@ -207,7 +274,11 @@ class ReplicationPad2d(_ReplicationPadNd):
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """Pads the last three dimensions by repeating their edges."""
+    """Pads the last three dimensions by repeating their edges.
+
+    >>> nn.ReplicationPad3d(1)(torch.zeros(1, 3, 4, 5)).shape
+    torch.Size([1, 5, 6, 7])
+    """
 
     def __init__(self, padding: _size_6_t) -> None:
         super().__init__()

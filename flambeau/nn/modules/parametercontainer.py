@@ -59,7 +59,12 @@ def _described(key: Any, value: Any, kind: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters, all of them registered; tensors put into it become parameters."""
+    """A list of parameters, all of them registered; tensors put into it become parameters.
+
+    >>> weights = nn.ParameterList([torch.zeros(2), torch.ones(3)])
+    >>> len(weights), weights[1].requires_grad
+    (2, True)
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -115,7 +120,12 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dictionary of parameters, all of them registered; tensors become parameters."""
+    """A dictionary of parameters, all of them registered; tensors become parameters.
+
+    >>> weights = nn.ParameterDict({"a": torch.zeros(2), "b": torch.ones(3)})
+    >>> [(name, weight.requires_grad) for name, weight in weights.items()]
+    [('a', True), ('b', True)]
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

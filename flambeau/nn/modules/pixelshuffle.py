@@ -31,7 +31,11 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(*, c, h r, w r) to (*, c r^2, h, w), r being `downscale_factor`."""
+    """(*, c, h r, w r) to (*, c r^2, h, w), r being `downscale_factor`.
+
+    >>> nn.PixelUnshuffle(2)(torch.zeros(1, 2, 6, 6)).shape
+    torch.Size([1, 8, 3, 3])
+    """
 
     downscale_factor: int
 

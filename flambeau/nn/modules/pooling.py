@@ -65,7 +65,11 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """Largest of each window of (n, c, l); with `return_indices` also where it was."""
+    """Largest of each window of (n, c, l); with `return_indices` also where it was.
+
+    >>> nn.MaxPool1d(2, stride=1)(torch.tensor([[[1., 3., 2., 0.]]]))
+    tensor([[[3., 3., 2.]]])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.max_pool1d(
@@ -100,7 +104,11 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """Largest of each window of (n, c, d, h, w); with `return_indices` also where it was."""
+    """Largest of each window of (n, c, d, h, w); with `return_indices` also where it was.
+
+    >>> nn.MaxPool3d(2)(torch.arange(8.).reshape(1, 1, 2, 2, 2))
+    tensor([[[[[7.]]]]])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.max_pool3d(
@@ -136,7 +144,12 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts each maximum back where MaxPool1d's indices say, among zeros."""
+    """Puts each maximum back where MaxPool1d's indices say, among zeros.
+
+    >>> y, indices = nn.MaxPool1d(2, return_indices=True)(torch.tensor([[[1., 3., 2., 0.]]]))
+    >>> nn.MaxUnpool1d(2)(y, indices)
+    tensor([[[0., 3., 2., 0.]]])
+    """
 
     _tuple = staticmethod(_single)
 
@@ -149,7 +162,13 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Puts each maximum back where MaxPool2d's indices say, among zeros."""
+    """Puts each maximum back where MaxPool2d's indices say, among zeros.
+
+    >>> y, indices = nn.MaxPool2d(2, return_indices=True)(torch.arange(4.).reshape(1, 1, 2, 2))
+    >>> nn.MaxUnpool2d(2)(y, indices)
+    tensor([[[[0., 0.],
+              [0., 3.]]]])
+    """
 
     _tuple = staticmethod(_pair)
 
@@ -162,7 +181,12 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts each maximum back where MaxPool3d's indices say, among zeros."""
+    """Puts each maximum back where MaxPool3d's indices say, among zeros.
+
+    >>> y, indices = nn.MaxPool3d(2, return_indices=True)(torch.zeros(1, 3, 4, 4, 4))
+    >>> y.shape, nn.MaxUnpool3d(2)(y, indices).shape
+    (torch.Size([1, 3, 2, 2, 2]), torch.Size([1, 3, 4, 4, 4]))
+    """
 
     _tuple = staticmethod(_triple)
 
@@ -180,7 +204,11 @@ class _AvgPoolNd(Module):
 
 
 class AvgPool1d(_AvgPoolNd):
-    """Mean of each window of (n, c, l)."""
+    """Mean of each window of (n, c, l).
+
+    >>> nn.AvgPool1d(2)(torch.tensor([[[0., 2., 4., 6.]]]))
+    tensor([[[1., 5.]]])
+    """
 
     def __init__(
         self,
@@ -255,7 +283,11 @@ class AvgPool2d(_DivisiblePool):
 
 
 class AvgPool3d(_DivisiblePool):
-    """Mean of each window of (n, c, d, h, w), or its sum over `divisor_override`."""
+    """Mean of each window of (n, c, d, h, w), or its sum over `divisor_override`.
+
+    >>> nn.AvgPool3d(2)(torch.arange(8.).reshape(1, 1, 2, 2, 2))
+    tensor([[[[[3.5000]]]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool3d(
@@ -304,6 +336,11 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     """Max pooling of (n, c, h, w) to a size or by a ratio, over windows placed at random.
 
     Graham, Fractional Max-Pooling, 2014.
+
+    >>> nn.FractionalMaxPool2d(2, output_size=5)(torch.zeros(1, 3, 8, 8)).shape
+    torch.Size([1, 3, 5, 5])
+    >>> nn.FractionalMaxPool2d(2, output_ratio=0.7)(torch.zeros(1, 3, 10, 10)).shape
+    torch.Size([1, 3, 7, 7])
     """
 
     _tuple = staticmethod(_pair)
@@ -330,7 +367,11 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """FractionalMaxPool2d for (n, c, t, h, w)."""
+    """FractionalMaxPool2d for (n, c, t, h, w).
+
+    >>> nn.FractionalMaxPool3d(2, output_size=3)(torch.zeros(1, 3, 5, 6, 7)).shape
+    torch.Size([1, 3, 3, 3, 3])
+    """
 
     _tuple = staticmethod(_triple)
 
@@ -376,7 +417,11 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """p-norm of each window of (n, c, l), p being `norm_type`."""
+    """p-norm of each window of (n, c, l), p being `norm_type`.
+
+    >>> nn.LPPool1d(2, 2)(torch.tensor([[[3., 4., 0., 5.]]]))
+    tensor([[[5., 5.]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool1d(
@@ -385,7 +430,11 @@ class LPPool1d(_LPPoolNd):
 
 
 class LPPool2d(_LPPoolNd):
-    """p-norm of each window of (n, c, h, w), p being `norm_type`."""
+    """p-norm of each window of (n, c, h, w), p being `norm_type`.
+
+    >>> nn.LPPool2d(1, 2)(torch.arange(4.).reshape(1, 1, 2, 2))
+    tensor([[[[6.]]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool2d(
@@ -394,7 +443,11 @@ class LPPool2d(_LPPoolNd):
 
 
 class LPPool3d(_LPPoolNd):
-    """p-norm of each window of (n, c, d, h, w), p being `norm_type`."""
+    """p-norm of each window of (n, c, d, h, w), p being `norm_type`.
+
+    >>> nn.LPPool3d(2, 2)(torch.zeros(1, 3, 4, 6, 8)).shape
+    torch.Size([1, 3, 2, 3, 4])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.lp_pool3d(
@@ -413,21 +466,34 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Max pooling of (n, c, l) to `output_size`, with windows to suit."""
+    """Max pooling of (n, c, l) to `output_size`, with windows to suit.
+
+    >>> nn.AdaptiveMaxPool1d(2)(torch.tensor([[[0., 2., 4., 6.]]]))
+    tensor([[[2., 6.]]])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Max pooling of (n, c, h, w) to `output_size`; None keeps a dimension as it is."""
+    """Max pooling of (n, c, h, w) to `output_size`; None keeps a dimension as it is.
+
+    >>> nn.AdaptiveMaxPool2d((None, 1))(torch.arange(4.).reshape(1, 1, 2, 2))
+    tensor([[[[1.],
+              [3.]]]])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Max pooling of (n, c, d, h, w) to `output_size`; None keeps a dimension as it is."""
+    """Max pooling of (n, c, d, h, w) to `output_size`; None keeps a dimension as it is.
+
+    >>> nn.AdaptiveMaxPool3d(2)(torch.zeros(1, 3, 8, 5, 6)).shape
+    torch.Size([1, 3, 2, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
@@ -443,7 +509,11 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Average pooling of (n, c, l) to `output_size`, with windows to suit."""
+    """Average pooling of (n, c, l) to `output_size`, with windows to suit.
+
+    >>> nn.AdaptiveAvgPool1d(2)(torch.tensor([[[0., 2., 4., 6.]]]))
+    tensor([[[1., 5.]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(input, self.output_size)
@@ -461,7 +531,11 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Average pooling of (n, c, d, h, w) to `output_size`; None keeps a dimension as it is."""
+    """Average pooling of (n, c, d, h, w) to `output_size`; None keeps a dimension as it is.
+
+    >>> nn.AdaptiveAvgPool3d((1, None, 2))(torch.zeros(1, 3, 8, 5, 6)).shape
+    torch.Size([1, 3, 1, 5, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(input, self.output_size)

@@ -37,6 +37,12 @@ class RNN(RNNBase):
     unbatched (l, ...), or a PackedSequence; returns the output (l, n, directions hidden_size) and
     the last hidden state (num_layers directions, n, hidden_size), which is also the shape of hx.
     Raises ValueError for `proj_size` or another nonlinearity.
+
+    Elman, 1990.
+
+    >>> output, h = nn.RNN(4, 8, num_layers=2, batch_first=True)(torch.zeros(2, 5, 4))
+    >>> output.shape, h.shape
+    (torch.Size([2, 5, 8]), torch.Size([2, 2, 8]))
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -141,7 +147,12 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """Parameters and checks of a cell with `num_chunks` gates."""
+    """Parameters and checks of a cell with `num_chunks` gates.
+
+    >>> cell = nn.RNNCellBase(4, 8, bias=True, num_chunks=3)
+    >>> {name: tuple(p.shape) for name, p in cell.named_parameters()}
+    {'weight_ih': (24, 4), 'weight_hh': (24, 8), 'bias_ih': (24,), 'bias_hh': (24,)}
+    """
 
     weight_ih: Tensor
     weight_hh: Tensor
@@ -208,7 +219,14 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an RNN: input (n, input_size), hx and result (n, hidden_size), n optional."""
+    """One step of an RNN: input (n, input_size), hx and result (n, hidden_size), n optional.
+
+    >>> cell, h = nn.RNNCell(4, 8), torch.zeros(2, 8)
+    >>> for x in torch.zeros(5, 2, 4):
+    ...     h = cell(x, h)
+    >>> h.shape
+    torch.Size([2, 8])
+    """
 
     def __init__(
         self,
@@ -231,7 +249,14 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM: input (n, input_size), hx and result a pair (h, c), n optional."""
+    """One step of an LSTM: input (n, input_size), hx and result a pair (h, c), n optional.
+
+    >>> cell, state = nn.LSTMCell(4, 8), (torch.zeros(2, 8), torch.zeros(2, 8))
+    >>> for x in torch.zeros(5, 2, 4):
+    ...     state = cell(x, state)
+    >>> state[0].shape
+    torch.Size([2, 8])
+    """
 
     def __init__(
         self,
@@ -260,7 +285,14 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU: input (n, input_size), hx and result (n, hidden_size), n optional."""
+    """One step of a GRU: input (n, input_size), hx and result (n, hidden_size), n optional.
+
+    >>> cell, h = nn.GRUCell(4, 8), torch.zeros(2, 8)
+    >>> for x in torch.zeros(5, 2, 4):
+    ...     h = cell(x, h)
+    >>> h.shape
+    torch.Size([2, 8])
+    """
 
     def __init__(
         self,

@@ -36,7 +36,12 @@ def _reset_uniform(module: Any) -> None:
 
 
 class RNNBase(Module):
-    """Parameters, checks and the way in and out, common to RNN, LSTM and GRU."""
+    """Parameters, checks and the way in and out, common to RNN, LSTM and GRU.
+
+    >>> layer = nn.RNNBase("LSTM", 4, 8, bidirectional=True)
+    >>> [name for name, _ in layer.named_parameters()][:5]
+    ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0', 'weight_ih_l0_reverse']
+    """
 
     def __init__(
         self,

@@ -146,6 +146,12 @@ class EmbeddingBag(_Table):
 
     Input (n, bag) gives (n, embedding_dim); a flat input takes `offsets`, where each bag begins.
     `per_sample_weights` weighs the rows, for mode "sum". Indices equal to padding_idx do not count.
+
+    >>> table = torch.tensor([[1., 2.], [3., 4.], [5., 6.]])
+    >>> bag = nn.EmbeddingBag.from_pretrained(table, mode="sum")
+    >>> bag(torch.tensor([0, 2, 1]), offsets=torch.tensor([0, 2]))  # bags [0, 2] and [1]
+    tensor([[6., 8.],
+            [3., 4.]])
     """
 
     def __init__(

@@ -74,6 +74,11 @@ class TransformerEncoderLayer(Module):
 
     src (l, n, d_model), with `batch_first` (n, l, d_model), or unbatched; so is the output.
     `norm_first` normalises before each part, not after. Masks as in MultiheadAttention.
+
+    >>> layer = nn.TransformerEncoderLayer(8, nhead=2, dim_feedforward=16, batch_first=True)
+    >>> causal = nn.Transformer.generate_square_subsequent_mask(5)
+    >>> layer(torch.zeros(3, 5, 8), src_mask=causal, is_causal=True).shape
+    torch.Size([3, 5, 8])
     """
 
     def __init__(
@@ -158,6 +163,10 @@ class TransformerDecoderLayer(Module):
 
     tgt (t, n, d_model) and memory (s, n, d_model), with `batch_first` n first, or unbatched; the
     output has tgt's shape. Masks as in MultiheadAttention.
+
+    >>> layer = nn.TransformerDecoderLayer(8, nhead=2, dim_feedforward=16, batch_first=True)
+    >>> layer(torch.zeros(3, 5, 8), memory=torch.zeros(3, 7, 8)).shape
+    torch.Size([3, 5, 8])
     """
 
     def __init__(
@@ -318,6 +327,11 @@ class TransformerEncoder(Module):
 
     As in PyTorch, eval mode without gradients gives zeros (normalised by `norm`) at the places
     that src_key_padding_mask bars, where `enable_nested_tensor` and the layer allow.
+
+    >>> layer = nn.TransformerEncoderLayer(8, nhead=2, dim_feedforward=16, batch_first=True)
+    >>> encoder = nn.TransformerEncoder(layer, num_layers=2)
+    >>> encoder(torch.zeros(3, 5, 8)).shape, len(encoder.layers)
+    (torch.Size([3, 5, 8]), 2)
     """
 
     def __init__(
@@ -379,7 +393,13 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """`num_layers` copies of a decoder layer in a row, then `norm`."""
+    """`num_layers` copies of a decoder layer in a row, then `norm`.
+
+    >>> layer = nn.TransformerDecoderLayer(8, nhead=2, dim_feedforward=16, batch_first=True)
+    >>> decoder = nn.TransformerDecoder(layer, num_layers=2)
+    >>> decoder(torch.zeros(3, 5, 8), memory=torch.zeros(3, 7, 8)).shape
+    torch.Size([3, 5, 8])
+    """
 
     def __init__(
         self,
@@ -425,6 +445,16 @@ class Transformer(Module):
 
     src (s, n, d_model), tgt (t, n, d_model), with `batch_first` n first, or unbatched; the output
     has tgt's shape. Raises RuntimeError where batches differ or features are not d_model.
+
+    Vaswani et al., 2017.
+
+    >>> model = nn.Transformer(8, nhead=2, dim_feedforward=16, batch_first=True)
+    >>> model(torch.zeros(3, 7, 8), torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
+    >>> nn.Transformer.generate_square_subsequent_mask(3)
+    tensor([[0., -inf, -inf],
+            [0., 0., -inf],
+            [0., 0., 0.]])
     """
 
     def __init__(

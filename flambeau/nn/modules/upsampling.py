@@ -11,7 +11,11 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """Resizes (n, c, *) to `size` or by `scale_factor`; modes as in `F.interpolate`."""
+    """Resizes (n, c, *) to `size` or by `scale_factor`; modes as in `F.interpolate`.
+
+    >>> nn.Upsample(scale_factor=2)(torch.tensor([[[1., 2.]]]))
+    tensor([[[1., 1., 2., 2.]]])
+    """
 
     def __init__(
         self,
@@ -53,7 +57,12 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample of (n, c, h, w) to the nearest element."""
+    """Upsample of (n, c, h, w) to the nearest element.
+
+    >>> nn.UpsamplingNearest2d(scale_factor=2)(torch.tensor([[[[1., 2.]]]]))
+    tensor([[[[1., 1., 2., 2.],
+              [1., 1., 2., 2.]]]])
+    """
 
     def __init__(
         self, size: _size_2_t | None = None, scale_factor: _ratio_2_t | None = None
@@ -62,7 +71,11 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample of (n, c, h, w), bilinear with aligned corners."""
+    """Upsample of (n, c, h, w), bilinear with aligned corners.
+
+    >>> nn.UpsamplingBilinear2d(size=(1, 3))(torch.tensor([[[[1., 2.]]]]))
+    tensor([[[[1.0000, 1.5000, 2.0000]]]])
+    """
 
     def __init__(
         self, size: _size_2_t | None = None, scale_factor: _ratio_2_t | None = None
