@@ -120,7 +120,11 @@ Tensor.__reduce_ex__ = _reduce_tensor
 
 
 def is_storage(obj: Any) -> bool:
-    """Whether `obj` is a storage."""
+    """Whether `obj` is a storage.
+
+    >>> torch.is_storage(torch.zeros(2).untyped_storage()), torch.is_storage(torch.zeros(2))
+    (True, False)
+    """
     return isinstance(obj, (TypedStorage, UntypedStorage))
 
 

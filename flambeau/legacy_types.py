@@ -70,7 +70,12 @@ def legacy_types() -> dict[str, type]:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Sets the default dtype by a legacy type or its name ('torch.DoubleTensor')."""
+    """Sets the default dtype by a legacy type or its name ('torch.DoubleTensor').
+
+    >>> torch.set_default_tensor_type("torch.FloatTensor")
+    >>> torch.zeros(1).dtype
+    torch.float32
+    """
     name = t if isinstance(t, str) else f"torch.{getattr(t, '__name__', t)}"
     short = _DTYPES.get(name.removeprefix("torch.").removesuffix("Tensor"))
     if short is None:

@@ -37,37 +37,60 @@ _DEBUG_MODES = ("default", "warn", "error")
 
 
 def get_num_threads() -> int:
-    """How many threads kernels, programs and matrix products use: FLAMBEAU_THREADS at first."""
+    """How many threads kernels, programs and matrix products use: FLAMBEAU_THREADS at first.
+
+    >>> torch.get_num_threads() > 0
+    True
+    """
     from .ops import threads
 
     return threads.get_num_threads()
 
 
 def set_num_threads(int: int) -> None:
-    """Sets how many threads kernels, programs and matrix products use."""
+    """Sets how many threads kernels, programs and matrix products use.
+
+    >>> torch.set_num_threads(torch.get_num_threads())
+    """
     from .ops import threads
 
     threads.set_num_threads(int)
 
 
 def init_num_threads() -> None:
-    """Accepted: threads need no start."""
+    """Accepted: threads need no start.
+
+    >>> torch.init_num_threads()
+    """
 
 
 def get_num_interop_threads() -> int:
-    """1: operators run one after the other."""
+    """1: operators run one after the other.
+
+    >>> torch.get_num_interop_threads()
+    1
+    """
     return 1
 
 
 def set_num_interop_threads(int: int) -> None:
-    """Accepted: operators run one after the other. RuntimeError unless it is positive."""
+    """Accepted: operators run one after the other. RuntimeError unless it is positive.
+
+    >>> torch.set_num_interop_threads(4)
+    """
     if int <= 0:
         raise RuntimeError(f"set_num_interop_threads expects a positive integer, got {int}")
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """The same bits wherever a program begins: no operator goes over to a kernel after its first
-    calls, and no trainer to a compiled step when that is ready."""
+    calls, and no trainer to a compiled step when that is ready.
+
+    >>> torch.use_deterministic_algorithms(True)
+    >>> torch.are_deterministic_algorithms_enabled()
+    True
+    >>> torch.use_deterministic_algorithms(False)
+    """
     _choose("default" if not mode else "warn" if warn_only else "error")
 
 
@@ -80,17 +103,28 @@ def _choose(mode: str) -> None:
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether they were asked for."""
+    """Whether they were asked for.
+
+    >>> torch.are_deterministic_algorithms_enabled()
+    False
+    """
     return _Chosen.deterministic != "default"
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether they were asked for with warn_only."""
+    """Whether they were asked for with warn_only.
+
+    >>> torch.is_deterministic_algorithms_warn_only_enabled()
+    False
+    """
     return _Chosen.deterministic == "warn"
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """Asks for determinism by 'default', 'warn', 'error' or 0, 1, 2."""
+    """Asks for determinism by 'default', 'warn', 'error' or 0, 1, 2.
+
+    >>> torch.set_deterministic_debug_mode("default")
+    """
     if isinstance(debug_mode, str) and debug_mode in _DEBUG_MODES:
         _choose(debug_mode)
     elif isinstance(debug_mode, int) and 0 <= debug_mode <= 2:
@@ -105,7 +139,11 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """0, 1 or 2 for 'default', 'warn', 'error'."""
+    """0, 1 or 2 for 'default', 'warn', 'error'.
+
+    >>> torch.get_deterministic_debug_mode()
+    0
+    """
     return _DEBUG_MODES.index(_Chosen.deterministic)
 
 
@@ -129,39 +167,66 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """'highest' unless something else was asked for."""
+    """'highest' unless something else was asked for.
+
+    >>> torch.get_float32_matmul_precision()
+    'highest'
+    """
     from .native.precision import Chosen
 
     return Chosen.name
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """False: denormal numbers are computed with, as IEEE 754 has it."""
+    """False: denormal numbers are computed with, as IEEE 754 has it.
+
+    >>> torch.set_flush_denormal(True)
+    False
+    """
     return False
 
 
 def set_warn_always(b: bool) -> None:
-    """Accepted and remembered: how often a warning shows is up to Python's filters."""
+    """Accepted and remembered: how often a warning shows is up to Python's filters.
+
+    >>> torch.set_warn_always(False)
+    """
     _Chosen.warn_always = b
 
 
 def is_warn_always_enabled() -> bool:
-    """What `set_warn_always` was last given."""
+    """What `set_warn_always` was last given.
+
+    >>> torch.is_warn_always_enabled()
+    False
+    """
     return _Chosen.warn_always
 
 
 def is_vulkan_available() -> bool:
-    """False."""
+    """False.
+
+    >>> torch.is_vulkan_available()
+    False
+    """
     return False
 
 
 def compiled_with_cxx11_abi() -> bool:
-    """True, as for PyTorch's own wheels; there is no C++ here."""
+    """True, as for PyTorch's own wheels; there is no C++ here.
+
+    >>> torch.compiled_with_cxx11_abi()
+    True
+    """
     return True
 
 
 def get_device_module(device_: Any = None) -> Any:
-    """The module torch.cpu, torch.cuda, ... for a device; RuntimeError where there is none."""
+    """The module torch.cpu, torch.cuda, ... for a device; RuntimeError where there is none.
+
+    >>> torch.get_device_module("cpu") is torch.cpu
+    True
+    """
     import importlib
 
     name = "cpu" if device_ is None else device(device_).type

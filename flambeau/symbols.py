@@ -26,40 +26,76 @@ class SymBool:
 
 
 def sym_int(a: Any) -> int:
-    """Towards zero."""
+    """Towards zero.
+
+    >>> torch.sym_int(-1.5)
+    -1
+    """
     return builtins.int(a)
 
 
 def sym_float(a: Any) -> float:
-    """As a float."""
+    """As a float.
+
+    >>> torch.sym_float(2)
+    2.0
+    """
     return builtins.float(a)
 
 
 def sym_max(a: Any, b: Any) -> Any:
-    """The greater number."""
-    return builtins.max(a, b)
+    """The greater number, as a float where one of the two is a float.
+
+    >>> torch.sym_max(3, 2.5)
+    3.0
+    """
+    return _float_if_one_is(builtins.max(a, b), a, b)
 
 
 def sym_min(a: Any, b: Any) -> Any:
-    """The smaller number."""
-    return builtins.min(a, b)
+    """The smaller number, as a float where one of the two is a float.
+
+    >>> torch.sym_min(1, 2.5)
+    1.0
+    """
+    return _float_if_one_is(builtins.min(a, b), a, b)
+
+
+def _float_if_one_is(chosen: Any, a: Any, b: Any) -> Any:
+    return builtins.float(chosen) if isinstance(a, float) or isinstance(b, float) else chosen
 
 
 def sym_not(a: Any) -> bool:
-    """Negation."""
+    """Negation.
+
+    >>> torch.sym_not(True)
+    False
+    """
     return not a
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """`t` if `b` else `f`."""
+    """`t` if `b` else `f`.
+
+    >>> torch.sym_ite(True, 1, 2)
+    1
+    """
     return t if b else f
 
 
 def sym_sum(args: Any) -> Any:
-    """The sum of numbers."""
+    """The sum of numbers.
+
+    >>> torch.sym_sum([1, 2, 3])
+    6
+    """
     return builtins.sum(args)
 
 
 def sym_sqrt(a: Any) -> float:
-    """The square root."""
+    """The square root.
+
+    >>> torch.sym_sqrt(9)
+    3.0
+    """
     return math.sqrt(a)

@@ -44,15 +44,27 @@ class detect_anomaly(set_detect_anomaly):
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on."""
+    """Whether anomaly mode is on.
+
+    >>> with torch.autograd.detect_anomaly():
+    ...     torch.is_anomaly_enabled()
+    True
+    """
     return MODE.anomaly
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether anomaly mode refuses NaN."""
+    """Whether anomaly mode refuses NaN.
+
+    >>> torch.is_anomaly_check_nan_enabled()
+    True
+    """
     return MODE.check_nan
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
-    """Turns anomaly mode on or off."""
+    """Turns anomaly mode on or off.
+
+    >>> torch.set_anomaly_enabled(False)
+    """
     _set(enabled, check_nan)

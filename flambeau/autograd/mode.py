@@ -45,12 +45,22 @@ SPECIAL.count = 0
 
 
 def is_grad_enabled() -> bool:
-    """Whether this thread records operators."""
+    """Whether this thread records operators.
+
+    >>> with torch.no_grad():
+    ...     torch.is_grad_enabled()
+    False
+    """
     return MODE.grad
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is inside `inference_mode`."""
+    """Whether this thread is inside `inference_mode`.
+
+    >>> with torch.inference_mode():
+    ...     torch.is_inference_mode_enabled()
+    True
+    """
     return MODE.inference
 
 
@@ -139,7 +149,13 @@ class no_grad(_Switch):
 
 
 class enable_grad(no_grad):
-    """Operators inside are recorded, inside `no_grad` as well."""
+    """Operators inside are recorded, inside `no_grad` as well.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> with torch.no_grad(), torch.enable_grad():
+    ...     (x * 2).requires_grad
+    True
+    """
 
     def __enter__(self) -> None:
         self.previous = MODE.grad
@@ -147,7 +163,13 @@ class enable_grad(no_grad):
 
 
 class set_grad_enabled(_Switch):
-    """Sets the mode at once; as a context manager it goes back on leaving."""
+    """Sets the mode at once; as a context manager it goes back on leaving.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> with torch.set_grad_enabled(False):
+    ...     (x * 2).requires_grad
+    False
+    """
 
     def __init__(self, mode: bool) -> None:
         self.previous = MODE.grad
@@ -172,7 +194,15 @@ class set_grad_enabled(_Switch):
 
 
 class inference_mode(_Switch):
-    """As `no_grad`, for code whose results never meet autograd."""
+    """As `no_grad`, for code whose results never meet autograd.
+
+    Writing in place to such a tensor, or saving it for backward, is a RuntimeError outside.
+
+    >>> with torch.inference_mode():
+    ...     y = torch.ones(2) * 2
+    >>> y.is_inference(), y.requires_grad
+    (True, False)
+    """
 
     mode: bool
 

@@ -248,12 +248,31 @@ def _functions(n: int) -> None:
     def with_indices(input, output_size, return_indices=False):
         return largest(input, _output(largest_name, n, input, output_size))
 
-    avg_pool.__doc__ = "Means of `output_size` windows spread evenly; None keeps an axis's length."
-    max_pool.__doc__ = (
-        "Largest elements of `output_size` windows spread evenly, with `return_indices` also\n"
-        "their indices in the flattened image."
-    )
-    with_indices.__doc__ = "Largest elements of evenly spread windows, and their indices."
+    shape, axes = (1, 1, *(1,) * (n - 1), 4), {1: "length", 2: "h, w", 3: "d, h, w"}[n]
+    shapes = f"""    input (batch, c, {axes}) or (c, {axes}). None keeps an axis as it is.
+
+    >>> x = torch.tensor([0., 2., 4., 6.]).reshape{shape}"""
+    size = (*(None,) * (n - 1), 2) if n > 1 else 2
+    avg_pool.__doc__ = f"""Means of `output_size` windows spread evenly.
+
+{shapes}
+    >>> torch.nn.functional.{average_name}(x, {size}).flatten()
+    tensor([1., 5.])
+    """
+    max_pool.__doc__ = f"""Largest elements of `output_size` windows spread evenly.
+
+    With `return_indices` also their indices in the flattened image.
+{shapes}
+    >>> torch.nn.functional.{largest_name}(x, {size}).flatten()
+    tensor([2., 6.])
+    """
+    with_indices.__doc__ = f"""Largest elements of evenly spread windows, and their indices.
+
+{shapes}
+    >>> y, places = torch.nn.functional.{largest_name}_with_indices(x, {size})
+    >>> places.flatten()
+    tensor([1, 3])
+    """
     for function, name in ((avg_pool, average_name), (max_pool, largest_name),
                            (with_indices, f"{largest_name}_with_indices")):  # fmt: skip
         function.__name__ = function.__qualname__ = name

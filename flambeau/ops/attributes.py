@@ -36,22 +36,38 @@ def is_signed(input: Tensor) -> bool:
 
 
 def is_conj(input: Tensor) -> bool:
-    """Whether the tensor is a lazy conjugate: never."""
+    """Whether the tensor is a lazy conjugate: never.
+
+    >>> torch.is_conj(torch.tensor([1j]))
+    False
+    """
     return input.is_conj()
 
 
 def is_neg(input: Tensor) -> bool:
-    """Whether the tensor is a lazy negative: never."""
+    """Whether the tensor is a lazy negative: never.
+
+    >>> torch.is_neg(torch.zeros(2))
+    False
+    """
     return input.is_neg()
 
 
 def is_inference(input: Tensor) -> bool:
-    """Whether the tensor was made in inference mode."""
+    """Whether the tensor was made in inference mode.
+
+    >>> torch.is_inference(torch.zeros(2))
+    False
+    """
     return input.is_inference()
 
 
 def is_distributed(input: Tensor) -> bool:
-    """Whether the tensor is spread over processes: never."""
+    """Whether the tensor is spread over processes: never.
+
+    >>> torch.is_distributed(torch.zeros(2))
+    False
+    """
     return False
 
 
@@ -86,7 +102,11 @@ def numel(input: Tensor) -> int:
 
 
 def get_device(input: Tensor) -> int:
-    """The index of the GPU: -1 on the CPU."""
+    """The index of the GPU: -1 on the CPU.
+
+    >>> torch.get_device(torch.zeros(2))
+    -1
+    """
     return input.get_device()
 
 
@@ -100,7 +120,12 @@ def detach(input: Tensor) -> Tensor:
 
 
 def detach_(input: Tensor) -> Tensor:
-    """Cuts the tensor from its history, in place."""
+    """Cuts the tensor from its history, in place.
+
+    >>> y = (torch.ones(2, requires_grad=True) * 2).detach_()
+    >>> y.requires_grad, y.is_leaf
+    (False, True)
+    """
     return input.detach_()
 
 

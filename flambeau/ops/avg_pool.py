@@ -178,7 +178,15 @@ def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
 @composite(expose=("nn.functional",))
 def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
                divisor_override=None):  # fmt: skip
-    """Mean of each window of an input (batch, c, h, w) or (c, h, w)."""
+    """Mean of each window of an input (batch, c, h, w) or (c, h, w).
+
+    The stride is the kernel's size where none is given. `count_include_pad` counts padding as
+    zeros, `divisor_override` divides the sums instead of the windows' sizes.
+
+    >>> torch.nn.functional.avg_pool2d(torch.arange(16.).reshape(1, 4, 4), 2)
+    tensor([[[ 2.5000,  4.5000],
+             [10.5000, 12.5000]]])
+    """
     return _pooled(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
                    divisor_override)  # fmt: skip
 
@@ -186,7 +194,11 @@ def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
 @composite(expose=("nn.functional",))
 def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
                divisor_override=None):  # fmt: skip
-    """Mean of each window of an input (batch, c, d, h, w) or (c, d, h, w)."""
+    """Mean of each window of an input (batch, c, d, h, w) or (c, d, h, w).
+
+    >>> torch.nn.functional.avg_pool3d(torch.arange(8.).reshape(1, 2, 2, 2), 2)
+    tensor([[[[3.5000]]]])
+    """
     return _pooled(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
                    divisor_override)  # fmt: skip
 
@@ -204,7 +216,15 @@ def _lp_pool(n: int) -> None:
         return (mean.sign() * mean.abs().relu()).mul(size).pow(1.0 / norm_type)
 
     pool.__name__ = pool.__qualname__ = f"lp_pool{n}d"
-    pool.__doc__ = "(Sum of each window's elements to the power norm_type) ** (1 / norm_type)."
+    size = 2 if n == 1 else (*(1,) * (n - 1), 2)
+    pool.__doc__ = f"""(Sum of each window's elements to the power norm_type) ** (1 / norm_type).
+
+    An infinite norm_type gives the largest absolute value.
+
+    >>> x = torch.tensor([3., 4., 0., 5.]).reshape{(1, *(1,) * (n - 1), 4)}
+    >>> torch.nn.functional.lp_pool{n}d(x, 2, {size}).flatten()
+    tensor([5., 5.])
+    """
     publish(pool, (f"lp_pool{n}d",), ("nn.functional",))
 
 

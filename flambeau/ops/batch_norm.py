@@ -177,6 +177,12 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     In training the statistics are the batch's, and the running ones move by `momentum` towards
     them (the variance without bias); otherwise they are the running ones. ValueError in training
     for a single value a channel.
+
+    >>> x, mean, var = torch.tensor([[1.], [3.]]), torch.zeros(1), torch.ones(1)
+    >>> torch.nn.functional.batch_norm(x, mean, var, training=True).flatten()
+    tensor([-1.0000,  1.0000])
+    >>> mean, var
+    (tensor([0.2000]), tensor([1.1000]))
     """
     if training:
         shape = input._array.shape
@@ -190,7 +196,12 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 
 def _torch_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
                       cudnn_enabled):  # fmt: skip
-    """batch_norm, with the parameters first."""
+    """batch_norm, with the parameters first.
+
+    >>> x = torch.tensor([[1.], [3.]])
+    >>> torch.batch_norm(x, None, None, None, None, True, 0.1, 0.0, False).flatten()
+    tensor([-1.,  1.])
+    """
     return batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
 
 
@@ -199,7 +210,12 @@ publish(_torch_batch_norm, ("batch_norm",), ("torch",))
 
 @composite(expose=("torch",))
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
-    """batch_norm, and the mean and 1 / deviation used in training (empty otherwise)."""
+    """batch_norm, and the mean and 1 / deviation used in training (empty otherwise).
+
+    >>> x = torch.tensor([[1.], [3.]])
+    >>> torch.native_batch_norm(x, None, None, None, None, True, 0.1, 0.0)[1]
+    tensor([2.])
+    """
     y, mean, rstd = batch(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if mean is None:
         return y, input.new_empty(0), input.new_empty(0)

@@ -184,7 +184,13 @@ def binary_cross_entropy_with_logits(
 
 
 def _torch_bce_logits(input, target, weight=None, pos_weight=None, reduction=MEAN):
-    """Binary cross entropy of sigmoid(input), with the reduction as a number."""
+    """Binary cross entropy of sigmoid(input), with the reduction as a number.
+
+    The number is 0 for "none", 1 for "mean", 2 for "sum".
+
+    >>> torch.binary_cross_entropy_with_logits(torch.zeros(2), torch.ones(2), None, None, 1)
+    tensor(0.6931)
+    """
     return _bce_logits(input, target, weight, pos_weight, reduction)
 
 

@@ -60,7 +60,12 @@ def _(gs, ys, upper):
 
 @linalg_function()
 def cholesky_ex(A, *, upper=False, check_errors=False, out=None):
-    """L with A = L L^H, and info: 0, or the order of the first minor that is not positive."""
+    """L with A = L L^H, and info: 0, or the order of the first minor that is not positive.
+
+    >>> L, info = torch.linalg.cholesky_ex(torch.tensor([[1., 2.], [2., 1.]]))
+    >>> info
+    tensor(2, dtype=torch.int32)
+    """
     return _cholesky_ex(A, upper, check_errors, "linalg.cholesky_ex", out=out)
 
 
@@ -83,7 +88,12 @@ def cholesky(A, *, upper=False, out=None):
 
 @composite(name="cholesky")
 def cholesky_legacy(input, upper=False, *, out=None):
-    """L with input = L L^H: the older name of linalg.cholesky."""
+    """L with input = L L^H: the older name of linalg.cholesky.
+
+    >>> torch.cholesky(torch.tensor([[4., 2.], [2., 5.]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
     return _result(_cholesky_ex(input, upper, True, "cholesky")[0], out)
 
 

@@ -156,13 +156,21 @@ def _(g):
 
 @composite(expose=("torch",))
 def resolve_conj(input):
-    """The tensor itself: conjugates are computed at once."""
+    """The tensor itself: conjugates are computed at once.
+
+    >>> torch.resolve_conj(torch.tensor([1 + 2j]).conj())
+    tensor([1.-2.j])
+    """
     return input
 
 
 @composite(expose=("torch",))
 def resolve_neg(input):
-    """The tensor itself: negatives are computed at once."""
+    """The tensor itself: negatives are computed at once.
+
+    >>> torch.resolve_neg(torch.tensor([1.]))
+    tensor([1.])
+    """
     return input
 
 
@@ -190,7 +198,7 @@ def conj_physical(input, *, out=None):
 
 @composite(expose=("Tensor", "torch"))
 def conj_physical_(self):
-    """Conjugates in place."""
+    """`conj_physical` in place."""
     if not self.is_complex():
         return self
     return conjugate.operator.twin(self)

@@ -390,6 +390,9 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution over one axis.
 
     input (n, c, length) or (c, length), weight (o, c / groups, kernel), bias (o,).
+
+    >>> torch.conv1d(torch.tensor([[[1., 2., 4., 8.]]]), torch.tensor([[[-1., 1.]]]))
+    tensor([[[1., 2., 4.]]])
     """
     return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
@@ -413,6 +416,9 @@ def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution over three axes.
 
     input (n, c, d, h, w) or (c, d, h, w), weight (o, c / groups, kd, kh, kw), bias (o,).
+
+    >>> torch.conv3d(torch.ones(1, 2, 4, 5, 6), torch.ones(3, 2, 2, 2, 2)).shape
+    torch.Size([1, 3, 3, 4, 5])
     """
     return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
@@ -420,7 +426,11 @@ def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 @composite(expose=_SPACES)
 def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
                      dilation=1):  # fmt: skip
-    """Transposed convolution over one axis: weight (c, o / groups, kernel)."""
+    """Transposed convolution over one axis: weight (c, o / groups, kernel).
+
+    >>> torch.conv_transpose1d(torch.tensor([[[1., 2.]]]), torch.tensor([[[1., 10.]]]), stride=2)
+    tensor([[[ 1., 10.,  2., 20.]]])
+    """
     return _convolve_transposed("conv_transpose1d", 1, input, weight, bias, stride, padding,
                                 output_padding, groups, dilation)  # fmt: skip
 
@@ -440,14 +450,23 @@ def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_paddi
 @composite(expose=_SPACES)
 def conv_transpose3d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
                      dilation=1):  # fmt: skip
-    """Transposed convolution over three axes: weight (c, o / groups, kd, kh, kw)."""
+    """Transposed convolution over three axes: weight (c, o / groups, kd, kh, kw).
+
+    >>> torch.conv_transpose3d(torch.ones(1, 2, 3, 4, 5), torch.ones(2, 3, 2, 2, 2), stride=2).shape
+    torch.Size([1, 3, 6, 8, 10])
+    """
     return _convolve_transposed("conv_transpose3d", 3, input, weight, bias, stride, padding,
                                 output_padding, groups, dilation)  # fmt: skip
 
 
 @composite(expose=("torch",))
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
-    """Convolution or its transpose over as many axes as the weight has beyond two."""
+    """Convolution or its transpose over as many axes as the weight has beyond two.
+
+    >>> x, weight = torch.ones(1, 2, 5), torch.ones(3, 2, 2)
+    >>> torch.convolution(x, weight, None, [1], [0], [1], False, [0], 1).shape
+    torch.Size([1, 3, 4])
+    """
     n = weight.dim() - 2
     if transposed:
         return _convolve_transposed("convolution", n, input, weight, bias, stride, padding,
@@ -457,6 +476,10 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 
 @composite(expose=_SPACES)
 def conv_tbc(input, weight, bias, pad=0):
-    """Convolution over time: input (time, batch, c), weight (kernel, c, o), bias (o,)."""
+    """Convolution over time: input (time, batch, c), weight (kernel, c, o), bias (o,).
+
+    >>> torch.conv_tbc(torch.ones(5, 2, 3), torch.ones(2, 3, 4), torch.zeros(4)).shape
+    torch.Size([4, 2, 4])
+    """
     y = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
     return y.permute(2, 0, 1)

@@ -191,7 +191,14 @@ def _inferred(flat: list[Any]) -> Dtype:
 
 @public()
 def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
-    """`data` as a tensor, sharing memory with tensors and arrays that already have the dtype."""
+    """`data` as a tensor, sharing memory with tensors and arrays that already have the dtype.
+
+    A new dtype or device means a copy. `from_numpy` shares memory or fails, `tensor` always copies.
+
+    >>> x = torch.zeros(2)
+    >>> torch.as_tensor(x) is x, torch.as_tensor([1, 2.5])
+    (True, tensor([1.0000, 2.5000]))
+    """
     if isinstance(data, Tensor):
         return data if dtype is None and device is None else data.to(
             device=device or data.device, dtype=dtype or data.dtype)  # fmt: skip
@@ -205,7 +212,12 @@ def asarray(
     obj: Any, *, dtype: Dtype | None = None, device: Any = None, copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`obj` as a tensor; `copy` True always copies, False never does, None only when it must."""
+    """`obj` as a tensor; `copy` True always copies, False never does, None only when it must.
+
+    >>> x = torch.zeros(2)
+    >>> torch.asarray(x, copy=True).data_ptr() == x.data_ptr()
+    False
+    """
     made = as_tensor(obj, dtype, device)
     if copy and isinstance(obj, (Tensor, np.ndarray)):
         made = made.clone()
@@ -218,7 +230,17 @@ def asarray(
 
 @public()
 def from_numpy(ndarray: np.ndarray) -> Tensor:
-    """A tensor on the memory of a NumPy array."""
+    """A tensor on the memory of a NumPy array.
+
+    TypeError for anything else, and for dtypes that tensors do not have.
+
+    >>> import numpy as np
+    >>> array = np.zeros(2)
+    >>> x = torch.from_numpy(array)
+    >>> array[0] = 5
+    >>> x
+    tensor([5., 0.], dtype=torch.float64)
+    """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     from_numpy_dtype(ndarray.dtype)
@@ -249,7 +271,11 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 def frombuffer(
     buffer: Any, *, dtype: Dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A one-dimensional tensor on the memory of a buffer."""
+    """A one-dimensional tensor on the memory of a buffer.
+
+    >>> torch.frombuffer(bytearray([1, 0, 2, 0]), dtype=torch.int16)
+    tensor([1, 2], dtype=torch.int16)
+    """
     length = memoryview(buffer).nbytes
     if length == 0:
         raise ValueError("both buffer length (0) and count must not be 0")
@@ -268,7 +294,14 @@ def frombuffer(
 
 @public(spaces=("torch", "utils.dlpack"))
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor on the memory of any object that speaks DLPack."""
+    """A tensor on the memory of any object that speaks DLPack.
+
+    The memory is shared: of NumPy's arrays, for one.
+
+    >>> import numpy as np
+    >>> torch.from_dlpack(np.arange(3))
+    tensor([0, 1, 2])
+    """
     if isinstance(ext_tensor, Tensor):
         return ext_tensor.detach()
     return wrap(anchored(np.from_dlpack(ext_tensor)))
@@ -475,7 +508,15 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 @opaque(ref=lambda x: x + 0, samples=real_line)
 def clone(input: Array, *, memory_format=preserve_format) -> Array:
-    """A copy, through which gradients flow."""
+    """A copy, through which gradients flow.
+
+    `detach().clone()` copies without the history.
+
+    >>> x = torch.zeros(2)
+    >>> y = x.clone().fill_(1)
+    >>> x, y
+    (tensor([0., 0.]), tensor([1., 1.]))
+    """
     if input.__class__ is MetaArray:
         return input.copy()
     if memory_format is contiguous_format and (y := in_order(input)) is not None:
@@ -580,5 +621,9 @@ Tensor.__array_wrap__ = lambda self, array, context=None, scalar=False: wrap(
 
 @public(spaces=("torch",))
 def is_tensor(obj: Any) -> bool:
-    """Whether `obj` is a tensor."""
+    """Whether `obj` is a tensor.
+
+    >>> torch.is_tensor(torch.zeros(2)), torch.is_tensor([0, 0])
+    (True, False)
+    """
     return isinstance(obj, Tensor)

@@ -139,9 +139,26 @@ def _only_size(name: str, named: dict[str, Any]) -> Any:
     return named["size"]
 
 
-zeros = _filled(np.zeros, "zeros", "A tensor of zeros, of shape `size`.")
-ones = _filled(np.ones, "ones", "A tensor of ones, of shape `size`.")
-empty = _filled(np.empty, "empty", "A tensor of shape `size` whose memory holds anything.")
+zeros = _filled(np.zeros, "zeros", """A tensor of zeros, of shape `size`.
+
+    The dtype is the default one, float32, unless given.
+
+    >>> torch.zeros(2, 3)
+    tensor([[0., 0., 0.],
+            [0., 0., 0.]])
+    """)
+ones = _filled(np.ones, "ones", """A tensor of ones, of shape `size`.
+
+    The dtype is the default one, float32, unless given.
+
+    >>> torch.ones(3), torch.ones((), dtype=torch.int64)
+    (tensor([1., 1., 1.]), tensor(1))
+    """)
+empty = _filled(np.empty, "empty", """A tensor of shape `size` whose memory holds anything.
+
+    >>> torch.empty(2, 3).shape
+    torch.Size([2, 3])
+    """)
 
 
 def _fill_dtype(value: Any, dtype: Dtype | None) -> np.dtype:
@@ -176,7 +193,11 @@ def empty_strided(
     size: Any, stride: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """An uninitialised tensor with the strides given, in elements."""
+    """An uninitialised tensor with the strides given, in elements.
+
+    >>> torch.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     array = empty_strided_array(tuple(size), tuple(stride), numpy_dtype(dtype))
     return place(array, device, requires_grad)
 
@@ -186,7 +207,11 @@ def empty_permuted(
     size: Any, physical_layout: Any, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """An uninitialised dense tensor whose axes lie in memory in the order given."""
+    """An uninitialised dense tensor whose axes lie in memory in the order given.
+
+    >>> torch.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
+    (12, 1, 3)
+    """
     order = tuple(physical_layout)
     if sorted(order) != list(range(len(size))):
         raise RuntimeError(
@@ -244,7 +269,13 @@ def arange(
 
 @public("range")
 def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
-    """The numbers start, start + step, ... up to and including end."""
+    """The numbers start, start + step, ... up to and including end.
+
+    Deprecated: `arange` leaves out the end.
+
+    >>> torch.range(1, 3)
+    tensor([1., 2., 3.])
+    """
     start, end, step = _number(start), _number(end), _number(step)
     if step == 0:
         raise RuntimeError("step must be nonzero")
@@ -318,7 +349,13 @@ def logspace(
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """base to the power of `steps` equally spaced numbers from start to end."""
+    """base to the power of `steps` equally spaced numbers from start to end.
+
+    >>> torch.logspace(0, 3, 4)
+    tensor([   1.,   10.,  100., 1000.])
+    >>> torch.logspace(0, 3, 4, base=2, dtype=torch.int64)
+    tensor([1, 2, 4, 8])
+    """
     kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
     steps = _check_steps(steps, "logspace")
     start, end = _number(start), _number(end)
@@ -335,7 +372,12 @@ def eye(
     n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The n x m matrix with ones on its diagonal."""
+    """The n x m matrix with ones on its diagonal.
+
+    >>> torch.eye(2, 3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     m = n if m is None else m
     for name, length in (("n", n), ("m", m)):
         if length < 0:
@@ -381,7 +423,11 @@ def _like(name: str, value: Any) -> Callable:
 
     function.__name__ = function.__qualname__ = name
     what = {"empty_like": "uninitialised memory", "zeros_like": "zeros", "ones_like": "ones"}
-    function.__doc__ = f"A tensor of {what[name]} with the shape and dtype of `input`."
+    shown = ".shape\n    torch.Size([2])" if value is None else f"\n    tensor([{value}, {value}])"
+    function.__doc__ = f"""A tensor of {what[name]} with the shape and dtype of `input`.
+
+    >>> torch.{name}(torch.tensor([5, 6])){shown}
+    """
     publish(function, (name,), ("torch",))
     return function
 
@@ -396,7 +442,11 @@ def full_like(
     device: Any = None, requires_grad: bool = False, memory_format: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor filled with one value, with the shape and dtype of `input`."""
+    """A tensor filled with one value, with the shape and dtype of `input`.
+
+    >>> torch.full_like(torch.zeros(2, dtype=torch.int64), 7)
+    tensor([7, 7])
+    """
     array = like_array(input, dtype, memory_format, device)
     if array.__class__ is not MetaArray:
         fill(array, np.asarray(_number(fill_value)).astype(array.dtype))

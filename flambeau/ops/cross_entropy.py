@@ -320,6 +320,10 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 
     input (classes,), (n, classes) or (n, classes, ...) of log probabilities; target the same
     without the classes, of indices. IndexError for a class that is not there.
+
+    >>> log_probs = torch.tensor([[-0.5, -1.], [-2., -0.1]])
+    >>> torch.nn.functional.nll_loss(log_probs, torch.tensor([0, 1]))
+    tensor(0.3000)
     """
     number = reduction_number(reduction, size_average, reduce)
     target = _indices(input, target, weight)

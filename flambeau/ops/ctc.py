@@ -189,7 +189,12 @@ def _rows(targets: Array, lengths: Array) -> Array:
 
 def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=MEAN,
               zero_infinity=False):  # fmt: skip
-    """Connectionist temporal classification, with the reduction as a number."""
+    """Connectionist temporal classification, with the reduction as a number.
+
+    >>> log_probs = torch.zeros(3, 1, 2).log_softmax(2)
+    >>> torch.ctc_loss(log_probs, torch.tensor([[1]]), torch.tensor([3]), torch.tensor([1]), 0, 1)
+    tensor(0.2877)
+    """
     kind = log_probs._array.dtype
     if kind not in (np.float32, np.float64):
         raise NotImplementedError(
@@ -224,6 +229,11 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     log_probs (time, batch, classes) or (time, classes); targets (batch, labels) or all labels one
     after the other; the lengths of both for each of the batch. "mean" divides by the targets'
     lengths first. `zero_infinity`: inputs too short for their targets count nothing.
+
+    >>> log_probs = torch.zeros(3, 1, 2).log_softmax(2)  # class 0 is the blank
+    >>> lengths = torch.tensor([3]), torch.tensor([1])
+    >>> torch.nn.functional.ctc_loss(log_probs, torch.tensor([[1]]), *lengths)
+    tensor(0.2877)
     """
     return _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
                      reduction_number(reduction), zero_infinity)  # fmt: skip

@@ -48,14 +48,22 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
 @composite(expose=("torch", "nn.functional"))
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    """Norm of x1 - x2 + eps along the last axis."""
+    """Norm of x1 - x2 + eps along the last axis.
+
+    >>> torch.pairwise_distance(torch.tensor([[0., 0.]]), torch.tensor([[3., 4.]]), eps=0)
+    tensor([5.])
+    """
     x1, x2 = _broadcast(x1, x2)
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
 @composite(expose=("torch", "nn.functional"))
 def pdist(input, p=2.0):
-    """Distances between all pairs of a matrix's rows, those of the first row first."""
+    """Distances between all pairs of a matrix's rows, those of the first row first.
+
+    >>> torch.pdist(torch.tensor([[0., 0.], [3., 4.], [0., 1.]]))
+    tensor([5.0000, 1.0000, 4.2426])
+    """
     if input.dim() != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
     if p < 0:

@@ -89,7 +89,14 @@ def _publish_pair(name: str, make: Callable, channels: bool, doc: str) -> None:
 
     for made, ending, note in ((function, "", ""), (twin, "_", ", in place")):
         made.__name__ = made.__qualname__ = name + ending
-        made.__doc__ = f"{doc}{note}; the input itself when `train` is False."
+        made.__doc__ = f"""{doc}{note}.
+
+    The input itself when `train` is False.
+
+    >>> torch.{made.__name__}(torch.ones(2, 3), 0.5, train=False)
+    tensor([[1., 1., 1.],
+            [1., 1., 1.]])
+    """
         publish(made, (made.__name__,), ("torch",))
 
 
@@ -109,7 +116,12 @@ _publish_pair("feature_alpha_dropout", _alpha_dropped, True,
         ref=lambda x, p, train: (x, np.ones(x.shape, bool)),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 0.5, False), {})]))  # fmt: skip
 def native_dropout(input: Array, p, train) -> tuple[Array, Array]:
-    """(the input after dropout, the mask of what was kept)."""
+    """(the input after dropout, the mask of what was kept).
+
+    >>> y, kept = torch.native_dropout(torch.ones(100), 0.5, True)
+    >>> torch.equal(y, 2.0 * kept)
+    True
+    """
     mask = np.ones(input.shape, np.bool_)
     if not train or p == 0 or not input.size:
         return input.copy(), mask
@@ -151,6 +163,9 @@ def alpha_dropout(
     """Elements set to SELU's saturation with probability p, mean and variance kept.
 
     Klambauer et al., Self-Normalizing Neural Networks, 2017.
+
+    >>> torch.nn.functional.alpha_dropout(torch.ones(3), training=False)
+    tensor([1., 1., 1.])
     """
     _check_given(p)
     return _alpha_dropped(input, p, training, False, inplace)
@@ -159,7 +174,11 @@ def alpha_dropout(
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """Channels set to SELU's saturation with probability p, mean and variance kept."""
+    """Channels set to SELU's saturation with probability p, mean and variance kept.
+
+    >>> torch.nn.functional.feature_alpha_dropout(torch.ones(1, 3), training=False)
+    tensor([[1., 1., 1.]])
+    """
     _check_given(p)
     return _alpha_dropped(input, p, training, True, inplace)
 
@@ -167,7 +186,12 @@ def feature_alpha_dropout(
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Channels of (n, c, l) or (c, l) zeroed with probability p; RuntimeError for other ranks."""
+    """Channels of (n, c, l) or (c, l) zeroed with probability p; RuntimeError for other ranks.
+
+    >>> y = torch.nn.functional.dropout1d(torch.ones(2, 3, 4))
+    >>> bool((y == y[..., :1]).all())
+    True
+    """
     _check_given(p)
     rank = input.dim()
     if rank not in (2, 3):
@@ -182,7 +206,12 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Channels of (n, c, h, w) zeroed with probability p."""
+    """Channels of (n, c, h, w) zeroed with probability p.
+
+    >>> y = torch.nn.functional.dropout2d(torch.ones(2, 3, 4, 4))
+    >>> bool((y == y[..., :1, :1]).all())
+    True
+    """
     _check_given(p)
     rank = input.dim()
     if rank not in (3, 4):
@@ -202,7 +231,12 @@ def dropout2d(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Channels of (n, c, d, h, w) or (c, d, h, w) zeroed with probability p."""
+    """Channels of (n, c, d, h, w) or (c, d, h, w) zeroed with probability p.
+
+    >>> y = torch.nn.functional.dropout3d(torch.ones(2, 3, 2, 2, 2))
+    >>> bool((y == y[..., :1, :1, :1]).all())
+    True
+    """
     _check_given(p)
     rank = input.dim()
     if rank not in (4, 5):

@@ -74,7 +74,13 @@ def _gradient_samples(rng: Rng):
 def embedding_dense_backward(
     grad_output: Array, indices: Array, num_weights, padding_idx, scale_grad_by_freq
 ) -> Array:
-    """The table's gradient: rows of `grad_output` added up by index, none at `padding_idx`."""
+    """The table's gradient: rows of `grad_output` added up by index, none at `padding_idx`.
+
+    >>> torch.embedding_dense_backward(torch.ones(3, 2), torch.tensor([0, 2, 2]), 3, -1, False)
+    tensor([[1., 1.],
+            [0., 0.],
+            [2., 2.]])
+    """
     width = grad_output.shape[-1]
     flat, g = indices.reshape(-1), grad_output.reshape(-1, width)
     if padding_idx >= 0 and (flat == padding_idx).any():
@@ -114,6 +120,11 @@ def _embedding(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse
     """The rows of `weight` (rows, width) at `indices`: (*indices.shape, width).
 
     IndexError for an index outside the table.
+
+    >>> torch.embedding(torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([1, 1, 0]))
+    tensor([[3., 4.],
+            [3., 4.],
+            [1., 2.]])
     """
     _refuse_sparse(sparse, weight, "embedding")
     return rows_of(weight, indices, padding_idx, scale_grad_by_freq)
@@ -124,7 +135,13 @@ publish(_embedding, ("embedding",), ("torch",))
 
 @composite(expose=("torch",))
 def embedding_renorm_(input, indices, max_norm, norm_type):
-    """Scales the rows at `indices` whose norm exceeds `max_norm` down to it, in place."""
+    """Scales the rows at `indices` whose norm exceeds `max_norm` down to it, in place.
+
+    >>> table = torch.tensor([[3., 4.], [0.3, 0.4]])
+    >>> torch.embedding_renorm_(table, torch.tensor([0, 1]), 1.0, 2.0)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
     table = peek(input)
     check_indices(peek(indices), table.shape[0], "embedding_renorm_")
     rows = np.unique(indices._array)

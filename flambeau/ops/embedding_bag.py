@@ -184,6 +184,11 @@ def _native(
     """(bags reduced, the bag of each index, bag sizes, indices of maxima).
 
     mode: 0 sum, 1 mean, 2 max.
+
+    >>> table = torch.tensor([[1., 2.], [3., 4.]])
+    >>> torch.embedding_bag(table, torch.tensor([0, 1, 1]), torch.tensor([0, 2]))[0]
+    tensor([[4., 6.],
+            [3., 4.]])
     """
     y, which, offsets, padding = _reduced(
         weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,

@@ -237,7 +237,7 @@ def clamp(input, min=None, max=None, *, out=None):
 
 @composite(expose=("Tensor", "torch"))
 def clamp_(self, min=None, max=None):
-    """Clips in place."""
+    """`clamp` in place."""
     return _in_place(self, *_clamp_of(self, min, max, "clamp"))
 
 
@@ -253,7 +253,7 @@ def clamp_min(input, min, *, out=None):
 
 @composite(expose=("Tensor", "torch"))
 def clamp_min_(self, min):
-    """Clips from below in place."""
+    """`clamp_min` in place."""
     return clamp_(self, min)
 
 
@@ -269,7 +269,7 @@ def clamp_max(input, max, *, out=None):
 
 @composite(expose=("Tensor", "torch"))
 def clamp_max_(self, max):
-    """Clips from above in place."""
+    """`clamp_max` in place."""
     return clamp_(self, None, max)
 
 

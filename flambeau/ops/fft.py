@@ -251,18 +251,26 @@ def _complex_of(x: Tensor) -> Dtype:
     return types.FROM_NUMPY[np.result_type(x._array.dtype, np.complex64)]
 
 
-# name: (the transform, forward, whether the input must be real, what it is)
-_KINDS: dict[str, tuple[Callable, bool, bool, str]] = {
-    "fft": (_transformed, True, False, "The discrete Fourier transform"),
-    "ifft": (_transformed, False, False, "The inverse of the discrete Fourier transform"),
-    "rfft": (_real_transformed, True, True, "The transform of real numbers, its first half"),
-    "irfft": (_half_transformed, False, False, "The inverse of rfft"),
-    "hfft": (_half_transformed, True, False, "The real transform of Hermitian numbers' first half"),
-    "ihfft": (_real_transformed, False, True, "The inverse of hfft"),
-}
+# name: (the transform, forward, whether the input must be real, what it is, an example)
+_KINDS: dict[str, tuple[Callable, bool, bool, str, tuple[str, str]]] = {
+    "fft": (_transformed, True, False, "The discrete Fourier transform",
+            ("1., 2.", "3., -1.")),
+    "ifft": (_transformed, False, False, "The inverse of the discrete Fourier transform",
+             ("3., -1.", "1., 2.")),
+    "rfft": (_real_transformed, True, True, "The transform of real numbers, its first half",
+             ("1., 2.", "3., -1.")),
+    "irfft": (_half_transformed, False, False, "The inverse of rfft",
+              ("3., -1.", "1., 2.")),
+    "hfft": (_half_transformed, True, False, "The real transform of Hermitian numbers' first half",
+             ("3., -1.", "2., 4.")),
+    "ihfft": (_real_transformed, False, True, "The inverse of hfft",
+              ("2., 4.", "3., -1.")),
+}  # fmt: skip
 
 
-def _declare(name: str, compute: Callable, forward: bool, real: bool, doc: str) -> None:
+def _declare(
+    name: str, compute: Callable, forward: bool, real: bool, doc: str, example: tuple[str, str]
+) -> None:  # fmt: skip
     def one(input, n=None, dim=-1, norm=None, *, out=None):
         x = _floating(input, name, real)
         return compute(x, (_one_dim(x, dim),), [n], norm, forward, out)
@@ -280,10 +288,16 @@ def _declare(name: str, compute: Callable, forward: bool, real: bool, doc: str) 
     for function, ending, where in ((one, "", "along an axis"), (two, "2", "over two axes"),
                                     (many, "n", "over many axes")):  # fmt: skip
         function.__name__ = function.__qualname__ = f"fft_{name}{ending}"
-        function.__doc__ = (
-            f"{doc}, {where}.\n\n    Lengths are cut or filled up with zeros; `norm` is 'backward' "
-            "(1/n in the inverse),\n    'ortho' or 'forward'.\n"
-        )
+        x, y = (f"[[{row}]]" if ending else f"[{row}]" for row in example)
+        function.__doc__ = f"""{doc}, {where}.
+
+    Lengths are cut or filled up with zeros; `norm` is 'backward' (1/n in the inverse), 'ortho' or
+    'forward'.
+
+    >>> y = torch.fft.{name}{ending}(torch.tensor({x}))
+    >>> y.dtype, torch.allclose(y, torch.tensor({y}, dtype=y.dtype))
+    (torch.{"float32" if compute is _half_transformed else "complex64"}, True)
+    """
         publish(composite(expose=())(function), (name + ending,), ("fft",))
 
 
@@ -313,9 +327,17 @@ def _frequencies(name: str, count: Callable[[int], Array], doc: str) -> None:
 
 
 _frequencies("fftfreq", lambda n: (np.arange(n) + n // 2) % max(n, 1) - n // 2,
-             "The frequencies of fft's n terms, for samples d apart.")  # fmt: skip
+             """The frequencies of fft's n terms, for samples d apart.
+
+    >>> torch.fft.fftfreq(4)
+    tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
+    """)  # fmt: skip
 _frequencies("rfftfreq", lambda n: np.arange(n // 2 + 1),
-             "The frequencies of rfft's terms, for n samples d apart.")  # fmt: skip
+             """The frequencies of rfft's terms, for n samples d apart.
+
+    >>> torch.fft.rfftfreq(4, d=0.5)
+    tensor([0.0000, 0.5000, 1.0000])
+    """)  # fmt: skip
 
 
 def _shifts(x: Tensor, dim: Any, sign: int) -> Tensor:

@@ -52,7 +52,12 @@ def fill_(input: Tensor, value: Any) -> Tensor:
 
 @public(spaces=("torch", "Tensor"))
 def zero_(input: Tensor) -> Tensor:
-    """Writes zeros everywhere, in place."""
+    """Writes zeros everywhere, in place.
+
+    >>> x = torch.ones(2)
+    >>> torch.zero_(x)
+    tensor([0., 0.])
+    """
     if input._tracked and MODE.grad and check_writable(input, "zero_"):
         return fill_(input, 0)
     array = input._array
@@ -67,7 +72,11 @@ def zero_(input: Tensor) -> Tensor:
 
 @composite(expose=("torch", "Tensor"))
 def fill(input, value):
-    """A tensor of the shape and dtype of `input`, filled with one value."""
+    """A tensor of the shape and dtype of `input`, filled with one value.
+
+    >>> torch.fill(torch.zeros(2), 3)
+    tensor([3., 3.])
+    """
     return fill_(input.clone(), value)
 
 

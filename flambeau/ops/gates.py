@@ -125,7 +125,11 @@ def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
 
 @composite(name="torch.rrelu", expose=())
 def _rrelu_of_torch(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
-    """Leaky relu whose slope below 0 is drawn from [lower, upper] in training, their mean else."""
+    """Leaky relu whose slope below 0 is drawn from [lower, upper] in training, their mean else.
+
+    >>> torch.rrelu(torch.tensor([-1., 1.]), 0.1, 0.3)
+    tensor([-0.2000,  1.0000])
+    """
     return _rrelu(input, lower, upper, training, generator)
 
 

@@ -70,7 +70,14 @@ def _rows(rng):
 
 @opaque(ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows)
 def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
-    """input[index[i][j]][j] for dim 0, input[i][index[i][j]] for dim 1, and so on."""
+    """input[index[i][j]][j] for dim 0, input[i][index[i][j]] for dim 1, and so on.
+
+    `index` has as many axes as `input`, of any lengths that it reaches; the result has its shape.
+
+    >>> torch.gather(torch.tensor([[1, 2], [3, 4]]), 1, torch.tensor([[0, 0], [1, 0]]))
+    tensor([[1, 1],
+            [4, 3]])
+    """
     _indices(index, "gather")
     _same_rank("gather", input, index)
     at = canonical_dim(dim, input.ndim)
@@ -223,7 +230,11 @@ def _(g, dim, index, src_shape):
 
 @composite()
 def scatter_add(input, dim, index, src, *, out=None):
-    """A copy with `src` added up at the indices along an axis."""
+    """A copy with `src` added up at the indices along an axis.
+
+    >>> torch.scatter_add(torch.zeros(3), 0, torch.tensor([0, 2, 2]), torch.tensor([1., 2., 3.]))
+    tensor([1., 0., 5.])
+    """
     y = _scatter_add(input, dim, index, src)
     return y if out is None else out.copy_(y)
 
@@ -234,7 +245,14 @@ def _scalar_source(input: Tensor, index: Tensor, value: Any) -> Tensor:
 
 @composite()
 def scatter(input, dim, index, src=None, *, value=None, reduce=None, out=None):
-    """A copy with `src` (a tensor or a number) written, or combined, at the indices of an axis."""
+    """A copy with `src` (a tensor or a number) written, or combined, at the indices of an axis.
+
+    >>> index = torch.tensor([[0, 1], [2, 0]])
+    >>> torch.scatter(torch.zeros(3, 2), 0, index, torch.tensor([[1., 2.], [3., 4.]]))
+    tensor([[1., 4.],
+            [0., 2.],
+            [3., 0.]])
+    """
     given = src if src is not None else value
     if not isinstance(given, Tensor):
         given = _scalar_source(input, index, given)
@@ -341,7 +359,12 @@ def _product_gradients(g, input, dim, index, src, include_self):
 
 @composite()
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True, out=None):
-    """A copy with `src` combined by 'sum', 'prod', 'mean', 'amax' or 'amin' at indices."""
+    """A copy with `src` combined by 'sum', 'prod', 'mean', 'amax' or 'amin' at indices.
+
+    >>> index, src = torch.tensor([0, 0, 1]), torch.tensor([1., 5., 2.])
+    >>> torch.scatter_reduce(torch.zeros(2), 0, index, src, "amax")
+    tensor([5., 2.])
+    """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(
             f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
@@ -370,7 +393,12 @@ def publish_in_place(name: str, function: Any) -> None:
 @opaque(ref=lambda x, index: x.reshape(-1)[index],
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), np.array([[0, 11], [5, 5]])), {})]))
 def take(input: Array, index: Array) -> Array:
-    """The elements at flat positions, in the shape of `index`."""
+    """The elements at flat positions, in the shape of `index`.
+
+    >>> torch.take(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[3], [0]]))
+    tensor([[4],
+            [1]])
+    """
     if index.dtype != np.int64:
         raise RuntimeError(
             "take(): Expected a long tensor for index, but got " f"{FROM_NUMPY[index.dtype]}"
@@ -399,7 +427,12 @@ def _put_reference(x, index, source, accumulate=False):
     [((rng.normal(size=(3, 4)), np.array([0, 7, 11]), rng.normal(size=3)), {}),
      ((rng.normal(size=(3, 4)), np.array([2, 2]), rng.normal(size=2), True), {})]))  # fmt: skip
 def put(input: Array, index: Array, source: Array, accumulate=False) -> Array:
-    """A copy with `source` written, or added, at flat positions."""
+    """A copy with `source` written, or added, at flat positions.
+
+    >>> torch.put(torch.zeros(2, 2), torch.tensor([3, 0]), torch.tensor([1., 2.]))
+    tensor([[2., 0.],
+            [0., 1.]])
+    """
     if index.size != source.size:
         raise RuntimeError(
             "put_(): Expected source and index to have the same number of elements, but got "
@@ -433,7 +466,13 @@ def _(g, index, source_shape):
 
 @composite()
 def take_along_dim(input, indices, dim=None, *, out=None):
-    """The elements at the indices along an axis, other axes broadcast."""
+    """The elements at the indices along an axis, other axes broadcast.
+
+    >>> x = torch.tensor([[30, 10], [20, 40]])
+    >>> torch.take_along_dim(x, x.argsort(1), 1)
+    tensor([[10, 30],
+            [20, 40]])
+    """
     if dim is None:
         y = gather(input.reshape(-1), 0, indices.reshape(-1))
     else:

@@ -176,7 +176,12 @@ def _points_adjoint(g: Array, input: Array, grid: Array, mode, padding, align) -
 
 @composite(expose=("torch",))
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
-    """grid_sample with its modes as numbers, in the order in which it lists them."""
+    """grid_sample with its modes as numbers, in the order in which it lists them.
+
+    >>> grid = torch.tensor([[[[0., 0.], [1., 1.]]]])  # the centre, the last corner: (x, y)
+    >>> torch.grid_sampler_2d(torch.tensor([[[[1., 2.], [3., 4.]]]]), grid, 0, 0, True)
+    tensor([[[[2.5000, 4.0000]]]])
+    """
     _check(input, grid, interpolation_mode)
     kind, half = input.dtype, compute_dtype(input._array.dtype) != input._array.dtype
     if half:
@@ -275,7 +280,12 @@ def _axis(n: int, align: bool) -> np.ndarray:
 
 @composite(expose=("torch",))
 def affine_grid_generator(theta, size, align_corners):
-    """affine_grid without its checks."""
+    """affine_grid without its checks.
+
+    >>> torch.affine_grid_generator(torch.eye(2, 3)[None], [1, 1, 1, 2], False)
+    tensor([[[[-0.5000,  0.0000],
+              [ 0.5000,  0.0000]]]])
+    """
     sizes, kind = tuple(size)[2:], theta.dtype
     axes = [tensor(_axis(n, align_corners).tolist(), dtype=kind) for n in sizes]
     lines = [a.reshape(*(-1 if i == k else 1 for i in range(len(sizes)))).expand(*sizes)
@@ -298,6 +308,11 @@ def affine_grid(theta, size, align_corners=None):
 
     size (n, c, h, w): grid (n, h, w, 2) for grid_sample; theta (n, 3, 4) and (n, c, d, h, w) give
     (n, d, h, w, 3). ValueError where shapes do not fit.
+
+    >>> grid = torch.nn.functional.affine_grid(torch.eye(2, 3)[None], (1, 1, 2, 2), True)
+    >>> grid[0, 0]  # the first row of pixels, as (x, y)
+    tensor([[-1., -1.],
+            [ 1., -1.]])
     """
     align = _aligned(align_corners)
     if not theta.is_floating_point():

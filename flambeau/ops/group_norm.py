@@ -103,6 +103,9 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """(x - mean) / sqrt(var + eps) for each group of channels of each image.
 
     input (n, c, ...), weight and bias (c,); num_groups divides c.
+
+    >>> torch.nn.functional.group_norm(torch.tensor([[1., 3., 10., 30.]]), 2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
     """
     shape = input._array.shape
     if len(shape) < 2:
@@ -130,7 +133,13 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
 
 def _torch_group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
-    """(x - mean) / sqrt(var + eps) for each group of channels of each image."""
+    """(x - mean) / sqrt(var + eps) for each group of channels of each image.
+
+    input (n, c, ...), `num_groups` divides c. Wu and He, 2018.
+
+    >>> torch.group_norm(torch.tensor([[1., 3., 10., 30.]]), 2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
+    """
     return group_norm(input, num_groups, weight, bias, eps)
 
 
@@ -139,7 +148,12 @@ publish(_torch_group_norm, ("group_norm",), ("torch",))
 
 @composite(expose=("torch",))
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
-    """group_norm, and the mean and 1 / deviation of each group, (N, group)."""
+    """group_norm, and the mean and 1 / deviation of each group, (N, group).
+
+    >>> y, mean, scale = torch.native_group_norm(torch.ones(2, 4, 3), None, None, 2, 4, 3, 2, 1e-5)
+    >>> mean.shape
+    torch.Size([2, 2])
+    """
     y, mean, rstd = _group(input, group, weight, bias, eps)
     if MODE.grad and input.requires_grad:
         _, mean, rstd = (v.squeeze(2) if i else v for i, v in enumerate(
@@ -153,6 +167,10 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
     """(x - mean) / sqrt(var + eps) for each channel of each image of (n, c, ...).
 
     The running statistics, where given, move by `momentum` towards the mean over the images.
+
+    >>> torch.nn.functional.instance_norm(torch.tensor([[[1., 3.], [10., 30.]]]))
+    tensor([[[-1.0000,  1.0000],
+             [-1.0000,  1.0000]]])
     """
     shape = input._array.shape
     if use_input_stats and math.prod(shape[2:]) == 1:
@@ -175,7 +193,13 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
 
 def _torch_instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum,
                          eps, cudnn_enabled):  # fmt: skip
-    """instance_norm, with the parameters first."""
+    """instance_norm, with the parameters first.
+
+    >>> x = torch.tensor([[[1., 3.], [10., 30.]]])
+    >>> torch.instance_norm(x, None, None, None, None, True, 0.1, 1e-5, False)
+    tensor([[[-1.0000,  1.0000],
+             [-1.0000,  1.0000]]])
+    """
     return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum,
                          eps)  # fmt: skip
 

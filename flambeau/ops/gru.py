@@ -245,6 +245,12 @@ def gru(*args, **kwargs):
     gru(data, batch_sizes, h, params, ..., bidirectional) for a packed sequence. `params` lists for
     each layer and direction w_ih, w_hh and, with biases, b_ih, b_hh. RuntimeError where shapes do
     not fit. Cho et al., 2014.
+
+    >>> params = [torch.zeros(24, 4), torch.zeros(24, 8)]  # w_ih, w_hh
+    >>> x, h = torch.zeros(5, 2, 4), torch.zeros(1, 2, 8)
+    >>> output, h = torch.gru(x, h, params, False, 1, 0.0, False, False, False)
+    >>> output.shape, h.shape
+    (torch.Size([5, 2, 8]), torch.Size([1, 2, 8]))
     """
     given, batch_sizes = overload(args, kwargs, _NAMES, "gru")
     params, each = given["params"], 4 if given["has_biases"] else 2
@@ -256,7 +262,12 @@ def gru(*args, **kwargs):
 
 @composite(expose=("torch",))
 def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-    """h after one step of a GRU: input (batch, features), hx (batch, hidden)."""
+    """h after one step of a GRU: input (batch, features), hx (batch, hidden).
+
+    >>> h = torch.ones(2, 8)
+    >>> torch.gru_cell(torch.zeros(2, 4), h, torch.zeros(24, 4), torch.zeros(24, 8))[0, :2]
+    tensor([0.5000, 0.5000])
+    """
     check_cell(input, (hx,), w_ih, w_hh)
     weights = [w for w in (w_ih, w_hh, b_ih, b_hh) if w is not None]
     return _layer(input, (hx,), weights, (input._array.shape[0],), False)[1]

@@ -460,7 +460,12 @@ def _full_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
 
 
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """Writes (or adds) values at the positions that a tuple of index tensors gives, in place."""
+    """Writes (or adds) values at the positions that a tuple of index tensors gives, in place.
+
+    >>> x = torch.zeros(3)
+    >>> torch.index_put_(x, (torch.tensor([1, 1]),), torch.tensor([1., 2.]), accumulate=True)
+    tensor([0., 3., 0.])
+    """
     if not isinstance(indices, (tuple, list)):
         raise TypeError(
             "index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not "
@@ -487,7 +492,11 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 def index_put(
     input: Tensor, indices: Any, values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """A copy of `input` with values written (or added) at positions."""
+    """A copy of `input` with values written (or added) at positions.
+
+    >>> torch.index_put(torch.zeros(3), (torch.tensor([0, 2]),), torch.tensor(5.))
+    tensor([5., 0., 5.])
+    """
     return index_put_(input.clone(), indices, values, accumulate)
 
 

@@ -408,20 +408,32 @@ def _warn_old(name: str) -> None:
 
 @composite(expose=("nn.functional",))
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
-    """The old name of `interpolate`."""
+    """The old name of `interpolate`.
+
+    >>> torch.nn.functional.upsample(torch.tensor([[[1., 2.]]]), scale_factor=2)
+    tensor([[[1., 1., 2., 2.]]])
+    """
     _warn_old("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 @composite(expose=("nn.functional",))
 def upsample_nearest(input, size=None, scale_factor=None):
-    """`interpolate` with mode "nearest"."""
+    """`interpolate` with mode "nearest".
+
+    >>> torch.nn.functional.upsample_nearest(torch.tensor([[[1., 2.]]]), scale_factor=2)
+    tensor([[[1., 1., 2., 2.]]])
+    """
     _warn_old("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 @composite(expose=("nn.functional",))
 def upsample_bilinear(input, size=None, scale_factor=None):
-    """`interpolate` with mode "bilinear" and aligned corners."""
+    """`interpolate` with mode "bilinear" and aligned corners.
+
+    >>> torch.nn.functional.upsample_bilinear(torch.tensor([[[[1., 2.]]]]), size=(1, 3))
+    tensor([[[[1.0000, 1.5000, 2.0000]]]])
+    """
     _warn_old("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

@@ -72,7 +72,12 @@ def _(g, tensors_shape, dim):
         samples=lambda rng: iter([(([rng.normal(size=(2, 3))] * 3, 1), {}),
                                   (([rng.normal(size=())] * 2,), {})]))  # fmt: skip
 def stack(tensors: Sequence[Array], dim=0) -> Array:
-    """Tensors of one shape put side by side along a new axis."""
+    """Tensors of one shape put side by side along a new axis.
+
+    >>> torch.stack([torch.tensor([1, 2]), torch.tensor([3, 4])], dim=1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     first = tensors[0]
@@ -111,13 +116,21 @@ def _each(function, tensors: tuple):
 
 @composite(expose=("torch",))
 def atleast_1d(*tensors):
-    """0-dim tensors with one axis; others as they are."""
+    """0-dim tensors with one axis; others as they are.
+
+    >>> torch.atleast_1d(torch.tensor(3))
+    tensor([3])
+    """
     return _each(lambda x: _at_least(x, 1), tensors)
 
 
 @composite(expose=("torch",))
 def atleast_2d(*tensors):
-    """Tensors with at least two axes, new ones in front."""
+    """Tensors with at least two axes, new ones in front.
+
+    >>> torch.atleast_2d(torch.tensor([1, 2]))
+    tensor([[1, 2]])
+    """
     return _each(lambda x: _at_least(x, 2), tensors)
 
 
@@ -128,7 +141,11 @@ def _volume(x):
 
 @composite(expose=("torch",))
 def atleast_3d(*tensors):
-    """Tensors with at least three axes, as NumPy puts them."""
+    """Tensors with at least three axes, as NumPy puts them.
+
+    >>> torch.atleast_3d(torch.zeros(2)).shape, torch.atleast_3d(torch.zeros(2, 3)).shape
+    (torch.Size([1, 2, 1]), torch.Size([2, 3, 1]))
+    """
     return _each(_volume, tensors)
 
 
@@ -145,21 +162,43 @@ def _stacked(name: str, doc: str, prepare, dim_of):
     return composite(expose=("torch",))(function)
 
 
-hstack = _stacked("hstack", "Tensors side by side: along the second axis, or the first of vectors.",
-                  lambda x: _at_least(x, 1), lambda n: 0 if n == 1 else 1)  # fmt: skip
-vstack = _stacked("vstack", "Tensors on top of each other.", lambda x: _at_least(x, 2), lambda n: 0)
-row_stack = _stacked("row_stack", "Tensors on top of each other.", lambda x: _at_least(x, 2),
-                     lambda n: 0)  # fmt: skip
-dstack = _stacked("dstack", "Tensors behind each other.", _volume, lambda n: 2)
+hstack = _stacked("hstack", """Tensors side by side: along the second axis, or the first of vectors.
+
+    >>> torch.hstack([torch.tensor([1, 2]), torch.tensor([3])])
+    tensor([1, 2, 3])
+    """, lambda x: _at_least(x, 1), lambda n: 0 if n == 1 else 1)  # fmt: skip
+vstack, row_stack = (_stacked(name, f"""Tensors on top of each other; a vector is a row.
+
+    >>> torch.{name}([torch.tensor([1, 2]), torch.tensor([[3, 4]])])
+    tensor([[1, 2],
+            [3, 4]])
+    """, lambda x: _at_least(x, 2), lambda n: 0) for name in ("vstack", "row_stack"))  # fmt: skip
+dstack = _stacked("dstack", """Tensors behind each other, along the third axis.
+
+    >>> torch.dstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
+    tensor([[[1, 3],
+             [2, 4]]])
+    """, _volume, lambda n: 2)  # fmt: skip
 column_stack = _stacked(
-    "column_stack", "Vectors as columns, matrices side by side.",
+    "column_stack", """Vectors as columns, matrices side by side.
+
+    >>> torch.column_stack([torch.tensor([1, 2]), torch.tensor([3, 4])])
+    tensor([[1, 3],
+            [2, 4]])
+    """,
     lambda x: x.reshape(-1, 1) if x._array.ndim < 2 else x, lambda n: 1,
 )  # fmt: skip
 
 
 @composite(expose=("torch",))
 def block_diag(*tensors):
-    """Matrices along a diagonal of zeros."""
+    """Matrices along a diagonal of zeros.
+
+    >>> torch.block_diag(torch.tensor([[1, 2]]), torch.tensor([[3], [4]]))
+    tensor([[1, 2, 0],
+            [0, 0, 3],
+            [0, 0, 4]])
+    """
     blocks = [_at_least(x, 2) for x in tensors]
     for i, b in enumerate(blocks):
         if b._array.ndim != 2:
@@ -178,7 +217,14 @@ def block_diag(*tensors):
 
 @composite(expose=("torch",))
 def cartesian_prod(*tensors):
-    """All the combinations of vectors' elements, a row each."""
+    """All the combinations of vectors' elements, a row each.
+
+    >>> torch.cartesian_prod(torch.tensor([1, 2]), torch.tensor([8, 9]))
+    tensor([[1, 8],
+            [1, 9],
+            [2, 8],
+            [2, 9]])
+    """
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
     if len(tensors) == 1:
@@ -189,7 +235,16 @@ def cartesian_prod(*tensors):
 
 @composite(expose=("torch",))
 def meshgrid(*tensors, indexing=None):
-    """Grids of coordinates from vectors."""
+    """Grids of coordinates from vectors.
+
+    `indexing` "ij": the first vector runs along the first axis; "xy": along the second.
+
+    >>> x, y = torch.meshgrid(torch.tensor([1, 2, 3]), torch.tensor([8, 9]), indexing="ij")
+    >>> x
+    tensor([[1, 1],
+            [2, 2],
+            [3, 3]])
+    """
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
     if not tensors:
@@ -215,7 +270,17 @@ def meshgrid(*tensors, indexing=None):
 
 @composite(expose=("torch",))
 def combinations(input, r=2, with_replacement=False):
-    """All the combinations of r elements of a vector, a row each."""
+    """All the combinations of r elements of a vector, a row each.
+
+    >>> torch.combinations(torch.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]])
+    >>> torch.combinations(torch.tensor([1, 2]), with_replacement=True)
+    tensor([[1, 1],
+            [1, 2],
+            [2, 2]])
+    """
     if input._array.ndim != 1:
         raise RuntimeError("Expect a 1D vector, but got shape " f"{list(input.shape)}")
     if r < 0:
@@ -229,7 +294,11 @@ def combinations(input, r=2, with_replacement=False):
 
 @composite(expose=("torch",))
 def broadcast_tensors(*tensors):
-    """Tensors expanded to their common shape."""
+    """Tensors expanded to their common shape.
+
+    >>> [x.shape for x in torch.broadcast_tensors(torch.zeros(3, 1), torch.zeros(4))]
+    [torch.Size([3, 4]), torch.Size([3, 4])]
+    """
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
     shape = broadcast_shapes(*(x._array.shape for x in tensors))
@@ -238,7 +307,13 @@ def broadcast_tensors(*tensors):
 
 @composite(expose=("torch",))
 def broadcast_shapes(*shapes):
-    """The common shape of tensors of these shapes."""
+    """The common shape of tensors of these shapes.
+
+    Raises RuntimeError where lengths differ and neither is 1.
+
+    >>> torch.broadcast_shapes((3, 1), (1, 4), (5, 1, 1))
+    torch.Size([5, 3, 4])
+    """
     shapes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     try:
         return Size(np.broadcast_shapes(*shapes))
@@ -275,7 +350,12 @@ def _(g, dims):
 
 @composite()
 def fliplr(input):
-    """The second axis in reverse."""
+    """The second axis in reverse.
+
+    >>> torch.fliplr(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])
+    """
     if input._array.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return flip(input, 1)
@@ -283,7 +363,12 @@ def fliplr(input):
 
 @composite()
 def flipud(input):
-    """The first axis in reverse."""
+    """The first axis in reverse.
+
+    >>> torch.flipud(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[3, 4],
+            [1, 2]])
+    """
     if input._array.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return flip(input, 0)
@@ -293,7 +378,14 @@ def flipud(input):
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {}),
                                   ((rng.normal(size=(3, 4)), (1, -2), (0, 1)), {})]))  # fmt: skip
 def roll(input: Array, shifts, dims=None) -> Array:
-    """Elements moved along axes, those pushed out coming in on the other side."""
+    """Elements moved along axes, those pushed out coming in on the other side.
+
+    >>> torch.roll(torch.tensor([1, 2, 3, 4]), 1)
+    tensor([4, 1, 2, 3])
+    >>> torch.roll(torch.tensor([[1, 2], [3, 4]]), 1, dims=0)
+    tensor([[3, 4],
+            [1, 2]])
+    """
     moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     axes = () if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
     if not moves:
@@ -322,7 +414,12 @@ def _(g, shifts, dims):
 
 @composite()
 def rot90(input, k=1, dims=(0, 1)):
-    """A plane of two axes turned by k quarters."""
+    """A plane of two axes turned by k quarters.
+
+    >>> torch.rot90(torch.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 4],
+            [1, 3]])
+    """
     n = input._array.ndim
     if len(dims) != 2:
         raise RuntimeError(
@@ -373,7 +470,12 @@ def _(g, input_shape, repeats):
 
 @composite()
 def tile(input, *dims_, dims=None):
-    """The tensor laid side by side, as NumPy's tile."""
+    """The tensor laid side by side, as NumPy's tile.
+
+    >>> torch.tile(torch.tensor([1, 2]), (2, 2))
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
     wanted = dims_ if dims is None else (dims,)
     if len(wanted) == 1 and isinstance(wanted[0], (tuple, list)):
         wanted = tuple(wanted[0])
@@ -383,7 +485,13 @@ def tile(input, *dims_, dims=None):
 
 @composite()
 def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
-    """Each element, or slice of an axis, repeated in place."""
+    """Each element, or slice of an axis, repeated in place.
+
+    >>> torch.repeat_interleave(torch.tensor([5, 6]), 2)
+    tensor([5, 5, 6, 6])
+    >>> torch.repeat_interleave(torch.tensor([5, 6]), torch.tensor([1, 3]))
+    tensor([5, 6, 6, 6])
+    """
     if repeats is None:  # counts alone: the indices that they repeat
         return wrap(np.repeat(np.arange(input._array.size), input._array).astype(np.int64))
     if dim is None:

@@ -146,7 +146,12 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
 
 def _torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5,
                       cudnn_enable=True):  # fmt: skip
-    """(x - mean) / sqrt(var + eps) over the last axes, times weight plus bias."""
+    """(x - mean) / sqrt(var + eps) over the last axes, times weight plus bias.
+
+    >>> torch.layer_norm(torch.tensor([[1., 3.], [10., 30.]]), (2,))
+    tensor([[-1.0000,  1.0000],
+            [-1.0000,  1.0000]])
+    """
     return layer_norm(input, normalized_shape, weight, bias, eps)
 
 
@@ -155,7 +160,12 @@ publish(_torch_layer_norm, ("layer_norm",), ("torch",))
 
 @composite(expose=("torch",))
 def native_layer_norm(input, normalized_shape, weight, bias, eps):
-    """layer_norm, and the mean and 1 / deviation of each row."""
+    """layer_norm, and the mean and 1 / deviation of each row.
+
+    >>> y, mean, scale = torch.native_layer_norm(torch.tensor([[1., 3.]]), (2,), None, None, 0.0)
+    >>> mean, scale
+    (tensor([[2.]]), tensor([[1.]]))
+    """
     normalized = tuple(normalized_shape)
     y, mean, rstd = _layer(input, normalized, weight, bias, eps)
     n = len(normalized)
@@ -171,7 +181,13 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
 
 @composite(expose=("torch", "nn.functional"))
 def rms_norm(input, normalized_shape, weight=None, eps=None):
-    """x / sqrt(mean(x ** 2) + eps) over the last axes, times weight; eps is the dtype's if None."""
+    """x / sqrt(mean(x ** 2) + eps) over the last axes, times weight; eps is the dtype's if None.
+
+    Zhang and Sennrich, 2019.
+
+    >>> torch.rms_norm(torch.tensor([3., 4.]), (2,))
+    tensor([0.8485, 1.1314])
+    """
     normalized = _shape_tuple(normalized_shape, "rms_norm")
     _check_shapes(input, normalized, weight, None, "[*{}]")
     eps = finfo(input.dtype).eps if eps is None else eps
@@ -188,6 +204,9 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """x / (k + alpha * mean of squares over `size` neighbouring channels) ** beta.
 
     input (n, c, ...). Krizhevsky et al., 2012.
+
+    >>> torch.nn.functional.local_response_norm(torch.ones(1, 3, 1), 3, alpha=3., beta=1.).flatten()
+    tensor([0.3333, 0.2500, 0.3333])
     """
     if input.dim() < 3:
         raise ValueError(

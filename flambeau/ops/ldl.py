@@ -33,7 +33,12 @@ def _ldl_factor_ex(A: Array, hermitian, check_errors=False, name="torch.linalg.l
 
 @linalg_function()
 def ldl_factor_ex(A, *, hermitian=False, check_errors=False, out=None):
-    """L and D of A = L D L^T (L^H if hermitian) in one array, pivots, and info."""
+    """L and D of A = L D L^T (L^H if hermitian) in one array, pivots, and info.
+
+    >>> LD, pivots, info = torch.linalg.ldl_factor_ex(torch.tensor([[2., 1.], [1., 3.]]))
+    >>> info
+    tensor(0, dtype=torch.int32)
+    """
     return _ldl_factor_ex(A, hermitian, check_errors, out=out)
 
 
@@ -87,5 +92,10 @@ def _ldl_solve(LD: Array, pivots: Array, B: Array, hermitian) -> Array:
 
 @linalg_function()
 def ldl_solve(LD, pivots, B, *, hermitian=False, out=None):
-    """The X of A X = B for the A that ldl_factor took apart."""
+    """The X of A X = B for the A that ldl_factor took apart.
+
+    >>> LD, pivots = torch.linalg.ldl_factor(torch.tensor([[2., 0.], [0., 4.]]))
+    >>> torch.linalg.ldl_solve(LD, pivots, torch.tensor([[2.], [8.]])).flatten()
+    tensor([1., 2.])
+    """
     return _ldl_solve(LD, pivots, B, hermitian, out=out)

@@ -153,6 +153,9 @@ def bilinear(input1, input2, weight, bias=None):
     """input1 @ weight[k] @ input2 for each k, plus bias[k].
 
     input1 (..., n), input2 (..., m), weight (out, n, m), bias (out,): result (..., out).
+
+    >>> torch.bilinear(torch.tensor([1., 2.]), torch.tensor([3., 4.]), torch.eye(2)[None])
+    tensor([11.])
     """
     left, right, shape = input1._array.shape, input2._array.shape, weight._array.shape
     if left[:-1] != right[:-1]:

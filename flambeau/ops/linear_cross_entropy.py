@@ -52,6 +52,10 @@ def linear_cross_entropy(
 
     input (in,) or (n, in), linear_weight (classes, ..., in). `options` say how PyTorch saves
     memory on the way; the result is the same without.
+
+    >>> x, weight, target = torch.zeros(3, 4), torch.zeros(10, 4), torch.tensor([0, 5, 9])
+    >>> torch.nn.functional.linear_cross_entropy(x, weight, target)
+    tensor(2.3026)
     """
     wrong = _refusal(input, linear_weight, linear_bias)
     if wrong is not None:

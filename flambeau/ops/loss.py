@@ -221,7 +221,12 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 
 @composite(expose=("nn.functional",))
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
-    """Squares below `beta`, over 2 beta; absolute values less beta / 2 above."""
+    """Squares below `beta`, over 2 beta; absolute values less beta / 2 above.
+
+    >>> x = torch.tensor([0.5, 4.])
+    >>> torch.nn.functional.smooth_l1_loss(x, torch.zeros(2), reduction="none")
+    tensor([0.1250, 3.5000])
+    """
     input, target = _matched(input, target)
     number = reduction_number(reduction, size_average, reduce)
     if beta < 0:
@@ -233,7 +238,11 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 @composite(expose=("nn.functional",))
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
-    """Half squares below `delta`; delta times (the absolute value less delta / 2) above."""
+    """Half squares below `delta`; delta times (the absolute value less delta / 2) above.
+
+    >>> torch.nn.functional.huber_loss(torch.tensor([1., 4.]), torch.zeros(2), "none", delta=2.)
+    tensor([0.5000, 6.0000])
+    """
     input, target = _matched(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
@@ -262,6 +271,10 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     """Kullback-Leibler divergence, target * (log(target) - input); input holds logarithms.
 
     reduction="batchmean" divides the sum by the batch's size, which is the mathematical one.
+
+    >>> p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.25, 0.75]])
+    >>> torch.nn.functional.kl_div(q.log(), p, reduction="batchmean")
+    tensor(0.1438)
     """
     if reduction == "mean" and size_average is None and reduce is None:
         warnings.warn(
@@ -278,7 +291,12 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 
 def _torch_kl_div(input, target, reduction=MEAN, *, log_target=False):
-    """Kullback-Leibler divergence, with the reduction as a number."""
+    """Kullback-Leibler divergence, with the reduction as a number.
+
+    >>> p, q = torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75])
+    >>> torch.kl_div(q.log(), p, reduction=2)
+    tensor(0.1438)
+    """
     return _kl_div(input, target, reduction, log_target)
 
 
@@ -286,7 +304,11 @@ publish(_torch_kl_div, ("kl_div",), ("torch",))
 
 
 def _poisson(input, target, log_input, full, eps, reduction):
-    """Negative log likelihood of a Poisson distribution, with the reduction as a number."""
+    """Negative log likelihood of a Poisson distribution, with the reduction as a number.
+
+    >>> torch.poisson_nll_loss(torch.zeros(2), torch.ones(2), True, False, 1e-8, 1)
+    tensor(1.)
+    """
     if log_input:
         y = input.exp() - target * input
     else:
@@ -306,6 +328,9 @@ def poisson_nll_loss(input, target, log_input=True, full=False, size_average=Non
     """Negative log likelihood of counts under a Poisson distribution.
 
     `full` adds Stirling's approximation of log(target!) for targets above 1.
+
+    >>> torch.nn.functional.poisson_nll_loss(torch.zeros(2), torch.ones(2))
+    tensor(1.)
     """
     number = reduction_number(reduction, size_average, reduce)
     return _poisson(input, target, log_input, full, eps, number)
@@ -335,6 +360,9 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
     """Negative log likelihood of targets under normal distributions N(input, var).
 
     `var` as large as input, or 1 along the last axis; kept above eps, as a constant.
+
+    >>> torch.nn.functional.gaussian_nll_loss(torch.zeros(2), torch.tensor([1., 3.]), torch.ones(2))
+    tensor(2.5000)
     """
     var = _variance_of(input, var)
     number = reduction_number(reduction) if reduction in ("none", "mean", "sum") else None
@@ -377,14 +405,23 @@ def _(g, input, target, reduction):
 
 @composite(expose=("nn.functional",))
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    """Logistic loss of scores and labels 1 or -1, log(1 + exp(-target * input))."""
+    """Logistic loss of scores and labels 1 or -1, log(1 + exp(-target * input)).
+
+    >>> torch.nn.functional.soft_margin_loss(torch.zeros(2), torch.tensor([1., -1.]))
+    tensor(0.6931)
+    """
     return _soft_margin(input, target, reduction_number(reduction, size_average, reduce))
 
 
 @composite(expose=("nn.functional",))
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
                                 reduction="mean"):  # fmt: skip
-    """Binary cross entropy with logits, averaged over the classes along the last axis."""
+    """Binary cross entropy with logits, averaged over the classes along the last axis.
+
+    >>> labels = torch.tensor([[1., 0., 1.]])
+    >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 3), labels)
+    tensor(0.6931)
+    """
     number = reduction_number(reduction, size_average, reduce)
     shape = np.broadcast_shapes(input._array.shape, target._array.shape)
     from .binary_losses import _bce_logits
@@ -396,7 +433,11 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 
 
 def _hinge_embedding(input, target, margin=1.0, reduction=MEAN):
-    """input where the target is 1, max(0, margin - input) where it is -1; reduction a number."""
+    """input where the target is 1, max(0, margin - input) where it is -1; reduction a number.
+
+    >>> torch.hinge_embedding_loss(torch.tensor([0.25]), torch.tensor([-1.]), reduction=1)
+    tensor(0.7500)
+    """
     far = (margin - input).clamp_min(0)
     y = where(target != 1, far, 0) + where(target != -1, input, 0)
     return reduce_tensor(y, reduction)
@@ -408,6 +449,10 @@ publish(_hinge_embedding, ("hinge_embedding_loss",), ("torch",))
 @composite(expose=("nn.functional",))
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None,
                          reduction="mean"):  # fmt: skip
-    """Distances of pairs: kept small where the target is 1, above `margin` where it is -1."""
+    """Distances of pairs: kept small where the target is 1, above `margin` where it is -1.
+
+    >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.25]), torch.tensor([-1]))
+    tensor(0.7500)
+    """
     number = reduction_number(reduction, size_average, reduce)
     return _hinge_embedding(input, target, margin, number)

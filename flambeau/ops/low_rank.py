@@ -45,7 +45,13 @@ def svd_lowrank(A, q=6, niter=2, M=None):
 
 @composite(expose=("torch",))
 def pca_lowrank(A, q=None, center=True, niter=2):
-    """U, S and V of the rows of A less their mean: V holds the q principal directions."""
+    """U, S and V of the rows of A less their mean: V holds the q principal directions.
+
+    >>> _ = torch.manual_seed(0)
+    >>> U, S, V = torch.pca_lowrank(torch.randn(10, 4), q=2)
+    >>> U.shape, S.shape, V.shape
+    (torch.Size([10, 2]), torch.Size([2]), torch.Size([4, 2]))
+    """
     m, n = A.shape[-2:]
     if q is None:
         q = min(6, m, n)
@@ -67,6 +73,10 @@ def lobpcg(A, k=None, B=None, X=None, n=None, iK=None, niter=None, tol=None, lar
     """The k largest (or smallest) eigenvalues of symmetric A X = E B X, and their vectors.
 
     Found among all of them, which are computed whole: n, iK, niter and tol change nothing.
+
+    >>> values, vectors = torch.lobpcg(torch.diag(torch.arange(1., 10.)), k=2)
+    >>> values.round()
+    tensor([9., 8.])
     """
     count = (1 if X is None else X.shape[-1]) if k is None else k
     if A.shape[-1] < 3 * count:

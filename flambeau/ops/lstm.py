@@ -258,6 +258,12 @@ def lstm(*args, **kwargs):
     or lstm(data, batch_sizes, (h, c), params, ..., bidirectional) for a packed sequence. `params`
     lists for each layer and direction w_ih, w_hh, b_ih, b_hh, w_hr, without those there are not.
     RuntimeError where shapes do not fit. Hochreiter and Schmidhuber, 1997.
+
+    >>> params = [torch.zeros(32, 4), torch.zeros(32, 8)]  # w_ih, w_hh
+    >>> x, state = torch.zeros(5, 2, 4), (torch.zeros(1, 2, 8), torch.zeros(1, 2, 8))
+    >>> output, h, c = torch.lstm(x, state, params, False, 1, 0.0, False, False, False)
+    >>> output.shape, h.shape, c.shape
+    (torch.Size([5, 2, 8]), torch.Size([1, 2, 8]), torch.Size([1, 2, 8]))
     """
     given, batch_sizes = overload(args, kwargs, _NAMES, "lstm")
     x, states, params = given["input"], tuple(given["hx"]), given["params"]
@@ -277,6 +283,11 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     input (batch, features), hx a pair (h, c), each (batch, hidden). RuntimeError where shapes do
     not fit.
+
+    >>> state = (torch.zeros(2, 8), torch.zeros(2, 8))
+    >>> h, c = torch.lstm_cell(torch.zeros(2, 4), state, torch.zeros(32, 4), torch.zeros(32, 8))
+    >>> h.shape, c.shape
+    (torch.Size([2, 8]), torch.Size([2, 8]))
     """
     if len(hx) != 2:
         raise RuntimeError(f"lstm_cell expects two hidden states, got {len(hx)}")

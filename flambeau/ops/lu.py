@@ -165,7 +165,12 @@ def _(gs, ys):
 
 @linalg_function()
 def lu_factor_ex(A, *, pivot=True, check_errors=False, out=None):
-    """L and U in one array, row exchanges, and info: the places of zero pivots."""
+    """L and U in one array, row exchanges, and info: the places of zero pivots.
+
+    >>> LU, pivots, info = torch.linalg.lu_factor_ex(torch.tensor([[1., 2.], [2., 4.]]))
+    >>> info  # the second pivot is zero
+    tensor(2, dtype=torch.int32)
+    """
     return _lu_factor_ex(A, pivot, check_errors, out=out)
 
 
@@ -185,7 +190,12 @@ def lu_factor(A, *, pivot=True, out=None):
 
 @composite(name="lu")
 def lu_legacy(A, pivot=True, get_infos=False, out=None):
-    """L and U in one array, the row exchanges and, with get_infos, the places of zero pivots."""
+    """L and U in one array, the row exchanges and, with get_infos, the places of zero pivots.
+
+    >>> packed, pivots = torch.lu(torch.tensor([[1., 2.], [3., 4.]]))
+    >>> pivots  # row 1 was exchanged with row 2, counted from 1
+    tensor([2, 2], dtype=torch.int32)
+    """
     LU, pivots, info = _lu_factor_ex(A, pivot, not get_infos, "torch.linalg.lu_factor")
     made = (LU, pivots, info) if get_infos else (LU, pivots)
     return made if out is None else write_out(_lu_factor_ex.operator, made, tuple(out))
@@ -249,7 +259,12 @@ def _check_solve(LU: Array, pivots: Array, B: Array, left: bool) -> None:
 
 @linalg_function()
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):
-    """The X of A X = B (X A = B without `left`) for the A, or A^H, that lu_factor took apart."""
+    """The X of A X = B (X A = B without `left`) for the A, or A^H, that lu_factor took apart.
+
+    >>> LU, pivots = torch.linalg.lu_factor(torch.tensor([[1., 2.], [3., 4.]]))
+    >>> torch.linalg.lu_solve(LU, pivots, torch.tensor([[5.], [11.]])).flatten()
+    tensor([1., 2.])
+    """
     _check_solve(LU._array, pivots._array, B._array, left)
     if not left:
         y = mH(_lu_solved(LU, pivots, mH(B), not adjoint))
@@ -269,7 +284,12 @@ def _lu_solved(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
 
 @composite(name="lu_solve")
 def lu_solve_legacy(input, LU_data, LU_pivots, *, out=None):
-    """The X of A X = input: the older form of linalg.lu_solve."""
+    """The X of A X = input: the older form of linalg.lu_solve.
+
+    >>> A = torch.tensor([[1., 2.], [3., 4.]])
+    >>> torch.lu_solve(torch.tensor([[5.], [11.]]), *torch.linalg.lu_factor(A)).flatten()
+    tensor([1., 2.])
+    """
     return lu_solve(LU_data, LU_pivots, input, out=out)
 
 
@@ -341,13 +361,25 @@ def _(gs, ys, A):
 
 @composite(name="det")
 def det_legacy(input):
-    """Determinants of square matrices."""
+    """Determinants of square matrices.
+
+    Differentiable where the matrix is invertible.
+
+    >>> torch.det(torch.tensor([[2., 1.], [0., 4.]]))
+    tensor(8.)
+    """
     return det(input)
 
 
 @composite(name="slogdet")
 def slogdet_legacy(input, *, out=None):
-    """Signs of determinants and logarithms of their magnitudes."""
+    """Signs of determinants and logarithms of their magnitudes.
+
+    >>> torch.slogdet(torch.tensor([[1., 2.], [3., 4.]]))
+    torch.return_types.slogdet(
+    sign=tensor(-1.),
+    logabsdet=tensor(0.6931))
+    """
     made = return_type("slogdet", "sign", "logabsdet")(slogdet(input))
     return made if out is None else write_out(slogdet.operator, made, out)
 

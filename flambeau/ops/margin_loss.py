@@ -15,7 +15,11 @@ _LEAST_SQUARE = 1e-12
 
 
 def _margin_ranking(input1, input2, target, margin=0, reduction=MEAN):
-    """max(0, margin - target * (input1 - input2)), with the reduction as a number."""
+    """max(0, margin - target * (input1 - input2)), with the reduction as a number.
+
+    >>> torch.margin_ranking_loss(torch.tensor([1.]), torch.tensor([3.]), torch.ones(1), 0., 1)
+    tensor(2.)
+    """
     return reduce_tensor((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
@@ -25,7 +29,12 @@ publish(_margin_ranking, ("margin_ranking_loss",), ("torch",))
 @composite(expose=("nn.functional",))
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
                         reduction="mean"):  # fmt: skip
-    """max(0, margin - target * (input1 - input2)): target 1 ranks input1 first, -1 input2."""
+    """max(0, margin - target * (input1 - input2)): target 1 ranks input1 first, -1 input2.
+
+    >>> x, y = torch.tensor([1.]), torch.tensor([3.])
+    >>> torch.nn.functional.margin_ranking_loss(x, y, torch.tensor([1]))
+    tensor(2.)
+    """
     number = reduction_number(reduction, size_average, reduce)
     if input1.dim() != input2.dim() or input1.dim() != target.dim():
         raise RuntimeError(
@@ -36,7 +45,11 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 
 
 def _cosine_embedding(input1, input2, target, margin=0.0, reduction=MEAN):
-    """1 - cos where the target is 1, max(0, cos - margin) where -1; reduction a number."""
+    """1 - cos where the target is 1, max(0, cos - margin) where -1; reduction a number.
+
+    >>> torch.cosine_embedding_loss(torch.ones(1, 2), torch.ones(1, 2), torch.tensor([-1.]), 0.5, 1)
+    tensor(0.5000)
+    """
     if target.dim() > 1 or target.dim() + 1 != input1.dim() or input1.dim() != input2.dim():
         if target.dim() > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -60,6 +73,10 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     """1 - cosine for pairs with target 1; the cosine's excess over `margin` for those with -1.
 
     input1 and input2 (n, d) or (d,), target (n,) or ().
+
+    >>> x, y = torch.tensor([[1., 0.]]), torch.tensor([[2., 0.]])
+    >>> torch.nn.functional.cosine_embedding_loss(x, y, torch.tensor([-1]), margin=0.5)
+    tensor(0.5000)
     """
     number = reduction_number(reduction, size_average, reduce)
     return _cosine_embedding(input1, input2, target, margin, number)
@@ -83,6 +100,9 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     """Mean over classes of max(0, margin - (score of the target) + score) ** p.
 
     input (n, classes) or (classes,), target (n,) or () of class indices.
+
+    >>> torch.nn.functional.multi_margin_loss(torch.tensor([0.1, 0.2, 0.9]), torch.tensor(2))
+    tensor(0.1667)
     """
     number = reduction_number(reduction, size_average, reduce)
     if p not in (1, 2):
@@ -118,6 +138,10 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     """Mean over classes of max(0, 1 - (score of a label) + score of a class that is no label).
 
     input (n, classes) or (classes,); target the same, label indices up to the first -1.
+
+    >>> scores, labels = torch.tensor([0.1, 0.2, 0.8]), torch.tensor([2, 0, -1])
+    >>> torch.nn.functional.multilabel_margin_loss(scores, labels)
+    tensor(0.5000)
     """
     number = reduction_number(reduction, size_average, reduce)
     _rows(input)
@@ -161,7 +185,12 @@ def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Calla
 
 def _torch_triplet(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False,
                    reduction=MEAN):  # fmt: skip
-    """max(0, margin + |anchor - positive| - |anchor - negative|), the reduction a number."""
+    """max(0, margin + |anchor - positive| - |anchor - negative|), the reduction a number.
+
+    >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)
+    >>> torch.triplet_margin_loss(anchor, near, far, reduction=1)
+    tensor(0.5000)
+    """
 
     def distance(a: Tensor, b: Tensor) -> Tensor:
         return pairwise_distance(a, b, p, eps)
@@ -178,6 +207,10 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     """max(0, margin + |anchor - positive| - |anchor - negative|), in p-norms along the last axis.
 
     `swap`: the distance of positive and negative counts where it is smaller.
+
+    >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)
+    >>> torch.nn.functional.triplet_margin_loss(anchor, near, far)
+    tensor(0.5000)
     """
     number = reduction_number(reduction, size_average, reduce)
     return _torch_triplet(anchor, positive, negative, margin, p, eps, swap, number)
@@ -188,7 +221,13 @@ def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function: Any = None, margin=1.0, swap=False,
     reduction="mean",
 ):  # fmt: skip
-    """The triplet loss with any distance of two tensors."""
+    """The triplet loss with any distance of two tensors.
+
+    >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)
+    >>> torch.nn.functional.triplet_margin_with_distance_loss(
+    ...     anchor, near, far, distance_function=lambda x, y: abs(x - y).sum(-1))
+    tensor(0.5000)
+    """
     number = reduction_number(reduction)
     distance = pairwise_distance if distance_function is None else distance_function
     return _triplet(anchor, positive, negative, distance, margin, swap, number)

@@ -76,7 +76,13 @@ def _(g, mask):
 
 @composite()
 def masked_fill(input, mask, value):
-    """The tensor with `value` where the mask holds."""
+    """The tensor with `value` where the mask holds.
+
+    The mask is broadcast. Gradients flow to what was kept, and to a 0-dim tensor `value`.
+
+    >>> torch.masked_fill(torch.tensor([1., 2., 3.]), torch.tensor([True, False, True]), -1.)
+    tensor([-1.,  2., -1.])
+    """
     return _masked_fill(input, _mask_of(mask, "masked_fill"),
                         _fill_value(input, value, "masked_fill"))  # fmt: skip
 
@@ -116,7 +122,12 @@ def _(g, mask):
 
 @composite()
 def masked_select(input, mask, *, out=None):
-    """The elements where the mask holds, in one axis."""
+    """The elements where the mask holds, in one axis.
+
+    >>> x = torch.tensor([[1, 2], [3, 4]])
+    >>> torch.masked_select(x, x > 2)
+    tensor([3, 4])
+    """
     mask = _mask_of(mask, "masked_select")
     shape = np.broadcast_shapes(input._array.shape, mask._array.shape)
     y = _masked_select(input.expand(*shape), mask.expand(*shape))
@@ -154,7 +165,12 @@ def _(g, mask, source_shape):
 
 @composite()
 def masked_scatter(input, mask, source):
-    """The tensor with elements of `source`, in order, where the mask holds."""
+    """The tensor with elements of `source`, in order, where the mask holds.
+
+    >>> mask = torch.tensor([True, False, True])
+    >>> torch.masked_scatter(torch.zeros(3), mask, torch.tensor([7., 8., 9.]))
+    tensor([7., 0., 8.])
+    """
     if input.dtype is not source.dtype:
         raise RuntimeError(
             f"masked_scatter: expected self and source to have same dtypes but got {input.dtype} "
@@ -177,7 +193,14 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 @public(spaces=("torch", "Tensor"))
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
-    """The indices of the elements that are not zero: a matrix, or a vector for each axis."""
+    """The indices of the elements that are not zero: a matrix, or a vector for each axis.
+
+    >>> torch.nonzero(torch.tensor([[0, 1], [1, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    >>> torch.nonzero(torch.tensor([0, 5, 7]), as_tuple=True)
+    (tensor([1, 2]),)
+    """
     array = input._array
     if as_tuple:
         return tuple(wrap(a) for a in np.nonzero(array if array.ndim else array.reshape(1)))
@@ -187,13 +210,22 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
 
 @public(spaces=("torch", "Tensor"))
 def argwhere(input: Tensor) -> Tensor:
-    """The indices of the elements that are not zero, a row for each."""
+    """The indices of the elements that are not zero, a row for each.
+
+    >>> torch.argwhere(torch.tensor([[0, 1], [1, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
     return nonzero(input)
 
 
 @public(spaces=("torch", "Tensor"))
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
-    """The first `size` indices of elements that are not zero, filled up."""
+    """The first `size` indices of elements that are not zero, filled up.
+
+    >>> torch.nonzero_static(torch.tensor([0, 5, 7]), size=3, fill_value=-1).flatten()
+    tensor([ 1,  2, -1])
+    """
     found = np.argwhere(input._array)[:size]
     made = np.full((size, found.shape[1]), fill_value, np.int64)
     made[: len(found)] = found

@@ -122,7 +122,14 @@ def _ranks(name: str, x: Tensor, rank: int, argument: str) -> None:
 
 @composite()
 def mm(input, mat2, *, out_dtype=None, out=None):
-    """Product of two matrices."""
+    """Product of two matrices.
+
+    (n, m) and (m, p) give (n, p). RuntimeError where they do not fit; `matmul` broadcasts.
+
+    >>> torch.mm(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[1], [10]]))
+    tensor([[21],
+            [43]])
+    """
     if input._array.ndim != 2:
         raise RuntimeError("self must be a matrix")
     if mat2._array.ndim != 2:
@@ -132,7 +139,14 @@ def mm(input, mat2, *, out_dtype=None, out=None):
 
 @composite()
 def bmm(input, mat2, *, out_dtype=None, out=None):
-    """Products of two batches of matrices."""
+    """Products of two batches of matrices.
+
+    (b, n, m) and (b, m, p) give (b, n, p); nothing is broadcast. RuntimeError where they do not
+    fit.
+
+    >>> torch.bmm(torch.ones(3, 2, 4), torch.ones(3, 4, 5)).shape
+    torch.Size([3, 2, 5])
+    """
     if input._array.ndim != 3 or mat2._array.ndim != 3:
         raise RuntimeError("batch1 must be a 3D tensor" if input._array.ndim != 3
                            else "batch2 must be a 3D tensor")  # fmt: skip
@@ -147,7 +161,11 @@ def bmm(input, mat2, *, out_dtype=None, out=None):
 
 @composite()
 def mv(input, vec, *, out=None):
-    """A matrix times a vector."""
+    """A matrix times a vector.
+
+    >>> torch.mv(torch.tensor([[1, 2], [3, 4]]), torch.tensor([1, 10]))
+    tensor([21, 43])
+    """
     if input._array.ndim != 2 or vec._array.ndim != 1:
         raise RuntimeError(
             f"vector + matrix @ vector expected, got 1, {input._array.ndim}, {vec._array.ndim}"
@@ -157,7 +175,13 @@ def mv(input, vec, *, out=None):
 
 @composite()
 def dot(input, tensor, *, out=None):
-    """The sum of the products of two vectors' elements."""
+    """The sum of the products of two vectors' elements.
+
+    Raises RuntimeError unless both are vectors of one length and dtype.
+
+    >>> torch.dot(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
+    tensor(11.)
+    """
     if input._array.ndim != 1 or tensor._array.ndim != 1:
         raise RuntimeError(
             f"1D tensors expected, but got {input._array.ndim}D and {tensor._array.ndim}D tensors"

@@ -15,7 +15,14 @@ from .samples import Rng, Sample
 
 
 class _LinAlgError(RuntimeError):
-    """A matrix that a decomposition cannot take: singular, not positive-definite, not finite."""
+    """A matrix that a decomposition cannot take: singular, not positive-definite, not finite.
+
+    >>> try:
+    ...     torch.linalg.inv(torch.zeros(2, 2))
+    ... except torch.linalg.LinAlgError as error:
+    ...     print(error)
+    linalg.inv: The diagonal element 1 is zero, ... because the input matrix is singular.
+    """
 
 
 _LinAlgError.__module__ = "torch._C"

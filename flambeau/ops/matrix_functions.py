@@ -206,7 +206,11 @@ def multi_dot(tensors, *, out=None):
 
 @composite(expose=("torch",))
 def chain_matmul(*matrices, out=None):
-    """The product of many matrices: the older name of linalg.multi_dot."""
+    """The product of many matrices: the older name of linalg.multi_dot.
+
+    >>> torch.chain_matmul(torch.ones(2, 3), torch.ones(3, 4), torch.ones(4, 1)).flatten()
+    tensor([12., 12.])
+    """
     for m in matrices:
         if m._array.ndim != 2:
             raise RuntimeError(f"Tensor dimension is {m._array.ndim}, expected 2 instead.")
@@ -314,7 +318,13 @@ def vander(x, N=None):
 
 @composite(name="vander", expose=("torch",))
 def vander_legacy(x, N=None, increasing=False):
-    """The powers N - 1 to 0 of a vector's elements, or 0 to N - 1 with `increasing`."""
+    """The powers N - 1 to 0 of a vector's elements, or 0 to N - 1 with `increasing`.
+
+    >>> torch.vander(torch.tensor([1, 2, 3]))
+    tensor([[1, 1, 1],
+            [4, 2, 1],
+            [9, 3, 1]])
+    """
     if x._array.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     count = x.shape[0] if N is None else N
@@ -330,5 +340,10 @@ def vander_legacy(x, N=None, increasing=False):
 
 @linalg_function()
 def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
-    """The diagonal of matrices, as a view."""
+    """The diagonal of matrices, as a view.
+
+    >>> torch.linalg.diagonal(torch.tensor([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]))
+    tensor([[1, 4],
+            [5, 8]])
+    """
     return A.diagonal(offset, dim1, dim2)

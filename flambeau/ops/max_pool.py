@@ -320,13 +320,30 @@ def _functions(n: int) -> None:
         return values(input, found(input, kernel_size, stride, padding, dilation, ceil_mode))
 
     axes = {1: "length", 2: "h, w", 3: "d, h, w"}[n]
-    pool.__doc__ = (
-        f"Largest element of each window of an input (batch, c, {axes}) or (c, {axes}).\n\n"
-        "The stride is the kernel's size where none is given; padding counts as -inf. With\n"
-        "`return_indices` also the maxima's indices in the flattened image."
-    )
-    torch_pool.__doc__ = "Largest element of each window."
-    with_indices.__doc__ = "Largest element of each window, and its index in the flattened image."
+    x = f"torch.tensor([1., 3., 2., 0.]).reshape{(1, *(1,) * (n - 1), 4)}"
+    size = 2 if n == 1 else (*(1,) * (n - 1), 2)
+    shapes = f"""of an input (batch, c, {axes}) or (c, {axes}).
+
+    The stride is the kernel's size where none is given; padding counts as -inf."""
+    pool.__doc__ = f"""Largest element of each window {shapes}
+    With `return_indices` also the maxima's indices in the flattened image.
+
+    >>> torch.nn.functional.{name}({x}, {size}).flatten()
+    tensor([3., 2.])
+    """
+    torch_pool.__doc__ = f"""Largest element of each window {shapes}
+
+    >>> torch.{name}({x}, {size}).flatten()
+    tensor([3., 2.])
+    """
+    with_indices.__doc__ = f"""Largest element of each window, and its index in the flattened image.
+
+    Input (batch, c, {axes}) or (c, {axes}).
+
+    >>> x = {x}
+    >>> torch.nn.functional.{name}_with_indices(x, {size})[1].flatten()
+    tensor([1, 2])
+    """
     for function, own in ((pool, name), (torch_pool, name), (with_indices, f"{name}_with_indices")):
         function.__name__ = function.__qualname__ = own
     publish(pool, (name,), ("nn.functional",))

@@ -33,6 +33,13 @@ def multi_head_attention_forward(
 
     query (l, n, e), key (s, n, k), value (s, n, v), or all without n; AssertionError and
     RuntimeError, as PyTorch has them, where arguments do not fit.
+
+    >>> x, eye = torch.ones(1, 1, 2), torch.eye(2)
+    >>> output, weights = torch.nn.functional.multi_head_attention_forward(
+    ...     x, x, x, 2, 1, torch.cat([eye, eye, eye]), torch.zeros(6), None, None, False, 0.,
+    ...     eye, torch.zeros(2))
+    >>> output, weights
+    (tensor([[[1., 1.]]]), tensor([[[1.]]]))
     """
     batched = _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:

@@ -244,7 +244,12 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
 
 @composite(expose=())
 def linalg_norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
-    """A vector norm, or a matrix norm where `ord` and the number of axes ask for one."""
+    """A vector norm, or a matrix norm where `ord` and the number of axes ask for one.
+
+    >>> x = torch.tensor([[3., 0.], [0., 4.]])
+    >>> torch.linalg.norm(x), torch.linalg.norm(x, "nuc"), torch.linalg.norm(x, 1, dim=0)
+    (tensor(5.), tensor(7.), tensor([3., 4.]))
+    """
     axes = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
     rank = A._array.ndim
     if axes is not None and len(axes) not in (1, 2):
@@ -282,19 +287,32 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
 
 @composite(expose=("torch",))
 def nuclear_norm(input, dim=None, keepdim=False, *, out=None):
-    """The sum of a matrix's singular values."""
+    """The sum of a matrix's singular values.
+
+    >>> torch.nuclear_norm(torch.diag(torch.tensor([3., -4.])))
+    tensor(7.)
+    """
     return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, out=out)
 
 
 @composite(expose=("torch",))
 def frobenius_norm(input, dim, keepdim=False, *, out=None):
-    """The square root of the sum of squares along `dim`."""
+    """The square root of the sum of squares along `dim`.
+
+    >>> torch.frobenius_norm(torch.tensor([[3., 4.], [6., 8.]]), dim=1)
+    tensor([ 5., 10.])
+    """
     return _vector_norm(input, 2.0, canonical_dims(dim, input._array.ndim), keepdim, out=out)
 
 
 @composite(expose=("torch",))
 def norm_except_dim(v, pow=2, dim=0):
-    """The norms of the slices along `dim`, of one element otherwise; of the whole for -1."""
+    """The norms of the slices along `dim`, of one element otherwise; of the whole for -1.
+
+    >>> torch.norm_except_dim(torch.tensor([[3., 4.], [6., 8.]]), 2, 0)
+    tensor([[ 5.],
+            [10.]])
+    """
     if dim == -1:
         return norm(v, pow)
     axes = [i for i in range(v._array.ndim) if i != canonical_dim(dim, v._array.ndim)]

@@ -98,7 +98,12 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):
 
 @composite()
 def pinverse(input, rcond=1e-15):
-    """The pseudo-inverse, singular values up to rcond times the largest counting as zero."""
+    """The pseudo-inverse, singular values up to rcond times the largest counting as zero.
+
+    >>> torch.pinverse(torch.tensor([[2., 0.], [0., 0.]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.0000]])
+    """
     return _pinv(input, 0.0, rcond)
 
 

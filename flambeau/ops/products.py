@@ -162,7 +162,14 @@ def _batch_sums(rng: Rng):
 @opaque(samples=_batch_sums, inplace=True,
         ref=lambda x, a, b, beta=1, alpha=1: beta * x + alpha * np.einsum("bij,bjk->bik", a, b))
 def baddbmm(input: Array, batch1: Array, batch2: Array, *, beta=1, alpha=1) -> Array:
-    """beta * input + alpha * bmm(batch1, batch2)."""
+    """beta * input + alpha * bmm(batch1, batch2).
+
+    `batch1` (b, n, m) and `batch2` (b, m, p) give (b, n, p), to which `input` is broadcast. With
+    beta=0 `input` is not read.
+
+    >>> torch.baddbmm(torch.zeros(()), torch.ones(2, 1, 3), torch.ones(2, 3, 1), alpha=2).flatten()
+    tensor([6., 6.])
+    """
     _check_batches(batch1, batch2)
     if batch1.shape[0] != batch2.shape[0] or batch1.shape[2] != batch2.shape[1]:
         raise RuntimeError(
@@ -201,7 +208,14 @@ def _(g, batch1, alpha):
 
 @composite()
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
-    """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch."""
+    """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch.
+
+    `batch1` (b, n, m) and `batch2` (b, m, p), `input` broadcastable to the result (n, p).
+
+    >>> torch.addbmm(torch.zeros(()), torch.ones(3, 2, 4), torch.ones(3, 4, 1))
+    tensor([[12.],
+            [12.]])
+    """
     a, b = batch1._array, batch2._array
     _check_batches(a, b)
     if a.shape[0] != b.shape[0]:
@@ -298,7 +312,11 @@ def inner(input, other, *, out=None):
 
 @composite()
 def vdot(input, other, *, out=None):
-    """The sum of products of two vectors, the first conjugated."""
+    """The sum of products of two vectors, the first conjugated.
+
+    >>> torch.vdot(torch.tensor([1j]), torch.tensor([1j]))
+    tensor(1.+0.j)
+    """
     return dot(input.conj() if input.is_complex() else input, other, out=out)
 
 

@@ -102,7 +102,12 @@ def qr(A, mode="reduced", *, out=None):
 
 @composite(name="qr")
 def qr_legacy(input, some=True, *, out=None):
-    """Q and R with input = Q R: the older form of linalg.qr."""
+    """Q and R with input = Q R: the older form of linalg.qr.
+
+    >>> Q, R = torch.qr(torch.tensor([[3., 1.], [4., 2.]]))
+    >>> torch.allclose(Q @ R, torch.tensor([[3., 1.], [4., 2.]])), R.shape
+    (True, torch.Size([2, 2]))
+    """
     made = return_type("qr", "Q", "R")(_qr(input, "reduced" if some else "complete"))
     return made if out is None else write_out(_qr.operator, made, out)
 
@@ -122,7 +127,15 @@ def _raw_reference(x):
 @opaque(name="geqrf", differentiable=False, ref=_raw_reference, samples=rectangular_samples,
         result_type=return_type("geqrf", "a", "tau"))  # fmt: skip
 def geqrf(input: Array) -> tuple[Array, Array]:
-    """R on and above the diagonal, the reflections' vectors below it, and their scales tau."""
+    """R on and above the diagonal, the reflections' vectors below it, and their scales tau.
+
+    LAPACK's form, which `orgqr` and `ormqr` take.
+
+    >>> a, tau = torch.geqrf(torch.tensor([[3., 1.], [4., 2.]]))
+    >>> a.triu()
+    tensor([[-5.0000, -2.2000],
+            [ 0.0000,  0.4000]])
+    """
     check_matrix(input, "torch.geqrf", "input")
     check_kernel(input, "geqrf_cpu")
     a, tau = np.linalg.qr(input, "raw")
@@ -248,7 +261,13 @@ def _check_target(A: Array, tau: Array, other: Array, left: bool) -> None:
 
 @composite()
 def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
-    """Q other (other Q without `left`, Q^H with `transpose`) for the Q of reflections."""
+    """Q other (other Q without `left`, Q^H with `transpose`) for the Q of reflections.
+
+    >>> a, tau = torch.geqrf(torch.tensor([[3., 1.], [4., 2.]]))
+    >>> torch.ormqr(a, tau, a.triu())  # Q R, the matrix itself
+    tensor([[3., 1.],
+            [4., 2.]])
+    """
     _check_target(input._array, tau._array, other._array, left)
     if left:
         y = reflected(input, tau, other, transpose)

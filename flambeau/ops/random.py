@@ -39,25 +39,48 @@ def manual_seed(seed: int) -> Generator:
 
 @public()
 def seed() -> int:
-    """Seeds the default generator with a number nobody chose, and gives it."""
+    """Seeds the default generator with a number nobody chose, and gives it.
+
+    >>> torch.initial_seed() == torch.seed()
+    False
+    """
     return default_generator.seed()
 
 
 @public()
 def initial_seed() -> int:
-    """The seed of the default generator."""
+    """The seed of the default generator.
+
+    >>> _ = torch.manual_seed(7)
+    >>> torch.initial_seed()
+    7
+    """
     return default_generator.initial_seed()
 
 
 @public()
 def get_rng_state() -> Tensor:
-    """The state of the default generator, as bytes."""
+    """The state of the default generator, as bytes.
+
+    >>> state = torch.get_rng_state()
+    >>> x = torch.rand(3)
+    >>> torch.set_rng_state(state)
+    >>> torch.equal(torch.rand(3), x)
+    True
+    """
     return default_generator.get_state()
 
 
 @public()
 def set_rng_state(new_state: Tensor) -> None:
-    """Sets the state of the default generator."""
+    """Sets the state of the default generator.
+
+    >>> state = torch.get_rng_state()
+    >>> x = torch.rand(3)
+    >>> torch.set_rng_state(state)
+    >>> torch.equal(torch.rand(3), x)
+    True
+    """
     default_generator.set_state(new_state)
 
 
@@ -91,8 +114,22 @@ def _made(name: str, fill: Callable, doc: str) -> Callable:
     return public(name)(function)
 
 
-rand = _made("rand", sampling.fill_uniform, "Uniform numbers on [0, 1).")
-randn = _made("randn", normals.fill_normal, "Normal numbers, of mean 0 and variance 1.")
+rand = _made("rand", sampling.fill_uniform, """Uniform numbers on [0, 1).
+
+    PyTorch's, for the same seed.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.rand(3)
+    tensor([0.4963, 0.7682, 0.0885])
+    """)
+randn = _made("randn", normals.fill_normal, """Normal numbers, of mean 0 and variance 1.
+
+    PyTorch's, for the same seed.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randn(3)
+    tensor([ 1.5410, -0.2934, -2.1788])
+    """)
 
 
 def _made_like(name: str, fill: Callable, doc: str) -> Callable:
@@ -107,7 +144,12 @@ def _made_like(name: str, fill: Callable, doc: str) -> Callable:
         return place(array, device or input.device, requires_grad)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = f"""{doc}
+
+    >>> y = torch.{name}(torch.zeros(2, 3, dtype=torch.float64))
+    >>> y.shape, y.dtype
+    (torch.Size([2, 3]), torch.float64)
+    """
     return public(name)(function)
 
 
@@ -129,7 +171,12 @@ def randint(
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, **named: Any,
 ) -> Tensor:  # fmt: skip
-    """Integers from low (0 by default) up to, not including, high: randint(low, high, size)."""
+    """Integers from low (0 by default) up to, not including, high: randint(low, high, size).
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randint(10, (5,))
+    tensor([4, 9, 3, 0, 3])
+    """
     given = list(args)
     if "size" in named:
         given.append(named.pop("size"))
@@ -157,7 +204,11 @@ def randint(
 def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
                  device: Any = None, requires_grad: bool = False, memory_format: Any = None,
                  generator: Generator | None = None, **named: Any) -> Tensor:  # fmt: skip
-    """Integers from low (0 by default) below high, shaped as `input`."""
+    """Integers from low (0 by default) below high, shaped as `input`.
+
+    >>> torch.randint_like(torch.zeros(2, 3), 10).dtype
+    torch.float32
+    """
     low = named.get("low", args[0] if len(args) == 2 else 0)
     high = named.get("high", args[-1] if args else None)
     array = like_array(input, dtype, memory_format)
@@ -172,7 +223,12 @@ def randperm(
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A random permutation of 0 .. n - 1."""
+    """A random permutation of 0 .. n - 1.
+
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randperm(5)
+    tensor([4, 0, 1, 3, 2])
+    """
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     kind = numpy_dtype(dtype or types.int64) if out is None else out._array.dtype
@@ -188,7 +244,13 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
            generator: Generator | None = None, out: Tensor | None = None,
            dtype: Dtype | None = None, layout: Any = None, device: Any = None,
            requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """Normal numbers whose mean and standard deviation are numbers or tensors."""
+    """Normal numbers whose mean and standard deviation are numbers or tensors.
+
+    >>> torch.normal(torch.tensor([1., 2.]), torch.tensor([0., 0.]))
+    tensor([1., 2.])
+    >>> torch.normal(0., 1., size=(2, 3)).shape
+    torch.Size([2, 3])
+    """
     low = peek(std).min() if isinstance(std, Tensor) and std._array.size else std
     if not isinstance(low, Tensor) and not np.iscomplexobj(low) and low < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {low}")
@@ -221,7 +283,13 @@ def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """1 with the probabilities of `input` (or `p`), else 0."""
+    """1 with the probabilities of `input` (or `p`), else 0.
+
+    Raises RuntimeError for probabilities outside [0, 1].
+
+    >>> torch.bernoulli(torch.tensor([0., 1., 1.]))
+    tensor([0., 1., 1.])
+    """
     made = wrap(like_array(input, None))
     if p is not None:
         sampling.fill_bernoulli(made._array, float(p), generator)
@@ -265,7 +333,14 @@ def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *,
     generator: Generator | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Indices drawn from each row of weights."""
+    """Indices drawn from each row of weights.
+
+    `input` (k,) or (n, k) of weights that need not sum to 1. RuntimeError for more samples without
+    `replacement` than there are weights above 0.
+
+    >>> torch.multinomial(torch.tensor([0., 1., 0.]), 3, replacement=True)
+    tensor([1, 1, 1])
+    """
     array = integers.multinomial(input._array, num_samples, replacement, generator)
     if out is not None:
         out._array = array
@@ -275,14 +350,22 @@ def multinomial(
 
 @public()
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Poisson numbers with the rates of `input`."""
+    """Poisson numbers with the rates of `input`.
+
+    >>> torch.poisson(torch.tensor([0., 0.]))
+    tensor([0., 0.])
+    """
     made = wrap(rejection.poisson(input._array, generator))
     return _without_gradient(input, made) if MODE.grad and input.requires_grad else made
 
 
 @public()
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """Successes in `count` trials of probability `prob`."""
+    """Successes in `count` trials of probability `prob`.
+
+    >>> torch.binomial(torch.tensor([10., 10.]), torch.tensor([0., 1.]))
+    tensor([ 0., 10.])
+    """
     return wrap(rejection.binomial(count._array, prob._array, generator))
 
 

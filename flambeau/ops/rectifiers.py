@@ -47,7 +47,11 @@ def _rectified(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 @pointwise(name="relu_only", node="ReluBackward0", ref=lambda x: x * (x > 0), samples=real_line,
            ufunc=_rectified, refuse=_ordered, expose=())  # fmt: skip
 def rectify(input: Array) -> Array:
-    """max(input, 0)."""
+    """max(input, 0).
+
+    >>> torch.relu(torch.tensor([-1., 0., 2.]))
+    tensor([0., 0., 2.])
+    """
     return np.maximum(input, 0)
 
 
@@ -295,7 +299,11 @@ def _threshold_samples(rng):
            ref=lambda x, threshold, value: np.where(x > threshold, x, value),
            refuse=refusal.complex_and_bool)  # fmt: skip
 def threshold_of(input: Array, threshold, value) -> Array:
-    """input where above the threshold, else value."""
+    """input where above the threshold, else value.
+
+    >>> torch.threshold(torch.tensor([0., 1., 2.]), 1., 9.)
+    tensor([9., 9., 2.])
+    """
     # NaN stays itself, as it does in comparisons the other way round.
     return choose(np.less_equal(input, threshold), np.asarray(value).astype(input.dtype), input)
 

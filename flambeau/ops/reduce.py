@@ -74,7 +74,11 @@ def spread(g, shape, dim, keepdim):
 
 @composite()
 def sum_to_size(input, *size):
-    """The tensor summed over the axes along which `size` was expanded to its shape."""
+    """The tensor summed over the axes along which `size` was expanded to its shape.
+
+    >>> torch.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])
+    """
     if len(size) == 1 and not isinstance(size[0], int):
         size = tuple(size[0])
     shape = input._array.shape
@@ -173,7 +177,11 @@ def _(g, input, dim, keepdim):
 
 @composite()
 def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
-    """Sum over the axes `dim`, NaN counting as zero."""
+    """Sum over the axes `dim`, NaN counting as zero.
+
+    >>> torch.nansum(torch.tensor([1., float("nan"), 3.]))
+    tensor(4.)
+    """
     if input.dtype.is_complex:
         raise RuntimeError("nansum does not support complex inputs")
     if not input.dtype.is_floating_point:
@@ -183,7 +191,11 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
 
 @composite()
 def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None):
-    """Mean over the axes `dim` of what is not NaN."""
+    """Mean over the axes `dim` of what is not NaN.
+
+    >>> torch.nanmean(torch.tensor([1., float("nan"), 3.]))
+    tensor(2.)
+    """
     if not (input.dtype.is_floating_point or input.dtype.is_complex):
         raise RuntimeError(
             "nanmean(): expected input to have floating point or complex dtype but got "
@@ -238,8 +250,16 @@ def _extreme(name: str, ufunc: np.ufunc, doc: str):
     return made
 
 
-amax = _extreme("amax", np.maximum, "Largest elements over the axes `dim`; ties share a gradient.")
-amin = _extreme("amin", np.minimum, "Smallest elements over the axes `dim`; ties share a gradient.")
+amax = _extreme("amax", np.maximum, """Largest elements over the axes `dim`; ties share a gradient.
+
+    >>> torch.amax(torch.tensor([[1, 5], [7, 3]]), dim=(0, 1)), torch.amax(torch.eye(2), 0)
+    (tensor(7), tensor([1., 1.]))
+    """)
+amin = _extreme("amin", np.minimum, """Smallest elements over the axes `dim`; ties share a gradient.
+
+    >>> torch.amin(torch.tensor([[1, 5], [7, 3]]), dim=(0, 1)), torch.amin(torch.eye(2), 0)
+    (tensor(1), tensor([0., 0.]))
+    """)
 
 
 def _all_extreme(name: str, ufunc: np.ufunc):
@@ -338,10 +358,26 @@ def _overloaded(name: str, whole, along, elementwise: str, doc: str):
     return composite()(function)
 
 
-max = _overloaded("max", max_all, max_along, "maximum",
-                  "The largest element; along an axis with its indices; or of two tensors.")
-min = _overloaded("min", min_all, min_along, "minimum",
-                  "The smallest element; along an axis with its indices; or of two tensors.")
+max = _overloaded("max", max_all, max_along, "maximum", """The largest element, or of two tensors.
+
+    max(input), max(input, dim, keepdim=False) with the first one's indices, max(input, other)
+    element by element. RuntimeError for an empty tensor without `dim`.
+
+    >>> torch.max(torch.tensor([1, 5, 3])), torch.max(torch.tensor([1, 5]), torch.tensor([3]))
+    (tensor(5), tensor([3, 5]))
+    >>> torch.max(torch.tensor([[1, 5], [7, 3]]), dim=1).indices
+    tensor([1, 0])
+    """)
+min = _overloaded("min", min_all, min_along, "minimum", """The smallest element, or of two tensors.
+
+    min(input), min(input, dim, keepdim=False) with the first one's indices, min(input, other)
+    element by element. RuntimeError for an empty tensor without `dim`.
+
+    >>> torch.min(torch.tensor([1, 5, 3])), torch.min(torch.tensor([1, 5]), torch.tensor([3]))
+    (tensor(1), tensor([1, 3]))
+    >>> torch.min(torch.tensor([[1, 5], [7, 3]]), dim=1).indices
+    tensor([0, 1])
+    """)
 
 
 def _arg(name: str, largest: bool):
@@ -362,7 +398,13 @@ def _arg(name: str, largest: bool):
         return np.expand_dims(y, at) if keepdim else y
 
     body.__name__ = name
-    body.__doc__ = f"The index of the {'largest' if largest else 'smallest'} element, the first."
+    body.__doc__ = f"""The index of the {"largest" if largest else "smallest"} element, the first.
+
+    Without `dim` it counts through the flattened tensor.
+
+    >>> torch.{name}(torch.tensor([[1, 5], [7, 3]])), torch.{name}(torch.tensor([1, 5, 5]))
+    (tensor({2 if largest else 0}), tensor({1 if largest else 0}))
+    """
     return opaque(differentiable=False, ref=lambda x, dim=None: getattr(np, name)(x, dim),
                   samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
                                             ((rng.normal(size=(3, 4)), 1), {})]))(body)  # fmt: skip
@@ -375,7 +417,13 @@ _aminmax = return_type("aminmax", "min", "max")
 
 @composite()
 def aminmax(input, *, dim=None, keepdim=False, out=None):
-    """The smallest and the largest element, of all or along an axis."""
+    """The smallest and the largest element, of all or along an axis.
+
+    >>> torch.aminmax(torch.tensor([[3, 1], [5, 2]]), dim=1)
+    torch.return_types.aminmax(
+    min=tensor([1, 2]),
+    max=tensor([3, 5]))
+    """
     if dim is None and not input._array.size:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
@@ -400,7 +448,13 @@ def _logical(name: str, ufunc: np.ufunc):
         return np.asarray(y).astype(kind)
 
     body.__name__ = name
-    body.__doc__ = f"Whether {name} of the elements {'is' if name == 'any' else 'are'} true."
+    body.__doc__ = f"""Whether {name} of the elements {"is" if name == "any" else "are"} true.
+
+    Of an empty tensor: {name == "all"}. uint8 stays uint8, as in PyTorch.
+
+    >>> torch.{name}(torch.tensor([[True, False], [True, True]]), dim=1)
+    tensor([{"True, True" if name == "any" else "False,  True"}])
+    """
     return opaque(differentiable=False, ref=lambda x, dim=None: getattr(np, name)(x, dim),
                   samples=lambda rng: iter([((rng.integers(0, 2, (3, 4)) > 0,), {}),
                                             ((rng.integers(0, 2, (3, 4)) > 0, 0), {})]))(body)
@@ -413,7 +467,11 @@ any, all = _logical("any", np.logical_or), _logical("all", np.logical_and)
         samples=lambda rng: iter([((rng.integers(0, 2, (3, 4)),), {}),
                                   ((rng.integers(0, 2, (3, 4)),), {"dim": 1})]))  # fmt: skip
 def count_nonzero(input: Array, dim=None) -> Array:
-    """How many elements are not zero."""
+    """How many elements are not zero.
+
+    >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
+    tensor([1, 2])
+    """
     return np.asarray(np.count_nonzero(input, axes_of(dim, input.ndim)), np.int64)
 
 
@@ -424,7 +482,11 @@ def count_nonzero(input: Array, dim=None) -> Array:
         samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
                                   ((rng.normal(size=(3, 4)), 1), {})]))  # fmt: skip
 def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
-    """Product of the elements, of all or along an axis."""
+    """Product of the elements, of all or along an axis.
+
+    >>> torch.prod(torch.tensor([[1, 2], [3, 4]]), dim=1)
+    tensor([ 2, 12])
+    """
     if input.size > LARGE and (y := _large(np.multiply, input, dim, keepdim, dtype)) is not None:
         return rounded(y, input.dtype)
     kind = summed_dtype(input, dtype)
@@ -499,14 +561,22 @@ def _var_arguments(name, dim, unbiased, correction):
 
 @composite()
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, out=None):
-    """Variance over the axes `dim`; the count less `correction` (1) divides."""
+    """Variance over the axes `dim`; the count less `correction` (1) divides.
+
+    >>> torch.var(torch.tensor([1., 3.])), torch.var(torch.tensor([1., 3.]), correction=0)
+    (tensor(2.), tensor(1.))
+    """
     dim, less = _var_arguments("var", dim if axis is None else axis, unbiased, correction)
     return _var(input, dim, keepdim, less, out=out)
 
 
 @composite()
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, out=None):
-    """Standard deviation over the axes `dim`; the count less `correction` (1) divides."""
+    """Standard deviation over the axes `dim`; the count less `correction` (1) divides.
+
+    >>> torch.std(torch.tensor([1., 3.])), torch.std(torch.tensor([1., 3.]), correction=0)
+    (tensor(1.4142), tensor(1.))
+    """
     dim, less = _var_arguments("std", dim if axis is None else axis, unbiased, correction)
     y = _std(input, dim, keepdim, less)
     return y if out is None else out.copy_(y)
@@ -535,13 +605,21 @@ def _(g, input, y, dim, keepdim, correction):
 
 @composite(expose=("torch",))
 def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None):
-    """Variance and mean over the axes `dim`."""
+    """Variance and mean over the axes `dim`.
+
+    >>> torch.var_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
+    (tensor([2., 0.]), tensor([2., 2.]))
+    """
     dim, less = _var_arguments("var_mean", dim if axis is None else axis, unbiased, correction)
     return _var(input, dim, keepdim, less), mean(input, dim, keepdim)
 
 
 @composite(expose=("torch",))
 def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None):
-    """Standard deviation and mean over the axes `dim`."""
+    """Standard deviation and mean over the axes `dim`.
+
+    >>> torch.std_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
+    (tensor([1.4142, 0.0000]), tensor([2., 2.]))
+    """
     dim, less = _var_arguments("std_mean", dim if axis is None else axis, unbiased, correction)
     return _std(input, dim, keepdim, less), mean(input, dim, keepdim)

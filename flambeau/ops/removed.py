@@ -21,7 +21,13 @@ def _refuse(name: str, instead: str) -> None:
                            f"torch.{name} is replaced by {instead}.")  # fmt: skip
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Removed: RuntimeError. Call {instead}."
+    function.__doc__ = f"""Removed: RuntimeError. Call {instead}.
+
+    >>> torch.{name}(torch.eye(2))
+    Traceback (most recent call last):
+        ...
+    RuntimeError: This function was deprecated since version 1.9 and is now removed. ...
+    """
     spaces = ("torch",) if name == "matrix_rank" else ("torch", "Tensor")
     publish(function, (name,), spaces)
 

@@ -335,7 +335,7 @@ def ldexp(input, other, *, out=None):
 
 @composite(expose=("Tensor", "torch"))
 def ldexp_(self, other):
-    """Multiplies by 2**other in place."""
+    """`ldexp` in place."""
     from ..tensor.promote import check_cast
 
     y = ldexp(self, other)

@@ -42,7 +42,11 @@ def _(g, dim):
 
 @opaque(ref=lambda x, dim: np.cumprod(x, dim), samples=scans, inplace=True)
 def cumprod(input: Array, dim, *, dtype=None) -> Array:
-    """Products of the elements so far along an axis."""
+    """Products of the elements so far along an axis.
+
+    >>> torch.cumprod(torch.tensor([1, 2, 3, 4]), dim=0)
+    tensor([ 1,  2,  6, 24])
+    """
     kind = summed_dtype(input, dtype)
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
@@ -91,7 +95,11 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
         return values, where.astype(np.int64)
 
     body.__name__ = name
-    body.__doc__ = f"The {name[3:]}imum of the elements so far along an axis, and its last index."
+    body.__doc__ = f"""The {name[3:]}imum of the elements so far along an axis, and its last index.
+
+    >>> torch.{name}(torch.tensor([2, 1, 3, 2]), 0).values
+    tensor([{"2, 2, 3, 3" if name == "cummax" else "2, 1, 1, 1"}])
+    """
     made = opaque(result_type=result, constant_outputs=(1,), samples=scans,
                   ref=lambda x, dim: ufunc.accumulate(x, dim))(body)  # fmt: skip
 
@@ -113,7 +121,11 @@ def _logcumsumexp_ref(x, dim):
 
 @opaque(ref=_logcumsumexp_ref, samples=scans)
 def logcumsumexp(input: Array, dim) -> Array:
-    """log of the sums of exp of the elements so far along an axis."""
+    """log of the sums of exp of the elements so far along an axis.
+
+    >>> torch.logcumsumexp(torch.tensor([1000., 1000.]), 0)
+    tensor([1000.0000, 1000.6932])
+    """
     if input.dtype.kind not in "fcV":
         raise RuntimeError(f'"logcumsumexp_out_cpu" not implemented for {input.dtype}')
     at = canonical_dim(dim, input.ndim)
@@ -143,7 +155,13 @@ def _(g, input, y, dim):
 
 @composite()
 def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
-    """Differences of neighbours along an axis, n times."""
+    """Differences of neighbours along an axis, n times.
+
+    >>> torch.diff(torch.tensor([1, 4, 9, 16]))
+    tensor([3, 5, 7])
+    >>> torch.diff(torch.tensor([1, 4, 9, 16]), n=2)
+    tensor([2, 2])
+    """
     if not input._array.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
@@ -182,7 +200,11 @@ def _trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
 
 @composite(aliases=("trapz",), expose=("torch",))
 def trapezoid(y, x=None, *, dx=None, dim=-1):
-    """The integral by trapezoids along an axis, over points `x` or steps of `dx`."""
+    """The integral by trapezoids along an axis, over points `x` or steps of `dx`.
+
+    >>> torch.trapezoid(torch.tensor([0., 2., 4.]))
+    tensor(4.)
+    """
     if y._array.shape and y._array.shape[dim] == 0:
         return y.sum(dim).to(y.dtype)
     pieces, at = _trapezoids(y, x, dx, dim)
@@ -191,7 +213,11 @@ def trapezoid(y, x=None, *, dx=None, dim=-1):
 
 @composite(expose=("torch",))
 def cumulative_trapezoid(y, x=None, *, dx=None, dim=-1):
-    """The integrals so far, by trapezoids, along an axis."""
+    """The integrals so far, by trapezoids, along an axis.
+
+    >>> torch.cumulative_trapezoid(torch.tensor([0., 2., 4.]))
+    tensor([1., 4.])
+    """
     pieces, at = _trapezoids(y, x, dx, dim)
     return pieces.cumsum(at)
 

@@ -18,7 +18,11 @@ from .slices import basic_index
 @view(ref=lambda x, dim=0: tuple(np.moveaxis(x, dim, 0)),
       samples=matrices(((3, 4),), ((3, 4), 1)))  # fmt: skip
 def unbind(input: Array, dim=0) -> tuple[Array, ...]:
-    """The slices along an axis, as a tuple."""
+    """The slices along an axis, as a tuple.
+
+    >>> torch.unbind(torch.tensor([[1, 2], [3, 4]]))
+    (tensor([1, 2]), tensor([3, 4]))
+    """
     if not input.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     at = canonical_dim(dim, input.ndim)
@@ -66,7 +70,13 @@ def _joined(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -
 
 @composite()
 def split(tensor, split_size_or_sections, dim=0):
-    """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed."""
+    """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed.
+
+    >>> torch.split(torch.arange(5), 2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    >>> torch.split(torch.arange(5), [1, 4])
+    (tensor([0]), tensor([1, 2, 3, 4]))
+    """
     shape = tensor._array.shape
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -87,13 +97,25 @@ def split(tensor, split_size_or_sections, dim=0):
 
 @composite()
 def split_with_sizes(input, split_sizes, dim=0):
-    """Pieces of an axis, of the lengths listed."""
+    """Pieces of an axis, of the lengths listed.
+
+    >>> torch.split_with_sizes(torch.arange(5), [1, 4])
+    (tensor([0]), tensor([1, 2, 3, 4]))
+    """
     return split(input, list(split_sizes), dim)
 
 
 @composite()
 def chunk(input, chunks, dim=0):
-    """At most `chunks` pieces of an axis, of one length but for the last."""
+    """At most `chunks` pieces of an axis, of one length but for the last.
+
+    Views of the tensor. There may be fewer than `chunks`.
+
+    >>> torch.chunk(torch.arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    >>> len(torch.chunk(torch.arange(6), 4))
+    3
+    """
     if not input._array.ndim:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -108,7 +130,13 @@ def chunk(input, chunks, dim=0):
 
 @composite()
 def tensor_split(input, indices_or_sections, dim=0):
-    """Pieces of an axis: a number of nearly equal ones, or those between indices."""
+    """Pieces of an axis: a number of nearly equal ones, or those between indices.
+
+    >>> torch.tensor_split(torch.arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    >>> torch.tensor_split(torch.arange(5), (1, 3))
+    (tensor([0]), tensor([1, 2]), tensor([3, 4]))
+    """
     if not input._array.ndim:
         raise RuntimeError(
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
@@ -130,7 +158,7 @@ def tensor_split(input, indices_or_sections, dim=0):
     )
 
 
-def _split_along(name: str, axis_of: Any, least: int) -> Any:
+def _split_along(name: str, axis_of: Any, least: int, words: str) -> Any:
     def function(input, indices_or_sections):
         if input._array.ndim < least:
             raise RuntimeError(
@@ -149,10 +177,17 @@ def _split_along(name: str, axis_of: Any, least: int) -> Any:
         return tensor_split(input, indices_or_sections, at)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Pieces along one axis, by number or by indices."
+    function.__doc__ = f"""Pieces along {words}, by number or by indices: views.
+
+    RuntimeError for a tensor of fewer axes, and where a number of pieces does not divide the
+    length.
+
+    >>> [tuple(part.shape) for part in torch.{name}(torch.zeros(6, 6, 6), [1, 3])]
+    {[tuple(n if i == axis_of(3) else 6 for i in range(3)) for n in (1, 2, 3)]}
+    """
     return public(spaces=("torch", "Tensor"))(function)
 
 
-hsplit = _split_along("hsplit", lambda n: 0 if n == 1 else 1, 1)
-vsplit = _split_along("vsplit", lambda n: 0, 2)
-dsplit = _split_along("dsplit", lambda n: 2, 3)
+hsplit = _split_along("hsplit", lambda n: 0 if n == 1 else 1, 1, "the second axis, or a vector's")
+vsplit = _split_along("vsplit", lambda n: 0, 2, "the first axis")
+dsplit = _split_along("dsplit", lambda n: 2, 3, "the third axis")

@@ -43,7 +43,11 @@ def pixel_shuffle(input, upscale_factor):
 
 @composite(expose=_BOTH)
 def pixel_unshuffle(input, downscale_factor):
-    """(..., c, h r, w r) as (..., c r r, h, w): what pixel_shuffle does, undone."""
+    """(..., c, h r, w r) as (..., c r r, h, w): what pixel_shuffle does, undone.
+
+    >>> torch.pixel_unshuffle(torch.zeros(1, 2, 6, 6), 2).shape
+    torch.Size([1, 8, 3, 3])
+    """
     shape, r = input._array.shape, downscale_factor
     _spatial("pixel_unshuffle", shape, r, "downscale_factor")
     *batch, c, h, w = shape

@@ -15,7 +15,11 @@ from .samples import matrices
 @view(ref=lambda x, dim, index: np.take(x, index, dim),
       samples=matrices(((3, 4), 0, 1), ((3, 4), -1, -2)))  # fmt: skip
 def select(input: Array, dim, index) -> Array:
-    """The slice at one index of an axis, which disappears."""
+    """The slice at one index of an axis, which disappears.
+
+    >>> torch.select(torch.tensor([[1, 2], [3, 4]]), 1, 0)
+    tensor([1, 3])
+    """
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
@@ -61,7 +65,13 @@ def _(g, index):
 
 @composite()
 def narrow(input, dim, start, length):
-    """`length` indices of an axis, from `start`."""
+    """`length` indices of an axis, from `start`.
+
+    A view. RuntimeError where the axis is shorter.
+
+    >>> torch.narrow(torch.arange(5), 0, 1, 3)
+    tensor([1, 2, 3])
+    """
     shape = input._array.shape
     if not shape:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
@@ -87,7 +97,13 @@ def narrow(input, dim, start, length):
 @view(ref=lambda x, offset=0, dim1=0, dim2=1: np.diagonal(x, offset, dim1, dim2),
       samples=matrices(((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 1, 2)))  # fmt: skip
 def diagonal(input: Array, offset=0, dim1=0, dim2=1) -> Array:
-    """The elements where two axes have one index, as the last axis."""
+    """The elements where two axes have one index, as the last axis.
+
+    The view shares memory: writing to it writes to the matrix.
+
+    >>> torch.diagonal(torch.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     a, b = canonical_dim(dim1, input.ndim), canonical_dim(dim2, input.ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")

@@ -298,16 +298,32 @@ def _functional(name: str, operator, sign: int, doc: str):
     return public(spaces=("nn.functional",))(function)
 
 
-_functional("softmax", softmax, 1, "exp(input) divided by its sum along an axis.")
-_functional("log_softmax", log_softmax, 1, "Logarithm of softmax.")
-_functional("softmin", softmax, -1, "Softmax of -input.")
+_functional("softmax", softmax, 1, """exp(input) divided by its sum along an axis.
+
+    >>> torch.nn.functional.softmax(torch.tensor([0., 0., 1.]), dim=0)
+    tensor([0.2119, 0.2119, 0.5761])
+    """)
+_functional("log_softmax", log_softmax, 1, """Logarithm of softmax, without overflow.
+
+    >>> torch.nn.functional.log_softmax(torch.tensor([0., 1000.]), dim=0)
+    tensor([-1000.,     0.])
+    """)
+_functional("softmin", softmax, -1, """Softmax of -input.
+
+    >>> torch.nn.functional.softmin(torch.tensor([0., 0., 1.]), dim=0)
+    tensor([0.4223, 0.4223, 0.1554])
+    """)
 
 
 @composite(expose=("nn.functional",))
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     """Samples of Gumbel's softmax: softmax((logits + noise) / tau).
 
-    `hard`: one-hot vectors forward, with the gradient of the soft ones.
+    `hard`: one-hot vectors forward, with the gradient of the soft ones. Jang et al., 2016.
+
+    >>> y = torch.nn.functional.gumbel_softmax(torch.zeros(5, 3), hard=True)
+    >>> y.sum(1)
+    tensor([1., 1., 1., 1., 1.])
     """
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)

@@ -191,7 +191,12 @@ def solve_matrix(A: Tensor, B: Tensor, left: bool = True) -> Tensor:
 
 @linalg_function()
 def solve_ex(A, B, *, left=True, check_errors=False, out=None):
-    """The X of A X = B, and info: 0, or the place of the zero pivot of a singular matrix."""
+    """The X of A X = B, and info: 0, or the place of the zero pivot of a singular matrix.
+
+    >>> x, info = torch.linalg.solve_ex(torch.eye(2) * 2, torch.tensor([4., 6.]))
+    >>> x, info
+    (tensor([2., 3.]), tensor(0, dtype=torch.int32))
+    """
     return _solve(A, B, left, check_errors, "linalg.solve_ex", out=out)
 
 
@@ -285,7 +290,12 @@ def solve_triangular(A, B, *, upper, left=True, unitriangular=False, out=None):
 
 @composite()
 def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False, *, out=None):
-    """The X of A X = input for triangular A, and A: the older form of linalg.solve_triangular."""
+    """The X of A X = input for triangular A, and A: the older form of linalg.solve_triangular.
+
+    >>> A = torch.tensor([[2., 1.], [0., 4.]])
+    >>> torch.triangular_solve(torch.tensor([[4.], [8.]]), A).solution.flatten()
+    tensor([1., 2.])
+    """
     kind = return_type("triangular_solve", "solution", "cloned_coefficient")
     check_square(A._array, "triangular_solve")
     check_matrix(input._array, "triangular_solve", "b")

@@ -91,14 +91,25 @@ def sort(input, dim=-1, descending=False, stable=False, *, out=None):
 
 @composite()
 def argsort(input, dim=-1, descending=False, stable=False, *, out=None):
-    """The indices that sort along an axis."""
+    """The indices that sort along an axis.
+
+    Equal elements keep their order if `stable`; `descending` puts the largest first.
+
+    >>> torch.argsort(torch.tensor([30, 10, 20]))
+    tensor([1, 2, 0])
+    """
     y = _sort(input.detach(), dim, descending, stable)[1]
     return y if out is None else out.copy_(y)
 
 
 @composite()
 def msort(input, *, out=None):
-    """The values sorted along the first axis."""
+    """The values sorted along the first axis.
+
+    >>> torch.msort(torch.tensor([[3, 1], [2, 4]]))
+    tensor([[2, 1],
+            [3, 4]])
+    """
     y = sort(input, 0)[0]
     return y if out is None else out.copy_(y)
 
@@ -109,7 +120,13 @@ def msort(input, *, out=None):
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {}),
                                   ((rng.normal(size=(5, 3)), 3, 0), {})]))  # fmt: skip
 def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Array]:
-    """The k largest (or smallest) values along an axis, in order, and their indices."""
+    """The k largest (or smallest) values along an axis, in order, and their indices.
+
+    >>> torch.topk(torch.tensor([30, 10, 20]), 2)
+    torch.return_types.topk(
+    values=tensor([30, 20]),
+    indices=tensor([0, 2]))
+    """
     _refuse_complex(input, "topk")
     at = canonical_dim(dim, input.ndim)
     n = input.shape[at] if input.ndim else 1
@@ -129,7 +146,13 @@ def _(gs, ys, input_shape, dim):
         ref=lambda x, k, dim=-1, keepdim=False: np.sort(x, dim).take(k - 1, dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))  # fmt: skip
 def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
-    """The k-th smallest value along an axis, counted from 1, and its index."""
+    """The k-th smallest value along an axis, counted from 1, and its index.
+
+    >>> torch.kthvalue(torch.tensor([30, 10, 20]), 2)
+    torch.return_types.kthvalue(
+    values=tensor(20),
+    indices=tensor(2))
+    """
     at = canonical_dim(dim, input.ndim)
     n = input.shape[at] if input.ndim else 1
     if input.ndim and n == 0:
@@ -205,7 +228,14 @@ def _median(name: str, ignore_nan: bool) -> Any:
         return y if out is None else out.copy_(y)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = "The lower median of all elements, or along an axis with its indices."
+    function.__doc__ = f"""The lower median of all elements, or along an axis with its indices.
+
+    {"NaN is left out" if ignore_nan else "A NaN makes the result NaN"}. Of an even number of
+    elements it is the smaller of the two in the middle; `quantile(0.5)` is their mean.
+
+    >>> torch.{name}(torch.tensor([1., {'float("nan")' if ignore_nan else "8."}, 3., 2.]))
+    tensor(2.)
+    """
     return composite()(function)
 
 
@@ -218,7 +248,13 @@ median, nanmedian = _median("median", False), _median("nanmedian", True)
         samples=lambda rng: iter([((np.array([[1, 2, 2], [3, 1, 3], [4, 0, 0]]),), {}),
                                   ((np.array([[1.0, 2, 4], [1.5, 3, 5]]), 0), {})]))  # fmt: skip
 def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
-    """The most frequent value along an axis (the smallest of several), and where it is last."""
+    """The most frequent value along an axis (the smallest of several), and where it is last.
+
+    >>> torch.mode(torch.tensor([3, 1, 3, 2]))
+    torch.return_types.mode(
+    values=tensor(3),
+    indices=tensor(2))
+    """
     _refuse_complex(input, "mode")
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
@@ -257,7 +293,15 @@ def _quantile(name: str, ignore_nan: bool) -> Any:
         return y if out is None else out.resize_(y.shape).copy_(y)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Values below which the fractions `q` of the elements lie."
+    function.__doc__ = f"""Values below which the fractions `q` of the elements lie.
+
+    {"NaN is left out" if ignore_nan else "A NaN makes the result NaN"}. The input is float32 or
+    float64; `q` a number, or a vector, which becomes the first axis. RuntimeError for a `q`
+    outside [0, 1].
+
+    >>> torch.{name}(torch.tensor([0., 1., 2., 4.]), torch.tensor([0.25, 0.5]))
+    tensor([0.7500, 1.5000])
+    """
     return composite()(function)
 
 
@@ -307,7 +351,13 @@ def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
     side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Where each value would be put into sorted rows."""
+    """Where each value would be put into sorted rows.
+
+    >>> rows = torch.tensor([[1, 3, 5], [2, 4, 6]])
+    >>> torch.searchsorted(rows, torch.tensor([[3], [3]]))
+    tensor([[1],
+            [1]])
+    """
     if side is not None and side not in ("left", "right"):
         raise RuntimeError(
             "torch.searchsorted(): side can only be 'left' or 'right' but got " + side
@@ -343,7 +393,16 @@ def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The bucket, between boundaries, of each value."""
+    """The bucket, between boundaries, of each value.
+
+    `right`: the edge itself belongs to the bucket on its right.
+
+    >>> edges = torch.tensor([1, 3, 5])
+    >>> torch.bucketize(torch.tensor([0, 3, 9]), edges)
+    tensor([0, 1, 3])
+    >>> torch.bucketize(torch.tensor([0, 3, 9]), edges, right=True)
+    tensor([0, 2, 3])
+    """
     if boundaries._array.ndim != 1:
         raise RuntimeError(
             f"boundaries tensor must be 1 dimension, but got dim({boundaries._array.ndim})"
@@ -353,7 +412,13 @@ def bucketize(
 
 @public(spaces=("torch", "Tensor"))
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each non-negative integer occurs, or the sum of the weights of each."""
+    """How often each non-negative integer occurs, or the sum of the weights of each.
+
+    >>> torch.bincount(torch.tensor([0, 2, 2, 3]))
+    tensor([1, 0, 2, 1])
+    >>> torch.bincount(torch.tensor([0, 1, 1]), weights=torch.tensor([0.5, 1., 2.]), minlength=3)
+    tensor([0.5000, 3.0000, 0.0000])
+    """
     array = input._array
     if array.dtype.kind not in "iu" or array.ndim != 1 or (array.size and array.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
@@ -370,7 +435,13 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 @public(spaces=("torch", "Tensor"))
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *,
           out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """How many elements fall into each of `bins` equal intervals from min to max."""
+    """How many elements fall into each of `bins` equal intervals from min to max.
+
+    The least and the greatest element where min and max are equal, as they are by default.
+
+    >>> torch.histc(torch.tensor([0., 1., 1., 4.]), bins=4)
+    tensor([1., 2., 0., 1.])
+    """
     array = input._array
     if bins <= 0:
         raise RuntimeError("bins must be > 0")

@@ -201,7 +201,14 @@ def _check_weight(input: Array, weight: Array | None) -> None:
 
 @composite(expose=("torch",))
 def histogramdd(input, bins, range=None, weight=None, density=False, *, out=None):
-    """How many points, the rows of input, fall into each cell of a grid, and the grid's edges."""
+    """How many points, the rows of input, fall into each cell of a grid, and the grid's edges.
+
+    >>> points = torch.tensor([[0., 0.], [0.2, 0.9], [1., 1.]])
+    >>> counts, edges = torch.histogramdd(points, bins=[2, 2])
+    >>> counts
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
     points = input._array
     if points.ndim < 2:
         raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions, but "

@@ -120,6 +120,11 @@ def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     """The signal of which stft made the frames' transforms `input`.
 
     input (frequency, frame) or (batch, frequency, frame), complex: result (batch, time).
+
+    >>> window, signal = torch.hann_window(16), torch.arange(64.)
+    >>> frames = torch.stft(signal, 16, window=window, return_complex=True)
+    >>> bool((torch.istft(frames, 16, window=window) - signal).abs().max() < 1e-3)
+    True
     """
     hop = n_fft // 4 if hop_length is None else hop_length
     size = n_fft if win_length is None else win_length

@@ -147,7 +147,12 @@ _LEGACY = return_type("svd", "U", "S", "V")
 
 @composite(name="svd")
 def svd_legacy(input, some=True, compute_uv=True, *, out=None):
-    """U, S and V with input = U diag(S) V^H; zeros for U and V without `compute_uv`."""
+    """U, S and V with input = U diag(S) V^H; zeros for U and V without `compute_uv`.
+
+    >>> U, S, V = torch.svd(torch.tensor([[3., 0.], [0., -4.]]))
+    >>> S
+    tensor([4., 3.])
+    """
     rank = input._array.ndim
     if rank < 2:
         raise RuntimeError("linalg.svd: The input tensor A must have at least 2 dimensions.")

@@ -81,10 +81,17 @@ def _triangle_indices(name: str, lower: bool) -> None:
         found = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
         return place(np.stack(found).astype(kind.numpy), device)
 
+    words = "lower" if lower else "upper"
+    rows, columns = ("0, 1, 1", "0, 0, 1") if lower else ("0, 0, 1", "0, 1, 1")
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
-        f"The indices, rows and columns, of the {'lower' if lower else 'upper'} triangle."
-    )
+    function.__doc__ = f"""The indices, rows and columns, of the {words} triangle.
+
+    The triangle ends at the diagonal `offset`; 0 is the main one.
+
+    >>> torch.{name}(2, 2)
+    tensor([[{rows}],
+            [{columns}]])
+    """
     public()(function)
 
 
@@ -142,7 +149,13 @@ def diag(input, diagonal=0, *, out=None):
 
 @composite()
 def diagflat(input, offset=0):
-    """A matrix with all the elements on its diagonal."""
+    """A matrix with all the elements on its diagonal.
+
+    >>> torch.diagflat(torch.tensor([1, 2]), offset=1)
+    tensor([[0, 1, 0],
+            [0, 0, 2],
+            [0, 0, 0]])
+    """
     return diag_embed(input.reshape(-1), offset)
 
 

@@ -57,7 +57,14 @@ def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """The different values, or slices of an axis, in order."""
+    """The different values, or slices of an axis, in order.
+
+    With `return_inverse` also where each element is among them, with `return_counts` how often each
+    comes.
+
+    >>> torch.unique(torch.tensor([3, 1, 3]), return_inverse=True, return_counts=True)
+    (tensor([1, 3]), tensor([1, 0, 1]), tensor([1, 2]))
+    """
     array = input._array
     if dim is None and array.dtype.kind in "iubf":
         flat = array.reshape(-1)
@@ -82,7 +89,11 @@ def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:  # fmt: skip
-    """The first of each run of equal values, or of equal slices of an axis."""
+    """The first of each run of equal values, or of equal slices of an axis.
+
+    >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 2, 1]))
+    tensor([1, 2, 1])
+    """
     array = input._array if dim is not None else input._array.reshape(-1)
     at = 0 if dim is None else canonical_dim(dim, array.ndim)
     rows = np.moveaxis(array, at, 0)

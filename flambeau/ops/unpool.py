@@ -117,10 +117,16 @@ def _functions(n: int) -> None:
         return operator(input, indices, spatial)
 
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{n}d"
-    unpool.__doc__ = (
-        f"Maxima put back at the indices that max_pool{n}d gave, zeros elsewhere.\n\n"
-        "`output_size` says which of the sizes that pool to this one is meant."
-    )
+    size = 2 if n == 1 else (*(1,) * (n - 1), 2)
+    unpool.__doc__ = f"""Maxima put back at the indices that max_pool{n}d gave, zeros elsewhere.
+
+    `output_size` says which of the sizes that pool to this one is meant.
+
+    >>> x = torch.tensor([1., 3., 2., 0.]).reshape{(1, *(1,) * (n - 1), 4)}
+    >>> y, places = torch.nn.functional.max_pool{n}d(x, {size}, return_indices=True)
+    >>> torch.nn.functional.max_unpool{n}d(y, places, {size}).flatten()
+    tensor([0., 3., 2., 0.])
+    """
     publish(unpool, (f"max_unpool{n}d",), ("nn.functional",))
 
 

@@ -36,17 +36,29 @@ def unravel_index(indices, shape):
 
 @composite()
 def unsafe_chunk(input, chunks, dim=0):
-    """Pieces of an axis, as chunk gives them."""
+    """Pieces of an axis, as chunk gives them.
+
+    >>> torch.unsafe_chunk(torch.arange(3), 2)
+    (tensor([0, 1]), tensor([2]))
+    """
     return chunk(input, chunks, dim)
 
 
 @composite()
 def unsafe_split(tensor, split_size, dim=0):
-    """Pieces of an axis, as split gives them."""
+    """Pieces of an axis, as split gives them.
+
+    >>> torch.unsafe_split(torch.arange(3), 2)
+    (tensor([0, 1]), tensor([2]))
+    """
     return split(tensor, split_size, dim)
 
 
 @composite()
 def unsafe_split_with_sizes(input, split_sizes, dim=0):
-    """Pieces of an axis, as split_with_sizes gives them."""
+    """Pieces of an axis, as split_with_sizes gives them.
+
+    >>> torch.unsafe_split_with_sizes(torch.arange(3), [1, 2])
+    (tensor([0]), tensor([1, 2]))
+    """
     return split_with_sizes(input, split_sizes, dim)

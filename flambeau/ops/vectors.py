@@ -65,7 +65,11 @@ publish(linalg_cross, ("cross",), ("linalg",))
 
 @composite()
 def cross(input, other, dim=None, *, out=None):
-    """The cross products along `dim`, by default the first axis of length 3."""
+    """The cross products along `dim`, by default the first axis of length 3.
+
+    >>> torch.cross(torch.tensor([1., 0., 0.]), torch.tensor([0., 1., 0.]), dim=0)
+    tensor([0., 0., 1.])
+    """
     if dim is None:
         shape = input._array.shape
         if 3 not in shape:

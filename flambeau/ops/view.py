@@ -188,13 +188,22 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 @composite()
 def ravel(input):
-    """All the elements in one axis."""
+    """All the elements in one axis.
+
+    >>> torch.ravel(torch.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    """
     return reshape(input, (-1,))
 
 
 @composite()
 def unflatten(input, dim, sizes):
-    """One axis as several."""
+    """One axis as several.
+
+    >>> torch.unflatten(torch.arange(6), 0, (2, -1))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
     shape = input._array.shape
     at = canonical_dim(dim, len(shape))
     if not len(sizes):
@@ -216,7 +225,15 @@ def unflatten(input, dim, sizes):
       samples=matrices(((3, 4), 0, 1), ((2, 3, 4), -1, 0)),
       aliases=("swapaxes", "swapdims"))  # fmt: skip
 def transpose(input: Array, dim0, dim1) -> Array:
-    """Two axes exchanged."""
+    """Two axes exchanged.
+
+    A view of the same memory.
+
+    >>> x = torch.tensor([[1, 2], [3, 4]])
+    >>> torch.transpose(x, 0, 1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     n = input.ndim
     if n == 2 and dim0 + dim1 == 1 and dim0 >= 0 and dim1 >= 0:
         return input.T
@@ -231,7 +248,13 @@ def _(g, dim0, dim1):
 
 @view(ref=lambda x: x.T, samples=matrices(((3, 4),), ((5,),), ((),)))
 def t(input: Array) -> Array:
-    """A matrix transposed; vectors stay as they are."""
+    """A matrix transposed; vectors stay as they are.
+
+    >>> torch.t(torch.tensor([[1, 2, 3]]))
+    tensor([[1],
+            [2],
+            [3]])
+    """
     if input.ndim > 2:
         raise RuntimeError(
             f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D"
@@ -275,7 +298,11 @@ def _(g, dims):
 
 @composite(aliases=("moveaxis",))
 def movedim(input, source, destination):
-    """The axes `source` at the places `destination`; the others keep their order."""
+    """The axes `source` at the places `destination`; the others keep their order.
+
+    >>> torch.movedim(torch.zeros(2, 3, 4), 0, -1).shape
+    torch.Size([3, 4, 2])
+    """
     n = input._array.ndim
     sources = [source] if isinstance(source, int) else list(source)
     targets = [destination] if isinstance(destination, int) else list(destination)
@@ -307,7 +334,13 @@ def _(g, input_shape):
 
 @composite()
 def squeeze(input, dim=None):
-    """Axes of length 1 left out: all of them, or those of `dim` that have it."""
+    """Axes of length 1 left out: all of them, or those of `dim` that have it.
+
+    A view of the same memory.
+
+    >>> torch.squeeze(torch.zeros(1, 2, 1)).shape, torch.squeeze(torch.zeros(1, 2, 1), 0).shape
+    (torch.Size([2]), torch.Size([2, 1]))
+    """
     shape = input._array.shape
     wanted = canonical_dims(dim, len(shape)) if dim != () else ()
     return _squeeze(input, tuple(d for d in wanted if shape and shape[d] == 1))
@@ -315,7 +348,12 @@ def squeeze(input, dim=None):
 
 @view(ref=np.expand_dims, samples=matrices(((3, 4), 1), ((3,), -1), ((), 0)))
 def unsqueeze(input: Array, dim) -> Array:
-    """A new axis of length 1 at `dim`."""
+    """A new axis of length 1 at `dim`.
+
+    >>> torch.unsqueeze(torch.tensor([1, 2]), 1)
+    tensor([[1],
+            [2]])
+    """
     at = canonical_dim(dim, input.ndim + 1)
     return input.reshape((*input.shape[:at], 1, *input.shape[at:]))
 
@@ -396,7 +434,12 @@ def expand_as(self, other):
 
 @composite()
 def broadcast_to(input, size):
-    """The tensor expanded to a shape."""
+    """The tensor expanded to a shape.
+
+    >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     return expand(input, *size)
 
 
@@ -431,7 +474,12 @@ def _hermitian(self: Tensor) -> Tensor:
 
 @composite()
 def adjoint(input):
-    """The last two axes exchanged, conjugated."""
+    """The last two axes exchanged, conjugated.
+
+    >>> torch.adjoint(torch.tensor([[1 + 2j, 3j]]))
+    tensor([[1.-2.j],
+            [0.-3.j]])
+    """
     y = _matrix_transposed(input)
     return y.conj() if y._array.dtype.kind == "c" else y
 

@@ -103,17 +103,31 @@ def select_scatter(input, src, dim, index):
 
 @composite()
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
-    """A copy of the tensor with `src` at a slice of an axis."""
+    """A copy of the tensor with `src` at a slice of an axis.
+
+    >>> torch.slice_scatter(torch.zeros(4), torch.ones(2), start=1, end=3)
+    tensor([0., 1., 1., 0.])
+    """
     return _scattered(input, src, lambda x: _sliced(x, dim, start, end, step))
 
 
 @composite()
 def diagonal_scatter(input, src, offset=0, dim1=0, dim2=1):
-    """A copy of the tensor with `src` on a diagonal."""
+    """A copy of the tensor with `src` on a diagonal.
+
+    >>> torch.diagonal_scatter(torch.zeros(2, 2), torch.tensor([1., 2.]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
     return _scattered(input, src, lambda x: diagonal(x, offset, dim1, dim2))
 
 
 @composite()
 def as_strided_scatter(input, src, size, stride, storage_offset=None):
-    """A copy of the tensor with `src` in a window of its memory."""
+    """A copy of the tensor with `src` in a window of its memory.
+
+    >>> torch.as_strided_scatter(torch.zeros(2, 2), torch.ones(2), (2,), (3,))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     return _scattered(input, src, lambda x: as_strided(x, size, stride, storage_offset))

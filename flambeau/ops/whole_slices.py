@@ -27,7 +27,14 @@ def _vector(index: Array, name: str) -> Array:
 
 @opaque(ref=lambda x, dim, index: np.take(x, index, dim), samples=_selected)
 def index_select(input: Array, dim, index: Array) -> Array:
-    """The slices at some indices of an axis."""
+    """The slices at some indices of an axis.
+
+    Raises IndexError for an index outside the axis.
+
+    >>> torch.index_select(torch.tensor([[1, 2], [3, 4]]), 1, torch.tensor([1, 1, 0]))
+    tensor([[2, 2, 1],
+            [4, 4, 3]])
+    """
     index = _vector(index, "index_select")
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
@@ -106,7 +113,11 @@ def _(g, dim, index, source_shape, alpha):
 
 @composite()
 def index_add(input, dim, index, source, *, alpha=1, out=None):
-    """A copy with alpha * source added to the slices at some indices of an axis."""
+    """A copy with alpha * source added to the slices at some indices of an axis.
+
+    >>> torch.index_add(torch.zeros(3), 0, torch.tensor([0, 2, 2]), torch.tensor([1., 2., 3.]))
+    tensor([1., 0., 5.])
+    """
     y = _index_add(input, dim, index, source, alpha)
     return y if out is None else out.copy_(y)
 
@@ -121,7 +132,11 @@ def _copied_slices(x, dim, index, source):
 @opaque(node="IndexCopyBackward0", ref=_copied_slices, samples=lambda rng: iter(
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=(3, 2))), {})]))  # fmt: skip
 def index_copy(input: Array, dim, index: Array, source: Array) -> Array:
-    """A copy with the slices at some indices of an axis replaced."""
+    """A copy with the slices at some indices of an axis replaced.
+
+    >>> torch.index_copy(torch.zeros(3), 0, torch.tensor([2, 0]), torch.tensor([1., 2.]))
+    tensor([2., 0., 1.])
+    """
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_copy")
     _check_source("index_copy", input, at, index, source)
@@ -168,7 +183,11 @@ def _(g, dim, index):
 
 @composite()
 def index_fill(input, dim, index, value):
-    """A copy with one value in the slices at some indices of an axis."""
+    """A copy with one value in the slices at some indices of an axis.
+
+    >>> torch.index_fill(torch.zeros(3), 0, torch.tensor([0, 2]), 7.)
+    tensor([7., 0., 7.])
+    """
     from .mask import _fill_value
 
     return _index_fill(input, dim, index, _fill_value(input, value, "index_fill"))
@@ -176,7 +195,12 @@ def index_fill(input, dim, index, value):
 
 @composite()
 def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=None):
-    """A copy with slices combined by 'prod', 'mean', 'amax' or 'amin' at indices of an axis."""
+    """A copy with slices combined by 'prod', 'mean', 'amax' or 'amin' at indices of an axis.
+
+    >>> x, index = torch.ones(3), torch.tensor([0, 2, 2])
+    >>> torch.index_reduce(x, 0, index, torch.tensor([5., 2., 3.]), "prod")
+    tensor([5., 1., 6.])
+    """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(
             f"reduce argument must be either prod, mean, amax or amin, got {reduce}."

@@ -69,7 +69,11 @@ def hamming_window(
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """alpha - beta cos(2 pi n / N)."""
+    """alpha - beta cos(2 pi n / N).
+
+    >>> torch.hamming_window(5, periodic=False)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
+    """
     def points(n: int) -> np.ndarray:
         return cosine_sum(n, (alpha, beta))
 
@@ -81,7 +85,13 @@ def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)."""
+    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N).
+
+    N is `window_length`, or one less for periodic=False, which makes the window symmetric.
+
+    >>> torch.blackman_window(5, periodic=False)[1:4]
+    tensor([0.3400, 1.0000, 0.3400])
+    """
     def points(n: int) -> np.ndarray:
         return cosine_sum(n, (0.42, 0.5, 0.08))
 
@@ -107,6 +117,10 @@ def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The Kaiser window, narrower the larger beta is."""
+    """The Kaiser window, narrower the larger beta is.
+
+    >>> torch.kaiser_window(5, periodic=False, beta=4.)
+    tensor([0.0885, 0.6334, 1.0000, 0.6334, 0.0885])
+    """
     return _window("kaiser_window", window_length, periodic, lambda n: kaiser(n, beta), dtype,
                    device, requires_grad)  # fmt: skip

@@ -13,7 +13,14 @@ _KNOWN = (
 
 
 class device:
-    """A device by name ('cpu', 'cuda:1', 'meta'); `with device('meta'):` makes it the default."""
+    """A device by name ('cpu', 'cuda:1', 'meta'); `with device('meta'):` makes it the default.
+
+    >>> torch.device("cpu"), torch.device("cuda:1").index
+    (device(type='cpu'), 1)
+    >>> with torch.device("meta"):
+    ...     torch.zeros(2).device
+    device(type='meta')
+    """
 
     __slots__ = ("index", "type")
 
@@ -87,12 +94,23 @@ class _Default:
 
 
 def get_default_device() -> device:
-    """The device of new tensors when none is given."""
+    """The device of new tensors when none is given.
+
+    >>> torch.get_default_device()
+    device(type='cpu')
+    """
     return _Default.current
 
 
 def set_default_device(device_: device | str | None) -> None:
-    """Sets the device of new tensors; None means the CPU."""
+    """Sets the device of new tensors; None means the CPU.
+
+    >>> torch.set_default_device("meta")
+    >>> x = torch.zeros(2)
+    >>> torch.set_default_device(None)
+    >>> x.device
+    device(type='meta')
+    """
     _Default.current = CPU if device_ is None else usable(device_)
 
 

@@ -13,7 +13,11 @@ BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
 
 class dtype:
-    """A tensor element's type. Users take the instances (`float32`, `int64`, ...)."""
+    """A tensor element's type. Users take the instances (`float32`, `int64`, ...).
+
+    >>> torch.float64.itemsize, torch.float64.is_floating_point, torch.complex64.to_real()
+    (8, True, torch.float32)
+    """
 
     __slots__ = (
         "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "numpy",
@@ -100,12 +104,23 @@ class _Default:
 
 
 def get_default_dtype() -> dtype:
-    """The dtype that Python floats become; float32 unless set."""
+    """The dtype that Python floats become; float32 unless set.
+
+    >>> torch.get_default_dtype()
+    torch.float32
+    """
     return _Default.floating
 
 
 def set_default_dtype(d: dtype) -> None:
-    """Sets the dtype that Python floats become; a floating dtype, else TypeError."""
+    """Sets the dtype that Python floats become; a floating dtype, else TypeError.
+
+    >>> torch.set_default_dtype(torch.float64)
+    >>> x = torch.tensor([1.5])
+    >>> torch.set_default_dtype(torch.float32)
+    >>> x.dtype
+    torch.float64
+    """
     if not isinstance(d, dtype) or not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, got {d}")
     _Default.floating = d
@@ -138,7 +153,11 @@ def of_scalar(value: bool | int | float | complex) -> dtype:
 
 
 class finfo:
-    """Limits of a floating or complex dtype (the default dtype's when none is given)."""
+    """Limits of a floating or complex dtype (the default dtype's when none is given).
+
+    >>> torch.finfo(torch.float16).max, torch.finfo(torch.float32).eps
+    (65504.0, 1.1920928955078125e-07)
+    """
 
     def __init__(self, type: dtype | None = None) -> None:
         chosen = (type or get_default_dtype()).to_real()
@@ -163,7 +182,11 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype."""
+    """Limits of an integer dtype.
+
+    >>> torch.iinfo(torch.int8).min, torch.iinfo(torch.int8).max
+    (-128, 127)
+    """
 
     def __init__(self, type: dtype) -> None:
         if type.category == BOOL:

@@ -8,7 +8,11 @@ import numpy as np
 
 
 class layout:
-    """The kind of storage: `strided` is what flambeau's tensors have."""
+    """The kind of storage: `strided` is what flambeau's tensors have.
+
+    >>> torch.zeros(2).layout
+    torch.strided
+    """
 
     __slots__ = ("name",)
 
@@ -31,7 +35,11 @@ sparse_bsc = layout("sparse_bsc")
 
 
 class memory_format:
-    """An order of the axes in memory, outermost first."""
+    """An order of the axes in memory, outermost first.
+
+    >>> torch.zeros(1, 3, 2, 2).to(memory_format=torch.channels_last).stride()
+    (12, 1, 6, 3)
+    """
 
     __slots__ = ("name",)
 

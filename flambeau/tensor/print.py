@@ -52,6 +52,11 @@ def set_printoptions(
     shows the first and last `edgeitems` along each axis. Lines break at `linewidth` characters.
     `profile` ('default', 'short' or 'full') sets those four at once, before the others count.
     `sci_mode` forces scientific notation on or off; None lets the numbers decide.
+
+    >>> torch.set_printoptions(precision=2)
+    >>> torch.tensor([0.12345])
+    tensor([0.12])
+    >>> torch.set_printoptions(profile="default")
     """
     chosen = dict(_PROFILES.get(profile, {})) if profile is not None else {}
     given = {

@@ -112,7 +112,11 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:
-    """Whether casting stays in the category or goes up: what in-place results must do."""
+    """Whether casting stays in the category or goes up: what in-place results must do.
+
+    >>> torch.can_cast(torch.float64, torch.float16), torch.can_cast(torch.float32, torch.int64)
+    (True, False)
+    """
     return from_.category <= to.category
 
 

@@ -65,7 +65,12 @@ def _as_bytes(array: np.ndarray) -> np.ndarray:
 
 
 class UntypedStorage:
-    """Bytes of memory that tensors are windows on."""
+    """Bytes of memory that tensors are windows on.
+
+    >>> x = torch.tensor([1, 2], dtype=torch.int16)
+    >>> x.untyped_storage().nbytes(), x[1:].untyped_storage().nbytes()
+    (4, 4)
+    """
 
     __slots__ = ("_bytes",)
 
@@ -151,7 +156,12 @@ def storage_from_bytes(data: bytes) -> UntypedStorage:
 
 
 class TypedStorage:
-    """A storage seen as elements of one dtype: the older interface, kept for checkpoints."""
+    """A storage seen as elements of one dtype: the older interface, kept for checkpoints.
+
+    >>> storage = torch.FloatStorage([1., 2., 3.])
+    >>> len(storage), storage[1], storage.dtype
+    (3, 2.0, torch.float32)
+    """
 
     def __init__(self, wrap_storage: UntypedStorage, dtype: dtype = uint8) -> None:
         self._untyped_storage, self.dtype = wrap_storage, dtype

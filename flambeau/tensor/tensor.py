@@ -53,6 +53,12 @@ class Tensor(Methods, metaclass=_TensorType):
     a leaf); `_grad`; `_counter` the writes to its memory (None until somebody shares it);
     `_base` the tensor it is a view of, and `_stamp` the base's node when the view was made;
     `_tracked`: it requires grad, or is a view whose base may have come to.
+
+    >>> x = torch.tensor([[1., 2.], [3., 4.]], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([[2., 4.],
+            [6., 8.]])
     """
 
     __slots__ = (
