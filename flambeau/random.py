@@ -20,7 +20,13 @@ def fork_rng(
     devices: Any = None, enabled: bool = True, _caller: str = "fork_rng",
     _devices_kw: str = "devices", device_type: str = "cuda",
 ) -> Iterator[None]:  # fmt: skip
-    """A context that leaves the default generator as it found it."""
+    """A context that leaves the default generator as it found it.
+
+    >>> with torch.random.fork_rng():
+    ...     x = torch.rand(3)
+    >>> torch.equal(torch.rand(3), x)  # the same numbers once more
+    True
+    """
     if not enabled:
         yield
         return

@@ -94,6 +94,26 @@ def test_categorical():
     assert many.log_prob(torch.tensor([3.0, 7.0])).item() == pytest.approx(wanted, rel=1e-5)
 
 
+@pytest.mark.parametrize("made", [D.Categorical, D.Bernoulli], ids=lambda made: made.__name__)
+def test_what_a_draw_asked_for_first_still_has_its_gradient(made):
+    logits = t(0.0, 1.0, 2.0).requires_grad_()
+    drawn = made(logits=logits)
+    drawn.sample()  # works out the probabilities, without recording how it draws
+    entropy = drawn.entropy().sum()
+    (found,) = torch.autograd.grad(entropy, logits)
+    (wanted,) = torch.autograd.grad(made(logits=logits).entropy().sum(), logits)
+    torch.testing.assert_close(found, wanted)
+    assert drawn.probs.requires_grad
+
+
+def test_a_straight_through_draw_hands_its_gradient_on():
+    logits = t(0.0, 1.0, 2.0).requires_grad_()
+    draw = D.OneHotCategoricalStraightThrough(logits=logits).rsample()
+    (found,) = torch.autograd.grad(draw[2], logits)
+    (wanted,) = torch.autograd.grad(logits.softmax(0)[2], logits)
+    torch.testing.assert_close(found, wanted)
+
+
 def test_multivariate_normal():
     covariance = torch.tensor([[2.0, 0.5], [0.5, 1.0]], dtype=torch.float64)
     ones = [D.MultivariateNormal(t(1.0, -1.0), covariance),

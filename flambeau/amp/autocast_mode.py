@@ -182,7 +182,21 @@ def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: dtype | None = None
 ) -> Any:
     """Decorates `forward` of an autograd Function: `cast_inputs` is the dtype it is given, and
-    autocast is off inside; without it, it runs as it is called."""
+    autocast is off inside; without it, it runs as it is called.
+
+    >>> class Doubled(torch.autograd.Function):
+    ...     @staticmethod
+    ...     @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     @torch.amp.custom_bwd(device_type="cpu")
+    ...     def backward(ctx, g):
+    ...         return g * 2
+    >>> with torch.autocast("cpu", dtype=torch.bfloat16):
+    ...     Doubled.apply(torch.ones(2, dtype=torch.bfloat16)).dtype
+    torch.float32
+    """
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
@@ -202,7 +216,22 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Any:
-    """Decorates `backward` of an autograd Function: it runs with autocast as its forward did."""
+    """Decorates `backward` of an autograd Function: it runs with autocast as its forward did.
+
+    >>> class Double(torch.autograd.Function):
+    ...     @staticmethod
+    ...     @torch.amp.custom_fwd(device_type="cpu")
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     @torch.amp.custom_bwd(device_type="cpu")
+    ...     def backward(ctx, g):
+    ...         return g * 2
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> Double.apply(x).sum().backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 

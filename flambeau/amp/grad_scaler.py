@@ -18,6 +18,17 @@ class GradScaler:
 
     `scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()`. For a device that is
     not there (as 'cuda') it is disabled: `scale` gives the loss, `step` calls the optimiser.
+
+    >>> weight = nn.Parameter(torch.ones(1))
+    >>> optimizer = torch.optim.SGD([weight], lr=0.5)
+    >>> scaler = torch.amp.GradScaler("cpu", init_scale=1024.)
+    >>> scaler.scale(weight.sum()).backward()
+    >>> weight.grad
+    tensor([1024.])
+    >>> scaler.step(optimizer)  # unscales first
+    >>> weight.item()
+    0.5
+    >>> scaler.update()
     """
 
     def __init__(

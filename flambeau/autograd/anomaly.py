@@ -8,7 +8,12 @@ from .mode import MODE, SPECIAL
 
 
 class set_detect_anomaly:
-    """Sets anomaly mode at once; as a context manager it goes back on leaving."""
+    """Sets anomaly mode at once; as a context manager it goes back on leaving.
+
+    >>> with torch.autograd.set_detect_anomaly(True):
+    ...     torch.is_anomaly_enabled()
+    True
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.previous = MODE.anomaly, MODE.check_nan
@@ -27,7 +32,16 @@ def _set(mode: bool, check_nan: bool) -> None:
 
 
 class detect_anomaly(set_detect_anomaly):
-    """A context in which backward names the operator that failed or made NaN."""
+    """A context in which backward names the operator that failed or made NaN.
+
+    >>> x = torch.zeros(1, requires_grad=True)
+    >>> with torch.autograd.detect_anomaly():
+    ...     try:
+    ...         (x.sqrt() * 0).sum().backward()
+    ...     except RuntimeError as error:
+    ...         print(error)
+    Function 'SqrtBackward0' returned nan values in its 0th output.
+    """
 
     def __init__(self, check_nan: bool = True) -> None:
         warnings.warn(

@@ -68,7 +68,16 @@ def backward(
     retain_graph: bool | None = None, create_graph: bool = False, grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:  # fmt: skip
-    """Adds the gradients of `tensors` to the `.grad` of the leaves they came from."""
+    """Adds the gradients of `tensors` to the `.grad` of the leaves they came from.
+
+    `grad_tensors` are the cotangents, of which scalars need none. `inputs` names the leaves that
+    are to get gradients; `create_graph` records how they were made.
+
+    >>> x = torch.tensor([1., 2.], requires_grad=True)
+    >>> torch.autograd.backward([x * 3], [torch.tensor([1., 10.])])
+    >>> x.grad
+    tensor([ 3., 30.])
+    """
     wanted = _tuple(tensors)
     roots = _roots(wanted, grad_tensors if grad_tensors is not None else grad_variables,
                    create_graph)  # fmt: skip

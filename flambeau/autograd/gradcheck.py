@@ -68,6 +68,10 @@ def gradcheck(
 
     Inputs that are checked must be float64 or complex128 and require grad. Raises GradcheckError
     naming the input, or returns False when `raise_exception` is False.
+
+    >>> x = torch.tensor([1., 2.], dtype=torch.float64, requires_grad=True)
+    >>> torch.autograd.gradcheck(lambda x: x.sin() * x, (x,))
+    True
     """
     given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     try:
@@ -143,7 +147,12 @@ def gradgradcheck(
     check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True, fast_mode: bool = False, masked: bool = False,
 ) -> bool:  # fmt: skip
-    """Whether the gradients of `func`'s gradients agree with central differences."""
+    """Whether the gradients of `func`'s gradients agree with central differences.
+
+    >>> x = torch.tensor([1., 2.], dtype=torch.float64, requires_grad=True)
+    >>> torch.autograd.gradgradcheck(lambda x: x.sin() * x, (x,))
+    True
+    """
     given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     outputs = _differentiable(func(*given))
     if grad_outputs is None:

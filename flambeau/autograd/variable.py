@@ -20,4 +20,8 @@ class _VariableType(type):
 
 
 class Variable(metaclass=_VariableType):
-    """`Variable(tensor, requires_grad=True)` is a Tensor."""
+    """`Variable(tensor, requires_grad=True)` is a Tensor.
+
+    >>> type(torch.autograd.Variable(torch.ones(2), requires_grad=True)) is torch.Tensor
+    True
+    """

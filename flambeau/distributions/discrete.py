@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -16,7 +15,14 @@ from ..tensor import dtypes as types
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
-from .distribution import EVENTLESS, Distribution, ExponentialFamily, broadcast_all, clamp_probs
+from .distribution import (
+    EVENTLESS,
+    Distribution,
+    ExponentialFamily,
+    broadcast_all,
+    clamp_probs,
+    lazy_property,
+)
 
 
 def one_of(probs: Any, logits: Any) -> tuple[str, Any]:
@@ -40,12 +46,12 @@ class Binary(ExponentialFamily):
         self.__dict__[name] = made
         return [made, *rest]
 
-    @functools.cached_property
+    @lazy_property
     def probs(self) -> Tensor:
         """The probability of yes."""
         return ops.sigmoid(self.logits)
 
-    @functools.cached_property
+    @lazy_property
     def logits(self) -> Tensor:
         """log(p / (1 - p))."""
         p = clamp_probs(self.probs)
@@ -229,12 +235,12 @@ class Categorical(Distribution):
         self._num_events = given.size(-1)
         super().__init__(given.shape[:-1], validate_args=validate_args)
 
-    @functools.cached_property
+    @lazy_property
     def probs(self) -> Tensor:
         """The categories' probabilities, which sum to 1."""
         return softmax(self.logits, -1)
 
-    @functools.cached_property
+    @lazy_property
     def logits(self) -> Tensor:
         """The logarithms of the probabilities."""
         return ops.log(clamp_probs(self.probs))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import ops
-from ..autograd import no_grad
+from ..autograd import enable_grad, no_grad
 from ..tensor import dtypes as types
 from ..tensor.peek import peek
 from ..tensor.size import Size
@@ -18,6 +19,17 @@ from ..tensor.tensor import Tensor
 from .constraints import Constraint
 
 EVENTLESS = Size(())
+
+
+class lazy_property(functools.cached_property[Tensor]):
+    """A parameter that another one gives, worked out when first asked for and then kept.
+
+    It is recorded even where a draw, which records nothing, asks first: what is kept must have its
+    gradient.
+    """
+
+    def __init__(self, function: Callable[[Any], Tensor]) -> None:
+        super().__init__(enable_grad()(function))
 
 
 def broadcast_all(*values: Any) -> list[Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -11,7 +10,7 @@ from .. import linalg, ops
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
-from .distribution import EVENTLESS, Distribution, standard_normal
+from .distribution import EVENTLESS, Distribution, lazy_property, standard_normal
 
 
 class MultivariateNormal(Distribution):
@@ -51,19 +50,19 @@ class MultivariateNormal(Distribution):
         else:
             self._unbroadcasted_scale_tril = linalg.cholesky(linalg.inv(matrix))
 
-    @functools.cached_property
+    @lazy_property
     def scale_tril(self) -> Tensor:
         """The covariance's Cholesky factor."""
         n = self._event_shape[0]
         return self._unbroadcasted_scale_tril.expand((*self._batch_shape, n, n))
 
-    @functools.cached_property
+    @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariance."""
         L, n = self._unbroadcasted_scale_tril, self._event_shape[0]
         return (L @ L.mT).expand((*self._batch_shape, n, n))
 
-    @functools.cached_property
+    @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariance."""
         n = self._event_shape[0]

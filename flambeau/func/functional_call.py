@@ -63,6 +63,11 @@ def stack_module_state(models: list[Module]) -> tuple[dict[str, Any], dict[str, 
     """Parameters and buffers of models of one class, stacked along a new first axis.
 
     Raises RuntimeError where there are no models, or their classes or modes differ.
+
+    >>> nets = [nn.Linear(3, 2) for _ in range(4)]
+    >>> params, buffers = torch.func.stack_module_state(nets)
+    >>> params["weight"].shape
+    torch.Size([4, 2, 3])
     """
     if not models:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")

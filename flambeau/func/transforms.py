@@ -140,7 +140,12 @@ def _check_tangents(primals: Any, tangents: Any) -> None:
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
-    """(func(*primals), the function from tangents to Jacobian times tangents there)."""
+    """(func(*primals), the function from tangents to Jacobian times tangents there).
+
+    >>> y, tangent = torch.func.linearize(lambda x: x ** 2, torch.tensor(3.))
+    >>> y, tangent(torch.tensor(1.))
+    (tensor(9.), tensor(6.))
+    """
 
     def push(*tangents: Any) -> Any:
         return jvp(func, primals, tangents)[1]
@@ -180,7 +185,12 @@ def jacrev(
 def jacfwd(
     func: Callable, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable:
-    """The Jacobian as `jacrev` gives it: here it, too, is computed by reverse mode."""
+    """The Jacobian as `jacrev` gives it: here it, too, is computed by reverse mode.
+
+    >>> torch.func.jacfwd(lambda x: x ** 2)(torch.tensor([1., 3.]))
+    tensor([[2., 0.],
+            [0., 6.]])
+    """
     return jacrev(func, argnums, has_aux=has_aux)
 
 

@@ -52,24 +52,41 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fills with one value."""
+    """Fills with one value.
+
+    >>> nn.init.constant_(torch.empty(2), 0.5)
+    tensor([0.5000, 0.5000])
+    """
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fills with ones."""
+    """Fills with ones.
+
+    >>> nn.init.ones_(torch.empty(2))
+    tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fills with zeros."""
+    """Fills with zeros.
+
+    >>> nn.init.zeros_(torch.empty(2))
+    tensor([0., 0.])
+    """
     with no_grad():
         return tensor.zero_()
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity, for a matrix: ones on the diagonal."""
+    """The identity, for a matrix: ones on the diagonal.
+
+    >>> nn.init.eye_(torch.empty(2, 3))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     _check_matrix(tensor)
     with no_grad():
         tensor.zero_()
@@ -85,7 +102,13 @@ def _check_matrix(tensor: Tensor) -> None:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """The identity as a convolution, in each of the groups. Weight (out, in, *kernel)."""
+    """The identity as a convolution, in each of the groups. Weight (out, in, *kernel).
+
+    >>> weight = nn.init.dirac_(torch.empty(2, 2, 3))
+    >>> x = torch.tensor([[[1., 2., 3.], [4., 5., 6.]]])
+    >>> torch.equal(F.conv1d(x, weight, padding=1), x)
+    True
+    """
     if tensor.ndim not in (3, 4, 5):
         raise ValueError(
             f"Only tensors with 3, 4, or 5 dimensions are supported, got {tensor.ndim} dimensions"
@@ -109,13 +132,22 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Draws uniformly from [a, b)."""
+    """Draws uniformly from [a, b).
+
+    >>> weight = nn.init.uniform_(torch.empty(1000), -0.1, 0.1)
+    >>> bool(weight.abs().max() <= 0.1)
+    True
+    """
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Draws from the normal distribution."""
+    """Draws from the normal distribution.
+
+    >>> nn.init.normal_(torch.empty(2, 3), mean=0.0, std=0.02).shape
+    torch.Size([2, 3])
+    """
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -128,7 +160,12 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:
-    """Draws from the normal distribution within [a, b]."""
+    """Draws from the normal distribution within [a, b].
+
+    >>> weight = nn.init.trunc_normal_(torch.empty(1000), std=1.0, a=-2.0, b=2.0)
+    >>> bool(weight.abs().max() <= 2)
+    True
+    """
     if tensor.is_meta:
         return tensor
     if mean < a - 2 * std or mean > b + 2 * std:
@@ -204,14 +241,24 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform within +-gain * sqrt(6 / (fan_in + fan_out)): Glorot and Bengio, 2010."""
+    """Uniform within +-gain * sqrt(6 / (fan_in + fan_out)): Glorot and Bengio, 2010.
+
+    >>> weight = nn.init.xavier_uniform_(torch.empty(2, 4))
+    >>> bool(weight.abs().max() <= (6 / (2 + 4)) ** 0.5)
+    True
+    """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     bound = math.sqrt(3.0) * (gain * math.sqrt(2.0 / float(fan_in + fan_out)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with std gain * sqrt(2 / (fan_in + fan_out)): Glorot and Bengio, 2010."""
+    """Normal with std gain * sqrt(2 / (fan_in + fan_out)): Glorot and Bengio, 2010.
+
+    >>> weight = nn.init.xavier_normal_(torch.empty(300, 200))
+    >>> bool(abs(weight.std() - (2 / 500) ** 0.5) < 0.01)
+    True
+    """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
 
@@ -230,7 +277,12 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Uniform within +-gain * sqrt(3 / fan), `a` being leaky_relu's slope: He et al., 2015."""
+    """Uniform within +-gain * sqrt(3 / fan), `a` being leaky_relu's slope: He et al., 2015.
+
+    >>> weight = nn.init.kaiming_uniform_(torch.empty(8, 6), nonlinearity="relu")
+    >>> bool(weight.abs().max() <= (6 / 6) ** 0.5)
+    True
+    """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     if std is None:
         return tensor
@@ -245,13 +297,25 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Normal with std gain / sqrt(fan), `a` being leaky_relu's slope: He et al., 2015."""
+    """Normal with std gain / sqrt(fan), `a` being leaky_relu's slope: He et al., 2015.
+
+    `mode` "fan_in" keeps the variance of activations, "fan_out" that of gradients.
+
+    >>> weight = nn.init.kaiming_normal_(torch.empty(1000, 50), nonlinearity="relu")
+    >>> bool(abs(weight.std() - (2 / 50) ** 0.5) < 0.01)
+    True
+    """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0, std, generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """A (semi-)orthogonal matrix, axes after the first taken together: Saxe et al., 2013."""
+    """A (semi-)orthogonal matrix, axes after the first taken together: Saxe et al., 2013.
+
+    >>> weight = nn.init.orthogonal_(torch.empty(2, 3))
+    >>> torch.allclose(weight @ weight.T, torch.eye(2), atol=1e-6)
+    True
+    """
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0 or tensor.is_meta:
@@ -269,7 +333,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal, with the fraction `sparsity` of each column set to zero: Martens, 2010."""
+    """Normal, with the fraction `sparsity` of each column set to zero: Martens, 2010.
+
+    >>> (nn.init.sparse_(torch.empty(10, 3), sparsity=0.2) == 0).sum(0)
+    tensor([2, 2, 2])
+    """
     _check_matrix(tensor)
     if tensor.is_meta:
         return tensor

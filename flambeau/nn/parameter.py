@@ -135,7 +135,11 @@ class Buffer(Tensor, metaclass=_BufferType):
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether it is a parameter or buffer without a shape, as lazy modules have."""
+    """Whether it is a parameter or buffer without a shape, as lazy modules have.
+
+    >>> nn.parameter.is_lazy(nn.LazyLinear(2).weight), nn.parameter.is_lazy(nn.Linear(3, 2).weight)
+    (True, False)
+    """
     return isinstance(param, UninitializedTensorMixin)
 
 
@@ -143,6 +147,9 @@ class UninitializedTensorMixin:
     """What a tensor without a shape can do: change dtype and device, and be materialised.
 
     Every operator reads a tensor's window, so that the window's property refuses them all.
+
+    >>> issubclass(nn.UninitializedParameter, nn.parameter.UninitializedTensorMixin)
+    True
     """
 
     __slots__ = ()

@@ -48,6 +48,13 @@ class Adadelta(Elementwise):
     """ADADELTA: an adaptive learning rate method (Zeiler, 2012, arXiv:1212.5701).
 
     Raises ValueError for negative options, and for `rho` above 1.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = torch.optim.Adadelta([weight], lr=1.0)
+    >>> weight.grad = torch.tensor([2.0])
+    >>> optimizer.step()
+    >>> sorted(optimizer.state[weight])
+    ['acc_delta', 'square_avg', 'step']
     """
 
     scalars = Scalars

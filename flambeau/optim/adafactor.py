@@ -52,6 +52,14 @@ class Adafactor(Optimizer):
 
     `eps` are the least mean square (None: that of the dtype) and the least scale of a parameter,
     `d` the threshold above which an update is clipped. Raises ValueError for options out of range.
+
+    >>> weight = torch.nn.Parameter(torch.zeros(300, 200))
+    >>> optimizer = torch.optim.Adafactor([weight])
+    >>> weight.grad = torch.ones(300, 200)
+    >>> optimizer.step()
+    >>> state = optimizer.state[weight]  # 500 numbers for a matrix of 60 000
+    >>> state["row_var"].shape, state["col_var"].shape
+    (torch.Size([300, 1]), torch.Size([1, 200]))
     """
 
     def __init__(

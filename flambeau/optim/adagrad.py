@@ -43,6 +43,17 @@ class Adagrad(Elementwise):
 
     The sum starts at `initial_accumulator_value`; the rate falls as 1 / (1 + steps * lr_decay).
     Raises ValueError for negative options.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = torch.optim.Adagrad([weight], lr=0.1)
+    >>> for _ in range(2):
+    ...     weight.grad = torch.tensor([2.0])
+    ...     optimizer.step()  # by 0.1 / sqrt(1), then by 0.1 / sqrt(2)
+    ...     print(weight)
+    Parameter containing:
+    tensor([0.9000], requires_grad=True)
+    Parameter containing:
+    tensor([0.8293], requires_grad=True)
     """
 
     scalars = Scalars

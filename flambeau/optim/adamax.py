@@ -45,6 +45,14 @@ class Adamax(Elementwise):
     """Adamax (Kingma and Ba, 2014, arXiv:1412.6980, section 7.1).
 
     Raises ValueError for options out of range.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = torch.optim.Adamax([weight], lr=0.1)
+    >>> weight.grad = torch.tensor([2.0])
+    >>> optimizer.step()  # at first by lr in the direction of the gradient's sign
+    >>> weight
+    Parameter containing:
+    tensor([0.9000], requires_grad=True)
     """
 
     scalars = Scalars

@@ -47,6 +47,13 @@ class ASGD(Elementwise):
 
     The rate of step t is `lr / (1 + lambd * lr * t) ** alpha`; averaging starts after step `t0`.
     Raises ValueError for a negative rate or weight decay.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = torch.optim.ASGD([weight], lr=0.1, t0=0)
+    >>> weight.grad = torch.tensor([2.0])
+    >>> optimizer.step()
+    >>> weight.detach(), optimizer.state[weight]["ax"]  # the parameter, and its average
+    (tensor([0.8000]), tensor([0.8000]))
     """
 
     scalars = Scalars

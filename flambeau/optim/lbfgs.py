@@ -19,6 +19,18 @@ class LBFGS(Optimizer):
     A step evaluates `closure` up to `max_eval` times (1.25 `max_iter` unless given) in `max_iter`
     iterations; `line_search_fn` is None (the step is `lr`) or "strong_wolfe". One group only:
     ValueError otherwise.
+
+    >>> x = torch.nn.Parameter(torch.tensor([5.0, -3.0]))
+    >>> optimizer = torch.optim.LBFGS([x], line_search_fn="strong_wolfe")
+    >>> def closure():
+    ...     optimizer.zero_grad()
+    ...     loss = ((x - torch.tensor([1.0, 2.0])) ** 2).sum()
+    ...     loss.backward()
+    ...     return loss
+    >>> optimizer.step(closure).item()  # the loss before the step
+    41.0
+    >>> x.detach()
+    tensor([1.0000, 2.0000])
     """
 
     def __init__(

@@ -68,6 +68,15 @@ class Muon(Optimizer):
     Biases, embeddings and the like go to another optimiser. `adjust_lr_fn` is "original" (None)
     or "match_rms_adamw" (Liu et al., 2025, arXiv:2502.16982). Raises ValueError for parameters
     that are no matrices and for options out of range.
+
+    >>> net = torch.nn.Linear(4, 4, bias=False)
+    >>> optimizer = torch.optim.Muon(net.parameters(), lr=0.1, weight_decay=0.0)
+    >>> old = net.weight.detach().clone()
+    >>> net(torch.randn(8, 4)).square().sum().backward()
+    >>> optimizer.step()
+    >>> values = torch.linalg.svdvals((old - net.weight.detach()) / 0.1)
+    >>> bool((values > 0.5).all()), bool((values < 1.5).all())  # nearly orthogonal
+    (True, True)
     """
 
     def __init__(

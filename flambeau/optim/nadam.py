@@ -56,6 +56,13 @@ class NAdam(Elementwise):
 
     The momentum of step t is `beta1 * (1 - 0.5 * 0.96 ** (t * momentum_decay))`. Raises ValueError
     for options out of range.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = torch.optim.NAdam([weight], lr=0.1)
+    >>> weight.grad = torch.tensor([2.0])
+    >>> optimizer.step()
+    >>> sorted(optimizer.state[weight])
+    ['exp_avg', 'exp_avg_sq', 'mu_product', 'step']
     """
 
     scalars = Scalars

@@ -95,6 +95,21 @@ class Optimizer:
 
     Raises TypeError when `params` is a tensor or holds something else, ValueError when it is empty
     or holds a tensor that is no leaf.
+
+    >>> class SignSGD(torch.optim.Optimizer):
+    ...     def __init__(self, params, lr):
+    ...         super().__init__(params, {"lr": lr})
+    ...     @torch.no_grad()
+    ...     def step(self):
+    ...         for group in self.param_groups:
+    ...             for parameter in group["params"]:
+    ...                 parameter -= group["lr"] * parameter.grad.sign()
+    >>> weight = torch.nn.Parameter(torch.tensor([1.0, 1.0]))
+    >>> optimizer = SignSGD([weight], lr=0.5)
+    >>> weight.grad = torch.tensor([3.0, -0.1])
+    >>> optimizer.step()
+    >>> weight.detach()
+    tensor([0.5000, 1.5000])
     """
 
     OptimizerPreHook: TypeAlias = Callable[

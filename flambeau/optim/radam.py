@@ -56,6 +56,13 @@ def update(flags: Flags, s: Scalars, param: Any, grad: Any, exp_avg: Any, exp_av
 class RAdam(Elementwise):
     """On the variance of the adaptive learning rate and beyond (Liu et al., 2019,
     arXiv:1908.03265). Raises ValueError for options out of range.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = torch.optim.RAdam([weight], lr=0.1)
+    >>> weight.grad = torch.tensor([2.0])
+    >>> optimizer.step()  # the first steps are those of SGD with momentum
+    >>> weight.detach()
+    tensor([0.8000])
     """
 
     scalars = Scalars

@@ -48,6 +48,15 @@ class Rprop(Elementwise):
 
     `etas` are the factors of a step size whose gradient changed sign and kept it, `step_sizes`
     its limits. Raises ValueError for a negative rate, and unless etas[0] < 1 < etas[1].
+
+    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = torch.optim.Rprop([weight], lr=0.1)
+    >>> for gradient in (1000.0, 0.001):  # only signs count: steps of 0.1 and 0.12
+    ...     weight.grad = torch.tensor([gradient])
+    ...     optimizer.step()
+    ...     print(weight.detach())
+    tensor([0.9000])
+    tensor([0.7800])
     """
 
     scalars = Scalars

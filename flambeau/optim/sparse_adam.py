@@ -14,6 +14,14 @@ class SparseAdam(Optimizer):
     """Adam for sparse gradients, which flambeau does not have: `step` meets dense ones only.
 
     Raises ValueError for options out of range, and for complex parameters.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
+    >>> optimizer = torch.optim.SparseAdam([weight], lr=0.1)
+    >>> weight.grad = torch.tensor([2.0])
+    >>> optimizer.step()
+    Traceback (most recent call last):
+        ...
+    RuntimeError: SparseAdam does not support dense gradients, please consider Adam instead
     """
 
     def __init__(

@@ -24,6 +24,17 @@ def swap_in_optimizer_params_and_state(
     and options of a `state_dict`; afterwards on its own again.
 
     Raises RuntimeError when the optimiser has no state yet or the parts do not fit together.
+
+    >>> weight, other = torch.nn.Parameter(torch.ones(1)), torch.nn.Parameter(torch.ones(1))
+    >>> swap = torch.optim.swap_in_optimizer_params_and_state
+    >>> optimizer = torch.optim.SGD([weight], lr=0.5, momentum=0.9)
+    >>> weight.grad = torch.ones(1)
+    >>> optimizer.step()
+    >>> with swap(optimizer, {"weight": other}, optimizer.state_dict()):
+    ...     other.grad = torch.ones(1)
+    ...     optimizer.step()
+    >>> weight.item(), other.item()
+    (0.5, 0.050000011920928955)
     """
     state, groups = _checked(optimizer, swapin_parameters, swapin_optim_state)
     own_state = optimizer.state

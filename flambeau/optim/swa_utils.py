@@ -35,7 +35,14 @@ def _check_decay(decay: float) -> None:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
-    """The rule `mean = decay * mean + (1 - decay) * new` on lists; ValueError outside [0, 1]."""
+    """The rule `mean = decay * mean + (1 - decay) * new` on lists; ValueError outside [0, 1].
+
+    >>> means = [torch.tensor([1.0]), torch.tensor([3.0])]
+    >>> rule = torch.optim.swa_utils.get_ema_multi_avg_fn(decay=0.9)
+    >>> rule(means, [torch.tensor([2.0]), torch.tensor([3.0])], 5)
+    >>> means
+    [tensor([1.1000]), tensor([3.])]
+    """
     _check_decay(decay)
 
     @no_grad()
@@ -50,7 +57,13 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
 
 
 def get_swa_multi_avg_fn() -> Callable:
-    """The rule `mean += (new - mean) / (count + 1)` on lists: equal weights."""
+    """The rule `mean += (new - mean) / (count + 1)` on lists: equal weights.
+
+    >>> means = [torch.tensor([1.0])]
+    >>> torch.optim.swa_utils.get_swa_multi_avg_fn()(means, [torch.tensor([4.0])], 2)
+    >>> means
+    [tensor([2.])]
+    """
 
     @no_grad()
     def swa_update(means: Sequence[Tensor], news: Sequence[Tensor], count: Any) -> None:
@@ -65,7 +78,12 @@ def get_swa_multi_avg_fn() -> Callable:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable:
-    """The rule `decay * mean + (1 - decay) * new`; ValueError outside [0, 1]."""
+    """The rule `decay * mean + (1 - decay) * new`; ValueError outside [0, 1].
+
+    >>> rule = torch.optim.swa_utils.get_ema_avg_fn(decay=0.9)
+    >>> rule(torch.tensor(1.0), torch.tensor(2.0), 5)
+    tensor(1.1000)
+    """
     _check_decay(decay)
 
     @no_grad()
@@ -76,7 +94,11 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable:
 
 
 def get_swa_avg_fn() -> Callable:
-    """The rule `mean + (new - mean) / (count + 1)`: equal weights."""
+    """The rule `mean + (new - mean) / (count + 1)`: equal weights.
+
+    >>> torch.optim.swa_utils.get_swa_avg_fn()(torch.tensor(1.0), torch.tensor(4.0), 2)
+    tensor(2.)
+    """
 
     @no_grad()
     def swa_update(mean: Tensor, new: Tensor, count: Any) -> Tensor:
@@ -92,6 +114,14 @@ class AveragedModel(Module):
     `update_parameters` takes in the model as it is; the rule is `avg_fn(mean, new, count)`,
     `multi_avg_fn` on lists of them, or equal weights. With `use_buffers` buffers are averaged
     too, else copied. AssertionError when both rules are given.
+
+    >>> net = torch.nn.Linear(1, 1, bias=False)
+    >>> average = torch.optim.swa_utils.AveragedModel(net)
+    >>> for value in (1.0, 2.0, 6.0):
+    ...     _ = torch.nn.init.constant_(net.weight, value)
+    ...     average.update_parameters(net)
+    >>> average.module.weight.item()
+    3.0
     """
 
     n_averaged: Tensor
@@ -160,6 +190,12 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """Recomputes the running statistics of batch normalisation from one pass over `loader`.
 
     A batch that is a list or tuple gives its first item to the model.
+
+    >>> net = torch.nn.BatchNorm1d(1)
+    >>> loader = [torch.tensor([[0.], [2.]]), torch.tensor([[4.], [6.]])]
+    >>> torch.optim.swa_utils.update_bn(loader, net)
+    >>> net.running_mean
+    tensor([3.])
     """
     from flambeau.nn.modules.batchnorm import _BatchNorm
 
@@ -185,6 +221,17 @@ class SWALR(LRScheduler):
 
     `anneal_strategy` is "cos" or "linear". ValueError for another, and for epochs that are no
     integer of at least 0.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    >>> scheduler = torch.optim.swa_utils.SWALR(optimizer, 0.5, 2, anneal_strategy="linear")
+    >>> for _ in range(4):
+    ...     print(scheduler.get_last_lr()[0])
+    ...     optimizer.step()
+    ...     scheduler.step()
+    1.0
+    0.75
+    0.5
+    0.5
     """
 
     def __init__(

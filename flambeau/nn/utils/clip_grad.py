@@ -51,6 +51,9 @@ def _get_total_norm(
     """The norm of all tensors as if they were one vector; 0-dim.
 
     Raises RuntimeError where it is infinite or NaN and `error_if_nonfinite`.
+
+    >>> nn.utils.get_total_norm([torch.tensor([3.]), torch.tensor([[4.]])])
+    tensor(5.)
     """
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     norm_type = float(norm_type)
@@ -81,7 +84,15 @@ def _clip_grads_with_norm_(
     total_norm: Tensor,
     foreach: bool | None = None,
 ) -> None:
-    """Scales the gradients so that a total norm above `max_norm` comes down to it."""
+    """Scales the gradients so that a total norm above `max_norm` comes down to it.
+
+    >>> weight = nn.Parameter(torch.zeros(2))
+    >>> weight.grad = torch.tensor([3., 4.])
+    >>> norm = nn.utils.get_total_norm([weight.grad])
+    >>> nn.utils.clip_grads_with_norm_([weight], 1.0, norm)
+    >>> weight.grad
+    tensor([0.6000, 0.8000])
+    """
     grads = _grads(parameters)
     _check_foreach(foreach, grads)
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
@@ -148,7 +159,14 @@ def clip_grad_norm(
 def clip_grad_value_(
     parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
 ) -> None:
-    """Clamps every gradient to [-clip_value, clip_value]."""
+    """Clamps every gradient to [-clip_value, clip_value].
+
+    >>> weight = nn.Parameter(torch.zeros(2))
+    >>> weight.grad = torch.tensor([-3., 0.5])
+    >>> nn.utils.clip_grad_value_([weight], 1.0)
+    >>> weight.grad
+    tensor([-1.0000,  0.5000])
+    """
     clip_value = float(clip_value)
     grads = _grads(parameters)
     _check_foreach(foreach, grads)

@@ -10,12 +10,22 @@ from ..registration import _typename
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements of the parameters in one 1-dim tensor, differentiably."""
+    """All elements of the parameters in one 1-dim tensor, differentiably.
+
+    >>> nn.utils.parameters_to_vector(nn.Linear(3, 2).parameters()).shape
+    torch.Size([8])
+    """
     return ops.cat([p.view(-1) for p in _on_one_device(parameters)])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Makes the parameters windows on the slices of `vec`, in order."""
+    """Makes the parameters windows on the slices of `vec`, in order.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> nn.utils.vector_to_parameters(torch.tensor([1., 2., 3.]), layer.parameters())
+    >>> layer.weight.tolist(), layer.bias.tolist()
+    ([[1.0, 2.0]], [3.0])
+    """
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {_typename(vec)}")
     start = 0

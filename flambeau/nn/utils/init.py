@@ -12,6 +12,9 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     """module_cls(*args, **kwargs) with parameters and buffers whose values are not set.
 
     The class must take `device`: the module is made on `meta` and then given memory.
+
+    >>> nn.utils.skip_init(nn.Linear, 3, 2).weight.shape
+    torch.Size([2, 3])
     """
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")

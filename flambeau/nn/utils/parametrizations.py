@@ -141,6 +141,10 @@ def orthogonal(
 
     `orthogonal_map` is "matrix_exp", "cayley" or "householder"; by default the first for square and
     complex matrices, the last for others.
+
+    >>> layer = nn.utils.parametrizations.orthogonal(nn.Linear(3, 3))
+    >>> torch.allclose(layer.weight @ layer.weight.T, torch.eye(3), atol=1e-5)
+    True
     """
     weight = _tensor_of(module, name)
     if weight.ndim < 2:
@@ -183,7 +187,14 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Splits a parameter into its norm over all axes but `dim` (original0) and its direction."""
+    """Splits a parameter into its norm over all axes but `dim` (original0) and its direction.
+
+    Salimans and Kingma, 2016.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    >>> layer.parametrizations.weight.original0.shape, layer.weight.shape
+    (torch.Size([2, 1]), torch.Size([2, 3]))
+    """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def read_hook_version(state_dict: dict, prefix: str, *rest: Any) -> None:
@@ -264,6 +275,10 @@ def spectral_norm(
     """Divides a parameter by its largest singular value (Miyato et al., 2018).
 
     In training every access of the parameter takes `n_power_iterations` steps of the estimate.
+
+    >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3), n_power_iterations=100)
+    >>> bool(abs(torch.linalg.matrix_norm(layer.weight, 2) - 1) < 1e-3)
+    True
     """
     weight = _tensor_of(module, name)
     dim = axis_of_outputs(module) if dim is None else dim

@@ -34,7 +34,13 @@ class _Cache:
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Inside, each parametrized tensor is computed once: for weights used many times."""
+    """Inside, each parametrized tensor is computed once: for weights used many times.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    >>> with nn.utils.parametrize.cached():
+    ...     layer.weight is layer.weight
+    True
+    """
     _Cache.depth += 1
     try:
         yield
@@ -79,6 +85,10 @@ class ParametrizationList(ModuleList):
 
     One original is called `original`; several, where right_inverse gives a sequence, `original0`,
     `original1`, ...
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    >>> [name for name, _ in layer.parametrizations.weight.named_parameters()]
+    ['original0', 'original1']
     """
 
     def __init__(self, modules: Sequence[Module], original: Tensor, unsafe: bool = False) -> None:
@@ -321,7 +331,12 @@ def _check_added(module: Any, name: str, parametrization: Any) -> None:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether the module has a parametrization, of this tensor if a name is given."""
+    """Whether the module has a parametrization, of this tensor if a name is given.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    >>> [nn.utils.parametrize.is_parametrized(layer, name) for name in ("weight", "bias")]
+    [True, False]
+    """
     held = getattr(module, "parametrizations", None)
     if not isinstance(held, ModuleDict):
         return False
@@ -329,7 +344,13 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
-    """Makes the tensor an ordinary one again: the parametrized value, or else the original."""
+    """Makes the tensor an ordinary one again: the parametrized value, or else the original.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    >>> layer = nn.utils.parametrize.remove_parametrizations(layer, "weight")
+    >>> sorted(layer.state_dict())
+    ['bias', 'weight']
+    """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     held = module.parametrizations[tensor_name]
@@ -356,14 +377,25 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class that the module had, or has, without parametrizations."""
+    """The class that the module had, or has, without parametrizations.
+
+    >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    >>> type(layer).__name__, nn.utils.parametrize.type_before_parametrizations(layer) is nn.Linear
+    ('ParametrizedLinear', True)
+    """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(
     from_module: Any, to_module: Any, tensor_name: str | None = None
 ) -> Any:
-    """Gives the second module the parametrizations of the first, with their originals."""
+    """Gives the second module the parametrizations of the first, with their originals.
+
+    >>> old = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    >>> new = nn.utils.parametrize.transfer_parametrizations_and_params(old, nn.Linear(3, 2))
+    >>> torch.equal(new.weight, old.weight)
+    True
+    """
     if not is_parametrized(from_module):
         return to_module
     names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]

@@ -17,7 +17,17 @@ from .convert_parameters import parameters_to_vector
 
 
 class BasePruningMethod(ABC):
-    """A way to choose what to prune: a subclass gives PRUNING_TYPE and compute_mask."""
+    """A way to choose what to prune: a subclass gives PRUNING_TYPE and compute_mask.
+
+    >>> class Negative(nn.utils.prune.BasePruningMethod):
+    ...     PRUNING_TYPE = "unstructured"
+    ...     def compute_mask(self, t, default_mask):
+    ...         return default_mask * (t >= 0)
+    >>> layer = nn.Linear(3, 2)
+    >>> _ = Negative.apply(layer, "weight")
+    >>> bool((layer.weight >= 0).all())
+    True
+    """
 
     _tensor_name: str
     PRUNING_TYPE: str
@@ -120,7 +130,15 @@ def _joined(module: Module, name: str, method: BasePruningMethod) -> BasePruning
 
 
 class PruningContainer(BasePruningMethod):
-    """Methods applied one after another; the mask is what all of them leave."""
+    """Methods applied one after another; the mask is what all of them leave.
+
+    >>> layer = nn.Linear(4, 4)
+    >>> _ = nn.utils.prune.l1_unstructured(layer, "weight", 4)
+    >>> _ = nn.utils.prune.ln_structured(layer, "weight", 1, n=2, dim=0)
+    >>> (hook,) = layer._forward_pre_hooks.values()
+    >>> [type(method).__name__ for method in hook]
+    ['L1Unstructured', 'LnStructured']
+    """
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
@@ -185,7 +203,11 @@ def _kept_channels(method: Any, mask: Tensor) -> tuple:
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing."""
+    """Prunes nothing.
+
+    >>> nn.utils.prune.Identity().prune(torch.tensor([5., 6.]))
+    tensor([5., 6.])
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -209,7 +231,11 @@ class _Amount(BasePruningMethod):
 
 
 class RandomUnstructured(_Amount):
-    """Prunes elements at random."""
+    """Prunes elements at random.
+
+    >>> nn.utils.prune.RandomUnstructured(3).prune(torch.ones(10)).sum()
+    tensor(7.)
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -223,7 +249,11 @@ class RandomUnstructured(_Amount):
 
 
 class L1Unstructured(_Amount):
-    """Prunes the elements nearest to zero."""
+    """Prunes the elements nearest to zero.
+
+    >>> nn.utils.prune.L1Unstructured(amount=0.5).prune(torch.tensor([-3., 1., 2., -0.5]))
+    tensor([-3.,  0.,  2., -0.])
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -267,7 +297,11 @@ class _Structured(_Amount):
 
 
 class RandomStructured(_Structured):
-    """Prunes channels at random."""
+    """Prunes channels at random.
+
+    >>> nn.utils.prune.RandomStructured(1, dim=0).prune(torch.ones(4, 2)).sum()
+    tensor(6.)
+    """
 
     def kept(self, t: Tensor, count: int) -> Tensor:
         """A random choice."""
@@ -276,7 +310,12 @@ class RandomStructured(_Structured):
 
 
 class LnStructured(_Structured):
-    """Prunes the channels of the smallest L_n norm."""
+    """Prunes the channels of the smallest L_n norm.
+
+    >>> nn.utils.prune.LnStructured(1, n=2, dim=0).prune(torch.tensor([[3., 4.], [1., 1.]]))
+    tensor([[3., 4.],
+            [0., 0.]])
+    """
 
     def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
         super().__init__(amount, dim)
@@ -290,7 +329,12 @@ class LnStructured(_Structured):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes where a given mask is 0."""
+    """Prunes where a given mask is 0.
+
+    >>> method = nn.utils.prune.CustomFromMask(torch.tensor([1, 0]))
+    >>> method.prune(torch.tensor([5., 6.]))
+    tensor([5., 0.])
+    """
 
     PRUNING_TYPE = "global"
 
@@ -311,13 +355,23 @@ class CustomFromMask(BasePruningMethod):
 
 
 def identity(module: Any, name: str) -> Any:
-    """Prunes nothing, but makes `_orig`, `_mask` and the hook."""
+    """Prunes nothing, but makes `_orig`, `_mask` and the hook.
+
+    >>> layer = nn.utils.prune.identity(nn.Linear(2, 1), "weight")
+    >>> list(layer.state_dict())
+    ['bias', 'weight_orig', 'weight_mask']
+    """
     Identity.apply(module, name)
     return module
 
 
 def random_unstructured(module: Any, name: str, amount: float) -> Any:
-    """Prunes a fraction or number of elements at random."""
+    """Prunes a fraction or number of elements at random.
+
+    >>> layer = nn.utils.prune.random_unstructured(nn.Linear(4, 5), "weight", amount=3)
+    >>> int((layer.weight == 0).sum())
+    3
+    """
     RandomUnstructured.apply(module, name, amount)
     return module
 
@@ -325,13 +379,26 @@ def random_unstructured(module: Any, name: str, amount: float) -> Any:
 def l1_unstructured(
     module: Any, name: str, amount: float, importance_scores: Tensor | None = None
 ) -> Any:
-    """Prunes a fraction or number of elements, those of the smallest magnitude."""
+    """Prunes a fraction or number of elements, those of the smallest magnitude.
+
+    `amount` is a fraction of the elements, or an int, their number. `importance_scores` are
+    compared in place of the magnitudes.
+
+    >>> layer = nn.utils.prune.l1_unstructured(nn.Linear(4, 5), "weight", amount=0.25)
+    >>> int((layer.weight == 0).sum())
+    5
+    """
     L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
     return module
 
 
 def random_structured(module: Any, name: str, amount: float, dim: int) -> Any:
-    """Prunes a fraction or number of channels at random."""
+    """Prunes a fraction or number of channels at random.
+
+    >>> layer = nn.utils.prune.random_structured(nn.Linear(4, 5), "weight", amount=2, dim=1)
+    >>> int((layer.weight == 0).all(0).sum())
+    2
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -344,13 +411,24 @@ def ln_structured(
     dim: int,
     importance_scores: Tensor | None = None,
 ) -> Any:
-    """Prunes a fraction or number of channels, those of the smallest L_n norm."""
+    """Prunes a fraction or number of channels, those of the smallest L_n norm.
+
+    >>> layer = nn.utils.prune.ln_structured(nn.Linear(4, 5), "weight", amount=2, n=2, dim=0)
+    >>> int((layer.weight == 0).all(1).sum())
+    2
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
 
 def custom_from_mask(module: Any, name: str, mask: Tensor) -> Any:
-    """Prunes where the mask is 0."""
+    """Prunes where the mask is 0.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> layer = nn.utils.prune.custom_from_mask(layer, "weight", torch.tensor([[1, 0]]))
+    >>> layer.weight_mask
+    tensor([[1., 0.]])
+    """
     CustomFromMask.apply(module, name, mask)
     return module
 
@@ -361,7 +439,14 @@ def global_unstructured(
     importance_scores: dict[tuple[Module, str], Tensor] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Prunes elements of several parameters, compared with each other."""
+    """Prunes elements of several parameters, compared with each other.
+
+    >>> net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    >>> weights = [(layer, "weight") for layer in net]
+    >>> nn.utils.prune.global_unstructured(weights, nn.utils.prune.L1Unstructured, amount=0.5)
+    >>> sum(int((layer.weight == 0).sum()) for layer in net)
+    12
+    """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
     scores = {} if importance_scores is None else importance_scores
@@ -386,7 +471,13 @@ def global_unstructured(
 
 
 def remove(module: Any, name: str) -> Any:
-    """Takes the hook off and makes the pruned values the parameter's own."""
+    """Takes the hook off and makes the pruned values the parameter's own.
+
+    >>> layer = nn.utils.prune.l1_unstructured(nn.Linear(4, 5), "weight", amount=3)
+    >>> layer = nn.utils.prune.remove(layer, "weight")
+    >>> sorted(layer.state_dict()), int((layer.weight == 0).sum())
+    (['bias', 'weight'], 3)
+    """
     for key, hook in _hooks_on(module, name).items():
         hook.remove(module)
         del module._forward_pre_hooks[key]
@@ -397,7 +488,12 @@ def remove(module: Any, name: str) -> Any:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether the module or a descendant has a pruned parameter."""
+    """Whether the module or a descendant has a pruned parameter.
+
+    >>> layer = nn.utils.prune.identity(nn.Linear(2, 1), "weight")
+    >>> nn.utils.prune.is_pruned(layer), nn.utils.prune.is_pruned(nn.Linear(2, 1))
+    (True, False)
+    """
     return any(_hooks_on(child) for child in module.modules())
 
 

@@ -36,6 +36,10 @@ class PackedSequence(PackedSequence_):
 
     Made by `pack_sequence` and `pack_padded_sequence`. `sorted_indices` says which sequence of the
     batch comes first, second, ...; `unsorted_indices` undoes that.
+
+    >>> packed = nn.utils.rnn.pack_sequence([torch.tensor([1, 2, 3]), torch.tensor([4, 5])])
+    >>> packed.data, packed.batch_sizes
+    (tensor([1, 4, 2, 5, 3]), tensor([2, 2, 1]))
     """
 
     def __new__(
@@ -125,7 +129,11 @@ class PackedSequence(PackedSequence_):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes this one: 1-dim, int64."""
+    """The permutation that undoes this one: 1-dim, int64.
+
+    >>> nn.utils.rnn.invert_permutation(torch.tensor([2, 0, 1]))
+    tensor([1, 2, 0])
+    """
     if permutation is None:
         return None
     inverse = ops.empty_like(permutation)
@@ -178,6 +186,13 @@ def pack_padded_sequence(
     """Packs a padded batch (time, batch, *), or (batch, time, *) with batch_first.
 
     With `enforce_sorted` the lengths must fall; without it they are sorted here.
+
+    RuntimeError for lengths that do not fall then, and for a length of 0.
+
+    >>> batch = torch.tensor([[4, 5, 0], [1, 2, 3]])
+    >>> packed = nn.utils.rnn.pack_padded_sequence(batch, [2, 3], True, enforce_sorted=False)
+    >>> packed.data, packed.sorted_indices
+    (tensor([1, 4, 2, 5, 3]), tensor([1, 0]))
     """
     if isinstance(lengths, Tensor):
         lengths = lengths.to(dtype=dtypes.int64)
@@ -210,6 +225,11 @@ def pad_packed_sequence(
     """The padded batch and the lengths (batch,), in the order in which they were packed.
 
     `total_length` pads to more time steps than the longest sequence has.
+
+    >>> packed = nn.utils.rnn.pack_sequence([torch.tensor([1, 2]), torch.tensor([3])])
+    >>> nn.utils.rnn.pad_packed_sequence(packed, batch_first=True, padding_value=-1)
+    (tensor([[ 1,  2],
+            [ 3, -1]]), tensor([2, 1]))
     """
     sizes = sequence.batch_sizes.numpy()
     time = len(sizes)
@@ -301,7 +321,12 @@ def _pad_differentiably(
 def unpad_sequence(
     padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
 ) -> list[Tensor]:
-    """The sequences of a padded batch, each without its filler."""
+    """The sequences of a padded batch, each without its filler.
+
+    >>> batch = torch.tensor([[1, 2], [3, 0]])
+    >>> nn.utils.rnn.unpad_sequence(batch, torch.tensor([2, 1]), batch_first=True)
+    [tensor([1, 2]), tensor([3])]
+    """
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     counts = lengths.tolist()
@@ -309,7 +334,11 @@ def unpad_sequence(
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Packs tensors (length, *); with `enforce_sorted` the longest must come first."""
+    """Packs tensors (length, *); with `enforce_sorted` the longest must come first.
+
+    >>> nn.utils.rnn.pack_sequence([torch.tensor([1, 2]), torch.tensor([3])]).batch_sizes
+    tensor([2, 1])
+    """
     lengths = np.array([s.shape[0] for s in sequences])
     order = None if enforce_sorted else np.argsort(-lengths, kind="stable")
     falling = lengths if order is None else lengths[order]
@@ -324,5 +353,10 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed, in their order."""
+    """The sequences that were packed, in their order.
+
+    >>> packed = nn.utils.rnn.pack_sequence([torch.tensor([1, 2]), torch.tensor([3])])
+    >>> nn.utils.rnn.unpack_sequence(packed)
+    [tensor([1, 2]), tensor([3])]
+    """
     return unpad_sequence(*pad_packed_sequence(packed_sequences, batch_first=True), True)

@@ -168,14 +168,28 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Any:
-    """Divides a parameter by its largest singular value before every forward."""
+    """Divides a parameter by its largest singular value before every forward.
+
+    The older form of `parametrizations.spectral_norm`, with the keys of old checkpoints. Miyato et
+    al., 2018.
+
+    >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
+    >>> list(layer.state_dict())
+    ['bias', 'weight_orig', 'weight_u', 'weight_v']
+    """
     dim = axis_of_outputs(module) if dim is None else dim
     SpectralNorm.apply(module, name, n_power_iterations, dim, eps)
     return module
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Undoes `spectral_norm`."""
+    """Undoes `spectral_norm`.
+
+    >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
+    >>> layer = nn.utils.remove_spectral_norm(layer)
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'weight']
+    """
     if not _take_hook(module._forward_pre_hooks, SpectralNorm, name, module):
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
     _take_hook(module._state_dict_hooks, SpectralNormStateDictHook, name)

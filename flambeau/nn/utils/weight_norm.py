@@ -81,13 +81,25 @@ class WeightNorm:
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Splits a parameter into its norm over all axes but `dim` and its direction."""
+    """Splits a parameter into its norm over all axes but `dim` and its direction.
+
+    The older form of `parametrizations.weight_norm`. Salimans and Kingma, 2016.
+
+    >>> layer = nn.utils.weight_norm(nn.Linear(3, 2))
+    >>> layer.weight_g.shape, layer.weight_v.shape
+    (torch.Size([2, 1]), torch.Size([2, 3]))
+    """
     WeightNorm.apply(module, name, dim)
     return module
 
 
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """Undoes `weight_norm`."""
+    """Undoes `weight_norm`.
+
+    >>> layer = nn.utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(3, 2)))
+    >>> [name for name, _ in layer.named_parameters()]
+    ['bias', 'weight']
+    """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, WeightNorm) and hook.name == name:
             hook.remove(module)

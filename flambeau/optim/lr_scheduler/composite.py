@@ -56,6 +56,19 @@ class SequentialLR(_Composite):
 
     ValueError for no schedulers, a plateau, another optimiser's, or milestones that do not number
     one less than the schedulers.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    >>> warmup = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=2)
+    >>> decay = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, decay], [2])
+    >>> for _ in range(4):
+    ...     print(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    0.1
+    0.1
+    1.0
+    0.5
     """
 
     def __init__(
@@ -114,6 +127,18 @@ class ChainedScheduler(_Composite):
     """All schedulers at each step, each going on from the rates that the one before set.
 
     ValueError for no schedulers, a plateau, or another optimiser's.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    >>> constant = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=2)
+    >>> decay = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> scheduler = torch.optim.lr_scheduler.ChainedScheduler([constant, decay])
+    >>> for _ in range(3):
+    ...     print(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    0.1
+    0.05
+    0.25
     """
 
     def __init__(

@@ -64,6 +64,19 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     The first fall takes `T_0` epochs, each later one `T_mult` times as many. `step` takes fractions
     of epochs too. ValueError for numbers that are no positive integers.
+
+    Loshchilov and Hutter, 2016.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> for _ in range(4):
+    ...     print(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    1.0
+    0.5
+    1.0
+    0.5
     """
 
     def __init__(

@@ -34,6 +34,20 @@ class CyclicLR(MomentumCycle):
     cycle), "exp_range" (`gamma` to the power of the batches), or by `scale_fn` of the cycle or
     the batch, as `scale_mode` says. Momentum moves the other way. ValueError for another mode,
     lists of a wrong length, and momentum of an optimiser that has none.
+
+    Smith, 2015.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0, momentum=0.9)
+    >>> scheduler = torch.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 0.5, step_size_up=2)
+    >>> for _ in range(5):
+    ...     print(round(scheduler.get_last_lr()[0], 4))
+    ...     optimizer.step()
+    ...     scheduler.step()
+    0.1
+    0.3
+    0.5
+    0.3
+    0.1
     """
 
     def __init__(

@@ -69,7 +69,18 @@ class LambdaLR(_FunctionLR):
 
 
 class MultiplicativeLR(_FunctionLR):
-    """The last rate times `lr_lambda(epoch)`; TypeError for what cannot be called."""
+    """The last rate times `lr_lambda(epoch)`; TypeError for what cannot be called.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+    >>> for _ in range(3):
+    ...     print(scheduler.get_last_lr()[0])
+    ...     optimizer.step()
+    ...     scheduler.step()
+    1.0
+    0.5
+    0.25
+    """
 
     def __init__(
         self,

@@ -12,6 +12,17 @@ class ConstantLR(LRScheduler):
     """The initial rate times `factor` for `total_iters` epochs, then the initial rate.
 
     ValueError for a factor outside [0, 1].
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> for _ in range(4):
+    ...     print(scheduler.get_last_lr()[0])
+    ...     optimizer.step()
+    ...     scheduler.step()
+    0.5
+    0.5
+    1.0
+    1.0
     """
 
     def __init__(
@@ -47,6 +58,17 @@ class ConstantLR(LRScheduler):
 class LinearLR(LRScheduler):
     """The initial rate times a factor that goes from `start_factor` to `end_factor` in
     `total_iters` epochs. ValueError for factors outside (0, 1] and [0, 1].
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> for _ in range(4):
+    ...     print(scheduler.get_last_lr()[0])
+    ...     optimizer.step()
+    ...     scheduler.step()
+    0.5
+    0.75
+    1.0
+    1.0
     """
 
     def __init__(
@@ -90,7 +112,19 @@ class LinearLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The initial rate times `(1 - epoch / total_iters) ** power`, 0 after `total_iters` epochs."""
+    """The initial rate times `(1 - epoch / total_iters) ** power`, 0 after `total_iters` epochs.
+
+    >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    >>> scheduler = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=2, power=2.0)
+    >>> for _ in range(4):
+    ...     print(scheduler.get_last_lr()[0])
+    ...     optimizer.step()
+    ...     scheduler.step()
+    1.0
+    0.25
+    0.0
+    0.0
+    """
 
     def __init__(
         self,

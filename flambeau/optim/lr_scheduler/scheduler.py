@@ -75,6 +75,16 @@ class LRScheduler:
 
     A scheduler that starts at `last_epoch` -1 takes the groups' rates as their initial ones;
     one that resumes finds them in the groups (KeyError where not). TypeError for no optimiser.
+
+    >>> class Halved(torch.optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [rate * 0.5 ** self.last_epoch for rate in self.base_lrs]
+    >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    >>> scheduler = Halved(optimizer)
+    >>> optimizer.step()
+    >>> scheduler.step()
+    >>> scheduler.get_last_lr()
+    [0.5]
     """
 
     _get_lr_called_within_step: bool = False

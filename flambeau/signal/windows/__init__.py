@@ -44,7 +44,11 @@ def exponential(
     dtype: Dtype | None = None, layout: Any = strided, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """exp(-|n - center| / tau); the centre may only be given with sym=False."""
+    """exp(-|n - center| / tau); the centre may only be given with sym=False.
+
+    >>> torch.signal.windows.exponential(3)
+    tensor([0.3679, 1.0000, 0.3679])
+    """
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
@@ -58,7 +62,11 @@ def cosine(
     M: int, *, sym: bool = True, dtype: Dtype | None = None, layout: Any = strided,
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """sin(pi (n + 0.5) / M)."""
+    """sin(pi (n + 0.5) / M).
+
+    >>> torch.signal.windows.cosine(3)
+    tensor([0.5000, 1.0000, 0.5000])
+    """
     return _made("cosine", M, sym, lambda n: np.sin(np.pi * (np.arange(n) + 0.5) / n),
                  _options(dtype, layout, device, requires_grad))  # fmt: skip
 
@@ -67,7 +75,11 @@ def gaussian(
     M: int, *, std: float = 1.0, sym: bool = True, dtype: Dtype | None = None,
     layout: Any = strided, device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """exp(-((n - centre) / std)^2 / 2)."""
+    """exp(-((n - centre) / std)^2 / 2).
+
+    >>> torch.signal.windows.gaussian(3)
+    tensor([0.6065, 1.0000, 0.6065])
+    """
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     middle = (M if not sym and M > 1 else M - 1) / 2
@@ -79,7 +91,11 @@ def kaiser(
     M: int, *, beta: float = 12.0, sym: bool = True, dtype: Dtype | None = None,
     layout: Any = strided, device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The Kaiser window, narrower the larger beta is."""
+    """The Kaiser window, narrower the larger beta is.
+
+    >>> torch.signal.windows.kaiser(3, beta=1.0)
+    tensor([0.7898, 1.0000, 0.7898])
+    """
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     return _made("kaiser", M, sym, lambda n: kaiser_points(n, beta),
@@ -90,7 +106,11 @@ def general_cosine(
     M: int, *, a: Iterable[float], sym: bool = True, dtype: Dtype | None = None,
     layout: Any = strided, device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A sum of cosines with the coefficients a, their signs alternating."""
+    """A sum of cosines with the coefficients a, their signs alternating.
+
+    >>> torch.signal.windows.general_cosine(5, a=[0.5, 0.5])
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
     if not isinstance(a, Iterable):
         raise TypeError("Coefficients must be a list/tuple")
     coefficients = tuple(a)
@@ -104,7 +124,11 @@ def general_hamming(
     M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Dtype | None = None,
     layout: Any = strided, device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """alpha - (1 - alpha) cos(2 pi n / (M - 1))."""
+    """alpha - (1 - alpha) cos(2 pi n / (M - 1)).
+
+    >>> torch.signal.windows.general_hamming(5)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400, 0.0800])
+    """
     return general_cosine(M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, layout=layout,
                           device=device, requires_grad=requires_grad)  # fmt: skip
 

@@ -28,6 +28,14 @@ class Dataset(Generic[_T_co]):
 
     A subclass may define `__getitems__(indices)`, which returns the list of samples of a batch.
     There is no default `__len__`, so that `len()` of a dataset without one raises TypeError.
+
+    >>> class Squares(torch.utils.data.Dataset):
+    ...     def __len__(self):
+    ...         return 5
+    ...     def __getitem__(self, i):
+    ...         return i * i
+    >>> list(torch.utils.data.DataLoader(Squares(), batch_size=3))
+    [tensor([0, 1, 4]), tensor([ 9, 16])]
     """
 
     def __getitem__(self, index: Any) -> _T_co:
@@ -47,6 +55,12 @@ class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
 
     With several workers each has its own copy of the dataset; `get_worker_info()` says which
     one is asking, so that the stream can be divided between them.
+
+    >>> class Count(torch.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(5))
+    >>> list(torch.utils.data.DataLoader(Count(), batch_size=3))
+    [tensor([0, 1, 2]), tensor([3, 4])]
     """
 
     def __add__(  # type: ignore[override]  # streams are chained, not concatenated
@@ -59,6 +73,11 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Tensors side by side: sample `i` is the tuple of their `i`-th rows.
 
     Raises AssertionError when their first dimensions differ.
+
+    >>> x, y = torch.arange(6).reshape(3, 2), torch.tensor([0, 1, 0])
+    >>> data = torch.utils.data.TensorDataset(x, y)
+    >>> len(data), data[1]
+    (3, (tensor([2, 3]), tensor(1)))
     """
 
     tensors: tuple[Tensor, ...]
@@ -94,6 +113,9 @@ class StackDataset(Dataset[Any]):
     """Datasets of one length side by side: positional ones give tuples, named ones dicts.
 
     Raises ValueError when both kinds, none, or different lengths are given.
+
+    >>> torch.utils.data.StackDataset(image=[1, 2], label=[3, 4])[1]
+    {'image': 2, 'label': 4}
     """
 
     datasets: tuple[Any, ...] | dict[str, Any]
@@ -134,6 +156,10 @@ class ConcatDataset(Dataset[_T_co]):
 
     Raises AssertionError for an empty list and for an `IterableDataset` in it; an index below
     `-len` raises ValueError.
+
+    >>> data = torch.utils.data.ConcatDataset([[10, 11], [20]])
+    >>> len(data), data[2], data[-3]
+    (3, 20, 10)
     """
 
     datasets: list[Dataset[_T_co]]
@@ -180,7 +206,14 @@ class ConcatDataset(Dataset[_T_co]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """Streams one after the other; AssertionError on meeting a dataset that is not iterable."""
+    """Streams one after the other; AssertionError on meeting a dataset that is not iterable.
+
+    >>> class Count(torch.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter([1, 2])
+    >>> list(torch.utils.data.ChainDataset([Count(), Count()]))
+    [1, 2, 1, 2]
+    """
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         super().__init__()
@@ -205,6 +238,9 @@ class Subset(Dataset[_T_co]):
 
     A subclass that overrides `__getitem__` must override `__getitems__` too, since batches are
     taken through it; else NotImplementedError.
+
+    >>> list(torch.utils.data.Subset([10, 11, 12, 13], [3, 0]))
+    [13, 10]
     """
 
     dataset: Dataset[_T_co]

@@ -26,14 +26,27 @@ def draw_seed(generator: Generator | None = None) -> int:
 
 
 class Sampler(Generic[_T_co]):
-    """Base class: `__iter__` gives indices, or lists of them; `__len__` is optional."""
+    """Base class: `__iter__` gives indices, or lists of them; `__len__` is optional.
+
+    >>> class Backwards(torch.utils.data.Sampler):
+    ...     def __init__(self, data):
+    ...         self.length = len(data)
+    ...     def __iter__(self):
+    ...         return iter(range(self.length - 1, -1, -1))
+    >>> list(torch.utils.data.DataLoader([1, 2, 3], sampler=Backwards([1, 2, 3])))
+    [tensor([3]), tensor([2]), tensor([1])]
+    """
 
     def __iter__(self) -> Iterator[_T_co]:
         raise NotImplementedError(f"{type(self).__name__} should implement __iter__.")
 
 
 class SequentialSampler(Sampler[int]):
-    """0, 1, 2, ... up to the length of the data."""
+    """0, 1, 2, ... up to the length of the data.
+
+    >>> list(torch.utils.data.SequentialSampler("abc"))
+    [0, 1, 2]
+    """
 
     data_source: Sized
 
@@ -53,6 +66,10 @@ class RandomSampler(Sampler[int]):
     `num_samples` may be more than the data has: the shuffle starts again. Without a generator,
     each epoch draws a seed for one of its own from the default generator. Raises TypeError for
     a `replacement` that is not a bool and ValueError for no samples.
+
+    >>> _ = torch.manual_seed(0)
+    >>> sorted(torch.utils.data.RandomSampler("abcd"))
+    [0, 1, 2, 3]
     """
 
     data_source: Sized
@@ -108,7 +125,11 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """The given indices in random order, without replacement."""
+    """The given indices in random order, without replacement.
+
+    >>> sorted(torch.utils.data.SubsetRandomSampler([7, 3, 5]))
+    [3, 5, 7]
+    """
 
     indices: Sequence[int]
 
@@ -128,6 +149,9 @@ class WeightedRandomSampler(Sampler[int]):
     """Indices drawn with probabilities in proportion to `weights`, which need not sum to 1.
 
     Raises ValueError for weights that are not one-dimensional and for other wrong arguments.
+
+    >>> list(torch.utils.data.WeightedRandomSampler([0., 1., 0.], num_samples=3))
+    [1, 1, 1]
     """
 
     weights: Tensor

@@ -36,7 +36,11 @@ class _Current:
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker that is loading now; None outside the workers of a DataLoader."""
+    """The worker that is loading now; None outside the workers of a DataLoader.
+
+    >>> torch.utils.data.get_worker_info() is None
+    True
+    """
     return _Current.info
 
 
