@@ -80,7 +80,12 @@ def prod(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The product of the elements where the mask is True."""
+    """The product of the elements where the mask is True.
+
+    >>> x, mask = torch.tensor([3., 9., 4.]), torch.tensor([True, False, True])
+    >>> torch.masked.prod(x, mask=mask)
+    tensor(12.)
+    """
     y = _filled("prod", input, mask).to(_summed_dtype(input, dtype))
     for axis in sorted(_axes(dim, input), reverse=True):
         y = y.prod(axis, bool(keepdim))
@@ -90,7 +95,12 @@ def prod(
 def cumsum(
     input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The sums up to each element along an axis, of those where the mask is True."""
+    """The sums up to each element along an axis, of those where the mask is True.
+
+    >>> x, mask = torch.tensor([1., 2., 4.]), torch.tensor([True, False, True])
+    >>> torch.masked.cumsum(x, 0, mask=mask)
+    tensor([1., 1., 5.])
+    """
     kind = input.dtype if dtype is None else dtype
     return ops.cumsum(_filled("sum", input, mask), dim, dtype=kind).to(kind)
 
@@ -98,7 +108,12 @@ def cumsum(
 def cumprod(
     input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The products up to each element along an axis, of those where the mask is True."""
+    """The products up to each element along an axis, of those where the mask is True.
+
+    >>> x, mask = torch.tensor([1., 2., 4.]), torch.tensor([True, False, True])
+    >>> torch.masked.cumprod(x, 0, mask=mask)
+    tensor([1., 1., 4.])
+    """
     kind = input.dtype if dtype is None else dtype
     return ops.cumprod(_filled("prod", input, mask), dim, dtype=kind).to(kind)
 
@@ -112,7 +127,12 @@ def _extreme(name: str, doc: str) -> Callable[..., Tensor]:
         return y if dtype is None else y.to(dtype)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = f"""{doc}
+
+    >>> x, mask = torch.tensor([1., 2., 4., 8.]), torch.tensor([False, True, True, False])
+    >>> torch.masked.{name}(x, mask=mask)
+    tensor({"4" if name == "amax" else "2"}.)
+    """
     return function
 
 
@@ -129,7 +149,12 @@ def _place(name: str, doc: str) -> Callable[..., Tensor]:
         return y.to(input.dtype if dtype is None else dtype)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = f"""{doc}
+
+    >>> x, mask = torch.tensor([1., 2., 4., 8.]), torch.tensor([False, True, True, False])
+    >>> torch.masked.{name}(x, mask=mask)
+    tensor({"2" if name == "argmax" else "1"}.)
+    """
     return function
 
 
@@ -150,7 +175,12 @@ def mean(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The mean of the elements where the mask is True; nan where there are none."""
+    """The mean of the elements where the mask is True; nan where there are none.
+
+    >>> x, mask = torch.tensor([1., 2., 4.]), torch.tensor([True, False, True])
+    >>> torch.masked.mean(x, mask=mask)
+    tensor(2.5000)
+    """
     kind, source = (input.dtype, "Input") if dtype is None else (dtype, "Optional")
     if not (kind.is_floating_point or kind.is_complex):
         raise ValueError(
@@ -165,7 +195,12 @@ def median(
     input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The lower median along an axis of the elements where the mask is True."""
+    """The lower median along an axis of the elements where the mask is True.
+
+    >>> x, mask = torch.tensor([1., 2., 4.]), torch.tensor([True, False, True])
+    >>> torch.masked.median(x, 0, mask=mask)
+    tensor(1.)
+    """
     kind = input.dtype if dtype is None else dtype
     floating = input.dtype.is_floating_point
     source = input if floating else input.to(types.float32)
@@ -182,7 +217,12 @@ def logsumexp(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The logarithm of the sum of exponentials where the mask is True."""
+    """The logarithm of the sum of exponentials where the mask is True.
+
+    >>> x, mask = torch.tensor([0., 9., 0.]), torch.tensor([True, False, True])
+    >>> torch.masked.logsumexp(x, 0, mask=mask)
+    tensor(0.6931)
+    """
     y = ops.logsumexp(_filled("logsumexp", input, mask), _axes(dim, input), bool(keepdim))
     return y.to(input.dtype if dtype is None else dtype)
 
@@ -191,7 +231,12 @@ def logaddexp(
     input: Tensor, other: Tensor, *, dtype: Dtype | None = None, input_mask: Tensor | None = None,
     other_mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """log(exp(input) + exp(other)), each term only where its mask is True."""
+    """log(exp(input) + exp(other)), each term only where its mask is True.
+
+    >>> x, mask = torch.tensor([0., 0.]), torch.tensor([True, False])
+    >>> torch.masked.logaddexp(x, x, input_mask=mask, other_mask=mask)[0]
+    tensor(0.6931)
+    """
     y = ops.logaddexp(_filled("logsumexp", input, input_mask),
                       _filled("logsumexp", other, other_mask))  # fmt: skip
     return y.to(input.dtype if dtype is None else dtype)
@@ -201,7 +246,12 @@ def norm(
     input: Tensor, ord: float | None = 2.0, dim: Dims = None, *, keepdim: bool = False,
     dtype: Dtype | None = None, mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The norm of the elements where the mask is True."""
+    """The norm of the elements where the mask is True.
+
+    >>> x, mask = torch.tensor([3., 9., 4.]), torch.tensor([True, False, True])
+    >>> torch.masked.norm(x, 2, 0, mask=mask)
+    tensor(5.)
+    """
     kind = input.dtype if dtype is None else dtype
     order = 2.0 if ord is None else ord
     x = _filled("least norm" if order == -math.inf else "norm", input, mask)
@@ -235,7 +285,12 @@ def var(
     correction: float | None = None, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The variance of the elements where the mask is True."""
+    """The variance of the elements where the mask is True.
+
+    >>> x, mask = torch.tensor([1., 2., 3.]), torch.tensor([True, False, True])
+    >>> torch.masked.var(x, mask=mask, unbiased=False)
+    tensor(1.)
+    """
     return _variance(input, dim, unbiased, correction, bool(keepdim), dtype, mask)
 
 
@@ -244,28 +299,48 @@ def std(
     correction: float | None = None, keepdim: bool = False, dtype: Dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The standard deviation of the elements where the mask is True."""
+    """The standard deviation of the elements where the mask is True.
+
+    >>> x, mask = torch.tensor([1., 2., 3.]), torch.tensor([True, False, True])
+    >>> torch.masked.std(x, mask=mask)
+    tensor(1.4142)
+    """
     return _variance(input, dim, unbiased, correction, bool(keepdim), dtype, mask).sqrt()
 
 
 def softmax(
     input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The softmax along an axis over the elements where the mask is True; 0 elsewhere."""
+    """The softmax along an axis over the elements where the mask is True; 0 elsewhere.
+
+    >>> x, mask = torch.tensor([1., 2., 1.]), torch.tensor([True, False, True])
+    >>> torch.masked.softmax(x, 0, mask=mask)[[0, 2]]
+    tensor([0.5000, 0.5000])
+    """
     return _filled("amax", input, mask).softmax(dim, dtype=dtype or input.dtype)
 
 
 def log_softmax(
     input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The logarithm of the masked softmax."""
+    """The logarithm of the masked softmax.
+
+    >>> x, mask = torch.tensor([1., 2., 1.]), torch.tensor([True, False, True])
+    >>> torch.masked.log_softmax(x, 0, mask=mask)[[0, 2]]
+    tensor([-0.6931, -0.6931])
+    """
     return _filled("amax", input, mask).log_softmax(dim, dtype=dtype or input.dtype)
 
 
 def softmin(
     input: Tensor, dim: int, *, dtype: Dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The masked softmax of the negative elements."""
+    """The masked softmax of the negative elements.
+
+    >>> x, mask = torch.tensor([1., 2., 1.]), torch.tensor([True, False, True])
+    >>> torch.masked.softmin(x, 0, mask=mask)[[0, 2]]
+    tensor([0.5000, 0.5000])
+    """
     return (-_filled("amin", input, mask)).softmax(dim, dtype=dtype or input.dtype)
 
 
@@ -273,7 +348,12 @@ def normalize(
     input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: Dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The elements divided by their norm along an axis, where the mask is True; 0 elsewhere."""
+    """The elements divided by their norm along an axis, where the mask is True; 0 elsewhere.
+
+    >>> x, mask = torch.tensor([3., 9., 4.]), torch.tensor([True, False, True])
+    >>> torch.masked.normalize(x, 2, 0, mask=mask)[[0, 2]]
+    tensor([0.6000, 0.8000])
+    """
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return _filled("sum", input, mask) / ops.maximum(size, size.new_full((), eps))
 

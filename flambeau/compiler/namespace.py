@@ -62,25 +62,46 @@ def compile(
 
 
 def is_compiling() -> bool:
-    """Whether the code that asks is being recorded for compilation."""
+    """Whether the code that asks is being recorded for compilation.
+
+    >>> torch.compiler.is_compiling()
+    False
+    """
     capture = sys.modules.get("flambeau.compiler.capture")
     return capture is not None and capture.busy()
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether the code that asks is being recorded for compilation."""
+    """Whether the code that asks is being recorded for compilation.
+
+    >>> torch.compiler.is_dynamo_compiling()
+    False
+    """
     return is_compiling()
 
 
 def is_exporting() -> bool:
-    """False: there is no export."""
+    """False: there is no export.
+
+    >>> torch.compiler.is_exporting()
+    False
+    """
     return False
 
 
 def disable(
     fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None
 ) -> Any:
-    """A function that is never compiled: a step that calls it stays eager."""
+    """A function that is never compiled: a step that calls it stays eager.
+
+    >>> @torch.compiler.disable
+    ... def logged(x):
+    ...     print("eager:", x)
+    ...     return x
+    >>> logged(torch.ones(1))
+    eager: tensor([1.])
+    tensor([1.])
+    """
     if fn is None:
         return lambda function: disable(function, recursive, reason=reason)
 
@@ -96,22 +117,37 @@ def disable(
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """The function as it is: everything that is made of operators is recorded."""
+    """The function as it is: everything that is made of operators is recorded.
+
+    >>> torch.compiler.allow_in_graph(abs) is abs
+    True
+    """
     return fn
 
 
 def assume_constant_result(fn: Any) -> Any:
-    """The function as it is."""
+    """The function as it is.
+
+    >>> torch.compiler.assume_constant_result(abs) is abs
+    True
+    """
     return fn
 
 
 def reset() -> None:
-    """Forgets all programs: compiled functions start anew."""
+    """Forgets all programs: compiled functions start anew.
+
+    >>> torch.compiler.reset()
+    """
     api = sys.modules.get("flambeau.compiler.api")
     if api is not None:
         api.reset()
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The one there is, under the name of PyTorch's."""
+    """The one there is, under the name of PyTorch's.
+
+    >>> torch.compiler.list_backends()
+    ['inductor']
+    """
     return ["inductor"]

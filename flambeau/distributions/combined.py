@@ -73,7 +73,14 @@ class Independent(Distribution):
 
 
 class TransformedDistribution(Distribution):
-    """What transforms make of a distribution's values."""
+    """What transforms make of a distribution's values.
+
+    >>> D = torch.distributions
+    >>> lognormal = D.TransformedDistribution(D.Normal(0., 1.), [D.ExpTransform()])
+    >>> x = torch.tensor(2.)
+    >>> torch.equal(lognormal.log_prob(x), D.LogNormal(0., 1.).log_prob(x))
+    True
+    """
 
     def __init__(self, base_distribution: Distribution,
                  transforms: Transform | Sequence[Transform],
@@ -138,7 +145,12 @@ class TransformedDistribution(Distribution):
 
 
 class LogNormal(TransformedDistribution):
-    """exp of a normal number."""
+    """exp of a normal number.
+
+    >>> lognormal = torch.distributions.LogNormal(torch.tensor(0.), torch.tensor(1.))
+    >>> lognormal.mean, lognormal.cdf(torch.tensor(1.))
+    (tensor(1.6487), tensor(0.5000))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "loc": constraints.real,
@@ -177,7 +189,12 @@ class LogNormal(TransformedDistribution):
 
 
 class HalfNormal(TransformedDistribution):
-    """|x| of normal numbers around 0."""
+    """|x| of normal numbers around 0.
+
+    >>> half = torch.distributions.HalfNormal(torch.tensor(1.))
+    >>> half.mean, half.log_prob(torch.tensor(0.))
+    (tensor(0.7979), tensor(-0.2258))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {"scale": constraints.positive}
     support = constraints.nonnegative
@@ -214,7 +231,12 @@ class HalfNormal(TransformedDistribution):
 
 
 class Gumbel(TransformedDistribution):
-    """The largest of many: -log(-log(u)), shifted and scaled."""
+    """The largest of many: -log(-log(u)), shifted and scaled.
+
+    >>> gumbel = torch.distributions.Gumbel(torch.tensor(0.), torch.tensor(1.))
+    >>> gumbel.mean, gumbel.cdf(torch.tensor(0.))
+    (tensor(0.5772), tensor(0.3679))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "loc": constraints.real,
@@ -253,7 +275,14 @@ class Gumbel(TransformedDistribution):
 
 
 class MixtureSameFamily(Distribution):
-    """A category chooses which of the component's last batch axis draws."""
+    """A category chooses which of the component's last batch axis draws.
+
+    >>> D = torch.distributions
+    >>> mixture = D.MixtureSameFamily(
+    ...     D.Categorical(torch.tensor([0.25, 0.75])), D.Normal(torch.tensor([0., 4.]), 1.))
+    >>> mixture.mean, mixture.variance
+    (tensor(3.), tensor(4.))
+    """
 
     def __init__(self, mixture_distribution: Categorical, component_distribution: Any,
                  validate_args: bool | None = None) -> None:  # fmt: skip

@@ -104,7 +104,12 @@ class Bernoulli(Binary):
 
 
 class Geometric(Binary):
-    """How often no came before the first yes."""
+    """How often no came before the first yes.
+
+    >>> geometric = torch.distributions.Geometric(torch.tensor(0.25))
+    >>> geometric.mean, geometric.log_prob(torch.tensor(1.)).exp()
+    (tensor(3.), tensor(0.1875))
+    """
 
     support = constraints.nonnegative_integer
 
@@ -139,7 +144,12 @@ class Geometric(Binary):
 
 
 class Binomial(Binary):
-    """How many of total_count are yes."""
+    """How many of total_count are yes.
+
+    >>> binomial = torch.distributions.Binomial(4, torch.tensor(0.5))
+    >>> binomial.mean, binomial.log_prob(torch.tensor(2.)).exp()
+    (tensor(2.), tensor(0.3750))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "total_count": constraints.nonnegative_integer,
@@ -179,7 +189,12 @@ class Binomial(Binary):
 
 
 class Poisson(ExponentialFamily):
-    """Counts of mean rate."""
+    """Counts of mean rate.
+
+    >>> poisson = torch.distributions.Poisson(torch.tensor(2.))
+    >>> poisson.mean, poisson.log_prob(torch.tensor(0.))
+    (tensor(2.), tensor(-2.))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
@@ -311,7 +326,11 @@ class _OfCategories(Distribution):
 
 
 class OneHotCategorical(_OfCategories):
-    """A category, as a row with a single 1."""
+    """A category, as a row with a single 1.
+
+    >>> torch.distributions.OneHotCategorical(torch.tensor([0., 1., 0.])).sample()
+    tensor([0., 1., 0.])
+    """
 
     support = constraints.one_hot
     has_enumerate_support = True
@@ -343,7 +362,13 @@ class OneHotCategorical(_OfCategories):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """OneHotCategorical whose draws hand their gradient to the probabilities."""
+    """OneHotCategorical whose draws hand their gradient to the probabilities.
+
+    >>> logits = torch.zeros(3, requires_grad=True)
+    >>> draw = torch.distributions.OneHotCategoricalStraightThrough(logits=logits).rsample()
+    >>> draw.sum().item(), draw.requires_grad
+    (1.0, True)
+    """
 
     has_rsample = True
 
@@ -352,7 +377,12 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Multinomial(_OfCategories):
-    """How often each category comes among total_count draws."""
+    """How often each category comes among total_count draws.
+
+    >>> multinomial = torch.distributions.Multinomial(10, torch.tensor([0.2, 0.8]))
+    >>> multinomial.mean, multinomial.sample().sum()
+    (tensor([2., 8.]), tensor(10.))
+    """
 
     def __init__(self, total_count: int = 1, probs: Tensor | None = None,
                  logits: Tensor | None = None,

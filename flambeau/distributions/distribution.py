@@ -66,6 +66,14 @@ class Distribution:
     `batch_shape`: one distribution an element; `event_shape`: the shape of one draw. Arguments are
     checked (ValueError) unless validate_args=False. A compiled step checks only while it is
     recorded.
+
+    >>> normal = torch.distributions.Normal(torch.zeros(2, 3), 1.)
+    >>> normal.batch_shape, normal.event_shape, normal.sample((5,)).shape
+    (torch.Size([2, 3]), torch.Size([]), torch.Size([5, 2, 3]))
+    >>> torch.distributions.Normal(0., -1.)
+    Traceback (most recent call last):
+        ...
+    ValueError: Expected parameter scale ... to satisfy the constraint GreaterThan...
     """
 
     has_rsample = False
@@ -205,7 +213,11 @@ class Distribution:
 
 
 class ExponentialFamily(Distribution):
-    """A distribution of the exponential family."""
+    """A distribution of the exponential family.
+
+    >>> issubclass(torch.distributions.Normal, torch.distributions.ExponentialFamily)
+    True
+    """
 
 
 def _all(inside: Tensor) -> bool:

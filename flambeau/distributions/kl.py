@@ -20,7 +20,17 @@ _RULES: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Callable], Callable]:
-    """Declares the divergence of a pair of classes (and of theirs)."""
+    """Declares the divergence of a pair of classes (and of theirs).
+
+    >>> D = torch.distributions
+    >>> class Mine(D.Normal):
+    ...     pass
+    >>> @D.register_kl(Mine, Mine)
+    ... def _(p, q):
+    ...     return torch.tensor(42.)
+    >>> D.kl_divergence(Mine(0., 1.), Mine(0., 1.))
+    tensor(42.)
+    """
 
     def declare(rule: Callable[[Any, Any], Tensor]) -> Callable:
         _RULES[type_p, type_q] = rule

@@ -14,7 +14,13 @@ from .distribution import EVENTLESS, Distribution, lazy_property, standard_norma
 
 
 class MultivariateNormal(Distribution):
-    """Normal vectors, given by covariance, precision, or a lower triangle L of covariance L L^T."""
+    """Normal vectors, given by covariance, precision, or a lower triangle L of covariance L L^T.
+
+    >>> covariance = torch.tensor([[2., 1.], [1., 2.]])
+    >>> normal = torch.distributions.MultivariateNormal(torch.zeros(2), covariance)
+    >>> normal.sample((5,)).shape, normal.log_prob(torch.zeros(2))
+    (torch.Size([5, 2]), tensor(-2.3872))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "loc": constraints.real_vector, "covariance_matrix": constraints.positive_definite,

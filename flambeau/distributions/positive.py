@@ -69,7 +69,12 @@ class Exponential(ExponentialFamily):
 
 
 class Gamma(ExponentialFamily):
-    """Density proportional to x^(concentration - 1) exp(-rate x)."""
+    """Density proportional to x^(concentration - 1) exp(-rate x).
+
+    >>> gamma = torch.distributions.Gamma(torch.tensor(2.), torch.tensor(4.))
+    >>> gamma.mean, gamma.variance
+    (tensor(0.5000), tensor(0.1250))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "concentration": constraints.positive,
@@ -114,7 +119,12 @@ class Gamma(ExponentialFamily):
 
 
 class Chi2(Gamma):
-    """The sum of the squares of df normal numbers."""
+    """The sum of the squares of df normal numbers.
+
+    >>> chi2 = torch.distributions.Chi2(torch.tensor(3.))
+    >>> chi2.mean, chi2.variance
+    (tensor(3.), tensor(6.))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {"df": constraints.positive}
 
@@ -124,7 +134,12 @@ class Chi2(Gamma):
 
 
 class Dirichlet(ExponentialFamily):
-    """Parts of one, with density proportional to the product of x_i^(concentration_i - 1)."""
+    """Parts of one, with density proportional to the product of x_i^(concentration_i - 1).
+
+    >>> dirichlet = torch.distributions.Dirichlet(torch.tensor([1., 3.]))
+    >>> dirichlet.mean, dirichlet.sample().sum()
+    (tensor([0.2500, 0.7500]), tensor(1.))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "concentration": constraints.independent(constraints.positive, 1)
@@ -167,7 +182,12 @@ class Dirichlet(ExponentialFamily):
 
 
 class Beta(ExponentialFamily):
-    """Density proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1)."""
+    """Density proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1).
+
+    >>> beta = torch.distributions.Beta(torch.tensor(2.), torch.tensor(6.))
+    >>> beta.mean, beta.log_prob(torch.tensor(0.5))
+    (tensor(0.2500), tensor(-0.4212))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {"concentration1": constraints.positive,
                        "concentration0": constraints.positive}  # fmt: skip

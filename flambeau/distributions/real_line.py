@@ -85,7 +85,12 @@ class Normal(_Located, ExponentialFamily):
 
 
 class Laplace(_Located):
-    """Density exp(-|x - loc| / scale) / (2 scale)."""
+    """Density exp(-|x - loc| / scale) / (2 scale).
+
+    >>> laplace = torch.distributions.Laplace(torch.tensor(0.), torch.tensor(1.))
+    >>> laplace.variance, laplace.cdf(torch.tensor(0.))
+    (tensor(2.), tensor(0.5000))
+    """
 
     @property
     def variance(self) -> Tensor:
@@ -113,7 +118,12 @@ class Laplace(_Located):
 
 
 class Cauchy(_Located):
-    """Density 1 / (pi scale (1 + ((x - loc) / scale)^2))."""
+    """Density 1 / (pi scale (1 + ((x - loc) / scale)^2)).
+
+    >>> cauchy = torch.distributions.Cauchy(torch.tensor(0.), torch.tensor(1.))
+    >>> cauchy.mean, cauchy.cdf(torch.tensor(1.))
+    (tensor(nan), tensor(0.7500))
+    """
 
     @property
     def mean(self) -> Tensor:
@@ -141,7 +151,12 @@ class Cauchy(_Located):
 
 
 class StudentT(Distribution):
-    """Student's t of df degrees of freedom, shifted and scaled."""
+    """Student's t of df degrees of freedom, shifted and scaled.
+
+    >>> student = torch.distributions.StudentT(torch.tensor([1., 4.]))
+    >>> student.mean, student.variance
+    (tensor([nan, 0.]), tensor([nan, 2.]))
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "df": constraints.positive,

@@ -17,7 +17,12 @@ from .transforms import ExpTransform, SigmoidTransform
 
 
 class LogitRelaxedBernoulli(Binary):
-    """The logit of RelaxedBernoulli."""
+    """The logit of RelaxedBernoulli.
+
+    >>> D = torch.distributions
+    >>> D.LogitRelaxedBernoulli(torch.tensor(0.5), torch.tensor([0.1, 0.9])).rsample().shape
+    torch.Size([2])
+    """
 
     support = constraints.real
     has_rsample = True
@@ -42,7 +47,15 @@ class LogitRelaxedBernoulli(Binary):
 
 
 class RelaxedBernoulli(TransformedDistribution):
-    """Between 0 and 1, nearer to them as the temperature falls."""
+    """Between 0 and 1, nearer to them as the temperature falls.
+
+    Maddison et al., 2016; Jang et al., 2016.
+
+    >>> D = torch.distributions
+    >>> draw = D.RelaxedBernoulli(torch.tensor(0.5), torch.tensor([0.5])).rsample()
+    >>> bool((0 < draw) & (draw < 1))
+    True
+    """
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
         "probs": constraints.unit_interval,
@@ -88,7 +101,15 @@ class _ExpRelaxedCategorical(Distribution):
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):
-    """Parts of one, nearer to a single 1 as the temperature falls."""
+    """Parts of one, nearer to a single 1 as the temperature falls.
+
+    Maddison et al., 2016; Jang et al., 2016.
+
+    >>> D = torch.distributions
+    >>> draw = D.RelaxedOneHotCategorical(torch.tensor(0.5), torch.ones(3)).rsample()
+    >>> draw.shape, bool(abs(draw.sum() - 1) < 1e-6)
+    (torch.Size([3]), True)
+    """
 
     support = constraints.simplex
 

@@ -13,7 +13,15 @@ from .distribution import sum_rightmost
 
 
 class Transform:
-    """y = f(x). `event_dim`: how many last axes belong to one value."""
+    """y = f(x). `event_dim`: how many last axes belong to one value.
+
+    `t(x)` is y, `t.inv(y)` x, `t.log_abs_det_jacobian(x, y)` the logarithm of |dy / dx|.
+
+    >>> transform = torch.distributions.ExpTransform()
+    >>> x = torch.tensor([0., 1.])
+    >>> transform(x), transform.inv(transform(x)), transform.log_abs_det_jacobian(x, transform(x))
+    (tensor([1.0000, 2.7183]), tensor([0.0000, 1.0000]), tensor([0., 1.]))
+    """
 
     bijective = True
     event_dim = 0
@@ -65,7 +73,13 @@ class _Inverse(Transform):
 
 
 class ComposeTransform(Transform):
-    """Several, one after the other."""
+    """Several, one after the other.
+
+    >>> D = torch.distributions
+    >>> transform = D.ComposeTransform([D.AffineTransform(1., 2.), D.ExpTransform()])
+    >>> transform(torch.tensor([0.])), transform.inv(torch.tensor([1.]))
+    (tensor([2.7183]), tensor([-0.5000]))
+    """
 
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size)
@@ -93,7 +107,11 @@ class ComposeTransform(Transform):
 
 
 class ExpTransform(Transform):
-    """exp(x)."""
+    """exp(x).
+
+    >>> torch.distributions.ExpTransform().inv(torch.tensor([1.]))
+    tensor([0.])
+    """
 
     def _call(self, x: Tensor) -> Tensor:
         return x.exp()
@@ -106,7 +124,13 @@ class ExpTransform(Transform):
 
 
 class AffineTransform(Transform):
-    """loc + scale * x."""
+    """loc + scale * x.
+
+    >>> transform = torch.distributions.AffineTransform(loc=1., scale=2.)
+    >>> x = torch.tensor([0., 3.])
+    >>> transform(x), transform.inv(transform(x)), transform.log_abs_det_jacobian(x, transform(x))
+    (tensor([1., 7.]), tensor([0., 3.]), tensor([0.6931, 0.6931]))
+    """
 
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size)
@@ -127,7 +151,11 @@ class AffineTransform(Transform):
 
 
 class SigmoidTransform(Transform):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> torch.distributions.SigmoidTransform()(torch.tensor([0.]))
+    tensor([0.5000])
+    """
 
     def _call(self, x: Tensor) -> Tensor:
         return ops.sigmoid(x)
@@ -140,7 +168,11 @@ class SigmoidTransform(Transform):
 
 
 class TanhTransform(Transform):
-    """tanh(x)."""
+    """tanh(x).
+
+    >>> torch.distributions.TanhTransform()(torch.tensor([1.]))
+    tensor([0.7616])
+    """
 
     def _call(self, x: Tensor) -> Tensor:
         return x.tanh()
@@ -153,7 +185,11 @@ class TanhTransform(Transform):
 
 
 class SoftplusTransform(Transform):
-    """log(1 + exp(x))."""
+    """log(1 + exp(x)).
+
+    >>> torch.distributions.SoftplusTransform()(torch.tensor([0.]))
+    tensor([0.6931])
+    """
 
     def _call(self, x: Tensor) -> Tensor:
         return softplus(x)
@@ -166,7 +202,11 @@ class SoftplusTransform(Transform):
 
 
 class PowerTransform(Transform):
-    """x^exponent, of positive x."""
+    """x^exponent, of positive x.
+
+    >>> torch.distributions.PowerTransform(torch.tensor(2.))(torch.tensor([3.]))
+    tensor([9.])
+    """
 
     def __init__(self, exponent: Any, cache_size: int = 0) -> None:
         super().__init__(cache_size)
@@ -183,7 +223,11 @@ class PowerTransform(Transform):
 
 
 class AbsTransform(Transform):
-    """|x|, which has no inverse."""
+    """|x|, which has no inverse.
+
+    >>> torch.distributions.AbsTransform()(torch.tensor([-1., 2.]))
+    tensor([1., 2.])
+    """
 
     bijective = False
 

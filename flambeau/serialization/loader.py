@@ -215,6 +215,10 @@ def load(
 
     Raises pickle.UnpicklingError for what weights_only does not allow, RuntimeError for a
     damaged file, FileNotFoundError when there is none.
+
+    >>> torch.save({"weight": torch.ones(2)}, "weights.pt")
+    >>> torch.load("weights.pt")
+    {'weight': tensor([1., 1.])}
     """
     weights_only = _decide_weights_only(weights_only, pickle_module)
     if weights_only and pickle_module is not None:
@@ -304,7 +308,12 @@ def _load_safetensors(path: str, map_location: MapLocation) -> Any:
 
 
 def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
-    """The names in a file that `load(weights_only=True)` does not allow yet. Loads nothing."""
+    """The names in a file that `load(weights_only=True)` does not allow yet. Loads nothing.
+
+    >>> torch.save({"weight": torch.ones(2)}, "weights.pt")
+    >>> torch.serialization.get_unsafe_globals_in_checkpoint("weights.pt")
+    []
+    """
     with _opened(f) as file:
         if not is_archive(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")

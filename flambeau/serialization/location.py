@@ -64,13 +64,22 @@ _registry: list[tuple[int, Tagger, Restorer]] = [
 
 
 def register_package(priority: int, tagger: Tagger, deserializer: Restorer) -> None:
-    """Adds a way to tag storages and to restore tagged ones; lower priorities are asked first."""
+    """Adds a way to tag storages and to restore tagged ones; lower priorities are asked first.
+
+    >>> def tag(storage):
+    ...     return None  # not ours
+    >>> torch.serialization.register_package(50, tag, lambda storage, location: None)
+    """
     _registry.append((priority, tagger, deserializer))
     _registry.sort(key=lambda entry: entry[0])
 
 
 def location_tag(storage: Any) -> str:
-    """The tag of where a storage lies; RuntimeError when nobody knows."""
+    """The tag of where a storage lies; RuntimeError when nobody knows.
+
+    >>> torch.serialization.location_tag(torch.ones(2).untyped_storage())
+    'cpu'
+    """
     for _, tagger, _ in _registry:
         tag = tagger(storage)
         if tag:
@@ -79,7 +88,12 @@ def location_tag(storage: Any) -> str:
 
 
 def default_restore_location(storage: Any, location: str) -> Any:
-    """The storage, moved to where the tag says; RuntimeError when nobody can."""
+    """The storage, moved to where the tag says; RuntimeError when nobody can.
+
+    >>> storage = torch.ones(2).untyped_storage()
+    >>> torch.serialization.default_restore_location(storage, "cpu") is storage
+    True
+    """
     for _, _, restore in _registry:
         restored = restore(storage, location)
         if restored is not None:
@@ -91,7 +105,13 @@ def default_restore_location(storage: Any, location: str) -> Any:
 
 
 def validate_cuda_device(location: str) -> int:
-    """Raises RuntimeError: no storage can be put on a GPU here."""
+    """Raises RuntimeError: no storage can be put on a GPU here.
+
+    >>> torch.serialization.validate_cuda_device("cuda:0")
+    Traceback (most recent call last):
+        ...
+    RuntimeError: Attempting to deserialize object on a CUDA device ('cuda:0') ...
+    """
     raise RuntimeError(
         f"Attempting to deserialize object on a CUDA device ('{location}') but "
         "torch.cuda.is_available() is False. If you are running on a CPU-only machine, please use "

@@ -28,22 +28,45 @@ def add_safe_globals(safe_globals: list[Global]) -> None:
     """Lets `load(weights_only=True)` use these classes and functions too.
 
     An entry is the object, or a tuple of it and the name by which files call it.
+
+    >>> import fractions
+    >>> torch.serialization.add_safe_globals([fractions.Fraction])
+    >>> fractions.Fraction in torch.serialization.get_safe_globals()
+    True
+    >>> torch.serialization.clear_safe_globals()
     """
     _Added.globals |= set(safe_globals)
 
 
 def get_safe_globals() -> list[Global]:
-    """What the user has added."""
+    """What the user has added.
+
+    >>> with torch.serialization.safe_globals([complex]):
+    ...     torch.serialization.get_safe_globals()
+    [<class 'complex'>]
+    """
     return list(_Added.globals)
 
 
 def clear_safe_globals() -> None:
-    """Takes away what the user has added."""
+    """Takes away what the user has added.
+
+    >>> torch.serialization.clear_safe_globals()
+    >>> torch.serialization.get_safe_globals()
+    []
+    """
     _Added.globals = frozenset()
 
 
 class safe_globals:
-    """Allows classes and functions inside a `with` block."""
+    """Allows classes and functions inside a `with` block.
+
+    >>> import fractions
+    >>> torch.save({"rate": fractions.Fraction(1, 3)}, "rate.pt")
+    >>> with torch.serialization.safe_globals([fractions.Fraction]):
+    ...     torch.load("rate.pt")
+    {'rate': Fraction(1, 3)}
+    """
 
     def __init__(self, safe_globals: list[Global]) -> None:
         self.safe_globals = safe_globals

@@ -30,7 +30,11 @@ Contexts = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
 
 
 class CheckpointError(RuntimeError):
-    """The function did not save the same tensors when it ran again."""
+    """The function did not save the same tensors when it ran again.
+
+    >>> issubclass(torch.utils.checkpoint.CheckpointError, RuntimeError)
+    True
+    """
 
 
 class _Enough(Exception):
@@ -42,13 +46,20 @@ class _Settings:
 
 
 def noop_context_fn() -> Contexts:
-    """Nothing around the function, nor around its second run."""
+    """Nothing around the function, nor around its second run.
+
+    >>> around_first, around_second = torch.utils.checkpoint.noop_context_fn()
+    """
     return nullcontext(), nullcontext()
 
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Inside, the second run stops when nothing more is needed, or (False) goes to the end."""
+    """Inside, the second run stops when nothing more is needed, or (False) goes to the end.
+
+    >>> with torch.utils.checkpoint.set_checkpoint_early_stop(False):
+    ...     pass
+    """
     before, _Settings.early_stop = _Settings.early_stop, enable
     try:
         yield
@@ -58,7 +69,11 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 @contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """Accepted: errors say already at which saved tensor the two runs parted."""
+    """Accepted: errors say already at which saved tensor the two runs parted.
+
+    >>> with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):
+    ...     pass
+    """
     yield
 
 
@@ -178,7 +193,13 @@ def _call(
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs as leaves: tensors cut off from their history, still requiring grad or not."""
+    """The inputs as leaves: tensors cut off from their history, still requiring grad or not.
+
+    >>> x = torch.ones(2, requires_grad=True) * 2
+    >>> (y,) = torch.utils.checkpoint.detach_variable((x,))
+    >>> y.is_leaf, y.requires_grad
+    (True, True)
+    """
     if not isinstance(inputs, tuple):
         raise RuntimeError(
             "Only tuple of tensors is supported. Got Unsupported input type: "
@@ -196,7 +217,10 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:
-    """Warns when no input requires grad: no gradient will reach the parameters either."""
+    """Warns when no input requires grad: no gradient will reach the parameters either.
+
+    >>> torch.utils.checkpoint.check_backward_validity([torch.ones(1, requires_grad=True)])
+    """
     if not any(x.requires_grad for x in inputs if isinstance(x, Tensor)):
         warnings.warn(
             "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3
@@ -273,6 +297,17 @@ def checkpoint(
     `use_reentrant=True` the function takes no keywords and some argument must require grad.
 
     Raises CheckpointError in backward when the second run saves other tensors than the first.
+
+    Chen et al., 2016.
+
+    >>> calls = []
+    >>> def block(x):
+    ...     calls.append(len(x))
+    ...     return (x * x).sin()
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False).sum().backward()
+    >>> x.grad, len(calls)  # run again in backward
+    (tensor([1.0806, 1.0806]), 2)
     """
     use_reentrant = _decide_reentrant(use_reentrant, "torch.utils.checkpoint")
     preserve = kwargs.pop("preserve_rng_state", True)
@@ -298,7 +333,14 @@ def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
     """Runs a Sequential, or a list of functions, in `segments` parts, all but the last of them
-    checkpointed."""
+    checkpointed.
+
+    >>> net = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(4)])
+    >>> x = torch.ones(1, 4, requires_grad=True)
+    >>> y = torch.utils.checkpoint.checkpoint_sequential(net, 2, x, use_reentrant=False)
+    >>> torch.equal(y, net(x))
+    True
+    """
     use_reentrant = _decide_reentrant(use_reentrant, "torch.utils.checkpoint.checkpoint_sequential")
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:

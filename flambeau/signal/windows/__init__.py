@@ -133,7 +133,9 @@ def general_hamming(
                           device=device, requires_grad=requires_grad)  # fmt: skip
 
 
-def _fixed(name: str, points: Points, doc: str, cosines: bool = True) -> Callable[..., Tensor]:
+def _fixed(
+    name: str, points: Points, doc: str, shown: str, cosines: bool = True
+) -> Callable[..., Tensor]:
     def function(
         M: int, *, sym: bool = True, dtype: Dtype | None = None, layout: Any = strided,
         device: Any = None, requires_grad: bool = False,
@@ -142,18 +144,27 @@ def _fixed(name: str, points: Points, doc: str, cosines: bool = True) -> Callabl
         return _made("general_cosine" if cosines else name, M, sym, points, options)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = f"""{doc}
+
+    `sym=False` leaves out the last of M + 1 points, as a periodic window does.
+
+    >>> torch.signal.windows.{name}(5)[1:4]
+    tensor([{shown}])
+    """
     return function
 
 
 hamming = _fixed("hamming", lambda n: cosine_sum(n, (0.54, 0.46)),
-                 "0.54 - 0.46 cos(2 pi n / (M - 1)).")  # fmt: skip
-hann = _fixed("hann", lambda n: cosine_sum(n, (0.5, 0.5)), "0.5 - 0.5 cos(2 pi n / (M - 1)).")
+                 "0.54 - 0.46 cos(2 pi n / (M - 1)).", "0.5400, 1.0000, 0.5400")  # fmt: skip
+hann = _fixed("hann", lambda n: cosine_sum(n, (0.5, 0.5)), "0.5 - 0.5 cos(2 pi n / (M - 1)).",
+              "0.5000, 1.0000, 0.5000")  # fmt: skip
 blackman = _fixed("blackman", lambda n: cosine_sum(n, (0.42, 0.5, 0.08)),
-                  "0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)).")  # fmt: skip
+                  "0.42 - 0.5 cos(2 pi n / (M - 1)) + 0.08 cos(4 pi n / (M - 1)).",
+                  "0.3400, 1.0000, 0.3400")  # fmt: skip
 nuttall = _fixed("nuttall", lambda n: cosine_sum(n, (0.3635819, 0.4891775, 0.1365995, 0.0106411)),
-                 "Four cosines with low side lobes.")  # fmt: skip
-bartlett = _fixed("bartlett", triangle, "A triangle with zeros at its ends.", False)
+                 "Four cosines with low side lobes.", "0.2270, 1.0000, 0.2270")  # fmt: skip
+bartlett = _fixed("bartlett", triangle, "A triangle with zeros at its ends.",
+                  "0.5000, 1.0000, 0.5000", False)  # fmt: skip
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine",
            "general_hamming", "hamming", "hann", "kaiser", "nuttall"]  # fmt: skip
