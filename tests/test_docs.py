@@ -26,6 +26,7 @@ def _modules() -> list[str]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")  # of old names
 @pytest.mark.parametrize("name", _modules())
 def test_docstrings(name: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -188,7 +188,13 @@ def _tensor_backward(
     self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None,
     create_graph: bool = False, inputs: Any = None,
 ) -> None:  # fmt: skip
-    """Adds this tensor's gradients to the `.grad` of the leaves that it came from."""
+    """Adds this tensor's gradients to the `.grad` of the leaves that it came from.
+
+    >>> x = torch.tensor([1., 2.], requires_grad=True)
+    >>> (x ** 2).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
     if inputs is None:
         if gradient is None and self._requires_grad and self._array.dtype is FLOAT32 \
                 and self._array.size == 1 and self._base is None:  # fmt: skip
@@ -213,7 +219,11 @@ def _set_requires_grad(self: Tensor, value: bool) -> None:
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Sets whether gradients are accumulated here; only leaves can stop."""
+    """Sets whether gradients are accumulated here; only leaves can stop.
+
+    >>> torch.ones(2).requires_grad_()
+    tensor([1., 1.], requires_grad=True)
+    """
     value = bool(requires_grad)
     if self._history() is not None:
         if not value:
@@ -234,7 +244,13 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 
 
 def detach(self: Tensor) -> Tensor:
-    """The same memory, out of the graph; writes are counted for both."""
+    """The same memory, out of the graph; writes are counted for both.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> y = (x * 2).detach()
+    >>> y.requires_grad, x.detach().data_ptr() == x.data_ptr()
+    (False, True)
+    """
     return self._alias()
 
 

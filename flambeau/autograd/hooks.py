@@ -60,7 +60,14 @@ def accumulator_of(leaf: Tensor) -> AccumulateGrad:
 
 
 def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
-    """Calls hook(grad) when the tensor's gradient is known; what it returns replaces it."""
+    """Calls hook(grad) when the tensor's gradient is known; what it returns replaces it.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> handle = x.register_hook(lambda g: g * 10)
+    >>> x.sum().backward()
+    >>> x.grad
+    tensor([10., 10.])
+    """
     if not tensor.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     node = tensor._history()
@@ -76,7 +83,13 @@ def register_hook(tensor: Tensor, hook: Callable) -> RemovableHandle:
 def register_post_accumulate_grad_hook(
     tensor: Tensor, hook: Callable, plain: bool = False
 ) -> RemovableHandle:
-    """Calls hook(tensor) after its grad was accumulated; for leaves."""
+    """Calls hook(tensor) after its grad was accumulated; for leaves.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> handle = x.register_post_accumulate_grad_hook(lambda x: print("grad", x.grad))
+    >>> x.sum().backward()
+    grad tensor([1., 1.])
+    """
     if not tensor.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if not tensor.is_leaf:
@@ -88,7 +101,15 @@ def register_post_accumulate_grad_hook(
 
 
 def retain_grad(tensor: Tensor) -> None:
-    """Keeps the gradient of a tensor that is not a leaf in its `.grad`."""
+    """Keeps the gradient of a tensor that is not a leaf in its `.grad`.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> y = x * 2
+    >>> y.retain_grad()
+    >>> y.sum().backward()
+    >>> y.grad
+    tensor([1., 1.])
+    """
     if not tensor.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     node = tensor._history()

@@ -206,11 +206,19 @@ class UninitializedTensorMixin:
         return self
 
     def is_floating_point(self) -> bool:
-        """Whether its dtype is floating."""
+        """Whether its dtype is floating.
+
+        >>> torch.tensor([1.]).is_floating_point()
+        True
+        """
         return self.dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        """Whether its dtype is complex."""
+        """Whether its dtype is complex.
+
+        >>> torch.tensor([1j]).is_complex()
+        True
+        """
         return self.dtype.is_complex
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:

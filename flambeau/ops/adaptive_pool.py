@@ -231,25 +231,12 @@ def _output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
     return found
 
 
-def _functions(n: int) -> None:
-    average, largest = _declare_average(n), _declare_largest(n)
-    average_name, largest_name = f"adaptive_avg_pool{n}d", f"adaptive_max_pool{n}d"
-
-    def avg_pool(input, output_size):
-        output = _output(average_name, n, input, output_size)
-        if n > 1 and set(output) == {1}:
-            return input.mean(list(range(-n, 0)), True)
-        return average(input, output)
-
-    def max_pool(input, output_size, return_indices=False):
-        found = largest(input, _output(largest_name, n, input, output_size))
-        return found if return_indices else found[0]
-
-    def with_indices(input, output_size, return_indices=False):
-        return largest(input, _output(largest_name, n, input, output_size))
-
+def _describe(
+    n: int, average_name: str, largest_name: str, avg_pool: Any, max_pool: Any, with_indices: Any
+) -> None:
+    """The docstrings of a rank's functions."""
     shape, axes = (1, 1, *(1,) * (n - 1), 4), {1: "length", 2: "h, w", 3: "d, h, w"}[n]
-    shapes = f"""    input (batch, c, {axes}) or (c, {axes}). None keeps an axis as it is.
+    shapes = f"""    Input (batch, c, {axes}) or (c, {axes}). None keeps an axis as it is.
 
     >>> x = torch.tensor([0., 2., 4., 6.]).reshape{shape}"""
     size = (*(None,) * (n - 1), 2) if n > 1 else 2
@@ -273,6 +260,26 @@ def _functions(n: int) -> None:
     >>> places.flatten()
     tensor([1, 3])
     """
+
+
+def _functions(n: int) -> None:
+    average, largest = _declare_average(n), _declare_largest(n)
+    average_name, largest_name = f"adaptive_avg_pool{n}d", f"adaptive_max_pool{n}d"
+
+    def avg_pool(input, output_size):
+        output = _output(average_name, n, input, output_size)
+        if n > 1 and set(output) == {1}:
+            return input.mean(list(range(-n, 0)), True)
+        return average(input, output)
+
+    def max_pool(input, output_size, return_indices=False):
+        found = largest(input, _output(largest_name, n, input, output_size))
+        return found if return_indices else found[0]
+
+    def with_indices(input, output_size, return_indices=False):
+        return largest(input, _output(largest_name, n, input, output_size))
+
+    _describe(n, average_name, largest_name, avg_pool, max_pool, with_indices)
     for function, name in ((avg_pool, average_name), (max_pool, largest_name),
                            (with_indices, f"{largest_name}_with_indices")):  # fmt: skip
         function.__name__ = function.__qualname__ = name

@@ -185,7 +185,7 @@ def add(input, other, *, alpha=1, out=None):
 
 @composite(expose=("Tensor",))
 def add_(self, other, *, alpha=1):
-    """Adds alpha * other in place."""
+    """`add` in place: other times `alpha` is added."""
     if _scales(self, other, alpha):
         return _add_scaled.operator.twin(self, other, alpha)
     return _add.operator.twin(self, _scaled(other, alpha, self))
@@ -205,7 +205,7 @@ def sub(input, other, *, alpha=1, out=None):
 
 @composite(expose=("Tensor",), aliases=("subtract_",))
 def sub_(self, other, *, alpha=1):
-    """Subtracts alpha * other in place."""
+    """`sub` in place: other times `alpha` is subtracted."""
     if _scales(self, other, alpha):
         return _add_scaled.operator.twin(self, other, -alpha)
     return _sub.operator.twin(self, _scaled(other, alpha, self))

@@ -140,17 +140,29 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
 
 
 def dense_dim(self: Tensor) -> int:
-    """How many axes are dense: all."""
+    """How many axes are dense: all.
+
+    >>> torch.zeros(2, 3).dense_dim()
+    2
+    """
     return self.dim()
 
 
 def sparse_dim(self: Tensor) -> int:
-    """How many axes are sparse: none."""
+    """How many axes are sparse: none.
+
+    >>> torch.zeros(2, 3).sparse_dim()
+    0
+    """
     return 0
 
 
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
-    """The tensor, in another dtype where one is given: it is dense already."""
+    """The tensor, in another dtype where one is given: it is dense already.
+
+    >>> torch.zeros(2).to_dense()
+    tensor([0., 0.])
+    """
     return self if dtype is None else self.to(dtype)
 
 

@@ -88,7 +88,11 @@ def bitwise_right_shift(input: Array | Number, other: Array | Number) -> Array:
 
 @composite(name="__invert__", expose=("Tensor",))
 def _invert(self):
-    """The other bits, ~self; TypeError for tensors that are not integers or bools."""
+    """The other bits, ~self; TypeError for tensors that are not integers or bools.
+
+    >>> ~torch.tensor([0, 5])
+    tensor([-1, -6])
+    """
     if self.dtype.category not in (BOOL, INTEGER):
         raise TypeError(
             "~ (operator.invert) is only implemented on integer and Boolean-type tensors, not on "

@@ -50,7 +50,12 @@ def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> T
 
 
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
-    """Replaces each element by callable(element, element of x, element of y)."""
+    """Replaces each element by callable(element, element of x, element of y).
+
+    >>> x = torch.tensor([1., 2.])
+    >>> x.map2_(x, x, lambda a, b, c: a + b + c)
+    tensor([3., 6.])
+    """
     return _called("map2_", self, (x, y), callable)
 
 

@@ -334,7 +334,11 @@ _TensorType.construct = staticmethod(_construct)
 
 
 def _new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
-    """A new tensor of this one's dtype, as `torch.Tensor(...)` would make it."""
+    """A new tensor of this one's dtype, as `torch.Tensor(...)` would make it.
+
+    >>> torch.tensor([1]).new([1, 2])
+    tensor([1, 2])
+    """
     if len(args) == 1 and isinstance(args[0], (list, tuple, np.ndarray)) and not _is_size(args[0]):
         return self.new_tensor(args[0])
     return empty(*(args or (0,)), dtype=self.dtype, device=device)
@@ -344,7 +348,11 @@ def _new_tensor(
     self: Tensor, data: Any, *, dtype: Dtype | None = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor with a copy of `data`, in this one's dtype."""
+    """A tensor with a copy of `data`, in this one's dtype.
+
+    >>> torch.tensor([1.], dtype=torch.float64).new_tensor([1, 2])
+    tensor([1., 2.], dtype=torch.float64)
+    """
     return place(array_from(data, dtype or self.dtype, True), device or self.device, requires_grad)
 
 
@@ -401,7 +409,15 @@ def _to(
     self: Tensor, *args: Any, device: Any = None, dtype: Dtype | None = None,
     non_blocking: bool = False, copy: bool = False, memory_format: Any = None, other: Any = None,
 ) -> Tensor:  # fmt: skip
-    """This tensor in another dtype or on another device; itself when nothing changes."""
+    """This tensor in another dtype or on another device; itself when nothing changes.
+
+    `to(dtype)`, `to(device)`, `to(device, dtype)`, or `to(other)` for those of another tensor.
+    copy=True copies in any case.
+
+    >>> x = torch.tensor([1.5])
+    >>> x.to(torch.int64), x.to(torch.float32) is x
+    (tensor([1]), True)
+    """
     for i, a in enumerate(args):
         if isinstance(a, Dtype):
             dtype = a
@@ -444,7 +460,11 @@ def _method_of(name: str, dtype: Dtype) -> None:
             return self
         return _to_copy(self, dtype.numpy, memory_format)
 
-    method.__name__, method.__doc__ = name, f"This tensor as {dtype}; itself when it is already."
+    method.__name__, method.__doc__ = name, f"""This tensor as {dtype}; itself when it is already.
+
+    >>> torch.tensor([0, 1]).{name}().dtype
+    {dtype}
+    """
     setattr(Tensor, name, method)
 
 
@@ -457,7 +477,11 @@ for _name, _dtype in (("bool", types.bool_), ("byte", types.uint8), ("char", typ
 
 @public(spaces=("Tensor",))
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """This tensor in the dtype of `other`."""
+    """This tensor in the dtype of `other`.
+
+    >>> torch.tensor([1.5]).type_as(torch.tensor([1]))
+    tensor([1])
+    """
     return self.to(other.dtype)
 
 
@@ -474,7 +498,11 @@ _LEGACY_NAMES = {d: name for name, d in _LEGACY.items()}
 
 @public("type", spaces=("Tensor",))
 def legacy_type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-    """Its legacy type name, or this tensor converted to a dtype, type name or typed class."""
+    """Its legacy type name, or this tensor converted to a dtype, type name or typed class.
+
+    >>> torch.zeros(1).type(), torch.zeros(1).type(torch.int64)
+    ('torch.FloatTensor', tensor([0]))
+    """
     if dtype is None:
         return _LEGACY_NAMES.get(self.dtype, str(self.dtype))
     if isinstance(dtype, str):
@@ -486,20 +514,37 @@ def legacy_type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **k
 
 @public(spaces=("Tensor",))
 def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
-    """This tensor on the CPU."""
+    """This tensor on the CPU.
+
+    >>> x = torch.zeros(2)
+    >>> x.cpu() is x
+    True
+    """
     return self.to(device="cpu")
 
 
 @public(spaces=("Tensor",))
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
          memory_format: Any = preserve_format) -> Tensor:  # fmt: skip
-    """Raises: there is no GPU in flambeau."""
+    """Raises: there is no GPU in flambeau.
+
+    >>> torch.zeros(2).cuda()
+    Traceback (most recent call last):
+        ...
+    AssertionError: Torch not compiled with CUDA enabled: flambeau runs on the CPU; ...
+    """
     return self.to(device="cuda" if device is None else device)
 
 
 @public(spaces=("Tensor",))
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """Raises: page-locked memory needs an accelerator."""
+    """Raises: page-locked memory needs an accelerator.
+
+    >>> torch.zeros(2).pin_memory()
+    Traceback (most recent call last):
+        ...
+    RuntimeError: Cannot access accelerator device when none is available.
+    """
     raise RuntimeError("Cannot access accelerator device when none is available.")
 
 
@@ -535,7 +580,12 @@ def _(g):
 
 @public(spaces=("Tensor",))
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
-    """Itself when its elements lie in order, else a copy in which they do."""
+    """Itself when its elements lie in order, else a copy in which they do.
+
+    >>> x = torch.zeros(2, 3)
+    >>> x.contiguous() is x, x.T.is_contiguous(), x.T.contiguous().is_contiguous()
+    (True, False, True)
+    """
     if self.is_contiguous(memory_format=memory_format):
         return self
     return clone(self, memory_format=memory_format)
@@ -543,7 +593,11 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
 
 @public(spaces=("Tensor",))
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Copies `src`, broadcast and cast, into this tensor."""
+    """Copies `src`, broadcast and cast, into this tensor.
+
+    >>> torch.zeros(2).copy_(torch.tensor(5))
+    tensor([5., 5.])
+    """
     if not isinstance(src, Tensor):
         raise TypeError(
             f"copy_(): argument 'other' (position 1) must be Tensor, not "
@@ -581,7 +635,15 @@ def _copy_array(target: Tensor, src: Tensor) -> None:
 
 @public(spaces=("Tensor",))
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
-    """A NumPy array on the same memory; RuntimeError for a tensor that requires grad."""
+    """A NumPy array on the same memory; RuntimeError for a tensor that requires grad.
+
+    `detach()` first, or force=True, which also copies what NumPy cannot see.
+
+    >>> x = torch.zeros(2)
+    >>> x.numpy()[0] = 5
+    >>> x
+    tensor([5., 0.])
+    """
     if self._tracked and self.requires_grad and not force:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."

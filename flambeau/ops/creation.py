@@ -468,8 +468,28 @@ def _new_method(name: str, function: Callable, doc: str) -> None:
     publish(method, (name,), ("Tensor",))
 
 
-_new_method("new_empty", empty, "An uninitialised tensor with this one's dtype.")
-_new_method("new_zeros", zeros, "Zeros with this one's dtype.")
-_new_method("new_ones", ones, "Ones with this one's dtype.")
-_new_method("new_full", full, "A filled tensor with this one's dtype.")
-_new_method("new_empty_strided", empty_strided, "Uninitialised, with the strides given.")
+_new_method("new_empty", empty, """An uninitialised tensor with this one's dtype.
+
+    >>> torch.tensor([1, 2]).new_empty(3).dtype
+    torch.int64
+    """)
+_new_method("new_zeros", zeros, """Zeros with this one's dtype.
+
+    >>> torch.tensor([1, 2]).new_zeros(3)
+    tensor([0, 0, 0])
+    """)
+_new_method("new_ones", ones, """Ones with this one's dtype.
+
+    >>> torch.tensor([1, 2]).new_ones(3)
+    tensor([1, 1, 1])
+    """)
+_new_method("new_full", full, """A filled tensor with this one's dtype.
+
+    >>> torch.tensor([1, 2]).new_full((2,), 7)
+    tensor([7, 7])
+    """)
+_new_method("new_empty_strided", empty_strided, """Uninitialised, with the strides given.
+
+    >>> torch.zeros(1).new_empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """)

@@ -94,7 +94,7 @@ def div(input, other, *, rounding_mode=None, out=None):
 
 @composite(expose=("Tensor",), aliases=("divide_",))
 def div_(self, other, *, rounding_mode=None):
-    """Divides in place."""
+    """`div` in place."""
     return _division(rounding_mode).operator.twin(self, other)
 
 
@@ -110,7 +110,7 @@ def true_divide(input, other, *, out=None):
 
 @composite(expose=("Tensor",))
 def true_divide_(self, other):
-    """Divides in place."""
+    """`true_divide` in place."""
     return _div.operator.twin(self, other)
 
 

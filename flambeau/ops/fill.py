@@ -82,7 +82,11 @@ def fill(input, value):
 
 @public(spaces=("Tensor",))
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """Another shape in place: the first elements stay, new ones hold anything."""
+    """Another shape in place: the first elements stay, new ones hold anything.
+
+    >>> torch.tensor([1, 2, 3]).resize_(2)
+    tensor([1, 2])
+    """
     shape = shape_of(sizes)
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
@@ -103,7 +107,11 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
 @public(spaces=("Tensor",))
 def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
-    """The shape of another tensor, in place."""
+    """The shape of another tensor, in place.
+
+    >>> torch.tensor([1, 2, 3]).resize_as_(torch.zeros(2))
+    tensor([1, 2])
+    """
     return resize_(self, the_template._array.shape)
 
 
@@ -112,7 +120,12 @@ def set_(
     self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None,
     stride: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Makes this tensor a window on another tensor's or storage's memory."""
+    """Makes this tensor a window on another tensor's or storage's memory.
+
+    >>> x = torch.tensor([1, 2, 3])
+    >>> torch.tensor([], dtype=torch.int64).set_(x).data_ptr() == x.data_ptr()
+    True
+    """
     if source is None:
         self._array = np.empty(0, self._array.dtype)
     elif isinstance(source, Tensor):

@@ -117,6 +117,26 @@ def _check_samples(n: int, x: Tensor, random: Tensor) -> None:
         raise RuntimeError("Expect _random_samples to have the same dtype as input")
 
 
+def _describe(n: int, name: str, pool: Any, with_indices: Any) -> None:
+    """The docstrings of a rank's functions."""
+    axes, x = ("h, w", "zeros(1, 3, 8, 8)") if n == 2 else ("t, h, w", "zeros(1, 3, 8, 8, 8)")
+    pool.__doc__ = f"""Largest elements of windows placed at random, nearly evenly.
+
+    input (batch, c, {axes}) or (c, {axes}). The result has `output_size`, or `output_ratio` times
+    the input's size; the windows may overlap. With `return_indices` also the maxima's flat
+    indices. Graham, Fractional Max-Pooling, 2014.
+
+    >>> torch.nn.functional.{name}(torch.{x}, 2, output_size=5).shape
+    torch.Size({[1, 3, *(5,) * n]})
+    """
+    with_indices.__doc__ = f"""Fractional max pooling, with the flat indices of the maxima.
+
+    >>> y, places = torch.nn.functional.{name}_with_indices(torch.{x}, 2, 5)
+    >>> places.shape, places.dtype
+    (torch.Size({[1, 3, *(5,) * n]}), torch.int64)
+    """
+
+
 def _functions(n: int) -> None:
     name = f"fractional_max_pool{n}d"
     operator = _declare(n)
@@ -140,22 +160,7 @@ def _functions(n: int) -> None:
                              _random_samples)  # fmt: skip
         return found if return_indices else found[0]
 
-    axes, x = ("h, w", "zeros(1, 3, 8, 8)") if n == 2 else ("t, h, w", "zeros(1, 3, 8, 8, 8)")
-    pool.__doc__ = f"""Largest elements of windows placed at random, nearly evenly.
-
-    input (batch, c, {axes}) or (c, {axes}). The result has `output_size`, or `output_ratio` times
-    the input's size; the windows may overlap. With `return_indices` also the maxima's flat
-    indices. Graham, Fractional Max-Pooling, 2014.
-
-    >>> torch.nn.functional.{name}(torch.{x}, 2, output_size=5).shape
-    torch.Size({[1, 3, *(5,) * n]})
-    """
-    with_indices.__doc__ = f"""Fractional max pooling, with the flat indices of the maxima.
-
-    >>> y, places = torch.nn.functional.{name}_with_indices(torch.{x}, 2, 5)
-    >>> places.shape, places.dtype
-    (torch.Size({[1, 3, *(5,) * n]}), torch.int64)
-    """
+    _describe(n, name, pool, with_indices)
     for function, own in ((pool, name), (with_indices, f"{name}_with_indices")):
         function.__name__ = function.__qualname__ = own
         publish(function, (own,), ("nn.functional",))

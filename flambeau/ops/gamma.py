@@ -99,13 +99,17 @@ def polygamma(n, input, *, out=None):
 
 @composite(name="Tensor.polygamma", expose=())
 def _polygamma_method(self, n):
-    """The n-th derivative of digamma at each element."""
+    """The n-th derivative of digamma at each element.
+
+    >>> torch.tensor([1.]).polygamma(1)
+    tensor([1.6449])
+    """
     return derivative(self, n)
 
 
 @composite(name="polygamma_", expose=("Tensor",))
 def _polygamma_in_place(self, n):
-    """The n-th derivative of digamma, in place."""
+    """`polygamma` in place: self.polygamma_(n)."""
     return derivative.operator.twin(self, n)
 
 
@@ -132,7 +136,7 @@ def mvlgamma(input, p, *, out=None):
 
 @composite(expose=("Tensor",))
 def mvlgamma_(self, p):
-    """Logarithm of the multivariate gamma function, in place."""
+    """`mvlgamma` in place."""
     from .inplace import overwrite
 
     return overwrite(self, "mvlgamma_", mvlgamma, p)

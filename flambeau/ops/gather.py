@@ -383,7 +383,7 @@ def publish_in_place(name: str, function: Any) -> None:
         return assign(self, function(self, *args, **kwargs), f"{name}_")
 
     method.__name__ = method.__qualname__ = f"{name}_"
-    method.__doc__ = f"{name} in place."
+    method.__doc__ = f"`{name}` in place."
     public(f"{name}_", spaces=("Tensor",))(method)
 
 

@@ -54,7 +54,8 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
         bump(self)
         return self
 
-    functools.update_wrapper(twin, body, assigned=("__doc__", "__module__"), updated=())
+    functools.update_wrapper(twin, body, assigned=("__module__",), updated=())
+    twin.__doc__ = f"`{operator.name}` in place. {(body.__doc__ or '').partition(chr(10))[0]}"
     twin.__dict__.pop("__wrapped__", None)
     twin.__name__ = twin.__qualname__ = operator.name + "_"
     twin.operator = operator

@@ -444,7 +444,12 @@ def rot90(input, k=1, dims=(0, 1)):
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 2, 1), {}),
                                   ((rng.normal(size=3), 2, 2), {})]))  # fmt: skip
 def repeat(input: Array, *repeats) -> Array:
-    """The tensor laid side by side along each axis, copied."""
+    """The tensor laid side by side along each axis, copied.
+
+    >>> torch.tensor([1, 2]).repeat(2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
     if len(repeats) < input.ndim:
         raise RuntimeError(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of "

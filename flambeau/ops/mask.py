@@ -89,7 +89,11 @@ def masked_fill(input, mask, value):
 
 @public(spaces=("Tensor",))
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Writes `value` where the mask holds, in place."""
+    """Writes `value` where the mask holds, in place.
+
+    >>> torch.zeros(2).masked_fill_(torch.tensor([True, False]), 5.)
+    tensor([5., 0.])
+    """
     check_writable(self, "masked_fill_")
     return assign(self, masked_fill(self, mask, value), "masked_fill_")
 
@@ -186,7 +190,11 @@ def masked_scatter(input, mask, source):
 
 @public(spaces=("Tensor",))
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Writes elements of `source`, in order, where the mask holds, in place."""
+    """Writes elements of `source`, in order, where the mask holds, in place.
+
+    >>> torch.zeros(2).masked_scatter_(torch.tensor([False, True]), torch.tensor([5.]))
+    tensor([0., 5.])
+    """
     check_writable(self, "masked_scatter_")
     return assign(self, masked_scatter(self, mask, source), "masked_scatter_")
 

@@ -297,28 +297,8 @@ def _declare(n: int) -> tuple[Any, Any]:
     return values, both
 
 
-def _functions(n: int) -> None:
-    name = f"max_pool{n}d"
-    values, both = _declare(n)
-
-    def found(input: Tensor, *settings: Any) -> Window:
-        kernel, stride, padding, dilation, ceil_mode = settings
-        return pooling_window(name, n, input._array.shape, key_of(kernel), key_of(stride),
-                              key_of(padding), key_of(dilation), bool(ceil_mode))  # fmt: skip
-
-    def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
-                     return_indices=False):  # fmt: skip
-        window = found(input, kernel_size, stride, padding, dilation, ceil_mode)
-        return both(input, window)
-
-    def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
-             return_indices=False):  # fmt: skip
-        window = found(input, kernel_size, stride, padding, dilation, ceil_mode)
-        return both(input, window) if return_indices else values(input, window)
-
-    def torch_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
-        return values(input, found(input, kernel_size, stride, padding, dilation, ceil_mode))
-
+def _describe(n: int, name: str, pool: Any, torch_pool: Any, with_indices: Any) -> None:
+    """The docstrings of a rank's functions."""
     axes = {1: "length", 2: "h, w", 3: "d, h, w"}[n]
     x = f"torch.tensor([1., 3., 2., 0.]).reshape{(1, *(1,) * (n - 1), 4)}"
     size = 2 if n == 1 else (*(1,) * (n - 1), 2)
@@ -344,6 +324,31 @@ def _functions(n: int) -> None:
     >>> torch.nn.functional.{name}_with_indices(x, {size})[1].flatten()
     tensor([1, 2])
     """
+
+
+def _functions(n: int) -> None:
+    name = f"max_pool{n}d"
+    values, both = _declare(n)
+
+    def found(input: Tensor, *settings: Any) -> Window:
+        kernel, stride, padding, dilation, ceil_mode = settings
+        return pooling_window(name, n, input._array.shape, key_of(kernel), key_of(stride),
+                              key_of(padding), key_of(dilation), bool(ceil_mode))  # fmt: skip
+
+    def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+                     return_indices=False):  # fmt: skip
+        window = found(input, kernel_size, stride, padding, dilation, ceil_mode)
+        return both(input, window)
+
+    def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+             return_indices=False):  # fmt: skip
+        window = found(input, kernel_size, stride, padding, dilation, ceil_mode)
+        return both(input, window) if return_indices else values(input, window)
+
+    def torch_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+        return values(input, found(input, kernel_size, stride, padding, dilation, ceil_mode))
+
+    _describe(n, name, pool, torch_pool, with_indices)
     for function, own in ((pool, name), (torch_pool, name), (with_indices, f"{name}_with_indices")):
         function.__name__ = function.__qualname__ = own
     publish(pool, (name,), ("nn.functional",))

@@ -234,7 +234,7 @@ def _into(y: Tensor, out: Tensor) -> Tensor:
 
 @composite(expose=("Tensor",))
 def pow_(self, exponent):
-    """Raises to a power in place."""
+    """`pow` in place."""
     return overwrite(self, "pow_", _castable, exponent)
 
 
@@ -293,7 +293,11 @@ def _wide(operands: tuple) -> types.dtype:
 
 @composite(expose=("Tensor",))
 def float_power_(self, exponent):
-    """Raises to a power in place; the tensor must be float64 (complex128)."""
+    """Raises to a power in place; the tensor must be float64 (complex128).
+
+    >>> torch.tensor([2.], dtype=torch.float64).float_power_(3)
+    tensor([8.], dtype=torch.float64)
+    """
     kind = _wide((self, exponent))
     if self.dtype is not kind:
         raise RuntimeError(

@@ -236,7 +236,7 @@ def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
 
 @composite(expose=("Tensor",))
 def addbmm_(self, batch1, batch2, *, beta=1, alpha=1):
-    """Adds the sum of bmm(batch1, batch2), in place."""
+    """`addbmm` in place."""
     return assign(self, addbmm(self, batch1, batch2, beta=beta, alpha=alpha), "addbmm_")
 
 
@@ -267,7 +267,7 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
 
 @composite(expose=("Tensor",))
 def addr_(self, vec1, vec2, *, beta=1, alpha=1):
-    """Adds outer(vec1, vec2), in place."""
+    """`addr` in place."""
     return assign(self, addr(self, vec1, vec2, beta=beta, alpha=alpha), "addr_")
 
 

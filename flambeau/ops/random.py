@@ -436,17 +436,51 @@ def _bernoulli(x: Tensor, generator: Any, values: tuple) -> None:
     sampling.fill_bernoulli(x._array, float(p), generator)
 
 
-_fill("uniform_", _uniform, "Uniform numbers on [from, to), in place.", ("from", 0), ("to", 1))
-_fill("normal_", _normal, "Normal numbers, in place.", ("mean", 0), ("std", 1))
-_fill("random_", _random, "Integers, in place: of the dtype's range, below `to`, or from `from`.",
+_fill("uniform_", _uniform, """Uniform numbers on [from, to), in place.
+
+    >>> x = torch.empty(1000).uniform_(-1, 1)
+    >>> bool(((-1 <= x) & (x < 1)).all())
+    True
+    """, ("from", 0), ("to", 1))  # fmt: skip
+_fill("normal_", _normal, """Normal numbers, in place. RuntimeError for a negative `std`.
+
+    >>> torch.empty(2).normal_(mean=3., std=0.)
+    tensor([3., 3.])
+    """, ("mean", 0), ("std", 1))  # fmt: skip
+_fill("random_", _random, """Integers, in place: of the dtype's range, below `to`, or from `from`.
+
+    >>> x = torch.empty(1000).random_(5, 10)
+    >>> bool(((5 <= x) & (x < 10)).all())
+    True
+    """,
       ("from", None), ("to", None))  # fmt: skip
-_fill("bernoulli_", _bernoulli, "1 with probability p, else 0, in place.", ("p", 0.5))
+_fill("bernoulli_", _bernoulli, """1 with probability p, a number or a tensor, else 0, in place.
+
+    >>> torch.zeros(3).bernoulli_(torch.tensor([0., 1., 1.]))
+    tensor([0., 1., 1.])
+    """, ("p", 0.5))  # fmt: skip
 _fill("exponential_", lambda x, g, v: sampling.fill_exponential(x._array, g, v[0]),
-      "Exponential numbers, in place.", ("lambd", 1))  # fmt: skip
+      """Exponential numbers of the rate `lambd`, in place.
+
+    >>> bool((torch.empty(1000).exponential_(0.5) >= 0).all())
+    True
+    """, ("lambd", 1))  # fmt: skip
 _fill("geometric_", lambda x, g, v: sampling.fill_geometric(x._array, v[0], g),
-      "Trials until the first success, in place.", ("p", 0.5))  # fmt: skip
+      """Trials until the first success, of probability p, in place.
+
+    >>> bool((torch.empty(1000).geometric_(0.5) >= 1).all())
+    True
+    """, ("p", 0.5))  # fmt: skip
 _fill("cauchy_", lambda x, g, v: sampling.fill_cauchy(x._array, g, v[0], v[1]),
-      "Cauchy numbers, in place.", ("median", 0), ("sigma", 1))  # fmt: skip
+      """Cauchy numbers, in place.
+
+    >>> torch.empty(2, 3).cauchy_().shape
+    torch.Size([2, 3])
+    """, ("median", 0), ("sigma", 1))  # fmt: skip
 _fill("log_normal_", lambda x, g, v: normals.fill_log_normal(x._array, g, v[0], v[1]),
-      "exp of normal numbers, in place.", ("mean", 1), ("std", 2))  # fmt: skip
+      """exp of normal numbers, in place.
+
+    >>> bool((torch.empty(1000).log_normal_() > 0).all())
+    True
+    """, ("mean", 1), ("std", 2))  # fmt: skip
 

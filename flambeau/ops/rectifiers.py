@@ -92,7 +92,16 @@ def relu(input, inplace=False):
 
 
 publish(rectify, ("relu",), ("torch", "Tensor"))
-publish(rectify.operator.twin, ("relu_",), ("torch", "Tensor", "nn.functional"))
+
+
+def _publish_twin(function, name, spaces):
+    """The operator's in-place twin under the name of the function that users call."""
+    twin = function.operator.twin
+    twin.__doc__ = f"`{name}` in place."
+    publish(twin, (f"{name}_",), spaces)
+
+
+_publish_twin(rectify, "relu", ("torch", "Tensor", "nn.functional"))
 
 
 # ------------------------------------------------------------------------------- clipped
@@ -154,7 +163,7 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     return call(input, min_val, max_val)
 
 
-publish(hardtanh_of.operator.twin, ("hardtanh_",), ("nn.functional",))
+_publish_twin(hardtanh_of, "hardtanh", ("nn.functional",))
 
 
 @composite(expose=("nn.functional",))
@@ -284,7 +293,7 @@ def leaky_relu(input, negative_slope=0.01, inplace=False):
     return call(input, negative_slope)
 
 
-publish(leaky_relu_of.operator.twin, ("leaky_relu_",), ("nn.functional",))
+_publish_twin(leaky_relu_of, "leaky_relu", ("nn.functional",))
 
 
 # ------------------------------------------------------------------------------- thresholds
@@ -325,7 +334,7 @@ def threshold(input, threshold, value, inplace=False):
 
 
 publish(threshold_of, ("threshold",), ("torch",))
-publish(threshold_of.operator.twin, ("threshold_",), ("torch", "nn.functional"))
+_publish_twin(threshold_of, "threshold", ("torch", "nn.functional"))
 
 
 @pointwise(ref=lambda x, lambd=0.5: x * (np.abs(x) > lambd), samples=_with(lambd=1.0),

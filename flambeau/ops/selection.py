@@ -82,7 +82,11 @@ def where(condition, input=None, other=None, *, out=None, self=None):
 
 @composite(name="Tensor.where", expose=())
 def _method(self, condition, other):
-    """self where condition holds, else other."""
+    """self where condition holds, else other.
+
+    >>> torch.tensor([1, 2]).where(torch.tensor([True, False]), torch.tensor(0))
+    tensor([1, 0])
+    """
     return select(condition, self, _operand(other))
 
 

@@ -16,7 +16,12 @@ from .samples import matrices
       ref=lambda x, axis, size, step: np.lib.stride_tricks.sliding_window_view(
           x, size, axis)[..., ::step, :])  # fmt: skip
 def unfold(input: Array, dimension, size, step) -> Array:
-    """Windows of `size` along an axis, every `step`, as a new last axis."""
+    """Windows of `size` along an axis, every `step`, as a new last axis.
+
+    >>> torch.arange(5).unfold(0, 3, 2)
+    tensor([[0, 1, 2],
+            [2, 3, 4]])
+    """
     at = canonical_dim(dimension, input.ndim)
     length = input.shape[at] if input.ndim else 1
     if size < 0 or step <= 0:

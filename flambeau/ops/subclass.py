@@ -10,7 +10,13 @@ from .registry import publish
 
 
 def as_subclass(self: Tensor, cls: type) -> Tensor:
-    """The tensor seen as an object of `cls`, on the same memory, with its history."""
+    """The tensor seen as an object of `cls`, on the same memory, with its history.
+
+    >>> class Celsius(torch.Tensor):
+    ...     pass
+    >>> type(torch.zeros(2).as_subclass(Celsius)).__name__
+    'Celsius'
+    """
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"cls must be a type that inherits from torch.Tensor, got {cls!r}")
     made: Tensor = self.view_as(self)

@@ -57,13 +57,23 @@ tril, triu = _triangle("tril", True), _triangle("triu", False)
 
 @composite(expose=("Tensor",))
 def tril_(self, diagonal=0):
-    """Sets what is above a diagonal to zero, in place."""
+    """Sets what is above a diagonal to zero, in place.
+
+    >>> torch.ones(2, 2).tril_()
+    tensor([[1., 0.],
+            [1., 1.]])
+    """
     return assign(self, tril(self, diagonal), "tril_")
 
 
 @composite(expose=("Tensor",))
 def triu_(self, diagonal=0):
-    """Sets what is below a diagonal to zero, in place."""
+    """Sets what is below a diagonal to zero, in place.
+
+    >>> torch.ones(2, 2).triu_()
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
     return assign(self, triu(self, diagonal), "triu_")
 
 

@@ -235,5 +235,10 @@ def renorm(input, p, dim, maxnorm, *, out=None):
 
 @composite(expose=("Tensor",))
 def renorm_(self, p, dim, maxnorm):
-    """Scales slices down to a norm of maxnorm, in place."""
+    """Scales slices down to a norm of maxnorm, in place.
+
+    >>> torch.tensor([[3., 4.], [0.3, 0.4]]).renorm_(2, 0, 1.)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
     return overwrite(self, "renorm_", renorm, p, dim, maxnorm)

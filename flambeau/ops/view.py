@@ -86,7 +86,16 @@ def _(g, input_shape):
 
 @public("view", spaces=("Tensor",))
 def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None = None) -> Tensor:
-    """The same memory in another shape, or with its bytes read as another dtype."""
+    """The same memory in another shape, or with its bytes read as another dtype.
+
+    A view: RuntimeError where the strides do not allow it; `reshape` copies then.
+
+    >>> torch.arange(6).view(2, -1)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    >>> torch.tensor([1.]).view(torch.int32)
+    tensor([1065353216], dtype=torch.int32)
+    """
     if size is None and dtype is None and shape and shape[0].__class__ is int:
         array = self._array
         if array.flags.c_contiguous and array.__class__ is np.ndarray:
@@ -155,13 +164,23 @@ def reshape(input, *shape_, shape=None):
 
 @composite(expose=("Tensor",))
 def view_as(self, other):
-    """This tensor in the shape of `other`."""
+    """This tensor in the shape of `other`.
+
+    >>> torch.arange(4).view_as(torch.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return _view(self, other._array.shape)
 
 
 @composite(expose=("Tensor",))
 def reshape_as(self, other):
-    """This tensor reshaped as `other`."""
+    """This tensor reshaped as `other`.
+
+    >>> torch.arange(4).reshape_as(torch.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return reshape(self, other._array.shape)
 
 
@@ -428,7 +447,12 @@ def _(g, input_shape):
 
 @composite(expose=("Tensor",))
 def expand_as(self, other):
-    """This tensor expanded to the shape of `other`."""
+    """This tensor expanded to the shape of `other`.
+
+    >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 3))
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
     return expand(self, *other._array.shape)
 
 
@@ -447,13 +471,21 @@ def broadcast_to(input, size):
 
 
 def _transposed(self: Tensor) -> Tensor:
-    """All axes reversed; for a matrix its transpose."""
+    """All axes reversed; for a matrix its transpose.
+
+    >>> torch.zeros(2, 3).T.shape
+    torch.Size([3, 2])
+    """
     n = self._array.ndim
     return t(self) if n <= 2 else permute(self, *range(n - 1, -1, -1))
 
 
 def _matrix_transposed(self: Tensor) -> Tensor:
-    """The last two axes exchanged."""
+    """The last two axes exchanged.
+
+    >>> torch.zeros(5, 2, 3).mT.shape
+    torch.Size([5, 3, 2])
+    """
     if self._array.ndim < 2:
         raise RuntimeError(
             "tensor.mT is only supported on matrices or batches of matrices. Got "
@@ -463,7 +495,12 @@ def _matrix_transposed(self: Tensor) -> Tensor:
 
 
 def _hermitian(self: Tensor) -> Tensor:
-    """A matrix transposed and conjugated."""
+    """A matrix transposed and conjugated.
+
+    >>> torch.tensor([[1 + 2j, 3j]]).H
+    tensor([[1.-2.j],
+            [0.-3.j]])
+    """
     if self._array.ndim not in (0, 2):
         raise RuntimeError(
             "tensor.H is only supported on matrices (2-D tensors). Got "

@@ -32,13 +32,15 @@ def _write(y: Any, out: Any) -> Any:
     return out
 
 
-def _publish_copy(name: str, function: Callable, spaces: tuple[str, ...] = ("torch",)) -> None:
+def _publish_copy(
+    name: str, function: Callable, spaces: tuple[str, ...] = ("torch",), doc: str | None = None
+) -> None:
     def made(input: Tensor, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         y = function(input, *args, **kwargs)
         return _copied(y) if out is None else _write(y, out)
 
     made.__name__ = made.__qualname__ = name
-    made.__doc__ = f"Like `{name.removesuffix('_copy')}`, in memory of its own."
+    made.__doc__ = doc or f"Like `{name.removesuffix('_copy')}`, in memory of its own."
     publish(made, (name,), spaces)
 
 
@@ -58,12 +60,16 @@ for _view in (diagonal, permute, select, split, split_with_sizes, squeeze, t, tr
 _publish_copy("narrow_copy", narrow, ("torch", "Tensor"))
 _publish_copy("as_strided_copy", as_strided)
 _publish_copy("unfold_copy", unfold)
-_publish_copy("alias_copy", lambda input: input)
+_publish_copy("alias_copy", lambda input: input, doc="Like `clone`: a copy of the whole tensor.")
 _publish_copy("detach_copy", Tensor.detach)
 _publish_copy("expand_copy", lambda input, size, **options: input.expand(*size, **options))
 _publish_copy("view_copy", lambda input, size=None, dtype=None: input.view(
     size if dtype is None else dtype))  # fmt: skip
-_publish_copy("slice_copy", _sliced)
+_publish_copy("slice_copy", _sliced, doc="""A copy of what lies from `start` to `end` along an axis.
+
+    >>> torch.slice_copy(torch.arange(6), 0, 1, 6, 2)
+    tensor([1, 3, 5])
+    """)
 
 
 def _of_complex(name: str) -> Callable:

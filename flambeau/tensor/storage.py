@@ -182,7 +182,11 @@ class TypedStorage:
         return self._untyped_storage.nbytes()
 
     def element_size(self) -> int:
-        """Bytes of an element."""
+        """Bytes of an element.
+
+        >>> torch.zeros(2, dtype=torch.float64).element_size()
+        8
+        """
         return self.dtype.itemsize
 
     def size(self) -> int:

@@ -85,41 +85,73 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def shape(self) -> Size:
-        """Its lengths along each axis."""
+        """Its lengths along each axis.
+
+        >>> torch.zeros(2, 3).shape
+        torch.Size([2, 3])
+        """
         return _new_tuple(Size, self._array.shape)
 
     @property
     def dtype(self) -> dtype:
-        """The type of its elements."""
+        """The type of its elements.
+
+        >>> torch.tensor([1]).dtype
+        torch.int64
+        """
         return FROM_NUMPY[self._array.dtype]
 
     @property
     def device(self) -> device:
-        """Where its memory lies."""
+        """Where its memory lies.
+
+        >>> torch.zeros(2).device
+        device(type='cpu')
+        """
         return META if self._array.__class__ is MetaArray else CPU
 
     @property
     def layout(self) -> layout:
-        """`torch.strided`, always."""
+        """`torch.strided`, always.
+
+        >>> torch.zeros(2).layout
+        torch.strided
+        """
         return strided
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """How many axes it has.
+
+        >>> torch.zeros(2, 3).ndim
+        2
+        """
         return self._array.ndim
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Bytes of an element.
+
+        >>> torch.zeros(2).itemsize
+        4
+        """
         return self._array.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements."""
+        """Bytes of its elements.
+
+        >>> torch.zeros(2, 3).nbytes
+        24
+        """
         return self._array.nbytes
 
     def size(self, dim: int | None = None) -> Any:
-        """Its shape, or its length along `dim`."""
+        """Its shape, or its length along `dim`.
+
+        >>> torch.zeros(2, 3).size(), torch.zeros(2, 3).size(-1)
+        (torch.Size([2, 3]), 3)
+        """
         if dim is None:
             return _new_tuple(Size, self._array.shape)
         shape = self._array.shape
@@ -133,19 +165,31 @@ class Tensor(Methods, metaclass=_TensorType):
         return shape[dim]
 
     def dim(self) -> int:
-        """How many axes it has."""
+        """How many axes it has.
+
+        >>> torch.zeros(2, 3).dim()
+        2
+        """
         return self._array.ndim
 
     ndimension = dim
 
     def numel(self) -> int:
-        """How many elements it has."""
+        """How many elements it has.
+
+        >>> torch.zeros(2, 3).numel()
+        6
+        """
         return self._array.size
 
     nelement = numel
 
     def stride(self, dim: int | None = None) -> Any:
-        """Its strides in elements, or the one along `dim`."""
+        """Its strides in elements, or the one along `dim`.
+
+        >>> torch.zeros(2, 3).stride(), torch.zeros(2, 3).T.stride(0)
+        ((3, 1), 1)
+        """
         array = self._array
         if array.__class__ is MetaArray:
             found = contiguous_strides(array.shape)
@@ -163,7 +207,11 @@ class Tensor(Methods, metaclass=_TensorType):
         return tuple([s // array.itemsize for s in array.strides])
 
     def storage_offset(self) -> int:
-        """How many elements into its storage it starts."""
+        """How many elements into its storage it starts.
+
+        >>> torch.zeros(2, 3)[1].storage_offset()
+        3
+        """
         return offset_of(self._array)
 
     def element_size(self) -> int:
@@ -171,21 +219,39 @@ class Tensor(Methods, metaclass=_TensorType):
         return self._array.itemsize
 
     def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
-        """Whether its elements lie in the order of the memory format."""
+        """Whether its elements lie in the order of the memory format.
+
+        >>> torch.zeros(2, 3).is_contiguous(), torch.zeros(2, 3).T.is_contiguous()
+        (True, False)
+        """
         if self._array.__class__ is MetaArray:
             return memory_format is contiguous_format
         return is_contiguous(self._array, memory_format)
 
     def data_ptr(self) -> int:
-        """The address of its first element."""
+        """The address of its first element.
+
+        >>> x = torch.zeros(2)
+        >>> x[1:].data_ptr() - x.data_ptr()
+        4
+        """
         return 0 if self._array.size == 0 else self._array.ctypes.data
 
     def untyped_storage(self) -> UntypedStorage:
-        """The memory that it is a window on."""
+        """The memory that it is a window on.
+
+        >>> x = torch.zeros(2, 3)
+        >>> x[1].untyped_storage().nbytes()
+        24
+        """
         return storage_of(self._array)
 
     def storage(self) -> TypedStorage:
-        """Its memory as elements of its dtype."""
+        """Its memory as elements of its dtype.
+
+        >>> torch.tensor([1., 2.]).storage().tolist()
+        [1.0, 2.0]
+        """
         return TypedStorage(self.untyped_storage(), self.dtype)
 
     def storage_type(self) -> type:
@@ -201,11 +267,20 @@ class Tensor(Methods, metaclass=_TensorType):
         return self._array.dtype.kind == "c"
 
     def is_signed(self) -> bool:
-        """Whether its dtype has negative numbers."""
+        """Whether its dtype has negative numbers.
+
+        >>> torch.tensor([1], dtype=torch.uint8).is_signed()
+        False
+        """
         return self.dtype.is_signed
 
     def is_set_to(self, tensor: Tensor) -> bool:
-        """Whether both are the same window on the same memory."""
+        """Whether both are the same window on the same memory.
+
+        >>> x = torch.zeros(2)
+        >>> x.is_set_to(x.view(2)), x.is_set_to(x.clone())
+        (True, False)
+        """
         a, b = self._array, tensor._array
         same = a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
         return same and a.ctypes.data == b.ctypes.data
@@ -259,18 +334,32 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no recorded operator made it."""
+        """Whether no recorded operator made it.
+
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> x.is_leaf, (x * 2).is_leaf
+        (True, False)
+        """
         return self._history() is None
 
     @property
     def grad_fn(self) -> Any:
-        """The node that made it; None for a leaf."""
+        """The node that made it; None for a leaf.
+
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> x.grad_fn, (x * 2).grad_fn.name()
+        (None, 'MulBackward0')
+        """
         node = self._history()
         return None if node is None else node.shown()
 
     @property
     def output_nr(self) -> int:
-        """Which output of its node it is."""
+        """Which output of its node it is.
+
+        >>> [y.output_nr for y in torch.ones(2, requires_grad=True).unbind()]
+        [0, 1]
+        """
         node = self._history()
         return 0 if node is None else node.output_number()
 
@@ -283,7 +372,15 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that backward accumulated here."""
+        """The gradient that backward accumulated here.
+
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> x.grad is None
+        True
+        >>> (x * 3).sum().backward()
+        >>> x.grad
+        tensor([3., 3.])
+        """
         found = self._grad
         if found is None and self._node is not None and "_retained" not in self.__dict__:
             warnings.warn(
@@ -357,7 +454,13 @@ class Tensor(Methods, metaclass=_TensorType):
 
     @property
     def data(self) -> Tensor:
-        """The same memory, seen by nobody: writes through it do not count for backward."""
+        """The same memory, seen by nobody: writes through it do not count for backward.
+
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> x.data *= 3  # a leaf that requires grad may not be written to otherwise
+        >>> x
+        tensor([3., 3.], requires_grad=True)
+        """
         return wrap(self._array)
 
     @data.setter
@@ -388,7 +491,11 @@ class Tensor(Methods, metaclass=_TensorType):
         return bool(self.item())
 
     def item(self) -> Any:
-        """Its only element as a Python number; RuntimeError when there are more or none."""
+        """Its only element as a Python number; RuntimeError when there are more or none.
+
+        >>> torch.tensor([[2.5]]).item()
+        2.5
+        """
         array = self._array
         if array.__class__ is not np.ndarray:
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
@@ -400,7 +507,11 @@ class Tensor(Methods, metaclass=_TensorType):
         return value if array.dtype.kind != "V" else float(value)
 
     def tolist(self) -> Any:
-        """Its elements as nested lists of Python numbers."""
+        """Its elements as nested lists of Python numbers.
+
+        >>> torch.tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+        """
         array = self._array
         if array.__class__ is not np.ndarray:
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")

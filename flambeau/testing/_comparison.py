@@ -165,7 +165,10 @@ def assert_allclose(
     actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None,
     equal_nan: bool = True, msg: str = "",
 ) -> None:  # fmt: skip
-    """The older name of `assert_close`, which does not look at dtypes."""
+    """The older name of `assert_close`, which does not look at dtypes.
+
+    >>> torch.testing.assert_allclose(torch.tensor([1.0]), torch.tensor([1.0 + 1e-7]))
+    """
     warnings.warn(
         "`torch.testing.assert_allclose()` is deprecated since 1.12; use "
         "`torch.testing.assert_close()`",

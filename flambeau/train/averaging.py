@@ -121,6 +121,14 @@ class SWA(Averaging):
     `start` is an epoch, or a share of all (0.75: the last quarter). When the run ends, the running
     statistics of batch normalisation are computed anew by a pass over the training data. The
     learning rate is not its matter: Schedule(lambda o: SWALR(o, 0.05), epoch.end(after=10)).
+
+    >>> from flambeau.train import Trainer
+    >>> swa = SWA(start=2)
+    >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False, callbacks=[swa])
+    >>> x = torch.randn(16, 2)
+    >>> _ = trainer.fit((x, x[:, :1]), epochs=3)
+    >>> swa.average.n_averaged
+    tensor(2)
     """
 
     def __init__(

@@ -11,7 +11,11 @@ from .near import near
 class Band(enum.IntEnum):
     """Entered from OUTER to METRICS (on `start` and other events), left from METRICS to OUTER (on
     `end` and `error`). So metrics are there when control looks at them, a checkpoint sees what
-    control decided and loggers wrote, and timers (OUTER) include all the others."""
+    control decided and loggers wrote, and timers (OUTER) include all the others.
+
+    >>> Band.METRICS > Band.USER > Band.CONTROL > Band.IO > Band.CHECKPOINT > Band.OUTER
+    True
+    """
 
     OUTER = 0
     CHECKPOINT = 1

@@ -14,6 +14,13 @@ class GradientClipping:
     The usual step stays compiled, with the clipping in it; in a step of one's own the gradients
     of each optimiser are clipped when its `step` is called. `Trainer(clip_norm=...)` is the same
     for good.
+
+    >>> from flambeau.train import Trainer
+    >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False,
+    ...                   callbacks=[GradientClipping(norm=1e-3)])
+    >>> _ = trainer.fit((torch.full((4, 2), 1e3), torch.zeros(4, 1)), epochs=1)
+    >>> bool(torch.nn.utils.get_total_norm([p.grad for p in trainer.net.parameters()]) < 2e-3)
+    True
     """
 
     band = Band.CONTROL

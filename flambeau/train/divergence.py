@@ -16,6 +16,14 @@ class TerminateOnNaN:
 
     The parameters are looked at too, at the end of each epoch. The run stops with a warning, and
     checkpoints keep the state before; `raises=True` raises FloatingPointError instead.
+
+    >>> from flambeau.train import Trainer
+    >>> watch = TerminateOnNaN(raises=True)
+    >>> trainer = Trainer(nn.Linear(1, 1), "sgd", "mse", compile=False, callbacks=[watch])
+    >>> trainer.fit((torch.tensor([[float("nan")]]), torch.zeros(1, 1)), epochs=1)
+    Traceback (most recent call last):
+        ...
+    FloatingPointError: epoch 1, step 1: the loss is nan; ...
     """
 
     band = Band.CONTROL

@@ -69,7 +69,12 @@ class Event:
 
 
 class Events(tuple[Event, ...]):
-    """Several events: whichever comes."""
+    """Several events: whichever comes.
+
+    >>> from flambeau.train import epoch, step
+    >>> epoch.end | step.end(every=100)
+    epoch.end | step.end(every=100)
+    """
 
     __slots__ = ()
 

@@ -94,6 +94,16 @@ class Unfreeze:
 
     Before the epoch under which it stands, a parameter is frozen; what stands under none is
     frozen for the whole run.
+
+    >>> from flambeau.train import Trainer, epoch
+    >>> net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    >>> trainer = Trainer(net, "sgd", "mse", compile=False, callbacks=[Unfreeze({1: "1", 2: "*"})])
+    >>> @trainer.on(epoch.end)
+    ... def show(run):
+    ...     print(run.net[0].weight.requires_grad, run.net[1].weight.requires_grad)
+    >>> _ = trainer.fit((torch.zeros(4, 2), torch.zeros(4, 1)), epochs=2)
+    False True
+    True True
     """
 
     band = Band.CONTROL

@@ -57,7 +57,16 @@ class Frame:
 
 
 class Handle:
-    """What `attach` and `use` return: `detach()` undoes them, and so does leaving a `with`."""
+    """What `attach` and `use` return: `detach()` undoes them, and so does leaving a `with`.
+
+    >>> from flambeau.train import Loop, step
+    >>> loop = Loop(lambda batch: None)
+    >>> with loop.attach(step.end, lambda run: print(run.state.step)):
+    ...     _ = loop.run([1, 2])
+    1
+    2
+    >>> _ = loop.run([1, 2])  # nobody listens any more
+    """
 
     def __init__(self, handlers: Handlers, function: Any) -> None:
         self.handlers, self.function = handlers, function

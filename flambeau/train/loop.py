@@ -29,7 +29,15 @@ _STEP, _START = scopes.step, scopes.step.start
 
 
 class MissingMetric(KeyError):
-    """A number that is monitored was not there; the message lists those that are."""
+    """A number that is monitored was not there; the message lists those that are.
+
+    >>> from flambeau.train import EarlyStopping, Loop
+    >>> try:
+    ...     Loop(lambda batch: 1.0, callbacks=[EarlyStopping("vald_loss")]).run([1])
+    ... except MissingMetric as error:
+    ...     print(error)
+    there is no 'vald_loss' in the logs of epoch 1. There are none
+    """
 
     def __str__(self) -> str:
         return str(self.args[0])

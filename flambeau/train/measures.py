@@ -11,7 +11,17 @@ from .metrics.metric import batch_size
 
 
 class Outcome(NamedTuple):
-    """What a step may return: its loss, and the output and target that metrics compare."""
+    """What a step may return: its loss, and the output and target that metrics compare.
+
+    >>> from flambeau.train import Trainer
+    >>> trainer = Trainer(nn.Linear(1, 1), "sgd", "mse", metrics="mae", compile=False)
+    >>> @trainer.step
+    ... def step(run, batch):
+    ...     x, y = batch
+    ...     return Outcome(run.loss(x, y), y_pred=x, y=y)  # nothing is learned
+    >>> sorted(trainer.fit((torch.zeros(4, 1), torch.ones(4, 1)), epochs=1)[0])
+    ['epoch', 'loss', 'mae']
+    """
 
     loss: Any = None
     y_pred: Any = None

@@ -28,7 +28,17 @@ class _Ignite(type):
 
 
 class IgniteEvents(metaclass=_Ignite):
-    """ignite's `Events`, as events of the scopes; filters (`every=`, ...) work as there."""
+    """ignite's `Events`, as events of the scopes; filters (`every=`, ...) work as there.
+
+    >>> from flambeau.train import Loop
+    >>> loop = Loop(lambda batch: None)
+    >>> @loop.on(IgniteEvents.ITERATION_COMPLETED(every=2))
+    ... def show(run):
+    ...     print(run.state.step)
+    >>> _ = loop.run([1, 2, 3, 4])
+    2
+    4
+    """
 
     STARTED = scope.run.start
     COMPLETED = scope.run.end

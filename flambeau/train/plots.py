@@ -193,6 +193,14 @@ class PlotCurves:
 
     Drawn after every `every`-th epoch, unless drawing would take more than a fiftieth of the time
     since the last picture, and when the run ends, however it does.
+
+    >>> import os
+    >>> from flambeau.train import Trainer
+    >>> x, plot = torch.zeros(4, 2), PlotCurves("pictures")
+    >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False, callbacks=[plot])
+    >>> _ = trainer.fit((x, x[:, :1]), epochs=2)
+    >>> "curves.html" in os.listdir("pictures")
+    True
     """
 
     band = Band.IO

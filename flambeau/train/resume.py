@@ -24,6 +24,15 @@ class Resume:
     read is left aside for the one before it, and named. `trainer.fit(..., resume=folder)` is this,
     with a Checkpoint where there is none. `weights_only=False` unpickles what callbacks persist
     even if it is more than numbers, tensors and containers; only for files that you trust.
+
+    >>> from flambeau.train import Trainer
+    >>> x = torch.zeros(4, 2)
+    >>> for epochs in (1, 3):  # the second run goes on behind the first epoch
+    ...     trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False)
+    ...     history = trainer.fit((x, x[:, :1]), epochs=epochs, resume="runs/b")
+    ...     print([row["epoch"] for row in history])
+    [1]
+    [1, 2, 3]
     """
 
     band = Band.CHECKPOINT

@@ -54,7 +54,12 @@ class Scope:
 
 
 class Stage(Scope):
-    """A scope that goes through data: it has steps of its own, `valid.step`."""
+    """A scope that goes through data: it has steps of its own, `valid.step`.
+
+    >>> from flambeau.train import valid
+    >>> valid.step.end
+    valid.step.end
+    """
 
     def __init__(self, name: str, step: Scope | None = None) -> None:
         super().__init__(name)

@@ -15,6 +15,15 @@ class State:
     this epoch so far. `training` is false in valid, test and predict. `resumed` is true while the
     start events of an epoch that is resumed in its middle are fired again. `diverged` is true once
     there was a NaN that ends the run. `error` is what `error` events are about.
+
+    >>> from flambeau.train import Loop, epoch
+    >>> loop = Loop(lambda batch: 1.0)
+    >>> @loop.on(epoch.end)
+    ... def show(run):
+    ...     print(run.state.epoch, run.state.step, run.state.batches)
+    >>> _ = loop.run([1, 2, 3], epochs=2)
+    1 3 3
+    2 6 3
     """
 
     def __init__(self) -> None:

@@ -41,6 +41,12 @@ class TimeLimit:
     """Stops the run at the first step's end after `limit`; `end` events fire as always.
 
     The time counts from the start of the run in this process, so a resumed run has it anew.
+
+    >>> from flambeau.train import Loop
+    >>> losses = iter(range(10 ** 9))
+    >>> loop = Loop(lambda batch: None, callbacks=[TimeLimit(0.01)])
+    >>> len(loop.run(losses)) == 1 and next(losses) < 10 ** 9 - 1
+    True
     """
 
     band = Band.CONTROL

@@ -382,18 +382,31 @@ class DefaultDeviceType:
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The random states of the devices of the arguments, the CPU apart: none."""
+    """The random states of the devices of the arguments, the CPU apart: none.
+
+    >>> torch.utils.checkpoint.get_device_states(torch.ones(2))
+    ([], [])
+    """
     return [], []
 
 
 def set_device_states(devices: list[int], states: list[Tensor], *, device_type: Any = None) -> None:
-    """Puts back what `get_device_states` gave."""
+    """Puts back what `get_device_states` gave.
+
+    >>> torch.utils.checkpoint.set_device_states([], [])
+    """
 
 
 def create_selective_checkpoint_contexts(
     policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False
 ) -> NoReturn:
-    """Raises NotImplementedError: which operators to recompute cannot be chosen yet."""
+    """Raises NotImplementedError: which operators to recompute cannot be chosen yet.
+
+    >>> torch.utils.checkpoint.create_selective_checkpoint_contexts([])
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: torch.utils.checkpoint.create_selective_checkpoint_contexts: ...
+    """
     raise NotImplementedError(
         "torch.utils.checkpoint.create_selective_checkpoint_contexts: flambeau does not have it yet"
     )

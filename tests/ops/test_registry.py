@@ -92,6 +92,7 @@ def examples():
     return sorted(seen.values(), key=lambda pair: pair[0])
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")  # of old names
 @pytest.mark.parametrize(("name", "function"), [pytest.param(n, f, id=n) for n, f in examples()])
 def test_example(name, function):
     test = doctest.DocTestParser().get_doctest(

@@ -72,6 +72,14 @@ class CSVLogger(Logger):
     """Writes `path` with a line an epoch; with `every=n`, `<name>.steps.csv` with each n-th step.
 
     Metrics that turn up later get columns of their own.
+
+    >>> from flambeau.train import Trainer
+    >>> x, log = torch.zeros(4, 2), CSVLogger("log.csv")
+    >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False, callbacks=[log])
+    >>> _ = trainer.fit((x, x[:, :1]), epochs=3)
+    >>> with open("log.csv") as file:
+    ...     len(file.readlines())  # the heading, and a line for each epoch
+    4
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int | None = None) -> None:

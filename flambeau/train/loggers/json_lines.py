@@ -15,6 +15,15 @@ class JSONLogger(Logger):
     """Appends `{"kind": "epoch", "epoch": 1, "step": 100, "time": ..., "loss": ...}` to `path`.
 
     With `every=n` also lines of kind "step". NaN and infinities are the strings "nan", "inf".
+
+    >>> import json
+    >>> from flambeau.train import Trainer
+    >>> x, log = torch.zeros(4, 2), JSONLogger("log.jsonl")
+    >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False, callbacks=[log])
+    >>> _ = trainer.fit((x, x[:, :1]), epochs=2)
+    >>> with open("log.jsonl") as file:
+    ...     [json.loads(line)["epoch"] for line in file]
+    [1, 2]
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int | None = None) -> None:

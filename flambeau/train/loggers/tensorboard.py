@@ -18,6 +18,14 @@ class TensorBoardLogger(Logger):
     `step/<name>`. `histograms=True` adds how weights are distributed, each epoch;
     `hyperparameters` a row in the table of runs. `writer(stage)` gives the SummaryWriter, for
     pictures and texts of one's own. A resumed run hides what it does again.
+
+    >>> import os
+    >>> from flambeau.train import Trainer
+    >>> x, log = torch.zeros(4, 2), TensorBoardLogger("board")
+    >>> trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False, callbacks=[log])
+    >>> _ = trainer.fit((x, x[:, :1]), epochs=1)
+    >>> os.listdir("board")
+    ['train']
     """
 
     def __init__(

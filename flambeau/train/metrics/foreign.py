@@ -32,6 +32,19 @@ class Foreign(Metric):
 
     `update` is called with (output, target), or with the pair as one argument where it takes one.
     Where the object is a module of an installed PyTorch, it gets PyTorch's tensors.
+
+    >>> class Count:
+    ...     seen = 0
+    ...     def reset(self):
+    ...         self.seen = 0
+    ...     def update(self, output, target):
+    ...         self.seen += len(target)
+    ...     def compute(self):
+    ...         return self.seen
+    >>> metric = Foreign(Count())
+    >>> metric.update(torch.zeros(3), torch.zeros(3))
+    >>> metric.compute()
+    3
     """
 
     costly = True  # nobody knows
@@ -125,6 +138,13 @@ def scikit(function: Callable, *, name: str | None = None) -> EpochMetric:
     Its second parameter says what it takes: `y_pred` labels (scores (n, classes) become the best
     class, binary logits are compared with 0; numbers stay numbers for real-valued targets),
     `y_score` and `y_proba` probabilities (the second column of two).
+
+    >>> def agreement(y_true, y_pred):
+    ...     return float((y_true == y_pred).mean())
+    >>> metric = scikit(agreement)
+    >>> metric.update(torch.tensor([[2., 1.], [0., 3.]]), torch.tensor([0, 0]))
+    >>> metric.compute()
+    0.5
     """
     title = named(function, "scikit")
     order = list(inspect.signature(function).parameters)

@@ -19,7 +19,12 @@ Value: TypeAlias = float | np.ndarray
 
 @runtime_checkable
 class MetricProtocol(Protocol):
-    """What the trainer asks of a metric; any object that has these will do."""
+    """What the trainer asks of a metric; any object that has these will do.
+
+    >>> from flambeau.train.metrics import Accuracy
+    >>> isinstance(Accuracy(), MetricProtocol)
+    True
+    """
 
     name: str
 
@@ -62,7 +67,11 @@ def wide(array: np.ndarray) -> np.ndarray:
 
 
 def batch_size(output: Any, target: Any) -> int:
-    """How many samples a batch has: the length of the first tensor in the target or the output."""
+    """How many samples a batch has: the length of the first tensor in the target or the output.
+
+    >>> batch_size(torch.zeros(32, 10), None), batch_size([torch.zeros(8)], torch.zeros(4))
+    (32, 4)
+    """
     for value in (target, output):
         while isinstance(value, (tuple, list, dict)) and len(value):
             value = next(iter(value.values() if isinstance(value, dict) else value))

@@ -1,0 +1,81 @@
+"""Every public name shows how it is used: its docstring has an example, or names one that has.
+
+The examples themselves are run by test_docs.py, and those of operators by ops/test_registry.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+from flambeau.ops.registry import PUBLIC
+
+# What has no example yet. A list may only become shorter: a name that has one leaves it.
+WITHOUT = {
+    "": """
+        BFloat16Storage BFloat16Tensor BoolStorage BoolTensor ByteStorage ByteTensor CharStorage
+        CharTensor ComplexDoubleStorage ComplexFloatStorage DoubleStorage DoubleTensor FloatStorage
+        FloatTensor HalfStorage HalfTensor IntStorage IntTensor LongStorage LongTensor ShortStorage
+        ShortTensor SymBool SymFloat SymInt""",
+    "nn": "Container",
+    "utils.checkpoint": "CheckpointFunction DefaultDeviceType",
+    "serialization": "StorageType",
+    "train": "MLflowLogger WandbLogger",  # which need the services' packages
+}
+COMPLETE = """
+    nn.functional nn.init nn.parameter nn.utils nn.utils.rnn nn.utils.prune nn.utils.parametrize
+    nn.utils.parametrizations optim optim.lr_scheduler optim.swa_utils linalg fft special autograd
+    autograd.functional func utils.data amp distributions signal.windows random masked compiler
+    train.metrics testing""".split()
+NAMESPACES = [*WITHOUT, *COMPLETE]
+
+# "`relu` in place.", "Like `view`, ...", "Deprecated for `normal_`."
+POINTER = re.compile(r"^(?:Like|Deprecated for) `(\w+)`|^`(\w+)` in place")
+
+
+def documented(space: str) -> Iterator[tuple[str, str]]:
+    """The functions and classes of a namespace, with their docstrings."""
+    module = importlib.import_module(f"flambeau.{space}".rstrip("."))
+    for name in getattr(module, "__all__", None) or dir(module):
+        value = getattr(module, name, None)
+        of_flambeau = (getattr(value, "__module__", None) or "").startswith(("flambeau", "torch"))
+        if name[0] != "_" and callable(value) and not inspect.ismodule(value) and of_flambeau:
+            yield name, value.__doc__ or ""
+
+
+def shows(space: str, docstring: str) -> bool:
+    """Whether there is an example, here or under the name that the docstring says to look under."""
+    if ">>>" in docstring:
+        return True
+    found = POINTER.match(docstring)
+    if found is None:
+        return False
+    name = found[1] or found[2]
+    places = [importlib.import_module(f"flambeau.{space}".rstrip(".")), torch, torch.Tensor]
+    return any(">>>" in (getattr(getattr(p, name, None), "__doc__", "") or "") for p in places)
+
+
+@pytest.mark.parametrize("space", NAMESPACES)
+def test_names_without_examples_are_those_listed(space: str) -> None:
+    found = [name for name, docstring in documented(space) if not shows(space, docstring)]
+    assert found == WITHOUT.get(space, "").split(), "give it an example, or take it off the list"
+
+
+def test_methods_of_tensors_show_how_they_are_called() -> None:
+    functions: dict[str, Any] = PUBLIC["Tensor"]
+    found = [n for n, f in functions.items() if not shows("", getattr(f, "__doc__", "") or "")]
+    assert not found
+
+
+@pytest.mark.parametrize("space", NAMESPACES)
+def test_a_docstring_opens_with_one_sentence(space: str) -> None:
+    for name, docstring in documented(space):
+        if name not in WITHOUT.get(space, "").split():
+            first = inspect.cleandoc(docstring).partition("\n\n")[0].partition(">>>")[0].strip()
+            assert first.endswith((".", ":")), f"{name}: {first}"
