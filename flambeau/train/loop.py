@@ -370,7 +370,8 @@ class Loop:
                     frames.append(every)
                     if "step.start" in plans:
                         handlers.fire(_START, n)
-                state.output = self._body(batch)  # type: ignore[misc]
+                body = self._body  # looked up as what it is, not as a method
+                state.output = body(batch)  # type: ignore[misc]
                 self._completed = number
                 if frame is None:
                     if live["step"]:

@@ -22,12 +22,24 @@ Body = Callable[[Any], Any]
 
 
 def eager_body(trainer: Trainer, optimizer: Any, general: Body) -> Body:
-    """A step that runs operator by operator, with one optimiser: `train_step_of` written out."""
+    """A step that runs operator by operator, with one optimiser: `train_step_of` written out. The
+    first one goes through `general`, which looks at the loss."""
+
+    def first(batch: Any) -> Any:
+        outcome, kind = general(batch), type(batch)
+        if trainer._body is first and (kind is list or kind is tuple):
+            trainer.take(_pair_body(trainer, optimizer, general, kind))
+        return outcome
+
+    return first
+
+
+def _pair_body(trainer: Trainer, optimizer: Any, general: Body, kind: Any) -> Body:
+    """The same for batches of this type that have two parts."""
     net, criterion, state, count = trainer.net, trainer.loss, trainer.state, sys.getrefcount
 
     def step(batch: Any) -> tuple[Any, Any, Any]:
-        kind = type(batch)
-        if (kind is not list and kind is not tuple) or len(batch) != 2:
+        if type(batch) is not kind or len(batch) != 2:
             return general(batch)
         x, y = batch
         optimizer.zero_grad()
@@ -40,16 +52,15 @@ def eager_body(trainer: Trainer, optimizer: Any, general: Body) -> Body:
             raise
         optimizer.step()
         # Without their history: themselves, where nobody else has them.
-        if count(loss) == _ALONE and loss._base is None:
-            loss._node = None
+        if (
+            count(loss) + count(y_pred) == _BOTH_ALONE and type(y_pred) is Tensor
+            and loss._base is None and y_pred._base is None
+        ):  # fmt: skip
+            loss._node = y_pred._node = None
             loss._requires_grad = loss._tracked = False
-        else:
-            loss = wrap(loss._array)
-        if type(y_pred) is not Tensor or count(y_pred) != _ALONE or y_pred._base is not None:
-            y_pred = detached(y_pred)
-        else:
-            y_pred._node = None
             y_pred._requires_grad = y_pred._tracked = False
+        else:
+            loss, y_pred = wrap(loss._array), detached(y_pred)
         state.loss, state.y_pred, state.y = loss, y_pred, y
         measures = trainer.measures
         try:
@@ -62,19 +73,7 @@ def eager_body(trainer: Trainer, optimizer: Any, general: Body) -> Body:
             measures.group.update(y_pred, y)
         return loss, y_pred, y
 
-    return _after_first(trainer, general, step)
-
-
-def _after_first(trainer: Trainer, general: Body, step: Body) -> Body:
-    """`step`, but the first goes through `general`, which looks at the loss."""
-
-    def first(batch: Any) -> Any:
-        outcome = general(batch)
-        if trainer._body is first:
-            trainer.take(step)
-        return outcome
-
-    return first
+    return step
 
 
 def whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general: Body) -> Body:
@@ -109,4 +108,4 @@ def _alone() -> int:
     return sys.getrefcount(alone)
 
 
-_ALONE = _alone()
+_BOTH_ALONE = 2 * _alone()
