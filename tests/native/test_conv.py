@@ -31,6 +31,7 @@ CASES = {
     "kernel beyond the stride": ((1, 3, (6, 6), 5, (1, 2)), {"stride": (3, 3), "padding": (0, 0)}),
     "long depth": ((4, 300, (5, 5), 40, (5, 5)), {"padding": (2, 2)}),
     "gradient in blocks": ((3, 2, (43, 43), 40, (3, 3)), {}),
+    "one channel": ((3, 1, (41, 40), 32, (3, 3)), {"padding": (0, 0)}),
     "long lines": ((2, 40, (1, 5003), 20, (1, 5)), {"padding": (0, 2)}),
     "sixteen places": ((12, 48, (8, 8), 32, (3, 3)), {}),
     "wide padding": ((2, 5, (3, 3), 6, (3, 3)), {"padding": (2, 3)}),
@@ -218,6 +219,14 @@ def test_tiles_span_short_rows() -> None:
     cut = plan(contracts(conv.forward(geometry("tiles across rows", True, True)))[0], host())
     assert cut.shape.rows * cut.shape.vectors >= 8
     assert cut.shape.rows > 4
+
+
+def test_threads_share_the_gradient_of_a_narrow_weight() -> None:
+    """All rows are one tile: threads have nothing to share but panels."""
+    case = "one channel"
+    cut = plan(contracts(conv.backward_weight(geometry(case, True, False)))[0], TARGETS["avx512"])
+    assert cut.units == 1
+    assert (cut.count, cut.panels) == (2, 1)
 
 
 def test_long_depths_are_cut() -> None:

@@ -10,7 +10,21 @@ from flambeau.native.emit.kernel import emit
 from flambeau.native.emit.stream import DISTANCE, LEAST
 from flambeau.native.kernels.pointwise import FULL, NUMBER, ROW, pointwise
 from flambeau.native.kernels.rows import softmax
-from flambeau.native.loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Store, Type
+from flambeau.native.loops import (
+    Accumulator,
+    Affine,
+    Begin,
+    Buffer,
+    Fold,
+    Index,
+    Kernel,
+    Kind,
+    Load,
+    Loop,
+    Store,
+    Type,
+    Update,
+)
 from flambeau.native.target import TARGETS
 
 AVX512 = TARGETS["avx512"]
@@ -60,3 +74,21 @@ def test_every_line_of_a_round_is_asked_for_once() -> None:
     assert f"i64 {DISTANCE // 4}" in text
     assert len(asked(copied(LEAST))) == 8
     assert {f"i64 {(DISTANCE + 64 * k) // 4}" in text for k in range(4)} == {True}
+
+
+def pooled(windows: int, extent: int) -> Kernel:
+    """Maxima over `extent` rows of each window, of 64 numbers side by side."""
+    x, y, n, k, i = Buffer(Type.F32, "x"), Buffer(Type.F32, "y"), Index("n"), Index("k"), Index("i")
+    top = Accumulator(Fold.MAXIMUM, Type.F32)
+    at = Affine(0, ((n, 64 * extent), (k, 64), (i, 1)))
+    fold = Loop(k, extent, [Update(top, Load(x, at))])
+    lanes = Loop(i, 64, [Begin(top), fold, Store(y, Affine(0, ((n, 64), (i, 1))), top)], Kind.LANES)
+    return Kernel("pooled", [x, y], [Loop(n, windows, [lanes], Kind.PARALLEL)])
+
+
+@pytest.mark.parametrize(("extent", "streams"), [(2, 3), (4, 5), (9, 10), (10, 0)])
+def test_each_place_of_a_small_window_that_is_folded_is_a_stream(extent: int, streams: int) -> None:
+    found = asked(pooled(1 << 14, extent))
+    assert len(found) % max(streams, 1) == 0
+    assert found.count(1) * streams == len(found)
+    assert bool(found) is bool(streams)

@@ -6,7 +6,7 @@ Everything here is decided before a line of code is emitted, from extents and st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd, prod
 
 from ..loops import (
@@ -306,6 +306,7 @@ def plan(contract: Contract, target: Target) -> Plan:
     steps = prod(whole(a.extent) for a in depth)
     shape = tile_shape([whole(a.extent) for a in rows], columns, steps, lanes,
                        target.vector_registers)  # fmt: skip
+    shape = _shared(shape, whole(rows[0].extent), columns, lanes)
     lines = sorted(window(contract.a, extents), key=lambda line: -abs(line.stride))
     made = Plan(contract, rows, depth, columns, lanes, type, shape, lines)
     _cut_rows(made)
@@ -324,11 +325,20 @@ def plan(contract: Contract, target: Target) -> Plan:
         _grow_unit(made)
     limit = L2 if made.blocks == 1 else L2 // 4
     made.panels = max(1, min(made.count, limit // (made.steps * made.width * size)))
+    if made.units == 1:
+        made.panels = 1  # threads have nothing but panels to share
     if made.blocks > 1:
         each = made.tiles * made.shape.rows * made.width * size * made.panels
         made.held = max(1, min(made.units, L2 // each))
     _place_local(made)
     return made
+
+
+def _shared(shape: Shape, rows: int, columns: int, lanes: int) -> Shape:
+    """Half as wide where one tile would be all there is, for one thread: two have a panel each."""
+    if shape.axis or shape.extent < rows or not lanes < columns <= shape.vectors * lanes:
+        return shape
+    return replace(shape, vectors=-(-shape.vectors // 2))
 
 
 def _cut_rows(made: Plan) -> None:

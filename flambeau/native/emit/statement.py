@@ -199,7 +199,7 @@ def _lanes(
     if isinstance(start, int) and isinstance(stop, int):
         whole = (stop - start) // lanes * lanes
         if whole == lanes:
-            body(b.integer(start))
+            whole_vectors(b.integer(start))
         elif whole:
             _rounds(context, loop, start, start + whole, lanes, sums, whole_vectors)
         if start + whole < stop:

@@ -7,15 +7,29 @@ the second cache a pointwise loop spends a third of its time there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
 from typing import Any
 
-from ..loops import Buffer, Contract, Index, Kind, Load, Loop, Statement, Store, statements
+from ..loops import (
+    Affine,
+    Buffer,
+    Contract,
+    Index,
+    Kind,
+    Load,
+    Loop,
+    Statement,
+    Store,
+    statements,
+)
 from .ahead import prefetch
 from .plan import touched
 
 DISTANCE = 2048  # bytes ahead
 LEAST = 1 << 20  # bytes of all streams of a loop; less is near by itself
+WINDOW = 9  # elements of a window that a loop folds, each of which is a stream
 _LINE = 64
 
 
@@ -52,7 +66,10 @@ def _each(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
 def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load | Store, bool]]:
     """The streams of one loop, but for those that an earlier one has brought near."""
     inside = list(statements(loop.body))
-    if any(isinstance(one, Loop | Contract) for one in inside):
+    windows = {one.index: one.extent for one in inside if isinstance(one, Loop)}
+    if any(isinstance(one, Contract) for one in inside):
+        return []
+    if not all(isinstance(extent, int) and extent <= WINDOW for extent in windows.values()):
         return []
     around = [one.index for one in loops]
     found: dict[Any, tuple[Load | Store, bool]] = {}
@@ -61,13 +78,32 @@ def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load |
             continue
         if any(place.at.stride(index) == 0 for index in around):
             continue  # the same for all rounds of a loop
-        key = _key(place.buffer, place, loop.index)
-        if key not in seen:
-            found[key] = (place, isinstance(place, Store) or (key in found and found[key][1]))
+        for one in _spread(place, windows):
+            key = _key(one.buffer, one, loop.index)
+            if key not in seen:
+                found[key] = (one, isinstance(one, Store) or (key in found and found[key][1]))
     if not _far(loops, [place for place, _ in found.values()]):
         return []
     seen.update(found)
     return list(found.values())
+
+
+def _spread(place: Load | Store, windows: dict[Index, Any]) -> list[Load | Store]:
+    """The places in a window that is folded; none where they are too many."""
+    steps: list[tuple[int, int]] = []  # how many, how far apart
+    for index, stride in place.at.terms:
+        if index in windows:
+            if not isinstance(stride, int):
+                return []
+            steps.append((windows[index], stride))
+    if prod(extent for extent, _ in steps) > WINDOW:
+        return []
+    outer = tuple([term for term in place.at.terms if term[0] not in windows])
+    found: list[Load | Store] = []
+    for at in product(*(range(extent) for extent, _ in steps)):
+        moved = sum(i * stride for i, (_, stride) in zip(at, steps, strict=True))
+        found.append(replace(place, at=Affine(place.at.base + moved, outer)))
+    return found
 
 
 def _key(buffer: Buffer, place: Load | Store, lane: Index) -> tuple:
