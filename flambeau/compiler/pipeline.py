@@ -8,14 +8,15 @@
 6. choose_layout: permutations sink until they cancel; activations stay channels-last.
 7. share_common: one node for what is computed twice.
 8. keep_windows: work on values stretched over windows, before the windows' axes are merged.
-9. one_pass_moments: mean and variance over rows by passing over them once.
-10. column_sums: sums over the rows of what a kernel makes, for that kernel to add up.
-11. split_reductions: other long folds in parts that threads can share.
-12. fuse (in schedule): which nodes one kernel computes together.
-13. schedule: groups become kernels in the loop IR, in an order in which little is alive.
-14. join (in schedule): small kernels that need not wait for one another as one.
-15. plan_memory: lifetimes in one arena; where threads must wait.
-16. native.emit: kernels become machine code, each structure once.
+9. picked: factors of a gradient that goes to one place of a window, of that place alone.
+10. one_pass_moments: mean and variance over rows by passing over them once.
+11. column_sums: sums over the rows of what a kernel makes, for that kernel to add up.
+12. split_reductions: other long folds in parts that threads can share.
+13. fuse (in schedule): which nodes one kernel computes together.
+14. schedule: groups become kernels in the loop IR, in an order in which little is alive.
+15. join (in schedule): small kernels that need not wait for one another as one.
+16. plan_memory: lifetimes in one arena; where threads must wait.
+17. native.emit: kernels become machine code, each structure once.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from .passes.fold_constants import fold_constants
 from .passes.gathered_products import gathered_products
 from .passes.keep_windows import keep_windows
 from .passes.one_pass_moments import one_pass_moments
+from .passes.picked import picked
 from .passes.plan_memory import Plan, plan_memory
 from .passes.share_common import share_common
 from .passes.simplify import simplify
@@ -47,7 +49,7 @@ from .table import Table, keep, kept, key_of, table_of
 
 PASSES = (
     drop_dead, fold_constants, few_pixels, simplify, gathered_products, choose_layout, simplify,
-    share_common, simplify, keep_windows, one_pass_moments, column_sums, split_reductions,
+    share_common, simplify, keep_windows, picked, one_pass_moments, column_sums, split_reductions,
     share_common,
 )  # fmt: skip
 WORTH = 0.02  # seconds of planning from which on what came of it is kept on disk

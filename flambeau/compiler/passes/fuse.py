@@ -33,6 +33,7 @@ from ..group import (
     window_through,
 )
 from ..window import whole
+from .turned_shares import turned_shares
 from .turned_weights import turned_weights
 from .waists import waists
 
@@ -104,6 +105,7 @@ class Fusion:
             self.kept[id(node)] = node
         self._keep_shared()
         self.kept.update((id(node), node) for node in turned_weights(self.nodes))
+        self.kept.update([(id(one), one) for one in turned_shares(self.nodes, self.kept)])
         for node in self.nodes:
             for one in _needed_in_memory(node):
                 # a convolution packs the borders of its image as it goes
