@@ -2,7 +2,8 @@
 
 With mode="now" the first call is recorded and its program made; the second must do the same. Else
 the first is plain, unless its code is said to have run before; then calls are recorded until two
-agree. What cannot be compiled stays eager, and the user is told once, with the line.
+agree. Where an earlier process kept the program, the first call has it in either mode. What cannot
+be compiled stays eager, and the user is told once, with the line.
 """
 
 from __future__ import annotations
@@ -148,6 +149,14 @@ class Compiled:
                 return found
         return MISS
 
+    def is_kept(self, *args: Any) -> bool:
+        """Whether an earlier process kept the program of such a call."""
+        if CHECK.value():
+            return False
+        self._training()  # finds the modules
+        where = place(self._function, args, {}, _modes(), self._roots or (), self._options)
+        return kept(where) is not None
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: one compiled function for each instance."""
         if instance is None:
@@ -246,18 +255,20 @@ class Compiled:
         if variant.program is not None:
             self._forget(variant)
         variant.calls += 1
-        if variant.calls > 1 or self._now or self._settled:
-            return self._record(variant, args, kwargs)
-        result = self._function(*args, **kwargs)
         self._recall(variant, args, kwargs)
-        if variant.kept is not None:
-            self._look(variant, Trace())
-        return result
+        if variant.calls > 1 or self._settled or self._waits(variant):
+            return self._record(variant, args, kwargs)
+        return self._function(*args, **kwargs)
 
     @property
     def _now(self) -> bool:
         """Whether calls wait for programs."""
         return bool(self._options["mode"] == "now")
+
+    def _waits(self, variant: Variant) -> bool:
+        """Whether calls of a kind wait for their program, also since it was kept: it takes less
+        than a plain call then."""
+        return self._now or variant.kept is not None
 
     @property
     def _settled(self) -> bool:
@@ -315,16 +326,14 @@ class Compiled:
             self._programs.remove(variant.program)
 
     def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
-        first = variant.trace is None
-        self._recall(variant, args, kwargs)
-        hoped = variant.kept is not None
-        if first and variant.environment is None and (self._now or hoped):
+        first, waits = variant.trace is None, self._waits(variant)
+        if first and variant.environment is None and waits:
             self._look(variant, Trace())
         like = None
-        if self._now and not self._is_early(variant):
+        if waits and not self._is_early(variant):
             like = variant.kept if first else variant.like
         # Of a first one no program is made, so values do not matter, unless calls wait for it.
-        result, trace = capture(self._function, args, kwargs, self._now or hoped or not first,
+        result, trace = capture(self._function, args, kwargs, waits or not first,
                                 self._options["random"] == "counter", like)  # fmt: skip
         if trace is None:
             return result
@@ -390,12 +399,12 @@ class Compiled:
 
     def _is_early(self, variant: Variant) -> bool:
         """Whether an earlier process had no program for such a call."""
-        return self._now and variant.kept is not None and variant.calls < variant.kept.start
+        return variant.kept is not None and variant.calls < variant.kept.start
 
     def _pass_over(self, variant: Variant) -> None:
         """Forgets the call that was recorded: the next one is the first."""
         variant.recorded, variant.trace = 0, None
-        if self._now:
+        if self._waits(variant):
             self._look(variant, Trace())
 
     def _is_kept(self, variant: Variant, trace: Trace) -> bool:

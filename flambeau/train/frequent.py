@@ -1,7 +1,8 @@
 """The compiled step where it is compiled beside the training: for frequent kinds of batches.
 
 To record a step costs several plain ones, and a smaller batch at each epoch's end comes once an
-epoch: it goes through the plain step until it has come often enough.
+epoch: it goes through the plain step until it has come often enough, unless an earlier process kept
+its program.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ class Frequent:
         self.compiled, self.plain = compiled, plain
         self.attempt = compiled.attempt  # what a program gives, where there is one
         self._seen: dict[str, int] = {}  # kind: batches of it without a program
+        self._kept: dict[str, bool] = {}  # whether an earlier process kept that of a seldom kind
 
     def __call__(self, *batch: Any) -> Any:
         kind, seen = kind_of(batch), self._seen
         seen[kind] = seen.get(kind, 0) + 1
         if seen[kind] <= _SELDOM and kind != next(iter(seen)):
-            return self.plain(*batch)
+            if kind not in self._kept:
+                self._kept[kind] = self.compiled.is_kept(*batch)
+            if not self._kept[kind]:
+                return self.plain(*batch)
         return self.compiled(*batch)

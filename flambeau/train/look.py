@@ -1,12 +1,13 @@
 """What an evaluation does with a batch: the net's output and its loss, compiled like the step.
 
 A few batches are not worth a program: it is asked for when there have been more, or at once when
-more are known to come, as in the validations of a training. In a run that can be resumed it is made
-at once, so that the bits do not depend on how many there were.
+more are known to come, as in the validations of a training, or an earlier process kept it. In a run
+that can be resumed it is made at once, so that the bits do not depend on how many there were.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..settings import are_deterministic_algorithms_enabled
 from .fused import Region, ask_for_compiled, call
 from .kinds import Kinds
 
+_COMPILER = f"{__package__.rpartition('.')[0]}.compiler.api"
 _FEW = 4  # batches before a program is asked for
 _MANY = 8  # batches for which it is asked for before
 
@@ -57,6 +59,7 @@ class Whole:
     def __init__(self, function: Callable[..., Any], parts: tuple[Any, ...], kinds: Kinds) -> None:
         self.function, self.parts, self.kinds = function, parts, kinds
         self._calls = 0
+        self._compiled: Any = None
         self._made: Callable[..., Any] | None = None
 
     def expect(self, batches: int) -> None:
@@ -70,10 +73,23 @@ class Whole:
                 from .exact import ExactStep  # brings the compiler
 
                 self._made = ExactStep(self.function, self.parts, (), self.kinds)
-            elif self._calls < _FEW:
+            elif self._calls < _FEW and not self._is_kept(batch):
                 self._calls += 1
                 return self.function(*batch)
             else:
-                # Batches were seen, or trained on: what a net makes at its first call is there.
-                self._made = ask_for_compiled(self.function, options={"settled": True})
+                self._made = self._asked_for()
         return self._made(*batch)
+
+    def _asked_for(self) -> Any:
+        """The compiled function, which need not be used."""
+        if self._compiled is None:
+            # Batches were seen, or trained on: what a net makes at its first call is there.
+            self._compiled = ask_for_compiled(self.function, options={"settled": True})
+        return self._compiled
+
+    def _is_kept(self, batch: tuple[Any, ...]) -> bool:
+        """Whether an earlier process kept the program; the compiler is not brought to look."""
+        if _COMPILER not in sys.modules:
+            return False
+        is_kept = getattr(self._asked_for(), "is_kept", None)
+        return is_kept is not None and bool(is_kept(*batch))

@@ -52,10 +52,10 @@ def module(tmp_path, source=SOURCE, name="steps"):
     return found
 
 
-def run(source, calls=6):
+def run(source, calls=6, mode="now"):
     """What a training gives, bit by bit, and after how many calls there was a program."""
     net, optimizer, step = source.training()
-    step = torch.compile(step, mode="now")
+    step = torch.compile(step, mode=mode)
     x, y = torch.randn(12, 8), torch.randint(3, (12,))
     found, first = [], 0
     for k in range(calls):
@@ -85,28 +85,40 @@ def test_a_precedent_saves_a_call_and_changes_no_bit(tmp_path):
 def test_of_code_that_has_run_before_the_first_call_is_recorded(tmp_path, settled):
     net = module(tmp_path).training()[0].eval()
     x, wanted = torch.randn(12, 8), []
-    for needed in (3, 2):  # without a precedent, and with it
+    for needed in (3 - settled, 1):  # without a precedent, and with it
         step = torch.compile(lambda x: net(x), options={"settled": settled})
         with torch.no_grad():
             for calls in range(1, 6):
                 wanted.append(step(x))
                 pending = [one.pending for one in step._variants.values() if one.pending]
-                assert bool(step._programs or pending) is (calls >= needed - settled)
+                assert bool(step._programs or pending) is (calls >= needed)
                 assert all(one.done.wait(60) for one in pending)
     assert all(torch.allclose(y, wanted[0], atol=1e-6) for y in wanted)
 
 
-def test_a_program_that_was_kept_is_waited_for(tmp_path, monkeypatch):
-    from flambeau.compiler import api
+@pytest.mark.parametrize("mode", ["now", None])
+def test_a_program_that_was_kept_gives_the_first_calls_results_in_either_mode(tmp_path, mode):
+    steps = module(tmp_path)
+    cold, _ = run(steps)
+    warm, calls = run(steps, mode=mode)
+    assert calls == 1
+    assert same(cold, warm)
 
+
+def test_what_was_kept_of_another_step_costs_nothing_but_a_plain_call(tmp_path):
+    """The step's code is the same, what it reaches is not: the first call is eager, and right."""
     steps = module(tmp_path)
     run(steps)
-    monkeypatch.setattr(api, "SOON", 60)
-    _, _, step = steps.training()
-    step = torch.compile(step)
-    for _ in range(3):  # a plain call, one that is recorded, and the program's first
-        step(torch.randn(12, 8), torch.randint(3, (12,)))
-    assert step._programs
+    x, y = torch.randn(12, 8), torch.randint(3, (12,))
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(3)
+        net, optimizer, step = steps.training()
+        optimizer.param_groups[0]["weight_decay"] = 0.1
+        step = torch.compile(step) if compiled else step
+        losses = [step(x, y)[0].item() for _ in range(3)]
+        found.append([*losses, *(p.detach().sum().item() for p in net.parameters())])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
 
 
 def test_without_a_cache_every_run_has_the_same_bits(tmp_path, monkeypatch):

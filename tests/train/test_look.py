@@ -8,9 +8,11 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
+from flambeau.compiler import precedent
 from flambeau.train import EMA, Trainer, epoch, forward, fused, step
 from flambeau.train.frequent import Frequent
 
+_HOPE = precedent._hope  # which tests do without
 torch.manual_seed(0)
 X, Y = torch.randn(96, 5), torch.randint(0, 3, (96,))
 
@@ -50,10 +52,18 @@ def test_the_same_numbers():
     assert fast.net.training
 
 
-def test_a_few_batches_are_not_worth_it():
+def test_a_few_batches_are_not_worth_it_unless_a_program_was_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(precedent, "_hope", _HOPE)
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
     trainer = made(True)
-    trainer.evaluate((X, Y))
+    trainer.train_on_batch(X[:32], Y[:32])  # brings the compiler
+    before = trainer.evaluate((X, Y))
     assert trainer.supervised._look().look._made is None
+    until_compiled(trainer, "look", lambda: trainer.evaluate((X, Y)))
+    later = made(True)
+    later.train_on_batch(X[:32], Y[:32])
+    assert later.evaluate((X, Y)) == pytest.approx(before, rel=1e-5)
+    assert programs(later, "look")
 
 
 def test_who_listens_to_forward_hears_it():
@@ -155,8 +165,14 @@ def test_a_smaller_last_batch_is_not_recorded_until_it_came_often():
         sizes.append(len(x))
         return compiled(x, y)
 
+    noted.is_kept = lambda *batch: False
     frequent.compiled = noted
     trainer.fit((X[:40], Y[:40]), epochs=12)  # 32 and 8
     assert sizes.count(8) <= 4
     assert 8 in sizes  # from the ninth on
+    sizes.clear()
+    noted.is_kept = lambda x, y: len(x) == 7
+    trainer.fit((X[:39], Y[:39]))  # 32 and 7
+    trainer.fit((X[:38], Y[:38]))  # 32 and 6
+    assert sorted(sizes) == [7, *([32] * sizes.count(32))]
     frequent.compiled = compiled
