@@ -8,6 +8,7 @@ be compiled stays eager, and the user is told once, with the line.
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 import threading
@@ -19,20 +20,19 @@ from typing import Any
 import numpy as np
 
 from ..native.flags import CHECK, DEBUG
-from ..native.precision import Chosen
 from ..nn.module import Module
-from ..ops.autocast import AUTOCAST
 from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor
 from .arena import Arena
-from .capture import autocast_now, busy, capture
+from .capture import busy, capture
 from .evaluate import evaluate, numpy_type
 from .functional import Unfit, trace_to_graph
 from .graph import Graph
-from .guards import PLAIN, Environment, Modules
+from .guards import Environment, Modules
+from .kinds import described, flat, modes, shared
 from .places import Places
 from .precedent import Precedent, keep, kept, place, precedent
-from .program import MISS, Program, is_named
+from .program import MISS, Program
 from .sample import Sample
 from .selfcheck import check
 from .takeover import complete, is_possible, take_over
@@ -168,6 +168,19 @@ class Compiled:
             found = instance.__dict__[name] = Compiled(bound, self._options)
         return found
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Functions are their own copies; a method of a copy is compiled anew."""
+        function = copy.deepcopy(self._function, memo)
+        return self if function is self._function else Compiled(function, self._options)
+
+    def __reduce__(self) -> Any:
+        """By name where it stands in place of its function, as decorated ones do."""
+        found: Any = sys.modules.get(getattr(self._function, "__module__", None) or "")
+        name = getattr(self._function, "__qualname__", "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (Compiled, (self._function, self._options))
+
     def explain(self, level: int = 1, html: Any = None) -> str:
         """Where the program of the last call spends its time, and what it was made into.
 
@@ -280,13 +293,14 @@ class Compiled:
         if not variant.known:
             variant.known = True
             self._training()
-            variant.place = place(self._function, args, kwargs, _modes(), self._roots or (),
+            variant.place = place(self._function, args, kwargs, modes(), self._roots or (),
                                   self._options)  # fmt: skip
             if not CHECK.value():
                 variant.kept = kept(variant.place)
 
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
-        key = (_described(args), _described(kwargs), _modes(), self._training())
+        key = (described(args), described(kwargs), shared((args, kwargs)), modes(),
+               self._training())  # fmt: skip
         found = self._variants.get(key)
         if found is None:
             if len(self._variants) >= self._most:
@@ -347,9 +361,11 @@ class Compiled:
                 self._pass_over(variant)
             else:
                 self._stop(variant, error.what, error.line)
-        except Exception:
+        except Exception as error:
             _compute(trace)
-            raise
+            if self._options["fullgraph"] or isinstance(error, MemoryError):
+                raise
+            self._stop(variant, f"compiling failed: {type(error).__name__}: {error}", "")
         except BaseException:
             if trace.deferred is not None:
                 trace.deferred.undo()
@@ -620,40 +636,11 @@ def _advice(what: str) -> str:
         return "Do that outside of the step, or keep the number in a tensor"
     if "is another at each call" in what:
         return "Pass what changes as a tensor, or keep its name out of the step"
+    if "another identity" in what:
+        return "Keep what is carried over in a tensor that stays, with copy_(), or hand it through"
     if "other arguments" in what:
         return "Pass numbers that change from call to call as tensors"
     return ""
-
-
-def flat(x: Any) -> list[Any]:
-    """The leaves of nested tuples, lists and dicts, in order."""
-    if x.__class__ in (tuple, list) or is_named(x):
-        return [leaf for one in x for leaf in flat(one)]
-    if x.__class__ is dict:
-        return flat(list(x.values()))
-    return [x]
-
-
-def _described(x: Any) -> Any:
-    """A key for an argument: structure, shapes, dtypes, plain values, identities."""
-    kind = x.__class__
-    if kind in (tuple, list) or is_named(x):
-        return (kind, *map(_described, x))
-    if kind is dict:
-        return (kind, *((key, _described(value)) for key, value in x.items()))
-    if isinstance(x, Tensor):
-        a = x._array
-        return kind, a.shape, a.strides, a.dtype, a.__class__, bool(x.requires_grad)
-    if isinstance(x, np.ndarray):
-        return kind, x.shape, x.strides, x.dtype
-    return (kind, x) if kind in PLAIN else (kind, id(x))
-
-
-def _modes() -> tuple:
-    from ..autograd.mode import MODE
-
-    autocast = autocast_now() if AUTOCAST.count else None
-    return MODE.grad, MODE.inference, autocast, Chosen.parts
 
 
 def compiled(function: Any, options: dict[str, Any]) -> Any:

@@ -85,7 +85,8 @@ class Update:
 class Output:
     """A tensor that the step returns: how it is made of the program's output `number`.
 
-    `order`: its axes, from those of the output, which lie by falling stride.
+    `order`: its axes, from those of the output, which lie by falling stride. `window`: where it
+    lies on an output that several tensors returned are parts of, as (offset, strides, dtype).
     """
 
     number: int
@@ -93,6 +94,15 @@ class Output:
     order: tuple[int, ...]
     requires_grad: bool = False
     live: int | None = None  # which of the outputs that backward may come to
+    window: tuple[int, tuple[int, ...], np.dtype] | None = None
+
+    def array(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
+        """Its memory, from the program's outputs."""
+        whole = outputs[self.number]
+        if self.window is None:
+            return whole.transpose(self.order)
+        offset, strides, dtype = self.window
+        return np.ndarray(self.shape, dtype, whole, offset, strides)
 
 
 @dataclass(eq=False)

@@ -8,6 +8,7 @@ does it by operators.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -227,6 +228,14 @@ def _tensor(r: Recorder, original: Callable, data: Any, **kwargs: Any) -> Any:
     return made
 
 
+def _from_numpy(r: Recorder, original: Callable, ndarray: Any) -> Any:
+    made = original(ndarray)
+    storage = r.trace.storage(ndarray)
+    if storage is not None:
+        r.trace.alias(made._array, storage)
+    return made
+
+
 def _statistics(r: Recorder, original: Callable, shape: Any, kind: Any) -> Any:
     with r.silence():
         made = original(shape, kind)
@@ -248,6 +257,12 @@ def _wrapped(r: Recorder, original: Callable, array: Any) -> Any:
     return made
 
 
+def _viewed(r: Recorder, original: Callable, source: Any, array: Any) -> Any:
+    made = original(source, array)
+    r.trace.views[id(made)] = weakref.ref(made)
+    return made
+
+
 def _factories(r: Recorder) -> Pairs:
     everything = {**ops.PUBLIC["Tensor"], **ops.PUBLIC["torch"]}
     for name in _FACTORIES:
@@ -255,8 +270,10 @@ def _factories(r: Recorder) -> Pairs:
     for name in _RESERVING:
         yield everything[name], when_on(r, _reserved)
     yield ops.tensor, when_on(r, _tensor)
+    yield conversion.from_numpy, when_on(r, _from_numpy)
     yield norm_parts.statistics, when_on(r, _statistics)
     yield tensors.wrap, when_on(r, _wrapped)
+    yield tensors.view_of, when_on(r, _viewed)
 
 
 # ----------------------------------------------------------------------------- gradients

@@ -6,11 +6,13 @@ each `state["step"]` is a window, so that one addition ticks them all and `state
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ..tensor.storage import owner_of
+from ..tensor.tensor import Tensor
 from .bindings import Update
 
 
@@ -46,6 +48,7 @@ class Ticker:
                 self.simple = False
             self.saved = [self._entries(state) for _, state in self.rows]
         self.one = None if self.rest is None else self.rest.dtype.type(1)
+        self.held = self._held()
         self.item = None  # reads the first count, where counting is all that beginning does
         if self.rest is not None and self.counts:
             self.item = self.rest[:1].reshape(()).item
@@ -77,7 +80,24 @@ class Ticker:
             and len(self.groups) == self.count and self.group["params"] is self.params
             and len(self.params) == self.length
             and (self.shared is None or optimiser._counters.get(self.number) is self.shared)
+            and self._is_held()
         )  # fmt: skip
+
+    def _held(self) -> list[Any]:
+        """The tensors that the optimiser's state consists of."""
+        return [x for x in chain.from_iterable(map(dict.values, self.state.values()))
+                if isinstance(x, Tensor)]  # fmt: skip
+
+    def _is_held(self) -> bool:
+        """Whether they are the same: nobody put others there, or took the state away. Lists are
+        compared by identity first, which is fast."""
+        try:
+            if list(chain.from_iterable(map(dict.values, self.state.values()))) == self.held:
+                return True
+        except (RuntimeError, ValueError, TypeError):  # of a tensor compared with another
+            pass
+        now = self._held()
+        return list(map(id, now)) == list(map(id, self.held))
 
     def advance(self) -> Any:
         """Ticks; the formula's numbers. None, with nothing ticked, where flags or state changed."""

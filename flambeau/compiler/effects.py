@@ -12,7 +12,8 @@ from typing import Any
 
 from ..tensor.tensor import Tensor
 from .reads import kept_read, of_numbers, put_back
-from .surroundings import PLAIN, Holder, Surroundings
+from .plain import PLAIN, same_plain
+from .surroundings import Holder, Surroundings
 from .trace import Effect, Trace
 
 _MISSING = object()
@@ -29,6 +30,10 @@ def noted(around: Surroundings, trace: Trace, result: Any) -> Any:
     kept = []
     for holder in (*around.holders, *around.groups):
         for name, key, value in _changes(holder):
+            if id(holder.place) in around.given:
+                trace.problem("it changes a list or dict that is an argument: return what is new "
+                              "instead", around.line_of(key))  # fmt: skip
+                return result
             numbers = of_numbers(value)
             if numbers and holder.place is not None:
                 before = holder.before
@@ -132,20 +137,15 @@ def _changes(holder: Holder) -> Iterator[tuple[str, Any, Any]]:
     """(name, key, value now) for what is not as it was; for a list, what was added to it."""
     before, now = holder.before, holder.read()
     if isinstance(now, tuple):
-        same = len(now) >= len(before) and all(map(_same, before, now))
+        same = len(now) >= len(before) and all(map(same_plain, before, now))
         if not same:
             yield holder.path, None, _MISSING
         elif len(now) > len(before):
             yield holder.path, None, list(now[len(before):])
         return
     for key in {**before, **now}:
-        if not _same(before.get(key, _MISSING), now.get(key, _MISSING)):
+        if not same_plain(before.get(key, _MISSING), now.get(key, _MISSING)):
             yield holder.named(key), key, now.get(key, _MISSING)
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (a.__class__ in PLAIN and a.__class__ is b.__class__
-                      and bool(a == b or (a != a and b != b)))  # fmt: skip
 
 
 def _plain_leaves(x: Any) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..ops.registry import Operator
-from ..tensor.storage import owner_of
+from ..tensor.storage import _as_bytes, owner_of
 from ..tensor.tensor import Tensor, wrap
 from . import bindings as bind
 from .bounds import Bound, checked, label_bound
@@ -58,6 +58,8 @@ class _Functional:
         self.arguments: dict[int, int] = {}  # the first leaf on a storage
         self.keys: dict[Any, Node] = {}  # of counted draws, by generator
         self.outputs: list[Node] = []
+        self.returned: dict[int, bind.Output] = {}  # by id of the tensor
+        self.crowds: dict[int, int] = {}  # outputs that several tensors are parts of, by region
         self.labels: list[Bound] = []
         self._find_arguments()
 
@@ -74,6 +76,7 @@ class _Functional:
                 line = event.line
                 self.handle(event)
             line = ""
+            self._find_crowds()
             self.bindings.result = self._returned(self.trace.result)
             self.bindings.effects = self.trace.effects
             self.bindings.after = self._host_calls()
@@ -154,6 +157,8 @@ class _Functional:
         tensors = [t for t in _leaves(self.trace.result) if isinstance(t, Tensor)]
         tensors += [g.tensor._grad for g in self.trace.grads.values() if g.tensor._grad is not None]
         found = [self.trace.value(t._array) for t in tensors]
+        if self.trace.backward is not None:  # which may be windows on the cotangents themselves
+            found += self.trace.backward.grads
         return [value for value in found if value is not None]
 
     def region(self, window: Value) -> Region:
@@ -385,23 +390,57 @@ class _Functional:
         if storage.external:
             leaf = self.arguments.get(value.storage)
             if leaf is None or x.requires_grad:
-                if id(x) in self.trace.tensors and x.requires_grad:
+                if self.trace.made(x) and x.requires_grad:
                     raise Untraceable("it returns a view that is part of the graph")
                 return bind.Same(x)
             return bind.Seen(self._argument(leaf, value))
         for access in self.trace.grads.values():
             if access.tensor._grad is x:
                 raise Untraceable("it returns the .grad of a parameter")
+        if id(x) not in self.returned:
+            self.returned[id(x)] = self._output(x, value)
+        return self.returned[id(x)]
+
+    def _output(self, x: Tensor, value: Value) -> bind.Output:
+        live = None
+        if self.trace.backward is not None:
+            known = [id(y) for y in self.trace.backward.outputs]
+            live = known.index(id(x)) if id(x) in known else None
+        region = self.region(value)
+        if id(region) in self.crowds:
+            number, window = self._crowd(region, x, value)
+            return bind.Output(number, value.shape, (), x.requires_grad, live, window)
         node = self.read(value)
         order = sorted(range(x._array.ndim), key=lambda i: -x._array.strides[i])
         self.bindings.expected.append(x._array.transpose(order).copy())
         self.outputs.append(permute(node, order))
         back = tuple(int(i) for i in np.argsort(order))
-        live = None
-        if self.trace.backward is not None:
-            known = [id(y) for y in self.trace.backward.outputs]
-            live = known.index(id(x)) if id(x) in known else None
         return bind.Output(len(self.outputs) - 1, x._array.shape, back, x.requires_grad, live)
+
+    def _find_crowds(self) -> None:
+        """The regions on which several of the tensors returned lie: these stay on one memory."""
+        met: dict[int, int] = {}
+        for x in {id(x): x for x in _leaves(self.trace.result) if isinstance(x, Tensor)}.values():
+            value = self.trace.value(x._array)
+            if value is None or self.trace.storages[value.storage].external or not value.size:
+                continue
+            key = id(self.region(value))
+            if met.setdefault(key, id(x)) != id(x):
+                self.crowds[key] = -1
+
+    def _crowd(self, region: Region, x: Tensor, value: Value) -> tuple[int, tuple]:
+        """The output that is a whole region, and where a tensor lies on it."""
+        strides = tuple(s for _, s in region.axes)
+        if strides != _packed(region.shape, region.dtype.itemsize):
+            raise Untraceable("it returns views of one memory that leave gaps")
+        if self.crowds[id(region)] < 0:
+            whole = Value(value.storage, region.offset, region.shape, strides, region.dtype)
+            memory = _as_bytes(owner_of(x._array))
+            self.bindings.expected.append(bind.window_on(memory, whole).copy())
+            self.outputs.append(region.value)
+            self.crowds[id(region)] = len(self.outputs) - 1
+        where = value.offset - region.offset, value.strides, value.dtype
+        return self.crowds[id(region)], where
 
     def _grads(self) -> list[tuple[int, Node]]:
         found = []

@@ -15,9 +15,9 @@ from typing import Any
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
 from .effects import Inside
+from .plain import PLAIN, plain_key, same_plain, unlike
 from .trace import Effect, Trace
 
-PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType)
 _MISSING = object()
 
@@ -77,7 +77,7 @@ def _shown(module: Module) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for name, value in own.items():
         if value.__class__ in PLAIN:
-            shown[name] = value
+            shown[name] = plain_key(value)
         elif name in ("_parameters", "_buffers", "_modules"):
             shown[name] = tuple((key, id(one)) for key, one in value.items())
         elif name.endswith("_hooks") and value:
@@ -113,12 +113,10 @@ class Environment:
     def changed(self) -> list[str]:
         """The entries whose value is another now, for people."""
         found = set()
-        for key, (how, place, name, value) in self.entries.items():
+        for entry, (how, place, name, value) in self.entries.items():
             now = _now(how, place, name)
-            same = now is value or (value.__class__ in PLAIN and now.__class__ is value.__class__
-                                    and (now == value or now != now))  # fmt: skip
-            if not same:
-                found.add(key)
+            if not same_plain(now, value):
+                found.add(entry)
         shown = (entry.replace(":", ".").split(".", 1)[-1] for entry in found - self.ignored)
         return [*sorted(shown), *self.inside.changed()]
 
@@ -131,8 +129,8 @@ class Environment:
                 now = f"{name(place)}.cell_contents"
             else:
                 now = f"{name(place)}.get({key!r}, MISS)"
-            if value.__class__ in PLAIN and value is not None and value == value:
-                yield f"{now} != {name(value)}"
+            if value.__class__ in PLAIN:
+                yield unlike(now, value, name)
             else:
                 yield f"{now} is not {name(value)}"
 

@@ -25,6 +25,7 @@ def finish(trace: Trace) -> None:
         if not same_bits(_as_bytes(storage.owner), storage.initial):
             trace.problem("memory was changed by something that cannot be recorded", "")
     tensors = list(tensors_of(trace.result))
+    _forget_own_grads(trace, tensors)
     if trace.backward is None and live_outputs(trace):
         trace.problem(
             "it returns a tensor with a graph that backward has not been through: call backward "
@@ -34,13 +35,23 @@ def finish(trace: Trace) -> None:
     _find_kept(trace, tensors)
 
 
+def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
+    """Lets go of leaves that the step made itself, as for a penalty on a gradient: their grads go
+    with them."""
+    for key, access in list(trace.grads.items()):
+        if trace.made(access.tensor):
+            if access.tensor._grad is not None and any(access.tensor is y for y in returned):
+                trace.problem("it returns a tensor that it made, with a .grad", "")
+            del trace.grads[key]
+
+
 def live_outputs(trace: Trace) -> list[Tensor]:
     """The tensors returned that backward can still go through, each once."""
     found: dict[int, Tensor] = {}
     for tensor in tensors_of(trace.result):
         node = tensor._history()
         node = node.node if node.__class__ is Output else node
-        if id(tensor) in trace.tensors and _can_go_backward(trace, node):
+        if trace.made(tensor) and _can_go_backward(trace, node):
             found[id(tensor)] = tensor
     return list(found.values())
 
@@ -109,7 +120,8 @@ def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
     stack: list[Any] = [*returned]
     stack += [access.tensor._grad for access in trace.grads.values()]
     if trace.backward is not None:
-        stack += _saved(trace.backward.outputs)
+        stack += _held(trace.backward.outputs, True)
+    stack += _held(returned, False)
     while stack:
         tensor = stack.pop()
         if tensor is not None and id(tensor) not in allowed:
@@ -126,18 +138,21 @@ def _find_kept(trace: Trace, returned: list[Tensor]) -> None:
         )
 
 
-def _saved(outputs: list[Tensor]) -> list[Tensor]:
-    """The tensors that the graph of outputs holds for its backward pass."""
+def _held(outputs: list[Tensor], saved: bool) -> list[Tensor]:
+    """The leaves that the graph of outputs leads to, which may be the step's own; with `saved` the
+    tensors that it holds for its backward pass too."""
     found: list[Tensor] = []
     stack: list[Any] = [y._node for y in outputs]
     seen: set[int] = set()
     while stack:
-        node = stack.pop()
-        node = node.node if node.__class__ is Output else node
-        if isinstance(node, Node) and id(node) not in seen:
-            seen.add(id(node))
-            found.extend(tensors_of(node.saved))
-            stack.extend(node.edges)
+        one = stack.pop()
+        one = one.node if one.__class__ is Output else one
+        if isinstance(one, Tensor):
+            found.append(one)
+        elif isinstance(one, Node) and id(one) not in seen:
+            seen.add(id(one))
+            found.extend(tensors_of(one.saved) if saved else ())
+            stack.extend(one.edges)
     return found
 
 

@@ -15,6 +15,13 @@ __all__ = [
 _BUSY = "a function under torch.compiler.disable runs inside of the step"
 
 
+# What PyTorch's modes ask of its compiler is done in each.
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "now")
+# "evaluate" is for the compiler's own tests; the rest are PyTorch's, which there is no other for.
+_BACKENDS = ("inductor", "eager", "evaluate", "aot_eager", "aot_eager_decomp_partition",
+             "cudagraphs", "openxla", "onnxrt", "tvm", "ts")  # fmt: skip
+
+
 def compile(
     model: Callable[..., Any] | None = None, *, fullgraph: bool = False,
     dynamic: bool | None = None, backend: str | Callable[..., Any] = "inductor",
@@ -30,7 +37,7 @@ def compile(
     slowly in NumPy. Of `options`, "random" may be "counter": random numbers are
     then made where they are used, and are not PyTorch's; "mode" may be "now"; "settled" says that
     the code has run before, so that its first call is recorded already; others are accepted.
-    Raises RuntimeError for what is not callable, ValueError for another "random".
+    Raises RuntimeError for what is not callable and for another mode or backend, ValueError for another "random".
 
     >>> @torch.compile
     ... def double(x):
@@ -48,6 +55,12 @@ def compile(
         )  # fmt: skip
     if not callable(model):
         raise RuntimeError(f"torch.compile expects a callable, got {type(model).__name__}")
+    mode = (options or {}).get("mode", mode)
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if isinstance(backend, str) and backend not in _BACKENDS:
+        raise RuntimeError(f"Invalid backend: {backend!r}, see `torch.compiler.list_backends()` for "
+                           "available backends")  # fmt: skip
     if disable or backend == "eager":
         return model
     from .api import compiled
@@ -58,7 +71,7 @@ def compile(
                          f"not {random!r}")  # fmt: skip
     return compiled(model, {"fullgraph": fullgraph, "backend": backend, "random": random,
                             "dynamic": dynamic, "settled": bool((options or {}).get("settled")),
-                            "mode": (options or {}).get("mode", mode)})  # fmt: skip
+                            "mode": mode})  # fmt: skip
 
 
 def is_compiling() -> bool:

@@ -6,11 +6,12 @@ Guards that fail give MISS, with nothing changed.
 
 from __future__ import annotations
 
+import collections
 import functools
 import operator
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -32,13 +33,13 @@ from .counters import Ticker
 from .effects import perform
 from .evaluate import numpy_type
 from .guards import Environment, Modules
-from .joint_node import Runner, hung
+from .joint_node import Runner, bare, hung
+from .plain import PLAIN, unlike
 from .reads import Old
 from .sample import Sample
 
 MISS = object()  # what a program gives for a call that it was not made for
 FEW = 64  # tensors that are looked at one by one, which is fastest, but more code
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class CompiledBackward(Node):
@@ -63,15 +64,7 @@ def _attached(array: np.ndarray) -> Tensor:
     return made
 
 
-def _freed() -> Node:
-    node = object.__new__(CompiledBackward)
-    node.plan, node.edges, node.saved, node.versions = None, (), None, ()
-    node.restore = node.hooks = None
-    node.sequence = 0
-    return node
-
-
-_FREED = _freed()
+_FREED = bare(CompiledBackward)
 
 
 class Program:
@@ -85,7 +78,7 @@ class Program:
         """`backward`: the second program, of a step whose outputs are part of a graph."""
         self.backward = None
         if bindings.backward is not None:
-            self.backward = Runner(backward, bindings.backward)
+            self.backward = Runner(backward, bindings.backward, modules.tensors)
         self.modes = modes
         self.step, self.bindings = step, bindings
         self.modules, self.environment = modules, environment
@@ -134,6 +127,17 @@ class Program:
             leaf._grad = grad
 
 
+def _outputs(x: Any) -> Iterator[int]:
+    """The ids of the outputs in what is returned, as often as they are."""
+    if isinstance(x, Output):
+        yield id(x)
+    elif isinstance(x, (tuple, list, dict)):
+        for one in x.values() if isinstance(x, dict) else x:
+            yield from _outputs(one)
+    elif isinstance(x, Read):
+        yield from _outputs((x.left, x.right))
+
+
 class _Writer:
     """Writes the source of a program's function."""
 
@@ -150,6 +154,8 @@ class _Writer:
         }  # fmt: skip
         self.lines = ["def call(args, kwargs):"]
         self.leaves = 0
+        self.again = collections.Counter(_outputs(self.bindings.result))  # how often it is returned
+        self.returned: dict[int, str] = {}  # names of those that are returned again, by id
         self.tensors: list[int] = []  # the leaves that are tensors or arrays
         self.args, self.kwargs = args, kwargs
 
@@ -206,9 +212,8 @@ class _Writer:
             self.tensors.append(leaf)
             self.lines.append(f"    t{leaf} = b{leaf} = {place}")
             self.array(leaf, value)
-        elif isinstance(value, _PLAIN):
-            same = f"{place} != {self.name(value)}" if value == value else f"{place} == {place}"
-            self.test(f"{place}.__class__ is not {self.name(kind)} or {same}")
+        elif isinstance(value, (*PLAIN, np.generic)):
+            self.test(unlike(place, value, self.name))
         else:
             self.test(f"{place} is not {self.name(value)}")
 
@@ -357,15 +362,27 @@ class _Writer:
             return f"b{slot.leaf}"
         return f"{self.name(slot)}.array({{{slot.leaf}: b{slot.leaf}}})"
 
+    def output(self, x: Output) -> str:
+        """The expression for a tensor made by the program; the same one where it is met again."""
+        if id(x) in self.returned:
+            return self.returned[id(x)]
+        array = f"o[{x.number}]"
+        if x.window is not None:
+            array = f"{self.name(x)}.array(o)"
+        elif x.order != tuple(range(len(x.order))):
+            array += f".transpose({x.order})"
+        made = f"{'attached' if x.requires_grad else 'wrap'}({array})"
+        if x.live is not None:
+            made = f"hung({array}, node, {x.live})"
+        if self.again[id(x)] == 1:
+            return made
+        self.returned[id(x)] = f"r{x.number}_{len(self.returned)}"
+        return f"({self.returned[id(x)]} := {made})"
+
     def result(self, x: Any) -> str:
         """The expression for what is returned."""
         if isinstance(x, Output):
-            array = f"o[{x.number}]"
-            if x.order != tuple(range(len(x.order))):
-                array += f".transpose({x.order})"
-            if x.live is not None:
-                return f"hung({array}, node, {x.live})"
-            return f"{'attached' if x.requires_grad else 'wrap'}({array})"
+            return self.output(x)
         if isinstance(x, Read):
             left = self.result(x.left)
             if x.operation == "item":
@@ -385,7 +402,7 @@ class _Writer:
         if isinstance(x, list):
             return f"[{inner}]"
         if isinstance(x, dict):
-            keys = [repr(k) if isinstance(k, _PLAIN) else self.name(k) for k in x]
+            keys = [repr(k) if isinstance(k, PLAIN) else self.name(k) for k in x]
             pairs = zip(keys, map(self.result, x.values()), strict=True)
             return "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
         if hasattr(x, "_fields"):

@@ -23,12 +23,12 @@ from ..tensor.tensor import Tensor
 from .surroundings import Surroundings
 from .deferred import NOT_NOW, Deferred
 from .operands import arrays_in, bind, tensors_in, unbind
+from .plain import PLAIN
 from .reads import Number
 from .trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
 
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
 # Families whose operators get plain arrays that were made of nothing but shapes.
 _OF_SHAPES = frozenset(("flambeau.ops.interpolation", "flambeau.ops.adaptive_pool"))
 _SHAPED_BY_VALUES = frozenset((
@@ -96,7 +96,7 @@ class Recorder:
             return self.window(x._array, line)
         if isinstance(x, np.ndarray):
             return self.window(x, line)
-        if isinstance(x, _PLAIN):
+        if isinstance(x, PLAIN):
             return x
         if isinstance(x, tuple):
             if isinstance(x, Size) or not hasattr(x, "_fields"):
@@ -300,6 +300,8 @@ class Recorder:
             if name in _SHAPED_BY_VALUES:
                 self.problem(f"the shape of what {name} gives depends on values")
             if unknown or wrote:
+                if any(one.__class__ is np.ndarray for one in _flat((*args, *kwargs.values()))):
+                    self.problem(f"{name} gets a NumPy array")
                 refs = refs or self.refer((args, kwargs))
                 self.add(CALL, function=original, args=refs[0], kwargs=refs[1],
                          results=self.made(_flat(result)), written=wrote)  # fmt: skip

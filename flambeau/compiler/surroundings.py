@@ -10,6 +10,7 @@ import collections
 import dis
 import functools
 import os
+import random
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -22,11 +23,12 @@ from ..nn.module import Module
 from ..optim import Optimizer
 from ..optim.lr_scheduler import LRScheduler
 from ..tensor.tensor import Tensor
+from .plain import PLAIN
 
-PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "flambeau", "numpy", "scipy", "llvmlite"))
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OWN = frozenset((*vars(Module()), "__weakref__"))  # attributes that every module has
+_DRAWING = (random.Random, np.random.RandomState, np.random.Generator)
 _MOST = 20_000  # objects looked at
 _LONG = 1_000  # entries of a container that are looked into
 
@@ -62,7 +64,11 @@ class Surroundings:
         self._stack: list[tuple[Any, str]] = [(kwargs, ""), (args, ""), (function, "")]
         self.holders: list[Holder] = []
         self.groups: list[Holder] = []  # of optimisers: schedulers may change them
+        self.given = set(map(id, _containers((args, kwargs))))  # another one at each call
+        self._numpy = False  # whether the step's names reach NumPy
         self._walk()
+        if self._numpy and "random" in self.names:
+            self._draws(np.random.mtrand._rand)
         for holder in (*self.holders, *self.groups):
             holder.before = holder.read()
 
@@ -124,7 +130,10 @@ class Surroundings:
         elif isinstance(x, functools.partial):
             self._push((x.func, path), (x.args, path), (x.keywords, path))
         elif isinstance(x, types.ModuleType):
-            if not _installed(x.__name__):
+            self._numpy |= x is np
+            if x is random:
+                self._draws(random._inst)
+            elif not _installed(x.__name__):
                 self.namespaces.append(x)
         elif isinstance(x, type):
             if not _installed(x.__module__):
@@ -133,6 +142,8 @@ class Surroundings:
             self._module(x, path)
         elif isinstance(x, (dict, list, set, tuple, frozenset, collections.deque)):
             self._container(x, path)
+        elif isinstance(x, _DRAWING) or isinstance(getattr(x, "__self__", None), _DRAWING):
+            self._draws(x if isinstance(x, _DRAWING) else x.__self__)
         elif isinstance(x, LRScheduler):
             self._push((getattr(x, "optimizer", None), path))
         elif isinstance(x, Optimizer) and _of_library(type(x).__module__):
@@ -150,6 +161,11 @@ class Surroundings:
         self, path: str, read: Callable, place: Any, form: str = "{path}.{key}", inner: bool = True
     ) -> None:
         self.holders.append(Holder(path, read, place, form, inner))
+
+    def _draws(self, generator: Any) -> None:
+        """A generator of Python's or NumPy's: who draws from it does something else each time."""
+        self._hold(f"the state of {type(generator).__module__.removesuffix('.mtrand')}",
+                   functools.partial(_drawn, generator), None, "{path}", False)  # fmt: skip
 
     def _function(self, function: types.FunctionType) -> None:
         if _installed(function.__module__):
@@ -254,6 +270,13 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _nested(one)
 
 
+def _containers(x: Any) -> Iterator[Any]:
+    if isinstance(x, (tuple, list, dict)):
+        yield x
+        for one in x.values() if isinstance(x, dict) else x:
+            yield from _containers(one)
+
+
 def _content(cell: Any, name: str) -> dict[str, Any]:
     try:
         return {name: cell.cell_contents}
@@ -266,7 +289,7 @@ def _named(space: dict, names: set[str]) -> dict[str, Any]:
 
 
 def _only(space: dict, name: str) -> dict[str, Any]:
-    return {name: space[name]}
+    return {name: space[name]} if name in space else {}
 
 
 def _besides(space: dict, names: frozenset[str]) -> dict[str, Any]:
@@ -281,6 +304,15 @@ def _shown(kind: type) -> dict[str, Any]:
     """What a class holds but for its methods."""
     return {name: value for name, value in vars(kind).items()
             if not (name.startswith("__") or callable(value) or hasattr(value, "__get__"))}
+
+
+def _drawn(generator: Any) -> dict[str, int]:
+    """The state of a generator, as a number."""
+    if isinstance(generator, random.Random):
+        return {"state": hash(generator.getstate())}
+    state = (generator.get_state() if isinstance(generator, np.random.RandomState) else
+             sorted(generator.bit_generator.state.items()))  # fmt: skip
+    return {"state": hash(repr(state))}
 
 
 def _as_dict(x: set) -> dict[Any, Any]:

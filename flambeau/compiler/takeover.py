@@ -28,7 +28,7 @@ def is_possible(graph: Graph, bindings: Bindings, result: Any) -> bool:
 def take_over(bindings: Bindings, result: Any, outputs: Sequence[np.ndarray]) -> None:
     """Puts the program's outputs into the tensors of the recorded call, and its gradients."""
     for tensor, output in _outputs(result, bindings.result) if outputs else ():
-        tensor._array[...] = outputs[output.number].transpose(output.order)
+        tensor._array[...] = output.array(outputs)
     for leaf, grad in bindings.grads:
         leaf._grad = grad
 

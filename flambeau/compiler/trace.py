@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor.storage import _as_bytes, owner_of
+from .plain import same_plain
 
 # What an event is:
 OPERATOR = "operator"  # an operator of the registry gave `results`
@@ -183,6 +184,7 @@ class Trace:
         self.externals: dict[int, Any] = {}  # those of them that the step used, by id
         self.modes: tuple = ()  # grad mode, inference mode, autocast, precision
         self.tensors: dict[int, Any] = {}  # weak references to the tensors made, by id
+        self.views: dict[int, Any] = {}  # and to those that indexing and view() made
         self.modules: list[Any] = []  # weak references to the modules called
         self.backward: Backward | None = None
         self.makers: dict[int, str] = {}  # functions that wrapped memory unrecorded, by its id
@@ -214,6 +216,13 @@ class Trace:
         self.storages.append(made)
         return made
 
+    def alias(self, array: np.ndarray, storage: Storage) -> None:
+        """Notes that an array, which NumPy takes for the owner of its memory, lies on a storage."""
+        owner = owner_of(array)
+        if id(owner) not in self.numbers:
+            self.numbers[id(owner)] = storage.number
+            self._watch(owner)
+
     def _watch(self, owner: np.ndarray) -> Any:
         """Forgets which storage an owner is once it goes: its id may be another's then."""
         key, numbers, watched = id(owner), self.numbers, self.watched
@@ -233,6 +242,11 @@ class Trace:
         offset = address(array) - storage.address
         return Value(storage.number, offset, array.shape, array.strides, array.dtype)
 
+    def made(self, tensor: Any) -> bool:
+        """Whether the call made a tensor."""
+        held = self.tensors.get(id(tensor)) or self.views.get(id(tensor))
+        return held is not None and held() is tensor
+
     def strip(self) -> None:
         """Forgets the memory and tensors of the call; what is left can still be compared."""
         for storage in self.storages:
@@ -244,6 +258,7 @@ class Trace:
                 event.array = None
         self.backward = self.result = None
         self.numbers, self.tensors, self.makers, self.walked = {}, {}, {}, {}
+        self.views = {}
         self.watched = {}
         self.known, self.existing = set(), set()
 
@@ -277,7 +292,7 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
         what = _event_difference(one, two, apart)
         if what is not None:
             return what, two.line
-    if len(a.plain) != len(b.plain) or not all(map(_same_plain, a.plain, b.plain)):
+    if len(a.plain) != len(b.plain) or not all(map(same_plain, a.plain, b.plain)):
         return "it returns another number in each call", ""
     for kept, others in ((a.effects, b.effects), (b.effects, a.effects)):
         extra = {one.name for one in kept} - {one.name for one in others}
@@ -296,10 +311,6 @@ def difference(a: Trace, b: Trace) -> tuple[str, str] | None:
                     "(a tensor carried over from the call before, or made outside anew)",
                     _first_use(b, new.number))  # fmt: skip
     return None
-
-
-def _same_plain(one: Any, two: Any) -> bool:
-    return one is two or bool(one == two or (one != one and two != two))
 
 
 def _same_external(one: Storage, two: Storage) -> bool:

@@ -322,3 +322,27 @@ def test_programs_made_beside_the_training_take_over_unnoticed():
         same(step(*given), plain(*given), 1e-4)
         time.sleep(0.005)
     same(copied(parts["left"]), copied(other_parts["left"]), 1e-3)
+
+
+def test_a_mistake_in_the_recorder_leaves_the_step_eager_and_is_told(monkeypatch):
+    from flambeau.compiler import api
+
+    def broken(*_):
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(api, "trace_to_graph", broken)
+    step = native(lambda x: x * 2)
+    with pytest.warns(UserWarning, match="stays eager: compiling failed: KeyError: 'a mistake'"):
+        for _ in range(4):
+            same(step(torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(KeyError, match="a mistake"):
+        torch.compile(lambda x: x * 2, mode="now", fullgraph=True)(torch.ones(3))
+
+
+def test_modes_and_backends_that_there_are_not():
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fast, should be one of: default, "):
+        torch.compile(lambda x: x, mode="fast")
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fast"):
+        torch.compile(lambda x: x, options={"mode": "fast"})
+    with pytest.raises(RuntimeError, match="Invalid backend: 'inducktor'"):
+        torch.compile(nn.Linear(2, 2), backend="inducktor")

@@ -11,7 +11,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
 
-from .steps import compiled, left_by, runs, same
+from .steps import both, compiled, left_by, runs, same
 
 
 def _net():
@@ -181,3 +181,113 @@ def test_a_module_that_cannot_be_compiled_is_named():
     with pytest.warns(UserWarning, match="Reader stays eager"):
         for _ in range(3):
             fast(torch.ones(2))
+
+
+def test_a_weight_or_argument_written_before_backward_is_told():
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    fast = compiled(net)
+    for _ in range(4):
+        fast(torch.ones(2, 3)).sum().backward()
+    for which in (net[2].weight, None, net[0].bias):
+        x = torch.ones(2, 3)
+        y = fast(x)
+        with torch.no_grad():
+            (x if which is None else which).mul_(2)
+        if which is net[0].bias:  # no derivative needs it
+            y.sum().backward()
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                y.sum().backward()
+    assert runs(fast) >= 4
+
+
+def test_a_second_derivative_is_never_zero_in_silence():
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    fast = compiled(net)
+    for _ in range(6):
+        before = runs(fast)
+        x = torch.randn(2, 3, requires_grad=True)
+        (g,) = torch.autograd.grad(fast(x).sum(), x, create_graph=True)
+        assert g.requires_grad
+        if runs(fast) == before:
+            g.square().sum().backward()
+            continue
+        with pytest.raises(RuntimeError, match="double backward: compile the whole step"):
+            g.square().sum().backward()
+    assert runs(fast) >= 3
+
+
+def test_a_compiled_module_inside_a_compiled_step():
+    def make():
+        net = _net()
+        model = compiled(net)
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+
+        def step(x, y):
+            optimiser.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimiser.step()
+            return loss
+
+        return step, left_by(net)
+
+    both(make, lambda i: (torch.randn(6, 1, 8, 8), torch.randint(0, 5, (6,))))
+
+
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.twice = compiled(nn.Linear(3, 2)), compiled(_doubled)
+
+    def forward(self, x):
+        return self.twice(self.body(x))
+
+    @torch.compile(mode="now")
+    def half(self, x):
+        return self(x) / 2
+
+
+def _doubled(x):
+    return x * 2
+
+
+@torch.compile
+def decorated(x):
+    return x + 1
+
+
+def test_what_holds_compiled_functions_can_be_copied():
+    holder, x = Holder(), torch.ones(1, 3)
+    for _ in range(4):
+        before, half = holder(x), holder.half(x)
+    other = copy.deepcopy(holder)
+    with torch.no_grad():
+        for one in other.parameters():
+            one.fill_(1.0)
+    for _ in range(4):
+        same((holder(x), holder.half(x)), (before, half))
+        made = other(x).detach(), other.half(x).detach()
+        same(made, (torch.full((1, 2), 8.0), torch.full((1, 2), 4.0)))
+    assert other.twice is holder.twice
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    same(pickle.loads(pickle.dumps(holder))(x), before)
+    same(copy.deepcopy(compiled(nn.Linear(3, 2).double().forward))(x.double()).shape, (1, 2))
+
+
+@pytest.mark.parametrize("step", [
+    lambda x: x.sum(), lambda x: (x * 1).expand(2, 3), lambda x: (x * 1).view(3, 1),
+    lambda x: x + 1,
+])  # fmt: skip
+def test_cotangents_that_are_handed_on_as_they_are(step):
+    fast = compiled(step)
+    for _ in range(5):
+        found = []
+        for run in (step, fast):
+            x = torch.ones(3, requires_grad=True)
+            (run(x * 1) * torch.arange(3.0)).sum().backward()
+            found.append(x.grad)
+            (g,) = torch.autograd.grad(run(x).sum(), x)
+            found[-1] = found[-1], g
+        same(*found)
+    assert runs(fast) >= 4

@@ -3,12 +3,14 @@ step that changes anything else stays eager, and says what."""
 
 from __future__ import annotations
 
+import random
 import time
 import types
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -348,3 +350,53 @@ def test_lists_and_dicts_of_the_step_itself_do_not_matter() -> None:
     for _ in range(CALLS):
         assert step(torch.ones(2))["n"] == 3
     assert runs(step) >= 3
+
+
+@pytest.mark.parametrize("change", [
+    lambda batch: batch.update(y=batch["x"] * 2),
+    lambda batch: batch["rest"].append(batch["x"] * 2),
+    lambda batch: batch.pop("rest"),
+])  # fmt: skip
+def test_an_argument_that_the_step_changes_keeps_it_eager(change: Callable) -> None:
+    def step(batch: dict[str, Any]) -> torch.Tensor:
+        change(batch)
+        return batch["x"] + 1
+
+    fast = torch.compile(step, mode="now")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for i in range(5):
+            given, wanted = ({"x": torch.full((2,), float(i)), "rest": []} for _ in range(2))
+            assert fast(given).tolist() == step(wanted).tolist()
+            assert str(given) == str(wanted)
+    assert "an argument: return what is new instead" in str(seen[0].message)
+
+
+GENERATOR = np.random.default_rng(0)
+pythons = random.Random(0)
+from_python = pythons.random
+
+
+@pytest.mark.parametrize("draw", [
+    lambda: random.random(), lambda: np.random.rand(), lambda: GENERATOR.random(), from_python,
+    lambda: pythons.gauss(0, 1),
+], ids=["random", "numpy", "Generator", "bound", "Random"])  # fmt: skip
+def test_a_step_that_draws_numbers_of_pythons_stays_eager(draw: Callable) -> None:
+    """Even where the draws of the first calls led to the same."""
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x if draw() < 2 else x * 2
+
+    assert "the state of" in told(torch.compile(step, mode="now"), torch.ones(2))
+
+
+def test_generators_that_a_step_only_reaches_do_not_matter() -> None:
+    def step(x: torch.Tensor, draw: bool = False) -> torch.Tensor:
+        return x * GENERATOR.random() * random.random() if draw else x * 2
+
+    fast = torch.compile(step, mode="now")
+    for i in range(6):
+        GENERATOR.random()
+        random.random()
+        assert fast(torch.full((2,), float(i))).tolist() == [2 * i] * 2
+    assert runs(fast) >= 3

@@ -9,6 +9,7 @@ import types
 import typing
 import warnings
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -551,3 +552,56 @@ def test_hooks_on_parameters_and_modules_come_and_go():
         for handle in handles:
             handle.remove()
         both()
+
+
+def test_arguments_that_share_memory_are_calls_of_another_kind():
+    def step(x, y):
+        x.add_(1)
+        return x * y
+
+    fast = compiled(step)
+    for i in range(16):
+        found = []
+        for run in (step, fast):
+            base = torch.arange(8.0)
+            x, y = ((base, base), (base, torch.ones(8)), (base[:4], base[4:]))[i % 3]
+            found.append((run(x, y), base))
+        same(*found)
+    assert len(fast._programs) == 3
+    assert runs(fast) >= 6
+
+
+@pytest.mark.parametrize("change", [
+    lambda state, p: state.clear(),
+    lambda state, p: state.pop(p),
+    lambda state, p: state[p].update(exp_avg=torch.ones_like(p)),
+    lambda state, p: state[p]["exp_avg"].fill_(2.0),
+])  # fmt: skip
+def test_an_optimisers_state_that_somebody_changed_is_seen(change):
+    def make():
+        torch.manual_seed(0)
+        net = nn.Linear(8, 4)
+        optimiser = torch.optim.Adam(net.parameters(), 0.1)
+        return net, optimiser, trainer(net, optimiser, classify)
+
+    (net, optimiser, step), (twin, other, wrapped) = make(), make()
+    fast = compiled(wrapped)
+    for i in range(12):
+        batch = _batch()
+        if i == 6:
+            change(optimiser.state, net.weight)
+            change(other.state, twin.weight)
+        same(fast(*batch), step(*batch), 1e-4)
+        same(list(twin.parameters()), list(net.parameters()), 1e-4)
+    assert runs(fast) >= 3
+
+
+@pytest.mark.parametrize("wrap", [torch.from_numpy, torch.as_tensor, torch.asarray, torch.tensor])
+def test_batches_of_numpy_are_wrapped_inside_of_the_step(wrap):
+    net = nn.Linear(3, 2)
+    fast = compiled(lambda x: (net(wrap(x)).detach(), wrap(x).add_(1).sum()))
+    for i in range(6):
+        x = np.full((4, 3), i, np.float32)
+        same(fast(x)[0], net(torch.tensor(x if wrap is torch.tensor else x - 1)).detach())
+        assert x[0, 0] == i + (wrap is not torch.tensor)
+    assert runs(fast) >= 3

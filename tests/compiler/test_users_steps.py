@@ -127,3 +127,37 @@ def test_affine_grids_and_gaussian_losses():
 
     eager, compiled = losses(make)
     assert compiled == pytest.approx(eager, rel=1e-4)
+
+
+def penalised() -> tuple[Callable, tuple]:
+    critic = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(critic.parameters(), 2e-3)
+
+    def step(real, made):
+        share = torch.rand(len(real), 1)
+        between = (share * real + (1 - share) * made).requires_grad_(True)
+        (g,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
+        penalty = (g.norm(2, dim=1) - 1).square().mean()
+        loss = critic(made).mean() - critic(real).mean() + 10 * penalty
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, (torch.randn(5, 6), torch.randn(5, 6))
+
+
+def test_a_penalty_on_gradients_with_respect_to_a_leaf_of_the_steps_own():
+    eager, compiled = losses(penalised)
+    assert compiled == pytest.approx(eager, rel=1e-4)
+
+
+def test_a_leaf_of_the_steps_own_that_is_returned_keeps_its_grad():
+    def step(x):
+        leaf = (x * 2).detach().requires_grad_()
+        leaf.square().sum().backward()
+        return leaf
+
+    step = torch.compile(step, mode="now")
+    for _ in range(5):
+        assert step(torch.ones(2)).grad.tolist() == [4, 4]
