@@ -14,7 +14,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from .takeover import complete, is_possible, take_over
 from .trace import Trace, difference
 
 RECORDED = 4  # how many calls are recorded before a step counts as not static
+PATIENT = 64  # calls that may differ where gradients are accumulated
 SOON = 0.2  # seconds in which a program that was kept is there, even on a busy machine
 PROGRAMS = 8  # how many kinds of calls (shapes, flags) get a program of their own
 MANY = 32  # with dynamic=True
@@ -127,6 +128,7 @@ class Compiled:
         self._places = Places()
         self._told: set[str] = set()
         self._roots: list[Module] | None = None  # modules that the step's names stand for
+        self._accumulated: dict[int, Tensor] = {}  # whose grads are there in some calls only
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
         _every.add(self)
@@ -236,6 +238,7 @@ class Compiled:
             self._variants.clear()
             self._places = Places()
             self._told.clear()
+            self._accumulated.clear()
 
     def __repr__(self) -> str:
         return f"<compiled {getattr(self._function, '__qualname__', self._function)!s}>"
@@ -264,8 +267,11 @@ class Compiled:
                 found = variant.program.call(args, kwargs)
                 if found is not MISS:
                     return found
+                self._accumulates(variant.program.bindings.absent())
             return self._function(*args, **kwargs)
         if variant.program is not None:
+            if self._accumulates(variant.program.bindings.absent()):
+                return self._advance(args, kwargs)
             self._forget(variant)
         variant.calls += 1
         self._recall(variant, args, kwargs)
@@ -300,7 +306,7 @@ class Compiled:
 
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
         key = (described(args), described(kwargs), shared((args, kwargs)), modes(),
-               self._training())  # fmt: skip
+               self._training(), self._absent())  # fmt: skip
         found = self._variants.get(key)
         if found is None:
             if len(self._variants) >= self._most:
@@ -326,6 +332,27 @@ class Compiled:
         if self._roots is None:
             self._roots = Environment(self._function).modules
         return tuple(m.training for root in self._roots for m in root.modules())
+
+    def _absent(self) -> tuple:
+        """Which of the grads are not there that are in some calls: those are kinds of their own, as
+        where gradients are accumulated over some calls."""
+        return tuple(leaf._grad is None for leaf in self._accumulated.values())
+
+    def _accumulates(self, *seen: Iterable[tuple[Tensor, bool]]) -> bool:
+        """Whether calls were met, as (leaf, whether it had no grad), of which one has grads where
+        another, or the one to come, has none. All begins anew then, once for each leaf."""
+        met: dict[int, set[bool]] = {}
+        leaves = {}
+        for leaf, absent in (pair for call in seen for pair in call):
+            leaves[id(leaf)] = leaf
+            met.setdefault(id(leaf), set() if len(seen) > 1 else {leaf._grad is None}).add(absent)
+        new = {key: leaves[key] for key, found in met.items()
+               if len(found) > 1 and key not in self._accumulated}  # fmt: skip
+        if new:
+            self._accumulated.update(new)
+            self._programs, self._last = [], None
+            self._variants.clear()
+        return bool(new)
 
     def _forget(self, variant: Variant) -> None:
         """A program's guards no longer hold: what it stands for is recorded again."""
@@ -389,6 +416,14 @@ class Compiled:
                 self._stop(variant, *trace.problems[0])
             return
         found = (None if last is None else difference(last, trace)) or self._moved(variant, trace)
+        if found is not None and last is not None and self._accumulates(last.absent(),
+                                                                        trace.absent()):  # fmt: skip
+            _compute(trace)
+            return
+        if found is not None and variant.calls < PATIENT and last is not None and (
+            last.accumulated() != trace.accumulated()
+        ):  # fmt: skip
+            variant.recorded -= 1  # the grads' memory stays only once a program made it
         agreed = found is None and (last is not None or self._is_kept(variant, trace))
         self._look(variant, trace)
         if agreed and trace.deferred is not None and self._completed(

@@ -199,6 +199,10 @@ class Bindings:
             elif isinstance(given, State):
                 self.written[i] = given.array.copy()
 
+    def absent(self) -> list[tuple[Any, bool]]:
+        """For each leaf whose grad was looked at, whether there was none."""
+        return [(leaf, before is None) for leaf, before in self.entry]
+
     def forget(self) -> None:
         """Lets go of the values of the recorded call, once the program is checked."""
         self.recorded, self.expected, self.written = [], [], []

@@ -37,7 +37,8 @@ def compile(
     slowly in NumPy. Of `options`, "random" may be "counter": random numbers are
     then made where they are used, and are not PyTorch's; "mode" may be "now"; "settled" says that
     the code has run before, so that its first call is recorded already; others are accepted.
-    Raises RuntimeError for what is not callable and for another mode or backend, ValueError for another "random".
+    Raises RuntimeError for what is not callable and for another mode or backend, ValueError for
+    another "random".
 
     >>> @torch.compile
     ... def double(x):
@@ -59,8 +60,8 @@ def compile(
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     if isinstance(backend, str) and backend not in _BACKENDS:
-        raise RuntimeError(f"Invalid backend: {backend!r}, see `torch.compiler.list_backends()` for "
-                           "available backends")  # fmt: skip
+        raise RuntimeError(f"Invalid backend: {backend!r}, see `torch.compiler.list_backends()` "
+                           "for available backends")  # fmt: skip
     if disable or backend == "eager":
         return model
     from .api import compiled

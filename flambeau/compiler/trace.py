@@ -242,6 +242,14 @@ class Trace:
         offset = address(array) - storage.address
         return Value(storage.number, offset, array.shape, array.strides, array.dtype)
 
+    def absent(self) -> list[tuple[Any, bool]]:
+        """For each leaf whose grad the call looked at, whether there was none."""
+        return [(one.tensor, one.before is None) for one in self.grads.values() if one.read]
+
+    def accumulated(self) -> list[int]:
+        """The grads that were there before the call, as ids of tensors that are held."""
+        return [id(one.before) for one in self.grads.values() if one.read]
+
     def made(self, tensor: Any) -> bool:
         """Whether the call made a tensor."""
         held = self.tensors.get(id(tensor)) or self.views.get(id(tensor))

@@ -422,3 +422,40 @@ def test_other_threads_make_tuples_meanwhile():
             thread.join()
     assert all(found)
     assert not wrong
+
+
+@pytest.mark.parametrize("period", [2, 3])
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("mode", ["now", None])
+def test_gradients_accumulated_over_some_calls(period, inside, mode):
+    """Calls that find grads are of another kind than those that find none."""
+
+    def trained(wrap):
+        torch.manual_seed(0)
+        net = nn.Linear(8, 4)
+        optimiser = torch.optim.Adam(net.parameters(), 0.01)
+
+        def micro(x, y, last):
+            loss = classify(net, x, y) / period
+            loss.backward()
+            if inside and last:
+                optimiser.step()
+                optimiser.zero_grad()
+            return loss.detach()
+
+        step, found = wrap(micro), []
+        for i in range(60):
+            last = i % period == period - 1
+            found.append(step(torch.randn(6, 8), torch.randint(0, 4, (6,)), inside and last))
+            if last and not inside:
+                optimiser.step()
+                optimiser.zero_grad()
+            for kind in list(getattr(step, "_variants", {}).values()):
+                if kind.pending is not None:
+                    kind.pending.done.wait(30)
+        return found, step
+
+    made, step = trained(lambda f: torch.compile(f, mode=mode, fullgraph=True))
+    same(made, trained(lambda f: f)[0], 1e-4)
+    assert runs(step) >= 20
+    assert len(step._programs) == 2 if not inside else len(step._programs) >= 2
