@@ -415,15 +415,12 @@ class Compiled:
             else:
                 self._stop(variant, *trace.problems[0])
             return
-        found = (None if last is None else difference(last, trace)) or self._moved(variant, trace)
-        if found is not None and last is not None and self._accumulates(last.absent(),
-                                                                        trace.absent()):  # fmt: skip
+        found = self._differs(variant, trace, last)
+        if found is not None and last is not None and self._accumulates(
+            last.absent(), trace.absent()
+        ):  # fmt: skip
             _compute(trace)
             return
-        if found is not None and variant.calls < PATIENT and last is not None and (
-            last.accumulated() != trace.accumulated()
-        ):  # fmt: skip
-            variant.recorded -= 1  # the grads' memory stays only once a program made it
         agreed = found is None and (last is not None or self._is_kept(variant, trace))
         self._look(variant, trace)
         if agreed and trace.deferred is not None and self._completed(
@@ -443,6 +440,16 @@ class Compiled:
         trace.strip()
         if variant.recorded >= RECORDED and variant.difference is not None:
             self._stop(variant, *variant.difference)
+
+    def _differs(self, variant: Variant, trace: Trace, last: Trace | None
+                 ) -> tuple[str, str] | None:  # fmt: skip
+        """What a recorded call did otherwise than the last one, and the line."""
+        if last is None:
+            return self._moved(variant, trace)
+        found = difference(last, trace) or self._moved(variant, trace)
+        if found and variant.calls < PATIENT and last.accumulated() != trace.accumulated():
+            variant.recorded -= 1  # the grads' memory stays only once a program made it
+        return found
 
     def _is_plain(self, variant: Variant) -> bool:
         """Whether a call may do what no other does: fill caches, make state."""

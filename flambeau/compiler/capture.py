@@ -21,12 +21,13 @@ from ..autograd.mode import MODE
 from ..native.allocator import apart
 from ..native.eager import Policy
 from ..native.precision import Chosen
+from ..nn.parameter import UninitializedTensorMixin
 from ..ops.autocast import AUTOCAST, STATE
 from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor, wrap
+from .deferred import Deferred
 from .effects import clean, noted
 from .leftovers import finish, live_outputs
-from .deferred import Deferred
 from .operands import arrays_in, tensors_in
 from .precedent import Precedent
 from .reads import forgotten, plain, reads
@@ -197,7 +198,8 @@ def autocast_now() -> tuple | None:
 def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
     """Notes which memory is there before the step; the objects, to keep their ids theirs."""
     trace.modes = (MODE.grad, MODE.inference, autocast_now(), Chosen.parts)
-    tensors = _alive(_classes(Tensor))
+    kinds = {one for one in _classes(Tensor) if not issubclass(one, UninitializedTensorMixin)}
+    tensors = _alive(kinds)
     arrays = [o._array for o in tensors]
     owners = [owner_of(a) for a in (*arrays, *arrays_in((args, kwargs)))]
     trace.known.update(map(id, owners))

@@ -20,6 +20,7 @@ from ..native import cache
 from ..native.pool import threads
 from ..native.target import host, versions
 from ..nn.module import Module
+from ..nn.parameter import is_lazy
 from ..optim import Optimizer
 from ..tensor.devices import device
 from ..tensor.dtypes import FROM_NUMPY, dtype
@@ -132,7 +133,7 @@ def place(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
     except _Unnamed:
         return None
     tensors = [t for root in roots for t in (*root.parameters(), *root.buffers())]
-    form += [f"{t._array.shape}{t._array.dtype}" for t in tensors]
+    form += ["lazy" if is_lazy(t) else f"{t._array.shape}{t._array.dtype}" for t in tensors]
     form += [repr([m.training for root in roots for m in root.modules()])]
     form += [f"{options['random']} {options['backend']}"]
     return cache.key("precedent", hope, *form)

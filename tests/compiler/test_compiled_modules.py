@@ -291,3 +291,22 @@ def test_cotangents_that_are_handed_on_as_they_are(step):
             found[-1] = found[-1], g
         same(*found)
     assert runs(fast) >= 4
+
+
+@pytest.mark.parametrize("mode", ["now", None])
+def test_parameters_that_have_no_shape_yet(mode):
+    other = nn.LazyLinear(2)  # has nothing to do with it, and is there
+    net = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d(), nn.LazyLinear(2))
+    fast = torch.compile(net, mode=mode)
+    for _ in range(8):
+        x, found = torch.randn(4, 5), []
+        for run in (fast, net):  # the first call gives the shapes
+            net.zero_grad()
+            run(x).square().sum().backward()
+            found.append([p.grad for p in net.parameters()])
+        same(*found, 1e-4)
+        for kind in list(fast._compiled._variants.values()):
+            if kind.pending is not None:
+                kind.pending.done.wait(30)
+    assert runs(fast) >= 2
+    assert nn.parameter.is_lazy(other.weight)
