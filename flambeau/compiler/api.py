@@ -388,11 +388,9 @@ class Compiled:
                 self._pass_over(variant)
             else:
                 self._stop(variant, error.what, error.line)
-        except Exception as error:
+        except Exception:
             _compute(trace)
-            if self._options["fullgraph"] or isinstance(error, MemoryError):
-                raise
-            self._stop(variant, f"compiling failed: {type(error).__name__}: {error}", "")
+            raise
         except BaseException:
             if trace.deferred is not None:
                 trace.deferred.undo()
@@ -558,8 +556,13 @@ class Compiled:
     def _begun(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending:
         """The graph of a recorded call."""
         pending = Pending()
-        pending.graph, pending.bindings = trace_to_graph(
-            trace, flat((args, kwargs) if kwargs else args))  # fmt: skip
+        leaves = flat((args, kwargs) if kwargs else args)
+        try:
+            pending.graph, pending.bindings = trace_to_graph(trace, leaves)
+        except (Unfit, MemoryError):
+            raise
+        except Exception as error:
+            raise Unfit(f"compiling failed: {type(error).__name__}: {error}") from error
         pending.modes, pending.given = trace.modes, (args, kwargs)
         return pending
 
