@@ -173,7 +173,7 @@ def test_interrupts_leave_a_step_done_or_undone():
 
 
 def test_no_memory_for_the_arena_names_the_size(monkeypatch):
-    from flambeau.compiler import step as module
+    from flambeau.compiler import arena as module
 
     real = np.empty
 
@@ -190,7 +190,7 @@ def test_no_memory_for_the_arena_names_the_size(monkeypatch):
     numpy.empty = empty
     monkeypatch.setattr(module, "np", numpy)
     with pytest.raises(MemoryError, match=r"1048576 bytes|1,048,576 bytes"):
-        module._aligned(1 << 20)
+        module.Arena(1 << 20)
 
 
 def test_a_pass_that_raises_leaves_the_step_eager_and_is_named(monkeypatch):
