@@ -62,6 +62,8 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
     methods = [name for name in dir(callback) if name.startswith("on_")]
     methods = [name for name in methods if callable(getattr(callback, name, None))]
     if not methods:
+        if (elsewhere := _belongs(callback)) is not None:
+            raise TypeError(f"{handle.title} is {elsewhere}")
         if callable(callback):
             raise TypeError(
                 f"{handle.title} is a function without an event: attach it with "
@@ -77,6 +79,15 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
             continue
         band = getattr(method, "band", getattr(callback, "band", None))
         handlers.attach(event, method, band, number=number, handle=handle)
+
+
+def _belongs(thing: Any) -> str | None:
+    """What a thing is that is no callback, and where it goes."""
+    if all(hasattr(thing, name) for name in ("update", "compute", "reset")):
+        return "a metric: Trainer(..., metrics=[...]) takes it"
+    if hasattr(thing, "get_last_lr"):
+        return "a scheduler: Schedule(...) steps it, flambeau.train.Schedule"
+    return None
 
 
 def _does_nothing(method: Any) -> bool:

@@ -191,13 +191,18 @@ KINDS: dict[str, type[Bar]] = {
 }  # fmt: skip
 
 
+def check_kind(kind: str | None) -> None:
+    """Raises ValueError for a kind of bar that there is not."""
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"progress is one of {', '.join(KINDS)} or None, not {kind!r}")
+
+
 def bar_for(kind: str | None, stream: TextIO | None = None) -> Bar:
     """The bar called `kind`; None finds what fits: a notebook, rich or tqdm on a terminal where
     installed, a log elsewhere. Raises ImportError for one whose package is not there."""
     stream = sys.stderr if stream is None else stream
+    check_kind(kind)
     if kind is not None:
-        if kind not in KINDS:
-            raise ValueError(f"progress is one of {', '.join(KINDS)} or None, not {kind!r}")
         try:
             return KINDS[kind](stream)
         except ImportError as error:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from .trainer import Trainer
 
 
+_SHORT = {
+    "bce": "binary_cross_entropy", "bce_with_logits": "binary_cross_entropy_with_logits",
+    "ce": "cross_entropy", "mae": "l1_loss",
+}  # fmt: skip
 _LOSSES = ("_loss", "cross_entropy", "cross_entropy_with_logits", "kl_div")  # ends of their names
 
 
@@ -36,6 +40,9 @@ def optimizer_named(optimizer: Any, net: Any) -> Any:
         optimizer = {f"optimizer_{i}": held for i, held in enumerate(optimizer)}
     if isinstance(optimizer, dict) and all(isinstance(o, Optimizer) for o in optimizer.values()):
         return optimizer
+    if isinstance(optimizer, type) and issubclass(optimizer, Optimizer):
+        name = optimizer.__name__
+        raise TypeError(f"optimizer is the class {name}: give {name}(net.parameters(), ...)")
     raise TypeError(
         f"optimizer is a flambeau.optim.Optimizer, a name or a dict of optimisers, got "
         f"{type(optimizer).__name__}"
@@ -46,7 +53,7 @@ def loss_named(loss: Any) -> Any:
     """A function (y_pred, y); for a name, that of nn.functional."""
     if isinstance(loss, str):
         known = [name for name in dir(functional) if name.endswith(_LOSSES)]
-        for name in (loss, f"{loss}_loss"):
+        for name in (loss, f"{loss}_loss", _SHORT.get(loss)):
             if name in known:
                 return getattr(functional, name)
         raise ValueError(f"there is no loss '{loss}' in nn.functional{near(loss, known)}")
@@ -55,6 +62,18 @@ def loss_named(loss: Any) -> Any:
     if loss is not None and not callable(loss):
         raise TypeError(f"loss is a function (y_pred, y), got {type(loss).__name__}")
     return loss
+
+
+def check_loaded(optimizer: Any, name: str) -> None:
+    """That the state which an optimiser was given was one of its kind. Raises ValueError, since a
+    step would fail at the first option that is not there."""
+    for group in getattr(optimizer, "param_groups", ()):
+        lacking = [option for option in optimizer.defaults if option not in group]
+        if lacking:
+            raise ValueError(
+                f"the state of '{name}' is not one of {type(optimizer).__name__}: it has no "
+                f"{', '.join(lacking)}"
+            )
 
 
 def check_trainable(trainer: Trainer) -> None:

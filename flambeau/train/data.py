@@ -56,6 +56,13 @@ def is_arrays(data: Any) -> bool:
     return isinstance(data, (Tensor, np.ndarray))
 
 
+def check_paired(data: Any, who: str) -> None:
+    """That arrays come with their target. Raises ValueError."""
+    if is_arrays(data) and (not isinstance(data, tuple) or len(data) < 2):
+        call = "fit(data, (x, y))" if who == "valid" else f"{who}((x, y), ...)"
+        raise ValueError(f"{who}: arrays are given as one tuple with the target (x, y): {call}")
+
+
 def is_loader(data: Any) -> bool:
     """Whether iterating over it gives batches."""
     return (

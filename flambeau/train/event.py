@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -109,6 +110,11 @@ def counting(
     if every in (None, 1) and chosen is None and before is None and after is None:
         return predicate
     first = after or 0
+    passing = range(first + (every or 1), before or sys.maxsize, every or 1)
+    if not passing or (chosen is not None and not any(n in passing for n in chosen)):
+        given = {"every": every, "once": once, "before": before, "after": after}
+        counts = ", ".join(f"{k}={v}" for k, v in given.items() if v is not None)
+        raise ValueError(f"no event passes ({counts}): before and after exclude their own number")
 
     def holds(run: Any, n: int) -> bool:
         return (

@@ -143,6 +143,9 @@ def cross_validate(
     >>> len(folds.trainers), sorted(folds.mean)
     (3, ['loss', 'valid_loss'])
     """
+    if not callable(make):
+        raise TypeError("cross_validate takes a function that makes a trainer, not a "
+                        f"{type(make).__name__}: every fold begins with a new one")  # fmt: skip
     if is_loader(data):
         raise TypeError("cross_validate takes a dataset or arrays: a loader cannot be split")
     if labels is True:
@@ -159,6 +162,9 @@ def cross_validate(
         if seed is not None:
             manual_seed(seed + number)
         trainer = make(number) if _takes_one(make) else make()
+        if any(trainer.net is other.net for other in folds.trainers if other.net is not None):
+            raise ValueError(f"cross_validate: in fold {number} make gave the net of another fold, "
+                             "which has seen this one's validation: make a new one")  # fmt: skip
         if resume is not None:
             options["resume"] = Path(resume) / f"fold-{number}"
         rows = trainer.fit(Subset(whole, training), Subset(whole, validation), epochs, **options)

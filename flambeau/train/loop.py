@@ -17,6 +17,7 @@ from .data import length_of, skipped
 from .event import Event
 from .handlers import Entered, Frame, Handle, Handlers
 from .hooks import Hooks
+from .names import ELSEWHERE, Elsewhere
 from .near import near
 from .persist import Persisted, Persistence
 from .randomness import plain, random_state, set_random_state
@@ -59,6 +60,7 @@ class Loop:
     """
 
     start, end, error = scopes.run.start, scopes.run.end, scopes.run.error
+    vars().update({name: Elsewhere() for name in ELSEWHERE})
 
     def __init__(
         self, step: Callable[..., Any] | None = None, *, callbacks: Iterable[Any] = ()
@@ -83,6 +85,9 @@ class Loop:
             self.step(step)
         for callback in listed(callbacks):
             self.use(callback)
+
+    def __dir__(self) -> list[str]:
+        return sorted(set(super().__dir__()) - set(ELSEWHERE))
 
     # ---- ways in ----
 

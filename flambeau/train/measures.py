@@ -33,6 +33,8 @@ class Measures:
 
     def __init__(self, metrics: Any = None) -> None:
         self.group = metrics if isinstance(metrics, MetricGroup) else MetricGroup(metrics)
+        if "loss" in self.group.metrics:
+            raise ValueError("'loss' is the loss itself: give the metric another name")
         self.metrics = len(self.group)
         self.sums: dict[str, float] = {}
         self.weights: dict[str, int] = {}

@@ -103,6 +103,36 @@ METHODS: dict[str, tuple[Event, str | None]] = {
 }  # fmt: skip
 
 
+# What other libraries call things of their engines: what it is here.
+ELSEWHERE = {
+    "model": "the network is trainer.net", "network": "the network is trainer.net",
+    "terminate": "run.stop() ends the run", "terminate_epoch": "run.stop(epoch) ends the epoch",
+    "stop_training": "run.stop() ends the run", "should_stop": "run.stop() ends the run",
+    "add_event_handler": "attach(event, function) does that, and what it returns detaches",
+    "remove_event_handler": "detach(function) does that, and what attach returned",
+    "has_event_handler": "handlers.at(event) are those of an event",
+    "fire_event": "fire(event) does that", "add_callback": "use(callback) does that",
+    "fit_generator": "fit(loader, valid, epochs) takes what gives batches",
+    "fit_dataset": "fit(dataset, valid, epochs) takes datasets",
+    "evaluate_generator": "evaluate(loader) takes what gives batches",
+    "predict_generator": "predict(loader) takes what gives batches",
+}  # fmt: skip
+
+
+class Elsewhere:
+    """An attribute that there is not, under a name that others have: says what it is here."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, held: Any, owner: type | None = None) -> NoReturn:
+        who = getattr(owner, "__name__", "trainer")
+        raise AttributeError(f"{who} has no '{self.name}': {ELSEWHERE[self.name]}")
+
+    def __set__(self, held: Any, value: Any) -> NoReturn:
+        self.__get__(held, type(held))
+
+
 def event_named(name: str) -> Event | Events:
     """The event of a name: "epoch.end", or ignite's "EPOCH_COMPLETED".
 
@@ -112,5 +142,5 @@ def event_named(name: str) -> Event | Events:
         return scope.EVENTS[name]
     if name in IGNITE:
         return getattr(IgniteEvents, name)
-    known = [*scope.EVENTS, *IGNITE] if name.isupper() else list(scope.EVENTS)
+    known = list(scope.EVENTS) if "." in name else [*scope.EVENTS, *IGNITE]
     raise ValueError(f"there is no event '{name}'{near(name, known)}")

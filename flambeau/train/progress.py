@@ -6,7 +6,7 @@ import time
 from typing import Any, TextIO
 
 from .bands import Band
-from .bars import Bar, bar_for
+from .bars import Bar, bar_for, check_kind
 from .numbers import duration, scalars, short, stage_of
 
 
@@ -35,6 +35,7 @@ class Progress:
     def __init__(
         self, kind: str | None = None, *, stream: TextIO | None = None, metrics: bool = True
     ) -> None:
+        check_kind(kind)
         self.kind = kind
         self.stream = stream
         self.metrics = metrics

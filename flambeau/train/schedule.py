@@ -48,6 +48,10 @@ class Schedule:
     ) -> None:
         if isinstance(when, str) and when not in _EACH:
             raise ValueError(f"Schedule: when is 'epoch', 'step' or an event, not {when!r}")
+        if isinstance(scheduler, type):
+            name = scheduler.__name__
+            raise TypeError(f"Schedule takes a scheduler, not the class {name}: a function of the "
+                            f"optimiser, lambda optimizer: {name}(optimizer, ...)")  # fmt: skip
         if not isinstance(scheduler, LRScheduler) and not callable(scheduler):
             raise TypeError("Schedule takes a scheduler, or a function of the optimiser that makes "
                             f"one, not {type(scheduler).__name__}")  # fmt: skip
@@ -71,6 +75,10 @@ class Schedule:
         if self.make is not None:
             self.scheduler = self._made(run)
             self._check()
+        held = list((getattr(run, "optimizers", None) or {}).values())
+        if held and all(self.scheduler.optimizer is not one for one in held):
+            raise ValueError(f"Schedule: the {type(self.scheduler).__name__} is of an optimiser "
+                             "that is not the run's: make it of trainer.optimizer")  # fmt: skip
         if run.state.resumed:
             self.scheduler.optimizer._opt_called = True  # in the process before
         when = self.when

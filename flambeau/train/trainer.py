@@ -10,8 +10,8 @@ from ..nn import Module
 from ..optim import Optimizer
 from . import scope
 from .attachment import listed
-from .checks import check_trainable, loss_named, optimizer_named
-from .data import inputs, is_arrays, is_loader, length_of, loader_of
+from .checks import check_loaded, check_trainable, loss_named, optimizer_named
+from .data import check_paired, inputs, is_arrays, is_loader, length_of, loader_of
 from .evaluation import joined, looking, sweep
 from .loop import Loop
 from .measures import Measures
@@ -110,6 +110,11 @@ class Trainer(Loop):
         """The metrics of training, by name."""
         return self.measures.group
 
+    @property
+    def _looks_by_itself(self) -> bool:
+        """Whether validation and tests are not the user's (`@trainer.eval_step`)."""
+        return self._eval_body == self.supervised.look
+
     def take(self, step: Callable[[Any], Any]) -> None:
         """Make `step` the trainer's, unless it has one of the user's."""
         if not self._own_step:
@@ -163,11 +168,13 @@ class Trainer(Loop):
         """
         if shuffle is None and not is_loader(data):
             shuffle = True
-        if not self._own_step and is_arrays(data) and len(data if type(data) is tuple else [0]) < 2:
-            raise ValueError("fit: arrays are given as one tuple with the target: fit((x, y), ...)")
+        if not self._own_step:
+            check_paired(data, "fit")
         loader = loader_of(data, batch_size, shuffle)
         self._valid_data = self.averaged = None
         if valid is not None:
+            if self._looks_by_itself:
+                check_paired(valid, "valid")
             size = None if is_loader(valid) else batch_size
             self._valid_data = loader_of(valid, size, who="valid")
         if not self._own_step:
@@ -272,6 +279,8 @@ class Trainer(Loop):
         self, data: Any, *, batch_size: int | None = None, prefix: str = "test_"
     ) -> dict[str, Any]:
         """Loss and metrics over data, in eval mode, by prefixed name."""
+        if self._looks_by_itself:
+            check_paired(data, "evaluate")
         loader = loader_of(data, batch_size, who="evaluate")
         return self._sweep(scope.test, loader, self._count("test"), prefix)
 
@@ -288,11 +297,18 @@ class Trainer(Loop):
         loader = loader_of(data, batch_size, who="predict")
         self.supervised.attend()
         outputs: list[Any] = []
+        several = isinstance(data, tuple) and len(data) > 1 and not labelled
         with looking(self), self.scope(scope.predict, self._count("predict")):
-            sweep(
-                self, scope.predict, loader,
-                lambda batch: self.supervised.predict(inputs(batch, labelled)), outputs.append,
-            )  # fmt: skip
+            try:
+                sweep(
+                    self, scope.predict, loader,
+                    lambda batch: self.supervised.predict(inputs(batch, labelled)), outputs.append,
+                )  # fmt: skip
+            except TypeError as error:
+                if several:
+                    error.add_note(f"predict took all {len(data)} arrays for inputs of the net: "
+                                   "predict(x) leaves the target out")  # fmt: skip
+                raise
         if not outputs:
             raise ValueError("predict: there were no batches")
         return joined(outputs)
@@ -339,6 +355,8 @@ class Trainer(Loop):
                 )
             for name, state in saved[group].items():
                 held[name].load_state_dict(state)
+        for name, optimizer in self.optimizers.items():
+            check_loaded(optimizer, name)
         if self.supervised.scaler is not None:
             self.supervised.scaler.load_state_dict(saved["scaler"])
         self.supervised.kinds.load_state_dict(saved.get("kinds", {}))

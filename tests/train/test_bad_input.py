@@ -6,9 +6,12 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
+from flambeau.optim.lr_scheduler import StepLR
 from flambeau.train import (
-    Checkpoint, EarlyStopping, Loop, Scope, Trainer, epoch, forward, run, step,
+    Checkpoint, CSVLogger, EarlyStopping, Loop, Progress, Schedule, Scope, Trainer, epoch, forward,
+    run, step,
 )  # fmt: skip
+from flambeau.train.metrics import Accuracy
 
 torch.manual_seed(0)
 X, Y = torch.randn(24, 4), torch.randint(0, 2, (24,))
@@ -41,7 +44,7 @@ def test_callbacks(callbacks, message):
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [((X,), r"one tuple with the target: fit\(\(x, y\)"), ((X, Y), r"fit\(\(x, y\)"),
+    [((X,), r"one tuple with the target .*: fit\(\(x, y\)"), ((X, Y), r"fit\(\(x, y\)"),
      (({"x": X, "y": Y},), "expected a loader, a dataset, or arrays .*, got dict"),
      (("text",), "got str"), ((None,), "got NoneType")],
 )  # fmt: skip
@@ -149,3 +152,96 @@ def test_a_folder_that_is_a_file(tmp_path, resume):
                 trainer.fit((X, Y), callbacks=[Checkpoint(folder)])
     assert trainer.state.step == 0
     assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "work",
+    [lambda t: t.evaluate(X), lambda t: t.evaluate((X,)), lambda t: t.fit((X, Y), X),
+     lambda t: t.fit((X, Y), (X.numpy(),))],
+)  # fmt: skip
+def test_arrays_without_a_target(work):
+    with pytest.raises(ValueError, match=r"(evaluate|valid): arrays are given .* \(x, y\)"):
+        work(made())
+
+
+def test_inputs_and_targets_to_predict():
+    with pytest.raises(TypeError) as raised:
+        made().predict((X, Y))
+    assert "predict(x)" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("model", "trainer.net"), ("network", "trainer.net"), ("terminate", "run.stop()"),
+     ("terminate_epoch", "run.stop(epoch)"), ("add_event_handler", "attach(event, function)"),
+     ("fit_generator", "fit(loader"), ("stop_training", "run.stop()")],
+)  # fmt: skip
+def test_names_of_other_libraries(name, instead):
+    trainer = made()
+    with pytest.raises(AttributeError) as raised:
+        getattr(trainer, name)
+    assert f"no '{name}'" in str(raised.value)
+    assert instead in str(raised.value)
+    with pytest.raises(AttributeError, match=f"no '{name}'"):
+        setattr(trainer, name, True)
+    assert name not in dir(trainer)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [(lambda t: StepLR(t.optimizer, 1), r"StepLR is a scheduler: Schedule\(\.\.\.\) steps it"),
+     (lambda t: Accuracy(), r"Accuracy is a metric: Trainer\(\.\.\., metrics=\[\.\.\.\]\)"),
+     (lambda t: Schedule(StepLR), "not the class StepLR: a function of the optimiser")],
+)  # fmt: skip
+def test_what_belongs_elsewhere(make, message):
+    trainer = made()
+    with pytest.raises(TypeError, match=message):
+        trainer.fit((X, Y), callbacks=[make(trainer)])
+
+
+def test_a_schedule_of_another_optimiser():
+    trainer = made()
+    other = torch.optim.SGD(trainer.net.parameters(), lr=0.1)
+    for schedule in (Schedule(StepLR(other, 1)), Schedule(lambda optimizer: StepLR(other, 1))):
+        with pytest.raises(ValueError, match="the StepLR is of an optimiser that is not the run's"):
+            trainer.fit((X, Y), callbacks=[schedule])
+    assert trainer.state.step == 0
+
+
+def test_a_schedule_where_the_run_has_no_optimiser():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    for run_ in (Loop(lambda batch: optimizer.step()), Trainer(None)):
+        run_.step(lambda batch: optimizer.step())
+        run_.run([1, 2], callbacks=[Schedule(StepLR(optimizer, 1, gamma=0.5), name="own")])
+    assert optimizer.param_groups[0]["lr"] == 0.25
+
+
+def test_the_class_of_an_optimiser():
+    with pytest.raises(TypeError, match=r"the class SGD: give SGD\(net.parameters\(\), ...\)"):
+        Trainer(nn.Linear(4, 2), torch.optim.SGD, "cross_entropy")
+
+
+def test_the_state_of_another_optimiser():
+    saved = made().state_dict()
+    trainer = made()
+    trainer.optimizer = torch.optim.Adam(trainer.net.parameters())
+    with pytest.raises(ValueError, match="state of 'optimizer' is not one of Adam: .*betas"):
+        trainer.load_state_dict(saved)
+
+
+def test_kinds_of_progress():
+    with pytest.raises(ValueError, match="progress is one of .*, not 'tqmd'"):
+        Progress("tqmd")
+
+
+@pytest.mark.parametrize("every", ["runs", 0, 1.5, True])
+def test_every_of_loggers(every):
+    with pytest.raises(ValueError, match="CSVLogger: every counts steps, from 1 on, not"):
+        CSVLogger("log.csv", every)
+
+
+def test_a_log_that_is_a_folder(tmp_path):
+    (tmp_path / "log").mkdir()
+    with pytest.raises(IsADirectoryError, match="log"):
+        made().fit((X, Y), callbacks=[CSVLogger(tmp_path / "log")])
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]

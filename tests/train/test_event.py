@@ -66,6 +66,15 @@ def test_bad_filters(counts, kind):
         epoch.end(**counts)
 
 
+def test_filters_that_nothing_passes():
+    for counts in ({"before": 3, "after": 5}, {"before": 1}, {"before": 4, "after": 3},
+                   {"once": 3, "after": 3}, {"once": [8, 9], "before": 8},
+                   {"every": 4, "before": 4}):  # fmt: skip
+        with pytest.raises(ValueError, match="no event passes"):
+            step.end(**counts)
+    assert step.end(before=5, after=3) and step.end(once=4, after=3, before=5)
+
+
 def test_misspelt():
     with pytest.raises(AttributeError, match=r"no event 'ends'.*Did you mean 'end'"):
         epoch.ends  # noqa: B018
@@ -76,6 +85,8 @@ def test_misspelt():
         loop.on("epoch.finish")(print)
     with pytest.raises(ValueError, match="EPOCH_COMPLETED"):
         loop.on("EPOCHS_COMPLETED")(print)
+    with pytest.raises(ValueError, match="Did you mean 'EPOCH_COMPLETED'"):
+        loop.on("epoch_completed")(print)
     with pytest.raises(TypeError, match="expected an event"):
         loop.on(3)(print)
     with pytest.raises(TypeError, match="name an event"):

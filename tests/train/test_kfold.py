@@ -51,7 +51,9 @@ def test_a_seed_means_the_same_parts():
 
 
 @pytest.mark.parametrize("data", [(X, Y), TensorDataset(X, Y), (X.numpy(), Y.numpy())])
-def test_cross_validation(data):
+def test_cross_validation(data, request):
+    torch.use_deterministic_algorithms(True)  # or a kernel may take over between the two
+    request.addfinalizer(lambda: torch.use_deterministic_algorithms(False))
     folds = cross_validate(make, data, k=4, epochs=3, labels=Y, batch_size=10)
     assert len(folds.histories) == len(folds.trainers) == 4
     last = [rows[-1]["valid_accuracy"] for rows in folds.histories]
@@ -93,3 +95,13 @@ def test_bad_input():
         list(KFold(2).split(4, groups=[1, 1, 1, 1], labels=[1, 1, 1, 1]))
     with pytest.raises(TypeError, match="a loader cannot be split"):
         cross_validate(make, [(X, Y)])
+    with pytest.raises(TypeError, match="a function that makes a trainer, not a Trainer"):
+        cross_validate(make(), (X, Y))
+
+
+def test_every_fold_has_a_net_of_its_own():
+    one, net = make(), nn.Linear(3, 2)
+    with pytest.raises(ValueError, match="make gave the net of another fold"):
+        cross_validate(lambda: one, (X, Y), 2)
+    with pytest.raises(ValueError, match="make gave the net of another fold"):
+        cross_validate(lambda: Trainer(net, "sgd", "cross_entropy", compile=False), (X, Y), 2)

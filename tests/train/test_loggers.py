@@ -206,7 +206,7 @@ def test_loggers_close_when_the_run_fails(tmp_path):
     with pytest.raises(ZeroDivisionError):
         run.run([1])
     assert noted.calls == ["open", "ZeroDivisionError('division by zero')", "close"]
-    with pytest.raises(ValueError, match="every is at least 1"):
+    with pytest.raises(ValueError, match="every counts steps, from 1 on"):
         Logger(every=0)
 
 

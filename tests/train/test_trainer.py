@@ -527,6 +527,15 @@ def test_losses_by_name():
         assert isinstance(row["loss"], float)
 
 
+@pytest.mark.parametrize(
+    ("short", "name"),
+    [("bce", "binary_cross_entropy"), ("bce_with_logits", "binary_cross_entropy_with_logits"),
+     ("ce", "cross_entropy"), ("mae", "l1_loss"), ("l1", "l1_loss"), ("nll", "nll_loss")],
+)  # fmt: skip
+def test_losses_by_short_names(short, name):
+    assert Trainer(nn.Linear(3, 1), "sgd", short).loss is getattr(nn.functional, name)
+
+
 def test_other_parts_take_effect():
     trainer, fresh = make(), make()
     trainer.fit([(X, Y)])

@@ -21,6 +21,8 @@ class Table:
 
     def open(self, rows: list[dict[str, Any]]) -> None:
         """Starts the file with the rows that there are already."""
+        if self.path.is_dir():
+            raise IsADirectoryError(f"'{self.path}' is a folder, but a file for numbers is wanted")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.rows = rows
         self.columns = list(dict.fromkeys(name for row in rows for name in row))

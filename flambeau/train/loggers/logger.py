@@ -22,8 +22,9 @@ class Logger:
     band = Band.IO
 
     def __init__(self, every: int | None = None) -> None:
-        if every is not None and every < 1:
-            raise ValueError(f"{type(self).__name__}: every is at least 1, not {every}")
+        if every is not None and (type(every) is not int or every < 1):
+            who = type(self).__name__
+            raise ValueError(f"{who}: every counts steps, from 1 on, not {every!r}")
         self.every = every
 
     def __call__(self, run: Any) -> Generator[Any, Any, None]:

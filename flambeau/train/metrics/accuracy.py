@@ -123,6 +123,8 @@ class TopK(Metric):
                 f"TopK: outputs of shape {scores.shape} do not fit targets of shape "
                 f"{wanted.shape}; expected scores (n, classes, ...) with targets (n, ...)"
             )
+        if self.k > scores.shape[axis]:
+            raise ValueError(f"TopK: top{self.k} of {scores.shape[axis]} classes is always 1")
         scores = np.moveaxis(scores, axis, -1).reshape(-1, scores.shape[axis])  # (samples, classes)
         wanted = wanted.ravel()
         if self.ignore_index is not None:

@@ -100,19 +100,35 @@ def one(thing: Any, name: str | None = None) -> MetricProtocol:
     if all(has(thing, method) for method in ("update", "compute", "reset")):
         return Foreign(thing, name=name)
     if not callable(thing):
+        lacking = [name for name in ("update", "compute", "reset") if not has(thing, name)]
+        if 0 < len(lacking) < 3:
+            raise TypeError(f"metric {type(thing).__name__} has no {' and no '.join(lacking)}")
         raise TypeError(
             f"a metric is a name, an object with update/compute/reset, or a function of "
             f"(output, target), not {type(thing).__name__}: {thing!r}"
         )
     if is_scikit(thing):
         return scikit(thing, name=name)
-    return Mean(thing, name=name or named(thing, "metric"))
+    return Mean(_truth_last(thing), name=name or named(thing, "metric"))
+
+
+def _truth_last(function: Any) -> Any:
+    """A function of (output, target); one of (y_true, y_pred), as Keras has them, turned round."""
+    try:
+        order = list(inspect.signature(function).parameters)[:2]
+    except (TypeError, ValueError):
+        return function
+    return (lambda output, target: function(target, output)) \
+        if order == ["y_true", "y_pred"] else function  # fmt: skip
 
 
 def _by_name(word: str, name: str) -> MetricProtocol:
     make = NAMED.get(word)
     if make is not None:
         return make(name=name)
+    k = word.removeprefix("top")
+    if k != word and k.isdecimal() and int(k) > 0:
+        return TopK(int(k), name=name)
     from ...nn import functional
 
     loss = getattr(functional, word, None)

@@ -23,7 +23,15 @@ def number(value: Any, who: str) -> float:
             f"metric {who!r}: expected one number for the batch, but got an array of shape "
             f"{getattr(value, 'shape', None)}; take its mean"
         )
-    return float(value.item() if isinstance(value, np.ndarray) else value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.item()
+    if not isinstance(value, (int, float)):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise TypeError(f"metric {who!r}: expected a number for the batch, got "
+                            f"{type(value).__name__}") from None  # fmt: skip
+    return float(value)
 
 
 def named(function: Any, default: str) -> str:

@@ -114,8 +114,19 @@ class Labels:
             if _singleton(scores) != _singleton(wanted) or task == "multilabel":
                 raise self._mismatch(scores, wanted)
             scores = scores.reshape(wanted.shape)  # (n, 1, ...) -> (n, ...)
+        if wanted.dtype.kind == "f":
+            self._check_decisions(wanted)
         predicted = scores if scores.dtype.kind in "iub" else scores > self.threshold
         return predicted, wanted
+
+    def _check_decisions(self, wanted: np.ndarray) -> None:
+        """That real targets are 0 or 1: otherwise nothing is ever right."""
+        odd = wanted[(wanted != 0) & (wanted != 1) & (wanted != self.ignore_index)]
+        if odd.size:
+            raise ValueError(
+                f"{self.who}: the targets are {odd.flat[0]:.4g} and the like, but a class is 0 or "
+                "1; for real numbers take 'mae', 'mse' or 'r2'"
+            )
 
 
 def _singleton(array: np.ndarray) -> tuple[int, ...]:

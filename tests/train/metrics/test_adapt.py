@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.train import Trainer
 from flambeau.train.metrics import MSE, Accuracy, EpochMetric, Mean, MetricGroup, adapt
 from flambeau.train.metrics.foreign import snake
 
@@ -68,6 +69,38 @@ def test_what_is_wrong_is_told():
         adapt([l1, l1])
     with pytest.raises(TypeError, match="not int"):
         adapt([3])
+    half = type("Half", (), {"update": lambda self, output, target: None})
+    with pytest.raises(TypeError, match="Half has no compute and no reset"):
+        adapt([half()])
+    with pytest.raises(ValueError, match="'loss' is the loss itself"):
+        Trainer(None, metrics={"loss": "accuracy"})
+
+
+@pytest.mark.parametrize("value", [None, "high"])
+def test_what_is_no_number_says_whose(value):
+    metric = adapt({"odd": lambda output, target: value})["odd"]
+    with pytest.raises(TypeError, match="metric 'odd': expected a number for the batch, got"):
+        metric.update(torch.ones(2), torch.ones(2))
+
+
+def test_the_best_k_of_any_k():
+    metrics = adapt(["top1", "top2", "top10"])
+    assert [(name, metric.k) for name, metric in metrics.items()] == [
+        ("top1", 1), ("top2", 2), ("top10", 10),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="top0"):
+        adapt("top0")
+
+
+def test_functions_that_name_the_truth_first():
+    def signed(y_true, y_pred):
+        return (y_pred - y_true).mean()
+
+    assert list(adapt(signed)) == ["signed"]
+    metric = adapt({"bias": signed})["bias"]
+    metric.update(torch.tensor([3.0]), torch.tensor([1.0]))  # (output, target)
+    assert metric.name == "bias"
+    assert metric.compute() == 2.0
 
 
 @pytest.mark.parametrize("kind", [Foreigner, Paired])

@@ -98,6 +98,20 @@ def test_top_k_ties_and_nan():
     assert feed(TopK(2), np.full((1, 4), np.nan, np.float32), np.array([0]), 1) == 0
 
 
+def test_top_k_of_fewer_classes(scores, labels):
+    with pytest.raises(ValueError, match="top6 of 5 classes is always 1"):
+        feed(TopK(6), scores, labels)
+
+
+@pytest.mark.parametrize("metric", [Accuracy, Precision, F1])
+def test_real_numbers_are_no_classes(metric):
+    scores, wanted = np.array([0.3, -0.2, 0.1]), np.array([1.0, 0.37, 0.0])
+    with pytest.raises(ValueError, match="the targets are 0.37 .* a class is 0 or 1.*'mae'"):
+        feed(metric(), scores, wanted)
+    half = np.where(wanted == 1, 1.0, -1.0)
+    assert feed(Accuracy(ignore_index=-1), scores, half, 1) == 1
+
+
 def test_precision_recall_f1(scores, labels):
     predicted = scores.argmax(1)
     for index, kind in enumerate((Precision, Recall, F1)):
