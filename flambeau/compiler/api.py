@@ -156,7 +156,7 @@ class Compiled:
         if CHECK.value():
             return False
         self._training()  # finds the modules
-        where = place(self._function, args, {}, _modes(), self._roots or (), self._options)
+        where = place(self._function, args, {}, modes(), self._roots or (), self._options)
         return kept(where) is not None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
