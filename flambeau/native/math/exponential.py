@@ -44,6 +44,15 @@ def scaled(m: Lanes, y: Value, n: Value, mantissa: int, zero: Value) -> Value:
 
 def exp32(m: Lanes, x: Value) -> Value:
     """exp of float32: 1.1 units in the last place at most."""
+    return _exp32(m, x)
+
+
+def times_exp32(m: Lanes, factor: Value, x: Value, rest: Value) -> Value:
+    """factor * exp(x + rest), the rest being small: 1.5 units in the last place at most."""
+    return _exp32(m, x, (factor, rest))
+
+
+def _exp32(m: Lanes, x: Value, parts: tuple[Value, Value] | None = None) -> Value:
     zero = m.less(x, -103.98)
     x = m.where(m.less(89.0, x), 89.0, x)
     if not m.permutes:
@@ -52,7 +61,12 @@ def exp32(m: Lanes, x: Value) -> Value:
     n = m.b.sub(m.bits(shifted), m.integer(0x4B400000))
     whole = m.sub(shifted, MAGIC32)
     r = m.fma(whole, -LN2_LOW32, m.fma(whole, -LN2_HIGH32, x))
-    y = m.add(m.fma(m.polynomial(r, EXP32), m.mul(r, r), r), 1.0)
+    if parts is None:
+        y = m.add(m.fma(m.polynomial(r, EXP32), m.mul(r, r), r), 1.0)
+    else:
+        factor, rest = parts
+        r = m.add(r, rest)
+        y = m.fma(m.fma(m.polynomial(r, EXP32), m.mul(r, r), r), factor, factor)
     if m.permutes:
         return m.scaled(y, whole, zero)
     return scaled(m, y, n, 23, zero)

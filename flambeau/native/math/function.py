@@ -10,7 +10,7 @@ from ..emit.builder import Builder
 from ..emit.lanewise import by_lane
 from ..loops import Scalar, Type
 from . import double
-from .error import erf32, erfc32
+from .error import erf32, erf64, erfc32
 from .exponential import exp2_32, exp32, exp64_exact, expm1_32
 from .hyperbolic import acosh32, asinh32, atanh32, cosh32, sinh32, tanh32
 from .lanes import Lanes
@@ -33,7 +33,7 @@ FLOAT64: dict[Scalar, Callable[..., ir.Value]] = {
     Scalar.LOG1P: double.log1p, Scalar.TANH: double.tanh, Scalar.SINH: double.sinh,
     Scalar.COSH: double.cosh, Scalar.SIN: double.sin, Scalar.COS: double.cos,
     Scalar.TAN: double.tan, Scalar.ASIN: double.asin, Scalar.ACOS: double.acos,
-    Scalar.ATAN: double.atan, Scalar.ATAN2: double.atan2,
+    Scalar.ATAN: double.atan, Scalar.ATAN2: double.atan2, Scalar.ERF: erf64,
 }  # fmt: skip
 
 

@@ -127,19 +127,22 @@ class Lanes:
         return self.b.vector_bytes >= 64
 
     def looked_up(self, index: Value, values: Sequence[float]) -> Value:
-        """Of 32 numbers that which the lowest five bits of each lane's index say."""
+        """Of 32 numbers, 16 in float64, that which the lowest bits of each lane's index say."""
         numbers = [floating(REGISTER[self.type], value) for value in values]
+        letters, width = ("ps", 16) if self.type is Type.F32 else ("pd", 8)
         if self.lanes == 1:
             table = self.b.table(numbers)
-            place = self.b.zext(self.b.and_(index, self.integer(31)), I64)
+            place = self.b.and_(index, self.integer(2 * width - 1))
+            place = place if self.word is I64 else self.b.zext(place, I64)
             return self.b.read(self.b.moved(table, place, self.type), self.type)
-        low, high = (literal(numbers[k : k + 16]) for k in (0, 16))
+        low, high = (literal(numbers[k : k + width]) for k in (0, width))
         parts = []
-        for start in range(0, self.lanes, 16):
-            some = self.b.widened(self.b.part(index, start, min(self.lanes, 16)), 16)
-            name = "llvm.x86.avx512.vpermi2var.ps.512"
+        for start in range(0, self.lanes, width):
+            count = min(self.lanes, width)
+            some = self.b.widened(self.b.part(index, start, count), width)
+            name = f"llvm.x86.avx512.vpermi2var.{letters}.512"
             found = self.b.external(name, low.type, (low, some, high))
-            parts.append(self.b.part(found, 0, min(self.lanes, 16)))
+            parts.append(self.b.part(found, 0, count))
         return self.b.joined(parts)
 
     def scaled(self, y: Value, n: Value, tiny: Value) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .exponential import LN2, LN2_HIGH32, LN2_LOW32, LOG2_E
+from .exponential import LN2, LN2_HIGH32, LN2_LOW32
 from .lanes import Lanes, Value
 
 # (log(1 + f) - f + f**2 / 2) / f**3 for f in [-0.25, 0.5], by least squares towards minimax.
@@ -11,6 +11,9 @@ LOG32 = (
     -0.16647312343585802, 0.19990860860190332, -0.2500009582880468, 0.3333344912045088,
 )  # fmt: skip
 ATANH = tuple(2 / k for k in (21, 19, 17, 15, 13, 11, 9, 7, 5, 3))  # of log((1 + s) / (1 - s))
+LOG2_E32 = (1.4426950216293335, 1.925963033500011e-08)
+LOG10_E32 = (0.4342944920063019, -1.0103049952192578e-08)
+LOG10_2_HIGH32, LOG10_2_LOW32 = 0.301025390625, 4.605039066518657e-06  # e times the first is exact
 THREE_QUARTERS_BITS = 0x3F400000
 INFINITY = float("inf")
 NAN = float("nan")
@@ -23,29 +26,36 @@ def ends(m: Lanes, x: Value, y: Value) -> Value:
     return m.where(m.less(x, 0.0), NAN, m.where(m.is_nan(x), x, y))
 
 
-def log32(m: Lanes, x: Value) -> Value:
-    """log of float32: 1 unit in the last place."""
+def _taken_apart(m: Lanes, x: Value) -> tuple[Value, Value]:
+    """e and f of x = 2**e * (1 + f) in float32, f in [-0.25, 0.5)."""
     if m.permutes:
         part = m.mantissa(x)
-        return _of_parts(m, m.sub(m.exponent(x), m.exponent(part)), m.sub(part, 1.0))
+        return m.sub(m.exponent(x), m.exponent(part)), m.sub(part, 1.0)
     b = m.b
     tiny = m.less(x, 1.17549435e-38)  # denormal: scaled up
     scaled = m.where(tiny, m.mul(x, 8388608.0), x)
     offset = b.sub(m.bits(scaled), m.integer(THREE_QUARTERS_BITS))
     exponent = b.ashr(offset, m.integer(23))
     mantissa = b.add(b.and_(offset, m.integer(0x007FFFFF)), m.integer(THREE_QUARTERS_BITS))
-    f = m.sub(m.floats(mantissa), 1.0)
     e = m.sub(b.sitofp(exponent, m.kind), m.where(tiny, 23.0, 0.0))
-    return ends(m, x, _of_parts(m, e, f))
+    return e, m.sub(m.floats(mantissa), 1.0)
 
 
-def _of_parts(m: Lanes, e: Value, f: Value) -> Value:
-    """log(2**e * (1 + f)) of float32."""
-    square = m.mul(f, f)
-    y = m.mul(m.mul(m.polynomial(f, LOG32), f), square)
-    y = m.fma(e, LN2_LOW32, y)
-    y = m.add(f, m.fma(square, -0.5, y))
-    return m.fma(e, LN2_HIGH32, y)
+def _ended(m: Lanes, x: Value, y: Value) -> Value:
+    return y if m.permutes else ends(m, x, y)
+
+
+def _cubic(m: Lanes, f: Value) -> Value:
+    """log(1 + f) - f + f**2 / 2."""
+    return m.mul(m.mul(m.polynomial(f, LOG32), f), m.mul(f, f))
+
+
+def log32(m: Lanes, x: Value) -> Value:
+    """log of float32: 1 unit in the last place."""
+    e, f = _taken_apart(m, x)
+    y = m.fma(e, LN2_LOW32, _cubic(m, f))
+    y = m.add(f, m.fma(m.mul(f, f), -0.5, y))
+    return _ended(m, x, m.fma(e, LN2_HIGH32, y))
 
 
 def atanh_series(m: Lanes, s: Value) -> Value:
@@ -73,18 +83,37 @@ def log1p_64(m: Lanes, x: Value) -> Value:
 
 
 def log1p_32(m: Lanes, x: Value) -> Value:
-    """log(1 + x) of float32."""
-    wide, z = m.wide(x)
-    return m.narrowed(log1p_64(wide, z))
+    """log(1 + x) of float32: what the sum loses is added to the logarithm."""
+    total = m.add(x, 1.0)
+    back = m.sub(total, 1.0)
+    lost = m.add(m.sub(1.0, m.sub(total, back)), m.sub(x, back))
+    lost = m.div(lost, m.where(m.same(total, 0.0), 1.0, total))
+    lost = m.where(m.less(x, 1e30), lost, 0.0)
+    e, f = _taken_apart(m, total)
+    y = m.fma(e, LN2_LOW32, m.add(_cubic(m, f), lost))
+    y = m.fma(e, LN2_HIGH32, m.add(f, m.fma(m.mul(f, f), -0.5, y)))
+    return m.where(m.same(x, 0.0), x, _ended(m, total, y))
+
+
+def _to_base(m: Lanes, f: Value, whole: Value, rest: Value, log: tuple[float, float]) -> Value:
+    """whole + rest + log(1 + f) times `log`, a number in two parts; whole is 0 or the greater."""
+    high, low = log
+    product = m.mul(f, high)
+    lost = m.fma(f, low, m.fma(f, high, m.neg(product)))
+    curved = m.fma(m.mul(f, f), -0.5, _cubic(m, f))
+    total = m.add(whole, product)
+    lost = m.add(m.add(lost, rest), m.sub(product, m.sub(total, whole)))
+    return m.add(total, m.fma(curved, high, lost))
 
 
 def log2_32(m: Lanes, x: Value) -> Value:
     """The logarithm to base 2 of float32."""
-    wide, z = m.wide(x)
-    return m.narrowed(wide.mul(log64(wide, z), LOG2_E))
+    e, f = _taken_apart(m, x)
+    return ends(m, x, _to_base(m, f, e, m.number(0.0), LOG2_E32))
 
 
 def log10_32(m: Lanes, x: Value) -> Value:
     """The logarithm to base 10 of float32."""
-    wide, z = m.wide(x)
-    return m.narrowed(wide.mul(log64(wide, z), 0.4342944819032518))
+    e, f = _taken_apart(m, x)
+    whole, rest = m.mul(e, LOG10_2_HIGH32), m.mul(e, LOG10_2_LOW32)
+    return ends(m, x, _to_base(m, f, whole, rest, LOG10_E32))

@@ -1,8 +1,8 @@
 """Functions as polynomials by interval, whose coefficients a permutation picks: AVX-512 only.
 
-An odd function that levels off is 32 polynomials, one for each interval of equal width around a
-multiple of that width. Two registers hold a coefficient's 32 values; one instruction finds those of
-16 lanes. A third of the work of one formula for all arguments, and no division.
+An odd function that levels off is 32 polynomials (16 in float64), one for each interval of equal
+width around a multiple of that width. Two registers hold a coefficient's values; one instruction
+finds those of 16 lanes (8). A third of the work of one formula for all arguments, and no division.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from functools import cached_property
 
 import numpy as np
 
+from ..loops import Type
+from .exponential import MAGIC32, MAGIC64
 from .lanes import Lanes, Value
 
-COUNT = 32
-_MAGIC = 12582912.0  # 1.5 * 2**23: adding rounds to an integer, which is in the lowest bits
+COUNT, COUNT64 = 32, 16
 _Curve = Callable[[float], float]
 
 
@@ -35,13 +36,13 @@ def _single(value: float) -> float:
 
 @dataclass(frozen=True)
 class Table:
-    """An odd function of slope `slope` at 0 that is 1 from 31.5 widths on.
+    """An odd function of slope `slope` at 0 that is 1 from 31.5 widths on; or, with no slope, any.
 
     Widths have so few bits that multiples are exact. `degree` is that of the polynomials.
     """
 
     curve: _Curve
-    slope: float
+    slope: float | None
     width: float
     degree: int
 
@@ -49,31 +50,77 @@ class Table:
     def columns(self) -> list[tuple[float, ...]]:
         """For each coefficient, the constant one first, its values by interval."""
         half = self.width / 2
-        rows = [self._around_zero(half)]
-        for k in range(1, COUNT):
+        rows = [] if self.slope is None else [self._around_zero(half, self.slope)]
+        for k in range(len(rows), COUNT):
             rows.append(_polynomial(lambda r, at=k * self.width: self.curve(at + r),  # type: ignore[misc]
                                     self.degree, -half, half))  # fmt: skip
         return list(zip(*rows, strict=True))
 
-    def _around_zero(self, half: float) -> list[float]:
+    def _around_zero(self, half: float, start: float) -> list[float]:
         """0 at 0 and of the right slope, so that small results are as precise as large ones."""
-        rest = _polynomial(lambda r: (self.curve(r) / r - self.slope) / r, self.degree - 2, 0, half)
-        return [0.0, _single(self.slope), *rest]
+        rest = _polynomial(lambda r: (self.curve(r) / r - start) / r, self.degree - 2, 0, half)
+        return [0.0, _single(start), *rest]
 
     def emit(self, m: Lanes, x: Value) -> Value:
-        """The function of float32."""
-        size = m.abs(x)
-        limit = (COUNT - 0.51) * self.width
-        held = m.where(m.less(limit, size), limit, size)
-        shifted = m.fma(held, 1 / self.width, _MAGIC)
-        number = m.sub(shifted, _MAGIC)
-        r = m.fma(number, -self.width, held)
-        interval = m.bits(shifted)
-        first, *later = [m.looked_up(interval, column) for column in self.columns]
-        y = later.pop()
-        while later:
-            y = m.fma(y, r, later.pop())
+        """The odd function of float32."""
+        assert self.slope is not None
+        first, slope, r = self.at(m, m.abs(x))
         rounding = self.slope - _single(self.slope)
         if rounding:  # too little to change any other interval's constant
             first = m.fma(r, rounding, first)
-        return m.signed(m.fma(y, r, first), x)
+        return m.signed(m.fma(slope, r, first), x)
+
+    def at(self, m: Lanes, size: Value) -> tuple[Value, Value, Value]:
+        """c, y and r of c + y * r, the function of a number not below 0 in float32."""
+        return _picked(m, size, self.width, self.columns)
+
+
+def _picked(
+    m: Lanes, size: Value, width: float, columns: list[tuple[float, ...]]
+) -> tuple[Value, Value, Value]:
+    """The constant of the interval in which a number lies, the rest's slope, and the rest."""
+    limit = (len(columns[0]) - 0.51) * width
+    magic = MAGIC64 if m.type is Type.F64 else MAGIC32
+    held = m.where(m.less(limit, size), limit, size)
+    shifted = m.fma(held, 1 / width, magic)
+    r = m.fma(m.sub(shifted, magic), -width, held)
+    interval = m.bits(shifted)
+    first, *later = [m.looked_up(interval, column) for column in columns]
+    y = later.pop()
+    while later:
+        y = m.fma(y, r, later.pop())
+    return first, y, r
+
+
+@dataclass(frozen=True)
+class Table64:
+    """The same in float64: an odd function that is 1 from 15.5 widths on, by its series.
+
+    `series`: its derivatives at a point over the factorials, to many more than `degree`.
+    """
+
+    series: Callable[[float], list[float]]
+    width: float
+    degree: int
+
+    @cached_property
+    def columns(self) -> list[tuple[float, ...]]:
+        """For each coefficient, the constant one first, its values by interval."""
+        rows = [_economised(self.series(k * self.width), self.width / 2, self.degree)
+                for k in range(COUNT64)]  # fmt: skip
+        rows[0][0] = 0.0
+        return list(zip(*rows, strict=True))
+
+    def emit(self, m: Lanes, x: Value) -> Value:
+        """The function of float64."""
+        first, slope, r = _picked(m, m.abs(x), self.width, self.columns)
+        return m.signed(m.fma(slope, r, first), x)
+
+
+def _economised(series: list[float], half: float, degree: int) -> list[float]:
+    """A series cut where Chebyshev's polynomials on [-half, half] lose least."""
+    from numpy.polynomial import chebyshev
+
+    scaled = np.array([c * half**k for k, c in enumerate(series)])
+    kept = chebyshev.cheb2poly(chebyshev.poly2cheb(scaled)[: degree + 1])
+    return [float(c) / half**k for k, c in enumerate(kept)]
