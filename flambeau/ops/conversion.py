@@ -22,7 +22,7 @@ from ..tensor.tensor import Tensor, _TensorType, wrap
 from .copies_native import in_order
 from .creation import empty, numpy_dtype, place, public
 from .inplace import bump
-from .pointwise_native import LARGE, large_cast
+from .pointwise_native import MIDDLE, large_cast
 from .registry import Array, opaque
 from .row_copies import fill, large_copy
 from .samples import real_line
@@ -385,7 +385,7 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
         return copy_in_format(array, form)
     if form is preserve_format and not array.flags.c_contiguous:
         return copy_in_format(array, form).astype(dtype, order="K")
-    y = large_cast(array, dtype) if array.size > LARGE and array.flags.c_contiguous else None
+    y = large_cast(array, dtype) if array.size > MIDDLE and array.flags.c_contiguous else None
     if y is not None:
         return y if form in (preserve_format, contiguous_format) else copy_in_format(y, form)
     return array.astype(dtype, order="C") if form in (preserve_format, contiguous_format) \

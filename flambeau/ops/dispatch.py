@@ -21,7 +21,7 @@ from ..tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
 from .explain import explained
 from .inplace import inplace_twin, write_out
-from .pointwise_native import LARGE, large, large_with, swapped
+from .pointwise_native import MIDDLE, large, large_with, swapped
 from .promotion import compute_pointwise
 from .registry import Kind, Operator, Promotion, publish
 
@@ -89,7 +89,7 @@ def _unary(operator: Operator) -> Callable:
             a = input._array
             kind = a.dtype
             if kind is FLOAT32 or kind in fast:
-                if a.size <= LARGE or (y := large(body, a)) is None:
+                if a.size <= MIDDLE or (y := large(body, a)) is None:
                     y = body(a)
             else:
                 y = compute_pointwise(operator, (input,), ())
@@ -130,12 +130,12 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
                 b = _scalars.get((other, kind))
                 if b is None:
                     b = _scalar(other, kind)
-                if a.size <= LARGE or (y := large(body, a, b)) is None:
+                if a.size <= MIDDLE or (y := large(body, a, b)) is None:
                     y = body(a, b)
             else:
                 b = other._array
                 if kind is b.dtype and (kind is FLOAT32 or kind in fast):
-                    if a.size <= LARGE or (y := large(body, a, b)) is None:
+                    if a.size <= MIDDLE or (y := large(body, a, b)) is None:
                         y = body(a, b)
                 else:
                     y = compute_pointwise(operator, (input, other), ())
@@ -233,7 +233,7 @@ def reflected(operator: Operator) -> Callable:
             except OverflowError:
                 return forward(other, self)
         try:
-            if a.size <= LARGE or (y := large(turned, a, b)) is None:
+            if a.size <= MIDDLE or (y := large(turned, a, b)) is None:
                 y = body(b, a)
         except RuntimeWarning:
             return forward(other, self)
@@ -409,7 +409,7 @@ class _Writer:
             *lines,
             f"        kind_ = {arrays[0]}.dtype",
             f"        if kind_ in FAST{same}:",
-            f"            if {arrays[0]}.size <= LARGE or (y := large_with(body, "
+            f"            if {arrays[0]}.size <= MIDDLE or (y := large_with(body, "
             f"({', '.join(arrays)},), ({plain}), {{{options}}})) is None:",
             f"                y = body({given})",
             "        else:",
@@ -529,7 +529,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
         "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
         "creation": creation, "FAST": _FAST_FLOATS, "__name__": "flambeau.ops.dispatch",
-        "LARGE": LARGE, "large_with": large_with,
+        "MIDDLE": MIDDLE, "large_with": large_with,
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip
     exec(compile(source, f"<flambeau operator {operator.name}>", "exec"), names)

@@ -83,14 +83,15 @@ def reduced_bags(
         most := bags_most(weight, indices, bags, offsets.size)
     ) is not None:  # fmt: skip
         return most
-    made = np.zeros((offsets.size, width), inside)
-    which = np.full((offsets.size, width), -1, np.int64)
+    shape = (offsets.size, width)
+    which = np.full(shape, -1, np.int64) if mode == _MAX else np.broadcast_to(np.int64(-1), shape)
     if mode != _MAX and indices.size and bags.__class__ is np.ndarray and (
         y := bags_summed(weight, indices, bags, offsets.size, each)
     ) is not None:  # fmt: skip
         if mode == _MEAN:
             y /= np.maximum(np.bincount(bags, minlength=offsets.size), 1)[:, None].astype(y.dtype)
         return y, which
+    made = np.zeros(shape, inside)
     if indices.size:
         rows = weight.take(indices, 0).astype(inside, copy=False)
         if each is not None:

@@ -12,7 +12,7 @@ from ..tensor.promote import result_dtype
 from ..tensor.tensor import Tensor
 from . import refusal
 from .inplace import assign, write_out
-from .pointwise_native import LARGE, large
+from .pointwise_native import MIDDLE, large
 from .rectifiers import within
 from .registry import Array, composite, pointwise, publish
 from .samples import Rng, Sample, pairs
@@ -138,9 +138,20 @@ def clamp_numbers(input: Array, min=None, max=None) -> Array:
     """input clipped to [min, max]; NaN where a bound is NaN."""
     if input.dtype.kind != "f":
         min, max = (None if v is None else np.asarray(v).astype(input.dtype) for v in (min, max))
-    elif input.size > LARGE and (y := large(lambda x: _clip(x, min, max), input)) is not None:
-        return y
+    if input.size > MIDDLE and input.__class__ is np.ndarray:
+        body = _at_most if min is None else _at_least if max is None else _clip
+        bounds = [np.asarray(v, input.dtype) for v in (min, max) if v is not None]
+        if (y := large(body, input, *bounds)) is not None:
+            return y
     return _clip(input, min, max)
+
+
+def _at_least(x: Any, min: Any) -> Any:
+    return np.maximum(x, min)
+
+
+def _at_most(x: Any, max: Any) -> Any:
+    return np.minimum(x, max)
 
 
 @clamp_numbers.vjp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..tensor.dtypes import BOOL, INTEGER
 from ..tensor.tensor import Tensor, wrap
 from . import refusal
 from .blocks import choose
@@ -11,6 +12,7 @@ from .inplace import overwrite
 from .rectifiers import leaky_relu
 from .registry import Array, composite, pointwise, publish
 from .samples import pairs_nonzero
+from .sigmoids import logistic, sigmoid_backward
 
 
 @pointwise(name="_prelu_kernel", node="PreluKernelBackward0", expose=(), inplace=False,
@@ -66,6 +68,26 @@ def prelu(input, weight):
     return leaky_by(input, weight)
 
 
+_glu_floats = refusal.Refusal(BOOL, INTEGER, error=refusal.as_kernel("glu_cpu"))
+
+
+@pointwise(name="_glu", node="GluBackward0", expose=(), inplace=False, samples=pairs_nonzero,
+           ref=lambda x, gate: x / (1 + np.exp(-gate)), refuse=_glu_floats)  # fmt: skip
+def gated(input: Array, gate: Array) -> Array:
+    """input * sigmoid(gate)."""
+    return input * logistic(gate)
+
+
+@gated.vjp("input")
+def _(g, gate):
+    return g * gate.sigmoid()
+
+
+@gated.vjp("gate")
+def _(g, input, gate):
+    return sigmoid_backward(g * input, gate.sigmoid())
+
+
 @composite(expose=("nn.functional",))
 def glu(input, dim=-1):
     """Gated linear unit: the first half along `dim` times the sigmoid of the second.
@@ -81,7 +103,7 @@ def glu(input, dim=-1):
             f"Halving dimension must be even, but dimension {dim % input.ndim} is size {length}"
         )
     half = length // 2
-    return input.narrow(dim, 0, half) * input.narrow(dim, half, half).sigmoid()
+    return gated(input.narrow(dim, 0, half), input.narrow(dim, half, half))
 
 
 def _noise(input: Tensor, lower: float, upper: float, generator) -> Tensor:

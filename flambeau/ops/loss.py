@@ -15,7 +15,7 @@ from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name, result_dtype
 from ..tensor.tensor import Tensor
 from .loss_reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
-from .pointwise_native import LARGE, large
+from .pointwise_native import LARGE, large_with
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque, publish
 from .samples import Rng, Sample
@@ -52,7 +52,7 @@ def _reduced(y: Array, reduction: int, kind: np.dtype) -> Array:
 def _large(formula: Any, x: Array, t: Array, reduction: int) -> Any:
     """A formula of large arrays, reduced, in machine code; None without it."""
     if reduction == NONE:
-        return large(formula, x, t)
+        return large_with(formula, (x, t), (), {}) if x.shape == t.shape else None
     total = folded(formula, x, t)
     return total / x.size if total is not None and reduction == MEAN else total
 
@@ -87,12 +87,12 @@ def _difference_loss(name: str, node: str, parameter: float, formula: Any):
         forward, slope = parts()
 
         def body(input: Array, target: Array, reduction, parameter) -> Array:
-            x, t = _pair(input, target, name)
             kind = _kind(input, target)
-            if x.size > LARGE and x.__class__ is np.ndarray:
-                y = _large(lambda a, b: forward(a - b, parameter), x, t, reduction)
+            if input.size > LARGE and input.__class__ is np.ndarray and input.dtype == target.dtype:
+                y = _large(lambda a, b: forward(a - b, parameter), input, target, reduction)
                 if y is not None:
                     return np.asarray(y, kind)
+            x, t = _pair(input, target, name)
             return _reduced(forward(x - t, parameter), reduction, kind)
 
         body.__doc__ = parts.__doc__

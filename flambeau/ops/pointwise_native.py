@@ -20,11 +20,14 @@ Array = np.ndarray
 
 LARGE = 1 << 15  # elements up to which NumPy is as fast
 _CHEAP_LARGE = 1 << 16  # the same, where memory is the limit: from here on threads share it
+MIDDLE = 1 << 12  # the same, where a body is several steps of NumPy's, or slow ones
+_ASKED, _USED = 32, 256  # the calls of arrays so small that ask for a kernel, and that use it
 _CHEAP = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.sqrt, np.floor, np.ceil, np.trunc,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_not,
     np.absolute, np.maximum, np.minimum,
 ))  # fmt: skip
+_SLOW = frozenset((np.power, np.fmod, np.remainder, np.floor_divide, np.hypot))
 _EXACT = frozenset((
     np.add, np.subtract, np.multiply, np.negative, np.maximum, np.minimum, np.bitwise_and,
     np.bitwise_or, np.bitwise_xor, np.equal, np.not_equal, np.less, np.less_equal, np.greater,
@@ -38,30 +41,44 @@ _FLOATS = frozenset((FLOAT32, FLOAT64))
 _CASTS = (np.dtype(bool), *[np.dtype(f"{s}int{n}") for s, n in (("u", 8), ("", 8), ("", 32),
           ("", 64))], *[np.dtype(n) for n in ("float16", "bfloat16", "float32", "float64")])
 _MOST = 1024  # kernels
-_ready: dict[tuple, Any] = {}  # by body and layouts: 1 after the first call, then the kernel
+_WIDE = 16  # elements of a row from which on it is read where it lies
+_ready: dict[tuple, Any] = {}  # by body and layouts: how many calls there were, then the kernel
+
+
+def least(body: Any) -> int:
+    """The elements up to which NumPy is as fast as a kernel of a body."""
+    if body in _CHEAP:
+        return _CHEAP_LARGE
+    return LARGE if isinstance(body, np.ufunc) and body not in _SLOW else MIDDLE
 
 
 def large(body: Any, *operands: Any) -> Array | None:
     """body(*operands) for operands of one dtype, in the shape of the first, or None.
 
-    Floats, and integers for some bodies.
+    Floats, and integers where the body is defined on them without division.
     """
     first = operands[0]
     if first.__class__ is not _ndarray or not Policy.allowed:
         return None
-    if first.dtype not in _FLOATS and not (first.dtype in _INTEGERS and body in _EXACT):
+    kind = first.dtype
+    if kind not in _FLOATS and not (kind in _INTEGERS and _exact(body)):
         return None
-    if first.size <= _CHEAP_LARGE and body in _CHEAP:
+    if first.size <= least(body):
         return None
     return served(body, operands)
 
 
+def _exact(body: Any) -> bool:
+    """Whether a body may run on integers: ufuncs that are listed, and what is written with them."""
+    return body in _EXACT or not isinstance(body, np.ufunc)
+
+
 def mixed(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
-    """body on large arrays of several dtypes and numbers, all cast to `kind` first, or None."""
+    """body on arrays of several dtypes and numbers, all cast to `kind` first, or None."""
     first = operands[0]
-    if first.__class__ is not _ndarray or first.size <= _CHEAP_LARGE or not Policy.allowed:
+    if first.__class__ is not _ndarray or first.size <= least(body) or not Policy.allowed:
         return None
-    if kind not in _FLOATS and not (kind in _INTEGERS and body in _EXACT):
+    if kind not in _FLOATS and not (kind in _INTEGERS and _exact(body)):
         return None
     if any(a.__class__ is not _ndarray or a.dtype not in _CASTS for a in operands):
         return None
@@ -88,7 +105,9 @@ def large_with(
     if first.__class__ is not _ndarray or not Policy.allowed:
         return None
     kind = first.dtype
-    if kind not in _FLOATS and (kind not in _HALVES or first.size <= LARGE):
+    if first.size <= (least(body) if kind in _FLOATS and target is None else MIDDLE):
+        return None
+    if kind not in _FLOATS and kind not in _HALVES and not (kind in _INTEGERS and _exact(body)):
         return None
     arrays = tuple([v for v in given if v.__class__ is _ndarray])
     settings = (*[v for v in given if v.__class__ is not _ndarray], *plain, *named.values())
@@ -105,7 +124,8 @@ def large_with(
 
     if len(places) == len(given) and not plain and not named and all(places):
         return served(body, arrays, target=target)
-    key = (body, places, *named, *map(repr, settings))  # of 0.0 and -0.0 they differ
+    key = (body, places, *named, *[v if v else repr(v) for v in settings],  # 0.0 is not -0.0
+           *[v.__class__ for v in settings])  # fmt: skip
     return served(key, arrays, formula, target=target)
 
 
@@ -117,7 +137,9 @@ def swapped(body: Any) -> Callable:
 
 def large_cast(x: Array, kind: np.dtype) -> Array | None:
     """x.astype(kind) for a large array and a float dtype, or None."""
-    if x.size <= _CHEAP_LARGE or x.dtype not in _CASTS or kind not in _CASTS[5:] \
+    slow = kind in _HALVES or x.dtype in _HALVES
+    if x.size <= (MIDDLE if slow else _CHEAP_LARGE) \
+            or x.dtype not in _CASTS or kind not in _CASTS[5:] \
             or x.__class__ is not _ndarray or not Policy.allowed:  # fmt: skip
         return None
     return served(("cast", kind), (x,), lambda v: v, kind)
@@ -134,9 +156,12 @@ def served(
     """
     first = operands[0]
     shape = first.shape
-    placed = _placed(operands, shape)
+    placed, steps = _placed(operands, shape), ()
+    if placed is None and (gapped := _gapped(operands, shape)) is not None:
+        placed, steps = gapped
+    large = first.size > LARGE
     for arranged in (_unstretched, _in_order):
-        if placed is None and (target is None or arranged is _unstretched):
+        if placed is None and large and (target is None or arranged is _unstretched):
             given = arranged(operands)
             if (placed := _placed(given, shape)) is not None:
                 operands = given
@@ -149,6 +174,8 @@ def served(
     except TypeError:  # a setting that is no plain number
         return None
     if found.__class__ is not tuple:
+        if not large and not _often(key, found):
+            return None
         found = _asked(key, found, body if formula is None else formula, result)
     if found is None:
         return None
@@ -160,7 +187,8 @@ def served(
     else:
         return None
     size = first.size if full is first else prod(shape)
-    run(address, size, *operands, y, *((size // columns, columns) if columns else (size,)))
+    run(address, size, *operands, y, *((size // columns, columns) if columns else (size,)),
+        *steps)  # fmt: skip
     return y
 
 
@@ -170,6 +198,14 @@ def settled(body: Any) -> Any:
     if cells is None:
         return body
     return (body.__code__, tuple([settled(c.cell_contents) for c in cells]))
+
+
+def _often(key: tuple, calls: int | None) -> bool:
+    """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
+    calls = calls or 0
+    if calls < _USED and (calls or len(_ready) < _MOST) and Policy.counts:
+        _ready[key] = calls + 1
+    return calls in (_ASKED, _USED)
 
 
 def _asked(key: tuple, found: int | None, formula: Callable, result: np.dtype | None
@@ -211,6 +247,10 @@ def _placed(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array 
     """(dtype and layout of each operand, columns of the rows that some lie along or 0, the first
     operand that has the result's shape)."""
     full = operands[0]
+    if full.shape == shape and full.flags.c_contiguous:
+        plain = _plain(operands, shape)
+        if plain is not None:
+            return plain, 0, full
     if full.shape != shape:
         full = next((a for a in operands if a.__class__ is _ndarray and a.shape == shape), None)
     strides, contiguous, columns = None, True, 0
@@ -236,6 +276,59 @@ def _placed(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array 
             return None
         found.append((a.dtype, layout))
     return tuple(found), columns, full
+
+
+def _plain(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
+    """The layouts of contiguous arrays of one shape and of numbers; None with any other."""
+    found = []
+    for a in operands:
+        if a.__class__ is not _ndarray:
+            return None
+        if a.shape == shape and a.flags.c_contiguous:
+            found.append((a.dtype, "full"))
+        elif a.ndim:
+            return None
+        else:
+            found.append((a.dtype, "number"))
+    return tuple(found)
+
+
+def _gapped(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
+    """`_placed` where rows of operands have gaps between them, and how far these are apart."""
+    columns, found, steps = 0, [], []
+    for a in operands:
+        if a.__class__ is not _ndarray:
+            return None
+        layout, width = "full", columns
+        if a.shape != shape:
+            layout, width = ("number", columns) if not a.ndim else _stretched(a.shape, shape)
+            if not (a.flags.c_contiguous and (width or not a.ndim)):
+                return None
+        elif not a.flags.c_contiguous:
+            if (apart := rows_apart(a)) is None:
+                return None
+            layout, width = "apart", prod(shape[apart[0] :])
+            steps.append(apart[1])
+        if columns not in (0, width):
+            return None
+        columns = width
+        found.append((a.dtype, layout))
+    return ((tuple(found), columns, None), steps) if columns >= _WIDE else None
+
+
+def rows_apart(x: Array) -> tuple[int, int] | None:
+    """How many axes are those of rows that lie equally far apart, and how far in elements."""
+    outer, inside = x.ndim, x.itemsize
+    while outer and x.strides[outer - 1] == inside:
+        outer -= 1
+        inside *= x.shape[outer]
+    step = x.strides[outer - 1]
+    if not 0 < outer < x.ndim or step < inside or step % x.itemsize:
+        return None
+    for axis in range(outer - 1):
+        if x.strides[axis] != x.strides[axis + 1] * x.shape[axis + 1]:
+            return None
+    return outer, step // x.itemsize
 
 
 def _in_order(operands: tuple) -> tuple:

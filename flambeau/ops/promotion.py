@@ -10,7 +10,7 @@ from ..tensor import dtypes as types
 from ..tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
 from ..tensor.promote import result_dtype
 from ..tensor.tensor import Tensor
-from .pointwise_native import LARGE, large_with, mixed, swapped
+from .pointwise_native import MIDDLE, large_with, least, mixed, swapped
 
 if TYPE_CHECKING:
     from .registry import Operator
@@ -60,7 +60,7 @@ def _halves(
     if len(operands) == 2 and not isinstance(operands[0], Tensor) and not attributes:
         body, operands = swapped(body), operands[::-1]
     first = operands[0]
-    if not isinstance(first, Tensor) or first._array.size <= LARGE:
+    if not isinstance(first, Tensor) or first._array.size <= MIDDLE:
         return None
     given = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
              else _cast(x, types.float32.numpy, common) for x in operands]  # fmt: skip
@@ -69,14 +69,14 @@ def _halves(
 
 def _mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:
     """The same by a kernel that reads each operand in its own dtype, for large arrays."""
-    first = operands[0]
-    if not isinstance(first, Tensor) or first._array.size <= LARGE \
+    first, body = operands[0], operator.ufunc or operator.body
+    if not isinstance(first, Tensor) or first._array.size <= least(body) \
             or any(x is None for x in operands):  # fmt: skip
         return None
     kind = common.numpy
     arrays = tuple([x._array if isinstance(x, Tensor) else _cast(x, kind, common)
                     for x in operands])  # fmt: skip
-    return mixed(operator.ufunc or operator.body, arrays, kind)
+    return mixed(body, arrays, kind)
 
 
 def _plain(x: Any) -> Any:

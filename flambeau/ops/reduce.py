@@ -164,9 +164,12 @@ def _(g, input_shape, dim, keepdim):
         ref=lambda x, dim=None, keepdim=False: np.nansum(x, dim, keepdims=keepdim))  # fmt: skip
 def _nansum(input: Array, dim=None, keepdim=False, dtype=None) -> Array:
     """Sum, NaN counting as zero."""
-    kind = summed_dtype(input, dtype)
+    kind, axes = summed_dtype(input, dtype), axes_of(dim, input.ndim)
+    if input.size > LARGE and kind == input.dtype \
+            and (y := reduced(np.add, input, axes, keepdim, "known")) is not None:  # fmt: skip
+        return rounded(y, kind)
     y = np.add.reduce(np.where(np.isnan(input), input.dtype.type(0), input),
-                      axes_of(dim, input.ndim), inside_dtype(kind), None, keepdim)  # fmt: skip
+                      axes, inside_dtype(kind), None, keepdim)  # fmt: skip
     return rounded(y, kind)
 
 

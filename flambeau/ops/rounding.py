@@ -14,7 +14,7 @@ from ..tensor.tensor import Tensor
 from . import refusal
 from .creation import zeros_like
 from .inplace import assign
-from .pointwise_native import LARGE, large_with
+from .pointwise_native import MIDDLE, large_with
 from .promotion import compute_dtype
 from .registry import Array, Number, Promotion, composite, opaque, pointwise
 from .samples import Rng, Sample, pairs_nonzero, real_line
@@ -235,7 +235,7 @@ def _nan_to_num(x: np.ndarray, nan, posinf, neginf) -> np.ndarray:
     high = float(limit.max) if posinf is None else float(posinf)
     low = float(limit.min) if neginf is None else float(neginf)
     given = (float(nan), high, low)
-    y = large_with(_replaced, (x,), given, {}) if x.size > LARGE else None
+    y = large_with(_replaced, (x,), given, {}) if x.size > MIDDLE else None
     return _replaced(x, *given) if y is None else y
 
 

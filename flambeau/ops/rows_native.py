@@ -15,7 +15,7 @@ import numpy as np
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run
 from ..tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
-from .pointwise_native import settled
+from .pointwise_native import rows_apart, settled
 
 Array = np.ndarray
 
@@ -157,16 +157,18 @@ _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minim
           np.argmax: "ARGMAX", np.argmin: "ARGMIN"}  # fmt: skip
 
 
-def _named(name: str, x: Array, ufunc: Callable, formula: str) -> int | None:
+def _named(name: str, x: Array, ufunc: Callable, formula: str, *settings: Any) -> int | None:
     from ..native.loops import Fold
 
-    return kernel(name, x, Fold[_FOLDS[ufunc]], formula)
+    return kernel(name, x, Fold[_FOLDS[ufunc]], formula, *settings)
 
 
 def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
             formula: str = "same") -> Array | None:  # fmt: skip
     """ufunc.reduce of a formula of a large array over some axes; float32 for half precision."""
     if x.__class__ is _ndarray and not x.flags.c_contiguous:
+        if (y := _apart(ufunc, x, axes, keepdims, formula)) is not None:
+            return y
         return _in_order(ufunc, x, axes, keepdims, formula)
     if not fits(x):
         return None
@@ -195,6 +197,31 @@ def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
     rows = x.size // max(y.size, 1) if low == 0 else y.size
     call(found, (x, y), rows, x.size // rows)
     return y
+
+
+def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
+           ) -> Array | None:  # fmt: skip
+    """`reduced` of rows with gaps between them, over all axes or those of rows or of columns."""
+    if x.size <= LARGE or x.dtype not in _INSIDE or (found := rows_apart(x)) is None:
+        return None
+    outer, step = found
+    rows, rank = prod(x.shape[:outer]), x.ndim
+    columns = x.size // rows
+    every = axes is None or len(axes) == rank
+    if columns < _WORTH or not (every or axes in (tuple(range(outer)), tuple(range(outer, rank)))):
+        return None
+    down = not every and axes is not None and 0 in axes
+    name = "reduce_columns" if down else "reduce_rows"
+    address = _named(name, x, ufunc, formula, True)
+    if address is None:
+        return None
+    y = np.empty(columns if down else rows, _INSIDE[x.dtype])
+    call(address, (x, y), rows, columns, step)
+    if every:
+        return np.full((1,) * rank if keepdims else (), ufunc.reduce(y), y.dtype)
+    kept = x.shape[outer:] if down else x.shape[:outer]
+    ones = (1,) * (rank - len(kept)) if keepdims else ()
+    return y.reshape(ones + kept if down else kept + ones)
 
 
 def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str

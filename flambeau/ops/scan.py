@@ -29,8 +29,9 @@ def cumsum(input: Array, dim, *, dtype=None) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
-    if input.size > LARGE and kind == input.dtype \
-            and (found := scanned(np.add, input, at)) is not None:  # fmt: skip
+    if input.size > LARGE and (kind == input.dtype or kind == np.int64) and (
+        found := scanned(np.add, input.astype(kind, copy=False), at)
+    ) is not None:  # fmt: skip
         return found[0]
     return rounded(np.cumsum(input, at, inside_dtype(kind)), kind)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .rows_native import call, fits, kernel
+from .rows_native import LARGE, call, fits, kernel
 
 Array = np.ndarray
 
@@ -15,9 +15,18 @@ _AT_ONCE = 4  # rows, as ROWS_AT_ONCE of the kernel
 _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minimum: "MINIMUM"}
 
 
+_INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
+
+
+def _served(x: Array) -> bool:
+    if x.dtype in _INTEGERS:
+        return x.size > LARGE and x.__class__ is np.ndarray and x.flags.c_contiguous
+    return fits(x)
+
+
 def scanned(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple[Array, ...] | None:
     """(ufunc.accumulate(x, axis),), and the last place of each extreme where `positions`."""
-    if not fits(x):
+    if not _served(x):
         return None
     made = (np.empty(x.shape, x.dtype),)
     if positions:

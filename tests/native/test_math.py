@@ -188,7 +188,9 @@ def test_exp_of_float64() -> None:
     assert error.max() <= 1.0, x[finite][error.argmax()]
 
 
-@pytest.mark.parametrize("name", ["ERF", "ERFC", "EXP", "LOG", "LOG10", "LOG1P", "LOG2", "POW", "TANH"])
+@pytest.mark.parametrize(
+    "name", ["ERF", "ERFC", "EXP", "LOG", "LOG10", "LOG1P", "LOG2", "POW", "TANH"]
+)
 def test_formulas_for_processors_without_permutations(name: str) -> None:
     x = arguments()
     y = np.empty_like(x)

@@ -16,7 +16,7 @@ from flambeau.ops import copies_native, pointwise_native, row_copies, table_rows
 
 F = torch.nn.functional
 MODULES = ("rows_native", "softmax", "norm_kernels", "loss", "scan", "table_rows", "index",
-           "embedding", "conversion", "extrema", "mask", "pointwise_native")  # fmt: skip
+           "embedding", "mask", "pointwise_native")  # fmt: skip
 
 
 @pytest.fixture(autouse=True, params=[1, 2])
@@ -24,7 +24,10 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
     for name in MODULES:
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "LARGE", 0)
-    monkeypatch.setattr(pointwise_native, "_CHEAP_LARGE", 0)
+    for name in ("MIDDLE", "_CHEAP_LARGE"):
+        monkeypatch.setattr(pointwise_native, name, 0)
+    for name in ("conversion", "dispatch", "extrema", "promotion", "rounding"):
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "MIDDLE", 0)
     monkeypatch.setattr(invoke, "SMALL", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)

@@ -14,7 +14,7 @@ from flambeau.native.kernels.pointwise import pointwise
 from flambeau.native.loops import Type
 from flambeau.native.pool import POOL
 from flambeau.native import invoke
-from flambeau.ops import dispatch, pointwise_native
+from flambeau.ops import extrema, pointwise_native, rounding, sigmoids
 from flambeau.ops.rectifiers import rectify
 from flambeau.ops.registry import OPERATORS, Kind
 
@@ -25,10 +25,10 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3.0, 20.0, 
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for few elements, on two threads."""
-    for module in (dispatch, sys.modules["flambeau.ops.promotion"]):
-        monkeypatch.setattr(module, "LARGE", 3)
+    for module in ("dispatch", "promotion"):
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MIDDLE", 3)
     monkeypatch.setattr(invoke, "SMALL", 3)
-    for name in ("LARGE", "_CHEAP_LARGE"):
+    for name in ("LARGE", "MIDDLE", "_CHEAP_LARGE"):
         monkeypatch.setattr(pointwise_native, name, 3)
     monkeypatch.setattr(pointwise_native, "_ready", {})
 
@@ -193,6 +193,54 @@ def test_what_does_not_fit_is_left_to_numpy() -> None:
         for _ in range(3):
             assert pointwise_native.large(np.add, *pair) is None
     assert not pointwise_native._ready
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(3, 17), (5, 33), (2, 3, 40), (7, 1031), (1, 20)])
+def test_rows_with_gaps_are_read_where_they_lie(shape: tuple[int, ...], threads: int) -> None:
+    before = POOL.threads()
+    POOL.set_threads(threads)
+    x = np.random.default_rng(0).normal(size=shape).astype("f")
+    whole, row = x[..., 1:].copy(), x[(0,) * (x.ndim - 1)][1:].copy()
+    try:
+        for pair in ((x[..., 1:], x[..., :-1]), (x[..., 1:], whole), (whole, x[..., 1:]),
+                     (x[..., 1:], row), (x[..., 1:], np.full((), 2.5, "f"))):  # fmt: skip
+            y = ready(np.subtract, *pair)
+            np.testing.assert_array_equal(y, pair[0] - pair[1])
+            assert y.flags.c_contiguous
+    finally:
+        POOL.set_threads(before)
+    gaps = [k for k in pointwise_native._ready if any(d[1] == "apart" for d in k[1])]
+    assert len(gaps) == 5 or shape[0] == 1
+
+
+def test_integers() -> None:
+    x = np.random.default_rng(0).integers(-9, 9, 1031)
+    for kind in ("int64", "int32", "uint8"):
+        low, high = (np.asarray(v, kind) for v in (2, 5))
+        found = ready(extrema._clip, x.astype(kind), low, high)
+        np.testing.assert_array_equal(found, x.astype(kind).clip(2, 5))
+        assert found.dtype == kind
+    np.testing.assert_array_equal(ready(rounding._sign, x), np.sign(x))
+
+
+def test_integers_stay_integers() -> None:
+    x = np.arange(100)
+    for body in (lambda v: v * 0.5, lambda v: np.exp(v), lambda v: v / 2):
+        for _ in range(4):
+            assert pointwise_native.large(body, x) is None
+
+
+def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pointwise_native, "LARGE", 1 << 20)
+    monkeypatch.setattr(pointwise_native, "_ASKED", 3)
+    monkeypatch.setattr(pointwise_native, "_USED", 9)
+    x = np.linspace(-3, 3, 5000, dtype="f")
+    found = [pointwise_native.large(sigmoids.logistic, x) for _ in range(12)]
+    assert [y is None for y in found] == [True] * 9 + [False] * 3
+    np.testing.assert_allclose(found[-1], 1 / (1 + np.exp(-x)), 1e-5)
+    for _ in range(12):
+        assert pointwise_native.large(sigmoids.logistic, np.stack([x, x], 1)[:, 0]) is None
 
 
 def test_channels_last_keeps_its_layout() -> None:

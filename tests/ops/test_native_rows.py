@@ -22,7 +22,7 @@ SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
     for name in ("rows_native", "softmax", "norm_kernels", "reduce", "cross_entropy", "norms",
-                 "scan"):
+                 "scan", "scan_native"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "LARGE", 0)
     monkeypatch.setattr(invoke, "SMALL", 0)
     before = POOL.threads()
@@ -109,6 +109,47 @@ def test_reductions(shape, axes, keepdims: bool) -> None:
     np.testing.assert_array_equal(found, np.maximum.reduce(special, axes, keepdims=keepdims))
     squares = ready(rows_native.reduced, np.add, x, axes, keepdims, "square")
     np.testing.assert_allclose(squares, (x * x).sum(axes, keepdims=keepdims), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("axes", [None, (2,), (0, 1), (0, 1, 2)])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 16), (2, 3, 17), (5, 7, 40), (1, 3, 1031), (400, 2, 20)])
+def test_reductions_of_rows_with_gaps(shape, axes, keepdims: bool) -> None:
+    wide = np.random.default_rng(0).normal(size=(*shape[:-1], shape[-1] + 3)).astype("f")
+    x = wide[..., 2:-1]
+    if x.flags.c_contiguous:
+        return
+    for ufunc in (np.add, np.maximum):
+        found = ready(rows_native._apart, ufunc, x, axes, keepdims, "same")
+        wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
+
+
+def test_other_gaps_are_copied() -> None:
+    x = np.zeros((8, 9, 40), "f")
+    for view in (x[:, 1:, 1:], x[..., ::2], x[:, ::-1, 1:], x.transpose(1, 0, 2), x[..., :3]):
+        assert rows_native._apart(np.add, view, None, False, "same") is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("axes", [None, (1,), (0,)])
+def test_sums_of_what_is_known(axes, dtype) -> None:
+    x = matrix((33, 65), dtype, special=True)
+    x[np.isinf(x)] = 3
+    found = ready(rows_native.reduced, np.add, x, axes, False, "known")
+    np.testing.assert_allclose(found, np.nansum(x.astype("d"), axes), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+@pytest.mark.parametrize("shape", [(5, 16), (7, 17), (2, 1031), (3, 4, 5)])
+def test_scans_of_integers(shape, dtype) -> None:
+    x = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+    for ufunc in (np.add, np.multiply, np.maximum, np.minimum):
+        for axis in range(x.ndim):
+            (found,) = ready(scan_native.scanned, ufunc, x, axis)
+            np.testing.assert_array_equal(found, ufunc.accumulate(x, axis, dtype))
+            assert found.dtype == dtype
 
 
 @pytest.mark.parametrize("keepdims", [False, True])

@@ -9,15 +9,16 @@ from ..loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, State
 from .value import HALVES, Value, computed
 
 # How an operand lies under the result, which is contiguous.
-FULL, NUMBER, ROW, COLUMN = "full", "number", "row", "column"
+FULL, NUMBER, ROW, COLUMN, APART = "full", "number", "row", "column", "apart"
 
 
 def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
               result: Type | None = None) -> Kernel:  # fmt: skip
-    """Buffers: the operands, the result. Sizes: n; or rows, columns where an operand is either.
+    """Buffers: the operands, the result. Sizes: n; or rows, columns where an operand has either.
 
     `result`: its type, if not what the formula gives. ROW: one for all rows; COLUMN: an element
-    for each row; NUMBER: one element.
+    for each row; NUMBER: one element; APART: rows with gaps between them, whose distances are
+    further sizes.
     """
     plain = all(layout in (FULL, NUMBER) for _, layout in operands)
     row, column = Index("row"), Index("column")
@@ -27,8 +28,10 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
         NUMBER: Affine(), ROW: Affine(0, ((column, 1),)), COLUMN: Affine(0, ((row, 1),)),
     }  # fmt: skip
     buffers = [Buffer(type, f"x{k}") for k, (type, _) in enumerate(operands)]
-    values = [Value(Load(b, places[layout])).cast(computed(b.type))
-              for b, (_, layout) in zip(buffers, operands, strict=True)]  # fmt: skip
+    steps = {k: Size(f"step{k}") for k, (_, layout) in enumerate(operands) if layout == APART}
+    own = {k: Affine(0, ((row, step), (column, 1))) for k, step in steps.items()}
+    values = [Value(Load(b, own.get(k) or places[layout])).cast(computed(b.type))
+              for k, (b, (_, layout)) in enumerate(zip(buffers, operands, strict=True))]  # fmt: skip
     made = formula(*values)
     if not isinstance(made, Value):
         raise NotImplementedError(f"{formula} gave {made.__class__.__name__}")
@@ -42,5 +45,5 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
         body, sizes = [Loop(column, columns, body, Kind.PARALLEL)], [columns]
     else:
         inner = Loop(column, columns, body, Kind.LANES)
-        body, sizes = [Loop(row, rows, [inner], Kind.PARALLEL)], [rows, columns]
+        body, sizes = [Loop(row, rows, [inner], Kind.PARALLEL)], [rows, columns, *steps.values()]
     return Kernel("pointwise", [*buffers, y], body, sizes)

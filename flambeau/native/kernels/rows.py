@@ -8,23 +8,26 @@ from ..loops import (
     Accumulator, Affine, Begin, Buffer, Fold, Index, Kernel, Kind, Load, Loop, Position, Scalar,
     Size, Statement, Store, Type, Update,
 )  # fmt: skip
-from .value import Value, apply, computed
+from .value import Value, apply, compare, computed, where
 
 
 class Rows:
     """Writes a kernel that does one row after the other, in passes over its columns.
 
     `type` is that of the matrices. What there is for each row or column, and all that is worked
-    out, is of the type in which they are computed: float32 for half precision.
+    out, is of the type in which they are computed: float32 for half precision. Rows that lie
+    `apart` are as far from one another as a third size says.
     """
 
-    def __init__(self, type: Type) -> None:
+    def __init__(self, type: Type, apart: bool = False) -> None:
         self.type, self.inside = type, computed(type)
         self.row, self.column = Index("row"), Index("column")
         self.rows, self.columns = Size("rows"), Size("columns")
         self.buffers: list[Buffer] = []
         self.body: list[Statement] = []
-        self.whole = Affine(0, ((self.row, self.columns), (self.column, 1)))
+        step = Size("apart") if apart else self.columns
+        self.sizes = [self.rows, self.columns, step][: 2 + apart]
+        self.whole = Affine(0, ((self.row, step), (self.column, 1)))
         self.each = Affine(0, ((self.row, 1),))
         self.along = Affine(0, ((self.column, 1),))
 
@@ -75,9 +78,9 @@ class Rows:
         self.body.append(Store(buffer, self.each, value.expression))
 
     def kernel(self, name: str) -> Kernel:
-        """The kernel; its sizes are the rows and the columns."""
+        """The kernel; its sizes are the rows, the columns, and how far rows are apart."""
         loop = Loop(self.row, self.rows, self.body, Kind.PARALLEL)
-        return Kernel(name, self.buffers, [loop], [self.rows, self.columns])
+        return Kernel(name, self.buffers, [loop], self.sizes)
 
 
 def _exp(x: Value) -> Value:
@@ -179,20 +182,20 @@ def columns(r: Rows, name: str, folds: Sequence[tuple[Fold, Value, Buffer]]) -> 
         *map(Begin, sums), Loop(r.row, r.rows, inside),
         *[Store(b, r.along, one) for one, (_, _, b) in zip(sums, folds, strict=True)],
     ]  # fmt: skip
-    return Kernel(name, r.buffers, [Loop(r.column, r.columns, body, Kind.PARALLEL)],
-                  [r.rows, r.columns])  # fmt: skip
+    return Kernel(name, r.buffers, [Loop(r.column, r.columns, body, Kind.PARALLEL)], r.sizes)
 
 
 # ------------------------------------------------------------------------------- reductions
 
 FORMULAS: dict[str, Callable[[Value], Value]] = {
     "same": lambda x: x, "square": lambda x: x * x, "absolute": lambda x: abs(x),
+    "known": lambda x: where(compare(Scalar.EQ, x, x), x, 0),
 }  # fmt: skip
 
 
-def reduce_rows(type: Type, fold: Fold, formula: str = "same") -> Kernel:
+def reduce_rows(type: Type, fold: Fold, formula: str = "same", apart: bool = False) -> Kernel:
     """x, y: each row's fold of a formula of its elements; the positions of ARGMAX and ARGMIN."""
-    r = Rows(type)
+    r = Rows(type, apart)
     value = FORMULAS[formula](r.matrix("x"))
     if fold in (Fold.ARGMAX, Fold.ARGMIN):
         y, one = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
@@ -205,8 +208,8 @@ def reduce_rows(type: Type, fold: Fold, formula: str = "same") -> Kernel:
     return r.kernel("reduce_rows")
 
 
-def reduce_columns(type: Type, fold: Fold, formula: str = "same") -> Kernel:
+def reduce_columns(type: Type, fold: Fold, formula: str = "same", apart: bool = False) -> Kernel:
     """x, y: each column's fold of a formula of its elements."""
-    r = Rows(type)
+    r = Rows(type, apart)
     value = FORMULAS[formula](r.matrix("x"))
     return columns(r, "reduce_columns", [(fold, value, r.vector("y"))])

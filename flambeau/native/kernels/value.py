@@ -183,6 +183,8 @@ def together(*operands: Any) -> list[Value]:
         ):
             if type is Type.BOOL and not isinstance(one, (bool, np.bool_)):
                 raise NotImplementedError("a bool with a number")
+            if not type.floating and isinstance(one, (float, np.floating)):
+                raise NotImplementedError(f"{one} with a {type.value}")
             made.append(constant(one.item() if hasattr(one, "item") else one, type))
         else:
             raise NotImplementedError(f"an operand of {one.__class__.__name__}")
@@ -239,6 +241,11 @@ def _real(a: Value) -> None:
         raise NotImplementedError(f"division of {a.type.value}, whose divisor may be 0")
 
 
+def _divide(a: Value, b: Value) -> Value:
+    _real(a)
+    return apply(Scalar.DIV, a, b)
+
+
 def _fmod(a: Value, b: Value) -> Value:
     _real(a)
     return apply(Scalar.REM, a, b)
@@ -292,7 +299,7 @@ def _power(a: Value, b: Value) -> Value:
 
 UFUNCS: dict[str, Callable[..., Value]] = {
     name: _simple(operation) for name, operation in {
-        "add": Scalar.ADD, "subtract": Scalar.SUB, "multiply": Scalar.MUL, "divide": Scalar.DIV,
+        "add": Scalar.ADD, "subtract": Scalar.SUB, "multiply": Scalar.MUL,
         "negative": Scalar.NEG, "absolute": Scalar.ABS, "fabs": Scalar.ABS, "sqrt": Scalar.SQRT,
         "exp": Scalar.EXP, "exp2": Scalar.EXP2, "expm1": Scalar.EXPM1, "log": Scalar.LOG,
         "log2": Scalar.LOG2, "log10": Scalar.LOG10, "log1p": Scalar.LOG1P, "sin": Scalar.SIN,
@@ -324,7 +331,8 @@ UFUNCS |= {
 }  # fmt: skip
 UFUNCS |= {
     "square": lambda a: a * a, "positive": lambda a: a, "reciprocal": lambda a: 1 / a,
-    "sign": _sign, "power": _power, "fmod": _fmod, "floor_divide": _floor_divide, "hypot": _hypot,
+    "sign": _sign, "power": _power, "divide": _divide, "fmod": _fmod, "hypot": _hypot,
+    "floor_divide": _floor_divide,
     "isnan": lambda a: compare(Scalar.NE, a, a),
     "isinf": lambda a: compare(Scalar.EQ, abs(a), math.inf),
     "isfinite": lambda a: compare(Scalar.LT, abs(a), math.inf),
