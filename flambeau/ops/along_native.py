@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..native.eager import kernel_asked_for
-from ..native.invoke import shared
+from ..native.invoke import run
 from ..native.pool import POOL
 from ..tensor.dtypes import FLOAT32, FLOAT64
 
 Array = np.ndarray
 
-LARGE = 1 << 14  # elements up to which NumPy is as fast
+LARGE = 1 << 10  # elements up to which NumPy is as fast
 _INT64 = np.dtype(np.int64)
 _SUMS = frozenset((FLOAT32, FLOAT64, _INT64))
 _BITS = {4: "int32", 8: "int64"}
@@ -60,9 +60,9 @@ def taken(x: Array, at: int, index: Array) -> Array | None:
     numbers, y = np.ascontiguousarray(index), np.empty(index.shape, x.dtype)
     n, count = x.shape[at], index.shape[at]
     if inner == 1:
-        shared(kernel, x, numbers, y, outer, count, n)
+        run(kernel, index.size, x, numbers, y, outer, count, n)
     else:
-        shared(kernel, x, numbers, y, outer, count, inner, n * inner, count * inner)
+        run(kernel, index.size, x, numbers, y, outer, count, inner, n * inner, count * inner)
     return y
 
 
@@ -82,10 +82,10 @@ def put(y: Array, at: int, index: Array, value: Any, add: bool) -> bool:
     x = np.ascontiguousarray(np.broadcast_to(value, index.shape))
     n, count = y.shape[at], index.shape[at]
     if inner == 1:
-        shared(kernel, x, numbers, y, outer, count, n)
+        run(kernel, index.size, x, numbers, y, outer, count, n)
         return True
     threads = POOL.threads()
     blocks = next((b for b in range(threads, 4 * threads) if inner % b == 0), 1)
-    shared(kernel, x, numbers, y, outer, blocks, count, inner // blocks, inner, n * inner,
+    run(kernel, index.size, x, numbers, y, outer, blocks, count, inner // blocks, inner, n * inner,
            count * inner)  # fmt: skip
     return True

@@ -19,6 +19,19 @@ STABLE_UP_TO = 16  # elements that introsort leaves to insertion sort
 _SORTED = 1 << 16  # elements of rows with ties up to which they are sorted as PyTorch does
 _SELECTED = 1 << 22  # the same where going through them once is enough
 _NARROW = 1 << 31
+_SMALL = 1 << 10  # keys up to which sorting them all costs least
+_HEAP = 32  # elements up to which a heap finds the least of a row soonest
+
+
+def small_order(x: Array, descending: bool) -> Array | None:
+    """The stable order of rows so short that PyTorch's is stable; None for NaN where least."""
+    if not descending:
+        return np.argsort(x, -1, kind="stable")
+    if x.dtype.kind == "f" and x.itemsize > 2:
+        where = np.argsort(-x, -1, kind="stable")
+        last = _along_rows(x, where[..., -1:])
+        return where if (last == last).all() else None
+    return np.argsort(~x, -1, kind="stable") if x.dtype.kind in "biu" else None
 
 
 def keys(x: Array, descending: bool = False) -> Array:
@@ -101,14 +114,19 @@ def _sorted_as_cpp(given: Array) -> _Rows:
     return rows
 
 
+def _heaped(given: Array, count: int) -> tuple[Array, Array]:
+    """The least keys of each row, sorted, and their numbers."""
+    found = np.empty((len(given), count), given.dtype)
+    numbers, n = np.empty(found.shape, np.int64), given.shape[1]
+    run(_kernel("least", given.dtype.name), given.size, found, numbers, given,
+        np.array([n, count]), len(given), count, n)  # fmt: skip
+    return found, numbers
+
+
 def _least_as_cpp(given: Array, count: int) -> Array:
     n = given.shape[1]
     if count * 64 <= n:
-        found = np.empty((len(given), count), given.dtype)
-        numbers = np.empty(found.shape, np.int64)
-        run(_kernel("least", given.dtype.name), given.size, found, numbers, given,
-            np.array([n, count]), len(given), count, n)  # fmt: skip
-        return numbers
+        return _heaped(given, count)[1]
     rows = _Rows(given)
     rows.by("introselect", np.full(len(given), count - 1), [_splits(n)], [n])
     rows.sort(count - 1)
@@ -127,7 +145,16 @@ def _rank_as_quickselect(given: Array, rank: int) -> Array:
 def gathered(x: Array, where: Array) -> Array:
     """Elements by their numbers along the last axis."""
     found = taken(x, x.ndim - 1, where)
-    return np.take_along_axis(x, where, -1) if found is None else found
+    return _along_rows(x, where) if found is None else found
+
+
+def _along_rows(x: Array, where: Array) -> Array:
+    """np.take_along_axis along the last axis of contiguous arrays, by numbers of all elements."""
+    n = x.shape[-1]
+    rows = x.size // n
+    if rows == 1:
+        return x.reshape(-1).take(where)
+    return x.take((where.reshape(rows, -1) + np.arange(0, x.size, n)[:, None]).reshape(where.shape))
 
 
 def _stable(k: Array) -> tuple[Array, Array]:
@@ -174,10 +201,13 @@ def least_numbers(k: Array, count: int) -> Array:
         return np.zeros((len(k), 0), np.int64)
     if k.size <= _SELECTED and (count * 64 <= n or _crowded(k)):
         return _least_as_cpp(k, count)
-    if count > n // 4:
+    if count > n // 4 or k.size <= _SMALL:
         found, where = _stable(k)
         found, where = found[:, : count + 1], where[:, :count]
         tied = (found[:, 1:] == found[:, :-1]).any(1)
+    elif count <= _HEAP:
+        found, where = _heaped(k, count + 1)
+        tied, where = (found[:, 1:] == found[:, :-1]).any(1), where[:, :count]
     else:
         where, tied = _few(k, count)
     if 0 < np.count_nonzero(tied) * n <= _SELECTED:

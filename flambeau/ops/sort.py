@@ -44,9 +44,13 @@ def _found(
     if input.__class__ is not np.ndarray or not input.size:  # no values: any k will do
         where = _stable_order(input, at, descending).take(np.arange(k), at)
         return np.take_along_axis(input, where, at), where
-    x = _turned(input, at)
-    where = find(order.keys(_rows_of(x), descending)).reshape(*x.shape[:-1], k)
-    return np.moveaxis(order.gathered(x, where), -1, at), np.moveaxis(where, -1, at)
+    last = at == input.ndim - 1
+    x = np.ascontiguousarray(input) if last else _turned(input, at)
+    where = order.small_order(x, descending) if k == x.shape[-1] <= order.STABLE_UP_TO else None
+    if where is None:
+        where = find(order.keys(_rows_of(x), descending)).reshape(*x.shape[:-1], k)
+    found = order.gathered(x, where)
+    return (found, where) if last else (np.moveaxis(found, -1, at), np.moveaxis(where, -1, at))
 
 
 def _rows_of(x: Array) -> Array:
@@ -180,6 +184,8 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
     missing = np.zeros((), bool) if whole else np.isnan(input)
     if input.__class__ is np.ndarray and input.size and (whole or not missing.any()):
         x = _turned(input, at)
+        if n <= order.STABLE_UP_TO:
+            return np.argsort(input, at, kind="stable").take([(n - 1) // 2], at)
         found = order.rank_numbers(order.keys(_rows_of(x)), (n - 1) // 2, True)
         return np.moveaxis(found.reshape(*x.shape[:-1], 1), -1, at)
     ranks = _stable_order(input, at, False)

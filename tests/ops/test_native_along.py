@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.native import invoke
 from flambeau.native.pool import POOL
 from flambeau.ops import along_native
 
@@ -63,11 +64,12 @@ def test_along(name, shape, at, count, dtype, monkeypatch) -> None:
         return WORK[name](x, at, index, source)
 
     expected = work()
+    monkeypatch.setattr(invoke, "SMALL", 0)
     monkeypatch.setattr(along_native, "LARGE", 0)
     settled()
     calls = []
-    real = along_native.shared
-    monkeypatch.setattr(along_native, "shared", lambda *a: (calls.append(a), real(*a)))
+    real = along_native.run
+    monkeypatch.setattr(along_native, "run", lambda *a: (calls.append(a), real(*a)))
     assert torch.equal(work(), expected)
     assert calls or (name == "index_add" and at == 0)  # which adds whole rows
 

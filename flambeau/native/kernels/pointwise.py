@@ -30,8 +30,10 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
     buffers = [Buffer(type, f"x{k}") for k, (type, _) in enumerate(operands)]
     steps = {k: Size(f"step{k}") for k, (_, layout) in enumerate(operands) if layout == APART}
     own = {k: Affine(0, ((row, step), (column, 1))) for k, step in steps.items()}
-    values = [Value(Load(b, own.get(k) or places[layout])).cast(computed(b.type))
-              for k, (b, (_, layout)) in enumerate(zip(buffers, operands, strict=True))]  # fmt: skip
+    values = [
+        Value(Load(b, own.get(k) or places[layout])).cast(computed(b.type))
+        for k, (b, (_, layout)) in enumerate(zip(buffers, operands, strict=True))
+    ]
     made = formula(*values)
     if not isinstance(made, Value):
         raise NotImplementedError(f"{formula} gave {made.__class__.__name__}")
