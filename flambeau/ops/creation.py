@@ -322,10 +322,15 @@ def _symmetric(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray:
         inside = np.dtype(np.float64)
     start, end = np.asarray(start).astype(inside), np.asarray(end).astype(inside)
     step = (end - start) / inside.type(max(steps - 1, 1))
-    i = np.arange(steps)
-    counts = np.where(i < steps // 2, i, steps - i - 1).astype(inside.type(0).real.dtype)
-    y = np.where(i < steps // 2, start + step * counts, end - step * counts)
-    return (np.trunc(y) if kind.kind in "iu" else y).astype(kind)
+    half, real = steps // 2, inside.type(0).real.dtype
+    few = steps < 1 << 24  # so that float32 counts them
+    counts = np.arange(steps - half, dtype=real) if few else np.arange(steps - half).astype(real)
+    y = np.empty(steps, inside)
+    np.multiply(step, counts[:half], y[:half])
+    np.add(start, y[:half], y[:half])
+    np.multiply(step, counts[::-1], y[half:])
+    np.subtract(end, y[half:], y[half:])
+    return (np.trunc(y) if kind.kind in "iu" else y).astype(kind, copy=False)
 
 
 @public()

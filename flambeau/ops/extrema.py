@@ -249,6 +249,8 @@ def clamp(input, min=None, max=None, *, out=None):
 @composite(expose=("Tensor", "torch"))
 def clamp_(self, min=None, max=None):
     """`clamp` in place."""
+    if self._array.dtype.kind == "f" and _is_number(min) and (max is None or _is_number(max)):
+        return clamp_numbers.operator.twin(self, min, max)
     return _in_place(self, *_clamp_of(self, min, max, "clamp"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +13,28 @@ from ..tensor.size import Size
 from ..tensor.tensor import wrap
 from .axes import canonical_dim, canonical_dims
 from .registry import Array, composite, opaque
-from .row_copies import joined
+from .row_copies import MANY, joined
+
+_ndarray = np.ndarray
 
 
 def _legacy_empty(a: Array) -> bool:
     return a.ndim == 1 and a.size == 0  # torch.cat passes over these, whatever the other shapes
+
+
+def _few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
+    """NumPy's function of a few small arrays of one dtype; None where that is not so, or fails."""
+    kind, size = arrays[0].dtype, 0
+    for a in arrays:
+        if a.__class__ is not _ndarray or a.dtype is not kind:
+            return None
+        size += a.nbytes
+    if size >= MANY:
+        return None
+    try:
+        return function(arrays, dim)
+    except (ValueError, IndexError, TypeError):
+        return None
 
 
 @opaque(ref=lambda xs, dim=0: np.concatenate(xs, dim), aliases=("concat", "concatenate"),
@@ -30,6 +48,8 @@ def cat(tensors: Sequence[Array], dim=0) -> Array:
     """
     if not tensors:
         raise RuntimeError("torch.cat(): expected a non-empty list of Tensors")
+    if (y := _few(np.concatenate, tensors, dim)) is not None:
+        return y
     kept = [a for a in tensors if not _legacy_empty(a)] or tensors[:1]
     first = kept[0]
     for i, a in enumerate(kept):
@@ -88,6 +108,8 @@ def stack(tensors: Sequence[Array], dim=0) -> Array:
                 f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry "
                 f"0 and {list(a.shape)} at entry {i}"
             )
+    if at == 0 and first.ndim and (y := _few(np.concatenate, tensors, 0)) is not None:
+        return y.reshape(len(tensors), *first.shape)
     if all(a.dtype is first.dtype for a in tensors):
         return np.stack(tensors, at) if (y := joined(tensors, at, new=True)) is None else y
     kind = result_dtype(tensors).numpy

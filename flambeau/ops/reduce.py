@@ -301,6 +301,21 @@ def _first(input: Array, dim, largest: bool) -> Array:
     return find(input, dim)
 
 
+def _chosen(x: Array, where: Array, at: int) -> Array:
+    """The elements of these numbers along an axis, one for each place."""
+    if x.__class__ is not np.ndarray or not x.flags.c_contiguous:
+        return np.take_along_axis(x, np.expand_dims(where, at), at).squeeze(at)
+    if not x.size:
+        return np.empty(where.shape, x.dtype)
+    n, inner = x.shape[at], math.prod(x.shape[at + 1 :])
+    rows = np.arange(0, x.size, n * inner)[:, None]
+    if inner == 1:
+        places = where.reshape(-1, 1) + rows
+    else:
+        places = where.reshape(-1, inner) * inner + (rows + np.arange(inner))
+    return x.take(places.reshape(where.shape))
+
+
 def _extreme_along(name: str, largest: bool):
     result = return_type(name, "values", "indices")
 
@@ -310,11 +325,10 @@ def _extreme_along(name: str, largest: bool):
             return input.copy(), np.zeros((), np.int64)
         _needs_elements(input, dim, name)
         at = canonical_dim(dim, input.ndim)
-        where = np.expand_dims(_first(input, at, largest), at)
-        values = np.take_along_axis(input, where, at)
-        if keepdim:
-            return values, where
-        return values.squeeze(at), where.squeeze(at)
+        where = np.asarray(_first(input, at, largest))
+        values = _chosen(input, where, at)
+        return (np.expand_dims(values, at), np.expand_dims(where, at)) if keepdim else \
+            (values, where)  # fmt: skip
 
     body.__name__, body.__doc__ = f"_{name}_dim", f"The {name} along an axis, and where it is."
     made = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),

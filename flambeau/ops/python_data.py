@@ -1,0 +1,143 @@
+"""Arrays of Python's data: numbers, and nested sequences of numbers, arrays and tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor import dtypes as types
+from ..tensor.dtypes import dtype as Dtype
+from ..tensor.dtypes import from_numpy_dtype
+from ..tensor.tensor import Tensor
+
+_PLAIN = {int, float, bool}
+
+
+def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
+    """An array of the dtype asked for, or of that which the numbers suggest."""
+    flat: list[Any] = []
+    shape = _measure(data, flat)
+    kinds = set(map(type, flat))
+    plain = bool(kinds) and kinds <= _PLAIN
+    if dtype is None:
+        dtype = _met(kinds) if plain else _inferred(flat)
+    kind = dtype.numpy
+    if not plain:
+        _check_numbers(flat, dtype, bool(shape))
+    if dtype.category == types.INTEGER:
+        flat = flat if float not in kinds and plain else [int(v) for v in flat]
+        try:
+            return np.array(flat, kind).reshape(shape)
+        except OverflowError:
+            return _wrapped_integers(flat, dtype).reshape(shape)
+    with np.errstate(all="ignore"):
+        if dtype.category == types.BOOL:
+            flat = [bool(v) for v in flat]
+        wide = np.float64 if dtype.category == types.FLOATING else kind
+        return np.array(flat, wide).astype(kind).reshape(shape)
+
+
+def _met(kinds: set[type]) -> Dtype:
+    """The dtype that Python's numbers of these classes suggest."""
+    if float in kinds:
+        return types.get_default_dtype()
+    return types.int64 if int in kinds else types.bool_
+
+
+def _wrapped_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
+    for v in flat:
+        if not -(2**63) <= v < 2**64 or (dtype is types.int64 and v >= 2**63):
+            raise RuntimeError("Overflow when unpacking long long")
+    info = np.iinfo(dtype.numpy)
+    for v in flat:
+        if not info.min <= v <= info.max and not (dtype is types.uint8 and v < 0):
+            raise RuntimeError(
+                f"value cannot be converted to type {dtype.numpy.name}_t without overflow"
+            )
+    return np.array([v % 256 for v in flat], dtype.numpy)
+
+
+def _check_numbers(flat: list[Any], dtype: Dtype, nested: bool) -> None:
+    """Refuses leaves that are no numbers; `nested` where they came in a sequence."""
+    for v in flat:
+        if isinstance(v, (bool, int, float, np.number, np.bool_)):
+            continue
+        if isinstance(v, complex):
+            if not dtype.is_complex:
+                raise RuntimeError(
+                    "value cannot be converted to type "
+                    f"{dtype.name} without overflow (it is complex)"
+                )
+            continue
+        kind = type(v).__name__
+        if isinstance(v, (str, bytes)):
+            if v is flat[0] and nested:
+                raise ValueError(f"too many dimensions '{kind}'")
+            raise TypeError(f"new(): invalid data type '{kind}'")
+        raise RuntimeError(f"Could not infer dtype of {kind}")
+
+
+def _measure(data: Any, flat: list[Any]) -> tuple[int, ...]:
+    """The shape of nested sequences; their leaves, as Python numbers, go to `flat`."""
+    if isinstance(data, Tensor):
+        return _measure_array(data._array, flat)
+    if isinstance(data, np.ndarray):
+        return _measure_array(data, flat)
+    if isinstance(data, (list, tuple, range)) or (
+        hasattr(data, "__len__") and hasattr(data, "__getitem__")
+        and not isinstance(data, (str, bytes, dict, set))
+    ):  # fmt: skip
+        return _measure_sequence(data, flat)
+    flat.append(data)
+    return ()
+
+
+def _measure_array(array: np.ndarray, flat: list[Any]) -> tuple[int, ...]:
+    flat.extend(array.astype(np.float32).ravel() if array.dtype.kind == "V" else array.ravel())
+    return array.shape
+
+
+def _measure_sequence(data: Any, flat: list[Any]) -> tuple[int, ...]:
+    if set(map(type, data)) <= _PLAIN:
+        flat.extend(data)
+        return (len(data),)
+    shape: tuple[int, ...] | None = None
+    for i in range(len(data)):
+        found = _measure(data[i], flat)
+        if shape is None:
+            shape = found
+        elif found != shape:
+            if len(found) == len(shape) and found:
+                raise ValueError(
+                    f"expected sequence of length {shape[0]} at dim 1 (got {found[0]})"
+                )
+            if not found:
+                raise TypeError(
+                    f"not a sequence: expected a sequence of length {shape[0]}, got a number"
+                )
+            raise ValueError(f"expected sequences of one shape, got {shape} and {found}")
+    return (len(data), *(shape or ()))
+
+
+def _inferred(flat: list[Any]) -> Dtype:
+    highest = -1
+    double = False
+    for v in flat:
+        if isinstance(v, np.generic):
+            kind = from_numpy_dtype(v.dtype)
+            if not isinstance(v, (float, np.bool_)) or len(flat) == 1:
+                double = double or kind is types.float64
+            rank = kind.category
+        else:
+            if v is None or isinstance(v, (str, bytes)):
+                break
+            rank = types.of_scalar(v).category if isinstance(v, (bool, int, float, complex)) else 2
+        highest = max(highest, rank)
+    if flat and isinstance(flat[0], np.generic) and all(type(v) is type(flat[0]) for v in flat):
+        return from_numpy_dtype(flat[0].dtype)
+    if highest < 0 or highest == types.FLOATING:
+        return types.get_default_dtype()
+    return {types.BOOL: types.bool_, types.INTEGER: types.int64}.get(
+        highest, types.get_default_dtype().to_complex()
+    )
