@@ -17,15 +17,11 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from ..native.flags import CHECK, DEBUG
 from ..nn.module import Module
-from ..tensor.storage import owner_of
 from ..tensor.tensor import Tensor
 from .arena import Arena
 from .capture import busy, capture
-from .evaluate import evaluate, numpy_type
 from .functional import Unfit, trace_to_graph
 from .graph import Graph
 from .guards import Environment, Modules
@@ -33,6 +29,8 @@ from .kinds import described, flat, modes, shared
 from .places import Places
 from .precedent import Precedent, keep, kept, place, precedent
 from .program import MISS, Program
+from .recipe import followed, recipe
+from .reference import Reference
 from .sample import Sample
 from .selfcheck import check
 from .takeover import complete, is_possible, take_over
@@ -43,32 +41,6 @@ PATIENT = 64  # calls that may differ where gradients are accumulated
 SOON = 0.2  # seconds in which a program that was kept is there, even on a busy machine
 PROGRAMS = 8  # how many kinds of calls (shapes, flags) get a program of their own
 MANY = 32  # with dynamic=True
-
-
-class Reference:
-    """A step run by evaluate(): slow, and what a native program must agree with."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = self.edges = graph
-        self.ran = [0]  # how often
-        self.size = 0  # of an arena
-        kinds = [source.kind for source in graph.sources]
-        self.changing = [k for k, kind in enumerate(kinds) if kind != "state"]
-        self.states = {k: graph.sources[k].array() for k, kind in enumerate(kinds)
-                       if kind == "state"}  # fmt: skip
-
-    def run(self, values: list[Any]) -> list[np.ndarray]:
-        """Runs once: `values` for the slots in `changing`; writes back; gives the outputs."""
-        given = dict(zip(self.changing, values, strict=True))
-        given.update(self.states)
-        sources = [given[k] for k in range(len(self.graph.sources))]
-        outputs, writes = evaluate(self.graph, sources)
-        outputs = [np.array(y, numpy_type(n.type))
-                   for y, n in zip(outputs, self.graph.outputs, strict=True)]  # fmt: skip
-        for slot, value in [(slot, value.copy()) for slot, value in writes]:
-            given[slot][...] = value
-        self.ran[0] += 1
-        return outputs
 
 
 class Variant:
@@ -494,7 +466,7 @@ class Compiled:
         """Makes the program of a call that did what another did, beside the calls that follow
         unless they wait for it. `kept`: the other was one of an earlier process."""
         made = None if kept else precedent(trace, self._function)
-        pending = variant.pending = self._begun(trace, args, kwargs)
+        pending = variant.pending = self._begun(trace, args, kwargs, made)
         if is_possible(pending.graph, pending.bindings, trace.result):
             pending.precedent, pending.result = made, trace.result
         trace.strip()
@@ -514,7 +486,7 @@ class Compiled:
         all calls have them, whether a precedent was there or not. It serves no others before one
         does the same."""
         made = precedent(trace, self._function)
-        pending = self._begun(trace, args, kwargs)
+        pending = self._begun(trace, args, kwargs, made)
         if made is None or not is_possible(pending.graph, pending.bindings, trace.result):
             return False
         pending.result = trace.result
@@ -533,13 +505,12 @@ class Compiled:
                    args: tuple, kwargs: dict[str, Any]) -> bool:  # fmt: skip
         """Gives a call that computed nothing its values by the program: the candidate's, or that
         of an earlier process; whether this can be done."""
-        pending = candidate or self._begun(trace, args, kwargs)
-        if candidate is None:
+        pending = candidate or self._restored(trace, args, kwargs)
+        if pending is None:
+            pending = self._begun(trace, args, kwargs)
             if not is_possible(pending.graph, pending.bindings, trace.result):
                 return False
-            for _, grad in pending.bindings.grads:
-                if grad is not None:
-                    trace.deferred.pages.ask(owner_of(grad._array))
+            trace.deferred.expect(pending.bindings)
             self._work(pending, trace.deferred.arena)
             if pending.error is not None:
                 return False  # once more, with values, which tells why
@@ -553,8 +524,26 @@ class Compiled:
         self._install(variant, pending)
         return True
 
-    def _begun(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending:
-        """The graph of a recorded call."""
+    def _restored(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending | None:
+        """The program of an earlier process, where a recipe says what binds it."""
+        from .restored import restored
+
+        known = trace.deferred.precedent
+        if known.recipe is None or known.table is None:
+            return None
+        found = followed(known.recipe, trace, flat((args, kwargs) if kwargs else args))
+        if found is None or not is_possible(*found, trace.result):
+            return None
+        pending = Pending()
+        pending.graph, pending.bindings = found
+        trace.deferred.expect(pending.bindings)
+        pending.step = restored(pending.graph, known.table, trace.deferred.arena)
+        pending.modes = trace.modes
+        return None if pending.step is None else pending
+
+    def _begun(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
+               made: Precedent | None = None) -> Pending:  # fmt: skip
+        """The graph of a recorded call. `made`: what is kept of it, which is told of it."""
         pending = Pending()
         leaves = flat((args, kwargs) if kwargs else args)
         try:
@@ -563,6 +552,8 @@ class Compiled:
             raise
         except Exception as error:
             raise Unfit(f"compiling failed: {type(error).__name__}: {error}") from error
+        if made is not None:
+            made.recipe = recipe(trace, leaves, pending.graph, pending.bindings)
         pending.modes, pending.given = trace.modes, (args, kwargs)
         return pending
 
@@ -620,6 +611,7 @@ class Compiled:
         )  # fmt: skip
         if pending.precedent is not None:
             pending.precedent.arena = pending.step.size
+            pending.precedent.table = pending.step.key
             keep(variant.place, pending.precedent)
         variant.like = variant.kept = None
         self._programs.insert(0, variant.program)

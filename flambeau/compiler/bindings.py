@@ -185,6 +185,7 @@ class Bindings:
     apart: list[tuple[int, int]] = field(default_factory=list)  # leaves that must not be
     owners: list[np.ndarray] = field(default_factory=list)  # written memory outside of arguments
     checks: list[Any] = field(default_factory=list)  # bounds of indices, see bounds.py
+    looked: bool = False  # whether they depend on what states held
     backward: BackwardBindings | None = None
     calls: list[str] = field(default_factory=list)  # operators called as they are, and why
     effects: list[Effect] = field(default_factory=list)  # which the result's second part serves

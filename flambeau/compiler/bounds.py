@@ -84,8 +84,11 @@ def label_bound(event: Any, read: Callable) -> Bound | None:
     return Bound(read(labels), shape[1] if len(shape) > 1 else shape[0], ignored)
 
 
-def checked(graph: Graph, labels: list[Bound], slots: list[Any]) -> tuple[Graph, list[Check]]:
-    """The graph, safe for any index, and what must be checked at each call."""
+def checked(
+    graph: Graph, labels: list[Bound], slots: list[Any]
+) -> tuple[Graph, list[Check], bool]:
+    """The graph, safe for any index; what must be checked at each call; and whether it was looked
+    what states hold now."""
     bounds: dict[tuple[int, int], Bound] = {}
     for node in graph.nodes():
         found = _index_of(node)
@@ -93,13 +96,14 @@ def checked(graph: Graph, labels: list[Bound], slots: list[Any]) -> tuple[Graph,
             bounds.setdefault((id(found[0]), found[1]), Bound(*found))
     checks: list[Check] = []
     loose: set[int] = set()
+    looked: list[Node] = []
     for bound in [*bounds.values(), *labels]:
-        check = _check(bound, graph, slots)
+        check = _check(bound, graph, slots, looked)
         if check is None:
             loose.add(id(bound.node))
         elif not isinstance(check, bool):
             checks.append(check)
-    return (_clamped(graph, loose) if loose else graph), checks
+    return (_clamped(graph, loose) if loose else graph), checks, bool(looked)
 
 
 def _index_of(node: Node) -> tuple[Node, int] | None:
@@ -111,8 +115,10 @@ def _index_of(node: Node) -> tuple[Node, int] | None:
     return (node.inputs[0], node.shape[0]) if node.op is Op.ADD_ROWS else None
 
 
-def _check(bound: Bound, graph: Graph, slots: list[Any]) -> Check | bool | None:
-    """How a bound is checked; True where it holds for good, None where it cannot be."""
+def _check(bound: Bound, graph: Graph, slots: list[Any], looked: list[Node]
+           ) -> Check | bool | None:  # fmt: skip
+    """How a bound is checked; True where it holds for good, None where it cannot be. Adds to
+    `looked` the states that were looked at."""
     node = bound.node
     while node.op in _MOVES:
         node = node.inputs[0]
@@ -132,6 +138,7 @@ def _check(bound: Bound, graph: Graph, slots: list[Any]) -> Check | bool | None:
     check = Check(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
     if any(isinstance(slots[n.slot], Argument) for n in inputs):
         return check
+    looked += inputs
     return True if check.test({}) else None
 
 

@@ -24,7 +24,7 @@ from ..tensor.layout import dense_order, empty_strided_array
 from ..tensor.storage import _as_bytes, owner_of
 from ..tensor.tensor import Tensor, view_of, wrap
 from .arena import Arena
-from .bindings import window_on
+from .bindings import Bindings, window_on
 from .counted import Counted, draw_key
 from .operands import arrays_in, as_arrays, unbind
 from .precedent import Geometry, Precedent
@@ -166,6 +166,12 @@ class Deferred:
                 _Computation(self).run()
         finally:
             recorder.drawing, STATE.enabled = drawing, autocast
+
+    def expect(self, bindings: Bindings) -> None:
+        """Has the pages of gradients fetched, which the program will write."""
+        for _, grad in bindings.grads:
+            if grad is not None:
+                self.pages.ask(owner_of(grad._array))
 
     def leave(self) -> None:
         """The end of it: from now on memory has values."""

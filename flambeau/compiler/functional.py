@@ -13,16 +13,16 @@ from ..tensor.storage import _as_bytes, owner_of
 from ..tensor.tensor import Tensor, wrap
 from . import bindings as bind
 from .bounds import Bound, checked, label_bound
-from .counted import Counted, draw_key
+from .counted import Counted
 from .formula import copied, updated
 from .graph import Graph, Node, Op, Source, permute, reshape
-from .leftovers import written_storages
 from .lower import NotLowered, lower, writes
 from .lower.nodes import literal, number, stretched, type_of
 from .lower.registry import Untraceable
 from .operands import as_arrays, unbind
 from .reads import Old, Read
 from .regions import Region, partition
+from .sources import arguments_of, drawn, drawn_key, entries, gradient, supply
 from .trace import (
     CALL, CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value, address,
     mapped, updates_of, values_in,
@@ -55,13 +55,12 @@ class _Functional:
         self.bindings = bind.Bindings()
         self.regions: dict[int, list[Region]] = {}
         self.slots: dict[int, int] = {}  # of external regions, by id
-        self.arguments: dict[int, int] = {}  # the first leaf on a storage
         self.keys: dict[Any, Node] = {}  # of counted draws, by generator
         self.outputs: list[Node] = []
         self.returned: dict[int, bind.Output] = {}  # by id of the tensor
         self.crowds: dict[int, int] = {}  # outputs that several tensors are parts of, by region
         self.labels: list[Bound] = []
-        self._find_arguments()
+        self.arguments = arguments_of(trace, leaves, self.bindings)  # the first leaf on each
 
     def build(self) -> tuple[Graph, bind.Bindings]:
         """Runs through the events, then gathers what is returned and written."""
@@ -99,43 +98,18 @@ class _Functional:
         return [call.function for call in self.trace.host_calls]
 
     def _within_bounds(self, graph: Graph) -> Graph:
-        graph, self.bindings.checks = checked(graph, self.labels, self.bindings.slots)
+        graph, self.bindings.checks, self.bindings.looked = checked(
+            graph, self.labels, self.bindings.slots
+        )
         second = self.bindings.backward
         if second is not None:
-            second.graph, more = checked(second.graph, [], second.slots)
+            second.graph, more, _ = checked(second.graph, [], second.slots)
             self.bindings.checks += more
         return graph
 
     def handle(self, event: Event) -> None:
         """Runs through one event."""
         HANDLERS[event.kind](self, event)
-
-    def _find_arguments(self) -> None:
-        """Which storages are arguments, which arguments share one, and which must not."""
-        changed = written_storages(self.trace)
-        places: dict[int, int] = {}
-        arrays: dict[int, np.ndarray] = {}
-        for i, leaf in enumerate(self.leaves):
-            array = leaf._array if isinstance(leaf, Tensor) else leaf
-            found = None
-            if isinstance(array, np.ndarray):
-                found = self.trace.numbers.get(id(owner_of(array)))
-            if found is None:
-                continue
-            arrays[i], places[i] = array, found
-            first = self.arguments.setdefault(found, i)
-            if first != i:
-                gap = address(array) - address(arrays[first])
-                self.bindings.together.append((first, i, gap))
-        self.bindings.apart = [
-            (i, j) for i in places for j in places
-            if i < j and places[i] != places[j] and {places[i], places[j]} & changed
-        ]  # fmt: skip
-        self.bindings.owners = [
-            storage.owner for storage in self.trace.storages
-            if storage.number in changed and storage.external
-            and storage.number not in self.arguments
-        ]  # fmt: skip
 
     # --------------------------------------------------------------------------- memory
 
@@ -184,8 +158,7 @@ class _Functional:
         """A new source and its INPUT."""
         element = type_of(dtype)
         at = len(self.sources)
-        give = {bind.State: lambda: slot.array, bind.Drawn: lambda: slot.view}.get(type(slot))
-        self.sources.append(Source(kind, shape, element, give or _at_call, name, strides))
+        self.sources.append(Source(kind, shape, element, supply(slot), name, strides))
         self.bindings.slots.append(slot)
         self.bindings.recorded.append(recorded)
         node = Node(Op.INPUT, (), shape, element, {"slot": at}, origin=name)
@@ -237,20 +210,18 @@ class _Functional:
 
     def draw(self, event: Event) -> None:
         """Random numbers, drawn anew before each call."""
-        window, *rest = event.args
+        window = event.args[0]
         order = sorted(range(len(window.shape)), key=lambda i: -window.strides[i])
         if isinstance(event.function, Counted):
             shape = tuple(window.shape[i] for i in order)
             made = event.function.node(shape, window.dtype, self._key(event))
             self.write(window, permute(made, tuple(int(i) for i in np.argsort(order))))
             return
-        memory = np.empty([window.shape[i] for i in order], window.dtype)
-        buffer = memory.transpose(np.argsort(order)) if order else memory
-        slot = bind.Drawn(event.function, buffer, memory, tuple(rest), event.kwargs)
-        drawn = None
+        slot = drawn(event)
+        found = None
         if event.array is not None:
-            drawn = np.ascontiguousarray(event.array.transpose(order))
-        node = self.source("drawn", memory.shape, window.dtype, slot, event.name, drawn)
+            found = np.ascontiguousarray(event.array.transpose(order))
+        node = self.source("drawn", slot.view.shape, window.dtype, slot, event.name, found)
         self.write(window, permute(node, tuple(int(i) for i in np.argsort(order))))
 
     def _key(self, event: Event) -> Node:
@@ -258,9 +229,8 @@ class _Functional:
         generator = event.args[2]
         if generator not in self.keys:
             assert event.array is not None
-            memory = np.empty(1, np.uint64)
-            slot = bind.Drawn(draw_key, memory, memory, (generator,), {})
-            node = self.source("drawn", (1,), memory.dtype, slot, "key", event.array)
+            slot = drawn_key(generator)
+            node = self.source("drawn", (1,), slot.view.dtype, slot, "key", event.array)
             self.keys[generator] = reshape(node, ())
         return self.keys[generator]
 
@@ -444,12 +414,9 @@ class _Functional:
 
     def _grads(self) -> list[tuple[int, Node]]:
         found = []
+        self.bindings.entry = entries(self.trace)
         for access in self.trace.grads.values():
             leaf, grad = access.tensor, access.tensor._grad
-            if access.read:
-                before = access.before
-                used = before is None or id(owner_of(before._array)) in self.trace.numbers
-                self.bindings.entry.append((leaf, before if used else bind.ANY))
             if grad is access.before:
                 continue
             if grad is None:
@@ -462,8 +429,7 @@ class _Functional:
                 raise Untraceable("a .grad is set to a tensor from outside")
             node = self.read(value)
             order = sorted(range(len(value.shape)), key=lambda i: -value.strides[i])
-            memory = np.empty([value.shape[i] for i in order], value.dtype)
-            kept = wrap(memory.transpose(np.argsort(order)) if order else memory)
+            memory, kept = gradient(value)
             self.source("state", memory.shape, value.dtype, bind.State(memory), "grad", memory)
             self.bindings.grads.append((leaf, kept))
             self.bindings.written.append(grad._array.transpose(order))
@@ -549,7 +515,3 @@ def _leaves(x: Any) -> list[Any]:
 
 def _packed(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
     return tuple(item * math.prod(shape[i + 1 :]) for i in range(len(shape)))
-
-
-def _at_call(*_: Any) -> Any:
-    raise RuntimeError("this source is given at each call")

@@ -52,7 +52,7 @@ PASSES = (
     share_common, simplify, keep_windows, picked, one_pass_moments, column_sums, split_reductions,
     share_common,
 )  # fmt: skip
-WORTH = 0.02  # seconds of planning from which on what came of it is kept on disk
+WORTH = 0.005  # seconds of planning from which on what came of it is kept on disk
 TURN = 2e-4  # seconds that a compiler keeps Python for itself while a program goes on
 
 
@@ -108,13 +108,13 @@ def _built(graph: Graph, aside: bool, arena: Arena | None) -> Step:
         made = plan()
         lasted = perf_counter() - began
         table, addresses = _compiled(made, aside)
-        if key is not None and lasted > WORTH:
-            keep(key, table)
+        if key is None or lasted <= WORTH or not keep(key, table, graph):
+            key = None
     else:
         addresses, made = [found[code] for code in table.codes], None
     with stage("step"):
         plan_of = plan if made is None else lambda: made
-        return Step(graph, table, addresses, plan_of, arena)
+        return Step(graph, table, addresses, plan_of, arena, key)
 
 
 def _compiled(made: Planned, aside: bool) -> tuple[Table, list[int]]:

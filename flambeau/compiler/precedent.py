@@ -28,7 +28,7 @@ from ..tensor.generator import Generator
 from ..tensor.layout import layout, memory_format
 from ..tensor.tensor import Tensor
 from .counted import Counted
-from .table import compiler_sources
+from .table import compiler_sources, library_sources
 from .trace import CALL, CONSTANT, WINDOW, Event, Storage, Trace, Value
 
 _VERSION = "3"
@@ -56,6 +56,8 @@ class Precedent:
     files: dict[str, str] = field(default_factory=dict)  # whose code ran, with their contents
     start: int = 1  # the call that was the first to have a program's results
     arena: int = 0  # bytes that the program works in
+    table: str | None = None  # under which its table is kept
+    recipe: list | None = None  # what binds it (recipe.py)
 
     def is_followed(self, trace: Trace) -> bool:
         """Whether a whole call did the same."""
@@ -161,15 +163,16 @@ def keep(key: str | None, made: Precedent) -> None:
 
 def _hope(function: Callable) -> str | None:
     """All that a function's precedents depend on, but for its arguments."""
-    sources = compiler_sources()
-    if sources is None:
+    sources, bodies = compiler_sources(), library_sources()
+    if sources is None or bodies is None:
         return None
     target = host()
     try:
         name, code = _file_of(function), _code_of(function)
         where = f"{code.co_qualname} {code.co_firstlineno}"
-        return cache.key("hope", _VERSION, sources, versions(), target.triple, target.cpu,
-                         target.features, str(threads()), name, _contents(name), where)  # fmt: skip
+        return cache.key("hope", _VERSION, sources, bodies, np.__version__, versions(),
+                         target.triple, target.cpu, target.features, str(threads()), name,
+                         _contents(name), where)  # fmt: skip
     except (_Unnamed, OSError):
         return None
 
@@ -180,6 +183,7 @@ def _packed(made: Precedent) -> bytes:
         [[None if v is None else [v.storage, v.offset, *_plain(v.shape, v.strides, v.dtype)]
           for v in one] for one in made.results],
         made.forms, made.files, made.start, made.arena,
+        made.table, made.recipe,
     ], separators=(",", ":")).encode()  # fmt: skip
 
 

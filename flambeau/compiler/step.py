@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,13 +23,15 @@ from .arena import Arena
 from .evaluate import numpy_type
 from .graph import Graph, Node
 from .memory import Home, Place
-from .passes.plan_memory import Plan
-from .schedule.layout import Layout
-from .schedule.task import Task
 from .table import Table
 
+if TYPE_CHECKING:
+    from .passes.plan_memory import Plan
+    from .schedule.layout import Layout
+    from .schedule.task import Task
+
 ENOUGH = 2.0  # seconds of measuring after which no further run is begun
-Planned = tuple[Graph, list[Task], Layout, Plan]
+Planned: TypeAlias = "tuple[Graph, list[Task], Layout, Plan]"
 LITTLE = 1 << 17  # operations of a whole program below which waking a second thread does not pay
 
 
@@ -58,11 +60,12 @@ class Step:
 
     def __init__(
         self, graph: Graph, table: Table, addresses: Sequence[int], plan: Callable[[], Planned],
-        arena: Arena | None = None,
+        arena: Arena | None = None, key: str | None = None,
     ) -> None:  # fmt: skip
         """`addresses`: each entry's machine code; 0 for those that are calls. `plan` plans the
-        graph, or gives what was planned. `arena`: one that may be used."""
-        self.edges, self.table, self._plan = graph, table, plan
+        graph, or gives what was planned. `arena`: one that may be used.
+        `key`: under which the table is on disk."""
+        self.edges, self.table, self._plan, self.key = graph, table, plan, key
         sources = graph.sources
         self.changing = [k for k, s in enumerate(sources) if s.kind != "state"]
         self._numbers = [k for k in self.changing if sources[k].kind == "number"]

@@ -10,10 +10,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,10 +25,13 @@ from ..native.target import host, versions
 from .evaluate import numpy_type
 from .graph import Graph
 from .memory import Home
-from .passes.plan_memory import Plan
-from .schedule.task import Task
+from .packed import packed
 
-_VERSION = 1
+if TYPE_CHECKING:
+    from .passes.plan_memory import Plan
+    from .schedule.task import Task
+
+_VERSION = 2
 
 
 @dataclass
@@ -47,12 +50,16 @@ class Entry:
 
 @dataclass
 class Table:
-    """All that a program needs beside its graph's sources and outputs. `size`: of the arena."""
+    """All that a program needs beside its graph's sources and outputs.
+
+    `size`: of the arena; `graph`: what it was planned from (packed.py), on disk.
+    """
 
     entries: list[Entry]
     constants: list[np.ndarray]
     size: int
     work: int
+    graph: bytes = b""
 
     @property
     def codes(self) -> list[str]:
@@ -142,11 +149,21 @@ def _named(value: Any) -> str:
 @lru_cache(maxsize=1)
 def compiler_sources() -> str | None:
     """A hash of the files of compiler/ and native/; None where they are not there."""
-    here = os.path.dirname(os.path.abspath(__file__))
+    return _sources("compiler", "native")
+
+
+@lru_cache(maxsize=1)
+def library_sources() -> str | None:
+    """A hash of the files of what graphs are made of: operators' bodies, optimisers' formulas."""
+    return _sources("ops", "optim", "tensor")
+
+
+def _sources(*tops: str) -> str | None:
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found = hashlib.sha256()
     try:
-        for top in (here, os.path.join(os.path.dirname(here), "native")):
-            for folder, below, files in sorted(os.walk(top)):
+        for top in tops:
+            for folder, below, files in sorted(os.walk(os.path.join(here, top))):
                 below.sort()
                 for name in sorted(files):
                     if name.endswith(".py"):
@@ -164,10 +181,12 @@ def kept(key: str) -> Table | None:
     return None if data is None else _unpacked(data)
 
 
-def keep(key: str, table: Table) -> None:
-    """Keeps a table, unless eager functions are called in between."""
-    if all(entry.call is None for entry in table.entries):
-        cache.put(key, _packed(table))
+def keep(key: str, table: Table, graph: Graph) -> bool:
+    """Keeps the table of a graph, unless eager functions are called in between; whether it did."""
+    if any(entry.call is not None for entry in table.entries):
+        return False
+    cache.put(key, _packed(replace(table, graph=packed(graph))))
+    return True
 
 
 def _packed(table: Table) -> bytes:
@@ -175,7 +194,8 @@ def _packed(table: Table) -> bytes:
     types = {numpy_type(one): one.value for one in Type}
     constants = [[types[a.dtype], list(a.shape)] for a in table.constants]
     head = json.dumps([entries, constants, table.size, table.work], separators=(",", ":"))
-    return b"\n".join([head.encode(), b"".join(a.tobytes() for a in table.constants)])
+    body = b"".join(a.tobytes() for a in table.constants)
+    return b"\n".join([head.encode(), body + table.graph])
 
 
 def _unpacked(data: bytes) -> Table:
@@ -189,4 +209,4 @@ def _unpacked(data: bytes) -> Table:
         array = np.frombuffer(body, empty.dtype, empty.size, at) if empty.size else empty
         arrays.append(array.reshape(shape).copy())
         at += empty.nbytes
-    return Table(entries, arrays, size, work)
+    return Table(entries, arrays, size, work, body[at:])

@@ -44,6 +44,7 @@ def complete(
         return False
     updates = [event for event in trace.events if event.kind == UPDATE]
     values: list[Any] = []
+    trace.deferred.pages.finish()
     trace.deferred.leave()
     ran = step.ran[0]
     try:

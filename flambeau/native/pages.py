@@ -10,6 +10,7 @@ import ctypes
 import mmap
 import threading
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,16 @@ import numpy as np
 from .pool import threads, usable_processors
 
 WORTH = 1 << 20  # bytes of an array from which on its pages are fetched
+_PIECE = 2 << 20  # bytes that a thread takes at a time: a large page
 
-# Rows of (address, bytes). To exchange 0 for 0 is a write that changes nothing, whatever others
-# do there meanwhile.
+# Rows of (address, bytes), of which each thread takes the next. To exchange 0 for 0 is a write that
+# changes nothing, whatever others do there meanwhile.
 _TEXT = """
-define void @flambeau_pages_fetch(ptr %rows, i64 %count, i64 %page, ptr %stop) {
+define void @flambeau_pages_fetch(ptr %rows, i64 %count, i64 %page, ptr %next, ptr %stop) {
 entry:
   br label %row
 row:
-  %i = phi i64 [0, %entry], [%i_next, %next]
+  %i = atomicrmw add ptr %next, i64 1 monotonic
   %some = icmp slt i64 %i, %count
   br i1 %some, label %begin, label %end
 begin:
@@ -37,7 +39,7 @@ begin:
 step:
   %offset = phi i64 [0, %begin], [%further, %touch]
   %inside = icmp slt i64 %offset, %size
-  br i1 %inside, label %look, label %next
+  br i1 %inside, label %look, label %row
 look:
   %asked = load atomic i64, ptr %stop monotonic, align 8
   %over = icmp ne i64 %asked, 0
@@ -47,9 +49,6 @@ touch:
   %pair = cmpxchg ptr %byte, i8 0, i8 0 monotonic monotonic
   %further = add i64 %offset, %page
   br label %step
-next:
-  %i_next = add i64 %i, 1
-  br label %row
 end:
   ret void
 }
@@ -61,8 +60,27 @@ def _fetch() -> Any:
     from .target import load
 
     name = "flambeau_pages_fetch"
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    word, place = ctypes.c_int64, ctypes.c_void_p
+    kind = ctypes.CFUNCTYPE(None, place, word, word, place, place)
     return kind(load(_TEXT, (name,))[name])
+
+
+class _Job:
+    """Arrays whose pages are fetched together, by one thread or several."""
+
+    def __init__(self, arrays: list[np.ndarray], stop: np.ndarray) -> None:
+        self.arrays, self._stop = arrays, stop
+        rows: list[tuple[int, int]] = []
+        for array in arrays:
+            begin, end = array.ctypes.data, array.ctypes.data + array.nbytes
+            cuts = [begin, *range(begin // _PIECE * _PIECE + _PIECE, end, _PIECE), end]
+            rows += [(a, b - a) for a, b in pairwise(cuts)]
+        self._rows, self._next = np.array(rows, np.int64), np.zeros(1, np.int64)
+
+    def work(self) -> None:
+        """Fetches what nobody else does."""
+        _fetch()(self._rows.ctypes.data, len(self._rows), mmap.PAGESIZE, self._next.ctypes.data,
+                 self._stop.ctypes.data)  # fmt: skip
 
 
 class Pages:
@@ -71,6 +89,7 @@ class Pages:
     def __init__(self) -> None:
         self._waiting: list[np.ndarray] = []
         self._thread: threading.Thread | None = None
+        self._job: _Job | None = None  # the thread's
         self._stop = np.zeros(1, np.int64)
         self._lock = threading.Lock()
 
@@ -86,6 +105,18 @@ class Pages:
                 self._thread = threading.Thread(target=self._work, name="flambeau-pages")
                 self._thread.start()
 
+    def finish(self) -> None:
+        """Helps with what was not fetched yet, and waits for it: threads that work together would
+        wait for each other's pages."""
+        with self._lock:
+            job, thread = self._job, self._thread
+        for one in (job, self._taken()):
+            if one is not None:
+                one.work()
+        if thread is not None:
+            thread.join()
+        self.stop()
+
     def stop(self) -> None:
         """Leaves alone what was not fetched yet. Afterwards nobody else is at the arrays."""
         self._stop[0] = 1
@@ -94,13 +125,18 @@ class Pages:
             thread.join()
         self._waiting.clear()
 
+    def _taken(self) -> _Job | None:
+        """A job of all that waits."""
+        with self._lock:
+            arrays, self._waiting = self._waiting, []
+        return _Job(arrays, self._stop) if arrays else None
+
     def _work(self) -> None:
-        fetch = _fetch()
         while True:
             with self._lock:
                 arrays, self._waiting = self._waiting, []
                 if not arrays:
-                    self._thread = None
+                    self._thread = self._job = None
                     return
-            rows = np.array([(a.ctypes.data, a.nbytes) for a in arrays], np.int64)
-            fetch(rows.ctypes.data, len(rows), mmap.PAGESIZE, self._stop.ctypes.data)
+                self._job = _Job(arrays, self._stop)
+            self._job.work()

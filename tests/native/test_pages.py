@@ -70,6 +70,19 @@ def test_a_stop_leaves_nobody_at_the_memory() -> None:
     assert faults(arrays[-1]) > 1000  # a stop does not wait for a second's work
 
 
+def test_to_finish_is_to_help() -> None:
+    arrays, asked = [untouched((9 << 20) + 5000) for _ in range(6)], Pages()
+    for array in arrays:
+        asked.ask(array)
+    asked.finish()
+    assert not any(one.name == "flambeau-pages" for one in threading.enumerate())
+    assert sum(map(faults, arrays)) < 200
+    late = untouched(32 << 20)
+    asked.ask(late)
+    asked.finish()
+    assert faults(late) > 1000
+
+
 def test_nothing_is_fetched_where_there_is_one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "usable_processors", lambda: 1)
     array, asked = untouched(32 << 20), Pages()

@@ -1,0 +1,36 @@
+"""A graph as bytes: what a program was planned from, for those who ask a later process for it."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+
+from .graph import Graph, Node, Source
+
+MOST = 8 << 20  # bytes of a graph that is kept
+
+
+def packed(graph: Graph) -> bytes:
+    """The graph but for its sources; empty where it is too large, or something in it is no data."""
+    nodes = graph.nodes()
+    nodes += [node for node in graph.inputs if node not in set(nodes)]
+    number = {node: i for i, node in enumerate(nodes)}
+    rows = [(n.op, [number[one] for one in n.inputs], n.shape, n.type, n.attributes, n.origin)
+            for n in nodes]  # fmt: skip
+    ends = [[number[node] for node in graph.inputs], [number[node] for node in graph.outputs],
+            [(slot, number[node]) for slot, node in graph.writes]]  # fmt: skip
+    try:
+        data = pickle.dumps((rows, ends), protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return b""
+    return zlib.compress(data, 1) if len(data) <= MOST else b""
+
+
+def unpacked(data: bytes, sources: list[Source]) -> Graph:
+    """The graph of these bytes, which are this user's own: entries of the cache are code."""
+    rows, (inputs, outputs, writes) = pickle.loads(zlib.decompress(data))
+    nodes: list[Node] = []
+    for op, given, shape, type, attributes, origin in rows:
+        nodes.append(Node(op, tuple([nodes[i] for i in given]), shape, type, attributes, origin))
+    return Graph(sources, [nodes[i] for i in inputs], [nodes[i] for i in outputs],
+                 [(slot, nodes[i]) for slot, i in writes])  # fmt: skip

@@ -1,0 +1,36 @@
+"""Reference: a step run by evaluate(), slow, and what a native program must agree with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .evaluate import evaluate, numpy_type
+from .graph import Graph
+
+
+class Reference:
+    """A graph as a step."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = self.edges = graph
+        self.ran = [0]  # how often
+        self.size, self.key = 0, None  # of an arena, of a table
+        kinds = [source.kind for source in graph.sources]
+        self.changing = [k for k, kind in enumerate(kinds) if kind != "state"]
+        self.states = {k: graph.sources[k].array() for k, kind in enumerate(kinds)
+                       if kind == "state"}  # fmt: skip
+
+    def run(self, values: list[Any]) -> list[np.ndarray]:
+        """Runs once: `values` for the slots in `changing`; writes back; gives the outputs."""
+        given = dict(zip(self.changing, values, strict=True))
+        given.update(self.states)
+        sources = [given[k] for k in range(len(self.graph.sources))]
+        outputs, writes = evaluate(self.graph, sources)
+        outputs = [np.array(y, numpy_type(n.type))
+                   for y, n in zip(outputs, self.graph.outputs, strict=True)]  # fmt: skip
+        for slot, value in [(slot, value.copy()) for slot, value in writes]:
+            given[slot][...] = value
+        self.ran[0] += 1
+        return outputs

@@ -1,0 +1,29 @@
+"""Restored: programs from disk, of which nothing is planned."""
+
+from __future__ import annotations
+
+from ..native.kernel_code import known
+from .arena import Arena
+from .graph import Graph
+from .packed import unpacked
+from .step import Planned, Step
+from .table import kept
+
+
+def restored(edges: Graph, key: str, arena: Arena | None = None) -> Step | None:
+    """The program that was kept under a key, with a graph's sources, outputs and writes; None
+    where a part of it is not there any more. Its graph is asked for when somebody asks how it was
+    planned."""
+    table = kept(key)
+    addresses = None if table is None or not table.graph else known(table.codes)
+    if table is None or addresses is None:
+        return None
+    data = table.graph
+
+    def plan() -> Planned:
+        from .pipeline import optimised, planned
+
+        better = optimised(unpacked(data, edges.sources))
+        return better, *planned(better)
+
+    return Step(edges, table, [addresses[code] for code in table.codes], plan, arena, key)

@@ -1,0 +1,104 @@
+"""Sources: what memory that a trace met is to its program: arguments, draws, gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..tensor.storage import owner_of
+from ..tensor.tensor import Tensor, wrap
+from . import bindings as bind
+from .counted import Counted, draw_key
+from .leftovers import written_storages
+from .trace import DRAW, Event, Trace, Value, address
+
+
+def arguments_of(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> dict[int, int]:
+    """By storage the first leaf that lies there. Tells the bindings which arguments share one,
+    which must not, and what is written outside of arguments."""
+    found: dict[int, int] = {}
+    changed = written_storages(trace)
+    places: dict[int, int] = {}
+    arrays: dict[int, np.ndarray] = {}
+    for i, leaf in enumerate(leaves):
+        array = array_of(leaf)
+        number = None if array is None else trace.numbers.get(id(owner_of(array)))
+        if array is None or number is None:
+            continue
+        arrays[i], places[i] = array, number
+        first = found.setdefault(number, i)
+        if first != i:
+            gap = address(array) - address(arrays[first])
+            bindings.together.append((first, i, gap))
+    bindings.apart = [
+        (i, j) for i in places for j in places
+        if i < j and places[i] != places[j] and {places[i], places[j]} & changed
+    ]  # fmt: skip
+    bindings.owners = [
+        storage.owner for storage in trace.storages if storage.owner is not None
+        and storage.number in changed and storage.external and storage.number not in found
+    ]  # fmt: skip
+    return found
+
+
+def array_of(leaf: Any) -> np.ndarray | None:
+    """An argument's array; None for what is none."""
+    array = leaf._array if isinstance(leaf, Tensor) else leaf
+    return array if isinstance(array, np.ndarray) else None
+
+
+def drawn(event: Event) -> bind.Drawn:
+    """Where an event's numbers are drawn before each call."""
+    window, *rest = event.args
+    order = sorted(range(len(window.shape)), key=lambda i: -window.strides[i])
+    memory = np.empty([window.shape[i] for i in order], window.dtype)
+    buffer = memory.transpose(np.argsort(order)) if order else memory
+    return bind.Drawn(event.function, buffer, memory, tuple(rest), event.kwargs)
+
+
+def drawn_key(generator: Any) -> bind.Drawn:
+    """Where the key of counted draws is drawn before each call."""
+    memory = np.empty(1, np.uint64)
+    return bind.Drawn(draw_key, memory, memory, (generator,), {})
+
+
+def draws(trace: Trace) -> Iterator[bind.Drawn]:
+    """All that a trace draws, in order; a key where the first of a generator's draws is."""
+    keys = set()
+    for event in trace.events:
+        if event.kind != DRAW:
+            continue
+        if not isinstance(event.function, Counted):
+            yield drawn(event)
+        elif event.args[2] not in keys:
+            keys.add(event.args[2])
+            yield drawn_key(event.args[2])
+
+
+def gradient(value: Value) -> tuple[np.ndarray, Tensor]:
+    """Memory of a gradient's own, with rows by falling stride, and the tensor on it."""
+    order = sorted(range(len(value.shape)), key=lambda i: -value.strides[i])
+    memory = np.empty([value.shape[i] for i in order], value.dtype)
+    return memory, wrap(memory.transpose(np.argsort(order)) if order else memory)
+
+
+def entries(trace: Trace) -> list[tuple[Any, Any]]:
+    """The leaves whose grads were looked at before they were set, and the grads that they had."""
+    found = []
+    for access in trace.grads.values():
+        if access.read:
+            before = access.before
+            used = before is None or id(owner_of(before._array)) in trace.numbers
+            found.append((access.tensor, before if used else bind.ANY))
+    return found
+
+
+def supply(slot: Any) -> Callable[..., Any]:
+    """What gives the memory of a slot, where it is known before a call."""
+    return {bind.State: lambda: slot.array, bind.Drawn: lambda: slot.view}.get(type(slot), _late)
+
+
+def _late(*_: Any) -> Any:
+    raise RuntimeError("this source is given at each call")

@@ -1,0 +1,236 @@
+"""A program of an earlier process is bound by its recipe, where that is one for the call."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.compiler import api, pipeline, recipe, restored, table
+from flambeau.compiler.precedent import Precedent
+
+SOURCE = """
+import flambeau as torch
+from flambeau import nn
+import flambeau.nn.functional as F
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Embedding(7, 12)
+        self.net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3), nn.Flatten())
+        self.head = nn.Linear(4 * 4 + 12, 5, bias=False)
+
+    def forward(self, x, k):
+        return self.head(torch.cat([self.net(x), self.rows(k)], 1))
+
+def training(form="tuple", make=torch.optim.Adam):
+    torch.manual_seed(3)
+    net = Net()
+    half = [{"params": net.head.parameters(), "lr": 0.1}, {"params": net.net.parameters()}, {"params": net.rows.parameters()}]
+    optimizer = make(half, lr=0.01)
+    def step(x, k, y, rate=2):
+        optimizer.zero_grad()
+        out = net(x, k)
+        loss = F.cross_entropy(out, y) * rate
+        loss.backward()
+        optimizer.step()
+        if form == "tuple":
+            return loss, out.detach().t(), x
+        return {"loss": loss, "parts": [out.detach(), None, 3, x[0]]}
+    return net, optimizer, step
+"""  # noqa: E501
+
+
+@pytest.fixture(autouse=True)
+def _no_precedents(tmp_path, monkeypatch):
+    """There are some here, in a cache of the test's own, where every program is kept."""
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(pipeline, "WORTH", 0.0)
+
+
+@pytest.fixture
+def steps(tmp_path):
+    """The module of the step."""
+    path = tmp_path / "steps.py"
+    path.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location("steps", path)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """How many graphs were made of traces."""
+    found, original = [], api.trace_to_graph
+
+    def trace_to_graph(*args):
+        found.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(api, "trace_to_graph", trace_to_graph)
+    return found
+
+
+def batch(k=0):
+    torch.manual_seed(k)
+    return torch.randn(6, 3, 4, 4), torch.randint(7, (6,)), torch.randint(5, (6,))
+
+
+def arrays(x):
+    if isinstance(x, torch.Tensor):
+        return [x.detach().numpy().copy()]
+    if isinstance(x, dict):
+        return arrays(list(x.values()))
+    if isinstance(x, (list, tuple)):
+        return [a for one in x for a in arrays(one)]
+    return []
+
+
+def trained(steps, calls=4, given=(), late=batch, options=None, **form):
+    """What a training gives, bit by bit."""
+    net, optimizer, step = steps.training(**form)
+    step = torch.compile(step, options={"mode": "now", **(options or {})})
+    found = []
+    for k in range(calls):
+        found += arrays(step(*late(k), *given))
+        found += [p.grad.numpy().copy() for p in net.parameters()]
+        assert [p.grad.stride() for p in net.parameters()] == [p.stride() for p in net.parameters()]
+    assert step._programs
+    found += [t.numpy().copy() for t in net.state_dict().values()]
+    return step, found + [t.numpy().copy() for s in optimizer.state.values() for t in s.values()]
+
+
+def same(a, b):
+    return len(a) == len(b) and all(map(np.array_equal, a, b))
+
+
+@pytest.mark.parametrize(("form", "make", "options"), [
+    ("tuple", torch.optim.Adam, {}), ("dict", torch.optim.SGD, {}),
+    ("dict", torch.optim.AdamW, {"random": "counter"}),
+], ids=["tuple", "dict", "counter"])  # fmt: skip
+def test_a_recipe_needs_no_graph_and_changes_no_bit(steps, graphs, form, make, options):
+    given = {"form": form, "make": make, "options": options}
+    _, cold = trained(steps, **given)
+    graphs.clear()
+    step, warm = trained(steps, **given)
+    assert not graphs
+    assert same(cold, warm)
+    assert "kernels" in step.explain(4)  # of the graph on disk
+    assert not graphs
+
+
+def test_batches_out_of_one_memory_are_arguments_as_ever(steps, graphs):
+    data = torch.arange(7 * 6 * 48.0).reshape(42, 3, 4, 4).sin()
+    late = lambda k: (data[6 * k + 6 : 6 * k + 12], *batch(k)[1:])  # noqa: E731
+    _, cold = trained(steps, late=late)
+    graphs.clear()
+    _, warm = trained(steps, late=late)
+    assert not graphs
+    assert same(cold, warm)
+
+
+@pytest.mark.parametrize("change", ["another result", "another gradient", "other memory"])
+def test_other_circumstances_need_a_graph(steps, graphs, monkeypatch, change):
+    _, cold = trained(steps)
+    graphs.clear()
+    original, kept = recipe.followed, []
+
+    def followed(made, trace, leaves):
+        made = json.loads(json.dumps(made))
+        one = made[0]
+        where = {"another result": one[4][2], "another gradient": one[5][0], "other memory": one[3]}
+        where[change][-1] = "something else"
+        kept.append(original(made, trace, leaves))
+        return kept[-1]
+
+    monkeypatch.setattr(api, "followed", followed)
+    _, warm = trained(steps)
+    assert kept == [None]
+    assert len(graphs) == 1
+    assert same(cold, warm)
+
+
+def test_a_table_that_is_gone_is_made_anew(steps, graphs, monkeypatch):
+    _, cold = trained(steps)
+    graphs.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(restored, "kept", lambda key: None)
+        _, warm = trained(steps)
+    assert len(graphs) == 1
+    assert same(cold, warm)
+
+
+def test_other_sources_of_operators_are_no_precedent(steps, graphs, monkeypatch):
+    trained(steps)
+    graphs.clear()
+    monkeypatch.setattr(table, "_sources", lambda *tops: "others")
+    for one in (table.compiler_sources, table.library_sources):
+        one.cache_clear()
+    try:
+        trained(steps)
+    finally:
+        monkeypatch.undo()
+        for one in (table.compiler_sources, table.library_sources):
+            one.cache_clear()
+    assert graphs
+
+
+def recipes(monkeypatch, step, *given):
+    """The recipes of what a step keeps."""
+    found, original = [], api.keep
+
+    def keep(key, made: Precedent):
+        found.append(made.recipe)
+        original(key, made)
+
+    monkeypatch.setattr(api, "keep", keep)
+    for _ in range(3):
+        step(*given)
+    return found
+
+
+def test_labels_of_the_step_s_own_are_looked_at_in_each_process(steps, monkeypatch):
+    """Whether they are within bounds depends on what they are."""
+    net, optimizer, _ = steps.training()
+    x, k, y = batch()
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(net(x, k), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    assert recipes(monkeypatch, torch.compile(step, mode="now"), x) == [None]
+
+
+@pytest.mark.parametrize("form", ["the same", "parts of one"])
+def test_results_on_one_memory_have_no_recipe(steps, monkeypatch, form):
+    net, _, _ = steps.training()
+    x, k, _ = batch()
+
+    def step(x):
+        with torch.no_grad():
+            out = net(x, k)
+        return (out, out) if form == "the same" else (out[:2], out[2:])
+
+    compiled = torch.compile(step, mode="now")
+    assert recipes(monkeypatch, compiled, x) == [None]
+    one, two = compiled(x)
+    assert (one is two) is (form == "the same")
+    assert one.untyped_storage().data_ptr() == two.untyped_storage().data_ptr()
+
+
+def test_formulas_from_elsewhere_have_no_recipe(steps, monkeypatch):
+    class Mine(torch.optim.SGD):
+        @staticmethod
+        def formula(*given):
+            return torch.optim.SGD.formula(*given)
+
+    _, _, step = steps.training(make=Mine)
+    assert recipes(monkeypatch, torch.compile(step, mode="now"), *batch()) == [None]
