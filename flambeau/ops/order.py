@@ -24,14 +24,19 @@ _HEAP = 32  # elements up to which a heap finds the least of a row soonest
 
 
 def small_order(x: Array, descending: bool) -> Array | None:
-    """The stable order of rows so short that PyTorch's is stable; None for NaN where least."""
-    if not descending:
-        return np.argsort(x, -1, kind="stable")
-    if x.dtype.kind == "f" and x.itemsize > 2:
-        where = np.argsort(-x, -1, kind="stable")
-        last = _along_rows(x, where[..., -1:])
-        return where if (last == last).all() else None
-    return np.argsort(~x, -1, kind="stable") if x.dtype.kind in "biu" else None
+    """The order of rows where keys are not needed to find it: short ones, whose order is stable in
+    PyTorch too, and few elements that differ. None for others, and for NaN where it comes first."""
+    short = x.shape[-1] <= STABLE_UP_TO
+    if x.dtype.kind not in "biuf" or x.itemsize == 2 or not (short or x.size <= _SMALL):
+        return None
+    turned = x if not descending else -x if x.dtype.kind == "f" else ~x
+    where = np.argsort(turned, -1, kind="stable" if short else None)
+    if short and not (descending and x.dtype.kind == "f"):
+        return where
+    found = _along_rows(turned, where)
+    if x.dtype.kind == "f" and (descending or not short) and not (found[..., -1] < np.inf).all():
+        return None
+    return where if short or not (found[..., 1:] == found[..., :-1]).any() else None
 
 
 def keys(x: Array, descending: bool = False) -> Array:

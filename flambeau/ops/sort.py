@@ -38,15 +38,16 @@ def _turned(input: Array, at: int) -> Array:
 
 
 def _found(
-    input: Array, at: int, k: int, descending: bool, find: Callable[[Array], Array]
-) -> tuple[Array, Array]:
+    input: Array, at: int, k: int, descending: bool, find: Callable[[Array], Array],
+    sorting: bool = False,
+) -> tuple[Array, Array]:  # fmt: skip
     """(k elements along an axis, their numbers): those that `find` gives for rows of keys."""
     if input.__class__ is not np.ndarray or not input.size:  # no values: any k will do
         where = _stable_order(input, at, descending).take(np.arange(k), at)
         return np.take_along_axis(input, where, at), where
     last = at == input.ndim - 1
     x = np.ascontiguousarray(input) if last else _turned(input, at)
-    where = order.small_order(x, descending) if k == x.shape[-1] <= order.STABLE_UP_TO else None
+    where = order.small_order(x, descending) if sorting else None
     if where is None:
         where = find(order.keys(_rows_of(x), descending)).reshape(*x.shape[:-1], k)
     found = order.gathered(x, where)
@@ -73,7 +74,7 @@ def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, 
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     return _found(input, at, input.shape[at], descending,
-                  lambda keys: order.sorted_numbers(keys, bool(stable)))  # fmt: skip
+                  lambda keys: order.sorted_numbers(keys, bool(stable)), True)  # fmt: skip
 
 
 @_sort.vjp

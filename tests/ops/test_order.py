@@ -93,3 +93,35 @@ def test_each_nan_is_unique():
     values, counts = torch.unique(x, return_counts=True)
     assert values.isnan().tolist() == [False, True, True]
     assert counts.tolist() == [2, 1, 1]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 50])
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64", "uint8", "bool"])
+def test_few_elements_are_sorted_as_many_are(kind, n, descending, monkeypatch) -> None:
+    draw = np.random.default_rng(n)
+    for x in (draw.normal(size=(3, n)) * 100, draw.integers(0, 4, (3, n))):
+        x = x.astype(kind)
+        if kind.startswith("f") and n > 2:
+            x[0, 0], x[1, 1], x[2, :2] = np.nan, np.inf, (0.0, -0.0)
+        few = torch.from_numpy(x).sort(-1, descending)
+        with monkeypatch.context() as m:
+            m.setattr(order, "small_order", lambda *_: None)
+            many = torch.from_numpy(x).sort(-1, descending)
+        np.testing.assert_array_equal(few[1].numpy(), many[1].numpy())
+        np.testing.assert_array_equal(few[0].numpy(), many[0].numpy())
+
+
+@pytest.mark.parametrize("n", [2, 5, 16, 20])
+def test_all_of_a_short_row_are_chosen_as_by_selection(n: int) -> None:
+    x = np.random.default_rng(n).integers(0, 3, (20, n))
+    wanted = order._least_as_cpp(order.keys(x, True), n)
+    np.testing.assert_array_equal(torch.from_numpy(x).topk(n)[1].numpy(), wanted)
+
+
+@pytest.mark.parametrize("shape", [(10000, 7), (500, 50), (64, 300)])
+def test_least_of_many_short_rows(shape) -> None:
+    x = np.random.default_rng(0).permuted(np.tile(np.arange(shape[1]), (shape[0], 1)), axis=1)
+    found, where = torch.from_numpy(x).topk(3, largest=False)
+    np.testing.assert_array_equal(found.numpy(), np.tile([0, 1, 2], (shape[0], 1)))
+    np.testing.assert_array_equal(where.numpy(), np.argsort(x, 1)[:, :3])
