@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from compiled_table import markdown, merged, write
-from eager import BUSY, versions
+from eager import load_before, versions
 from models import MODELS
 from processes import THREADS, python_with, python_with_torch
 
@@ -141,11 +141,7 @@ def main() -> None:
     parser.add_argument("--jax-python", metavar="PYTHON", help="the interpreter that has JAX")
     parser.add_argument("--busy", action="store_true", help="allow --readme on a busy machine")
     args = parser.parse_args()
-    load = os.getloadavg()[0]
-    if load > BUSY:
-        print(f"the machine is busy (load {load:.1f}): ratios will be wrong", file=sys.stderr)
-        if args.readme and not args.busy:
-            sys.exit("figures for README.md want a quiet machine; --busy takes them all the same")
+    load = load_before(args)
 
     pythons, missing = engines(args)
     samples = collect(args, pythons)

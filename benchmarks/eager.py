@@ -85,6 +85,16 @@ def versions(pythons: dict[str, str]) -> dict[str, str]:
     }
 
 
+def load_before(args: argparse.Namespace) -> float:
+    """The machine's load; one that spoils ratios is no machine for figures that are written down."""
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        print(f"the machine is busy (load {load:.1f}): ratios will be wrong", file=sys.stderr)
+        if args.readme and not args.busy:
+            sys.exit("figures for README.md want a quiet machine; --busy takes them all the same")
+    return load
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", metavar="REGEX", default="", help="cases whose name matches")
@@ -95,11 +105,7 @@ def main() -> None:
     parser.add_argument("--torch-python", metavar="PYTHON", help="the interpreter that has PyTorch")
     parser.add_argument("--busy", action="store_true", help="allow --readme on a busy machine")
     args = parser.parse_args()
-    load = os.getloadavg()[0]
-    if load > BUSY:
-        print(f"the machine is busy (load {load:.1f}): ratios will be wrong", file=sys.stderr)
-        if args.readme and not args.busy:
-            sys.exit("figures for README.md want a quiet machine; --busy takes them all the same")
+    load = load_before(args)
 
     pythons = {"torch": python_with_torch(args.torch_python), "flambeau": sys.executable}
     chosen = {

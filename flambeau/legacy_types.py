@@ -25,7 +25,7 @@ class _LegacyTensor(type):
     legacy_dtype: dtype
 
     def __call__(cls, *args: Any) -> Tensor:
-        from .ops.conversion import _construct
+        from .ops.interchange import _construct
 
         return _construct(Tensor, *args, dtype=cls.legacy_dtype)
 

@@ -31,9 +31,9 @@ from .trace import WINDOW, WRITE, GradAccess
 Pairs = Iterator[tuple[Any, Callable]]
 
 # By import_module: as attributes of ops these names are torch's functions.
-conversion, index, in_place, norm_parts = (
+copies, index, in_place, norm_parts = (
     import_module(f"..ops.{name}", __package__)
-    for name in ("conversion", "index", "inplace", "norm_parts")
+    for name in ("copies", "index", "inplace", "norm_parts")
 )
 
 
@@ -167,7 +167,7 @@ def _as_index(r: Recorder, original: Callable, item: Any) -> Any:
 def _writes(r: Recorder) -> Pairs:
     yield in_place.write, when_on(r, _written)
     yield in_place._write_one, when_on(r, _write_one)
-    yield conversion._copy_array, when_on(r, _copy_array)
+    yield copies._copy_array, when_on(r, _copy_array)
     yield inplace.before_write, when_on(r, _before_write)
     yield ops.fill_, when_on(r, _fill_)
     yield ops.zero_, when_on(r, _zero_)
@@ -188,10 +188,9 @@ _RESERVING = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_emp
               "new_empty_strided")  # fmt: skip
 # Library functions that wrap an array made of nothing but shapes and settings.
 _OF_SHAPES = {
-    ("flambeau.ops.dropout", "_dropped"), ("flambeau.ops.distance", "pdist"),
-    ("flambeau.ops.gather", "_fill_value"), ("flambeau.ops.mask", "_fill_value"),
-    ("flambeau.ops.gather", "_scalar_source"), ("flambeau.ops.stft", "stft"),
-    ("flambeau.autograd.function", "_zeros"), ("flambeau.ops.grid", "affine_grid"),
+    ("flambeau.ops.dropout", "_certain"), ("flambeau.ops.distance", "pdist"),
+    ("flambeau.ops.mask", "_fill_value"), ("flambeau.ops.gather", "_scalar_source"),
+    ("flambeau.autograd.function", "_zeros"),
 }  # fmt: skip
 
 

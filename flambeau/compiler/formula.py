@@ -1,7 +1,6 @@
 """Formula: an optimiser's update run on symbols, which turns it into nodes of the graph.
 
-The methods are those of tensors that update formulas use, as in optim/symbol.py; each computes
-what the tensor method does, with the same roundings.
+Each method computes what the tensor method of its name does, with the same roundings.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..native.loops import Scalar, Type
+from ..native.traced import Traced
 from .graph import Node, Op
 from .lower.nodes import applied, cast, computed, number, where
 
@@ -56,7 +56,7 @@ def copied(
     return [copies[id(one)] for one in made]
 
 
-class Symbol:
+class Symbol(Traced):
     """A tensor whose value is a node; methods in place give it another."""
 
     __slots__ = ("node",)
@@ -88,42 +88,6 @@ class Symbol:
         self.node = other.node
         return self
 
-    def _scaled(self, value: Any, scale: Any) -> Any:
-        return value if isinstance(scale, int) and scale == 1 else self._do(
-            Scalar.MUL, value, scale
-        )  # fmt: skip
-
-    def __neg__(self) -> Symbol:
-        return self._do(Scalar.NEG, self)
-
-    def add(self, other: Any, *, alpha: Any = 1) -> Symbol:
-        return self._do(Scalar.ADD, self, self._scaled(other, alpha))
-
-    def add_(self, other: Any, *, alpha: Any = 1) -> Symbol:
-        return self._set(self.add(other, alpha=alpha))
-
-    def sub(self, other: Any) -> Symbol:
-        return self._do(Scalar.SUB, self, other)
-
-    def mul(self, other: Any) -> Symbol:
-        return self._do(Scalar.MUL, self, other)
-
-    def mul_(self, other: Any) -> Symbol:
-        return self._set(self.mul(other))
-
-    def div(self, other: Any) -> Symbol:
-        return self._do(Scalar.DIV, self, other)
-
-    def addcmul(self, a: Any, b: Any, *, value: Any = 1) -> Symbol:
-        return self._do(Scalar.ADD, self, self._scaled(self._do(Scalar.MUL, a, b), value))
-
-    def addcmul_(self, a: Any, b: Any, *, value: Any = 1) -> Symbol:
-        return self._set(self.addcmul(a, b, value=value))
-
-    def addcdiv_(self, a: Any, b: Any, *, value: Any = 1) -> Symbol:
-        quotient = self._do(Scalar.DIV, self._scaled(a, value), b)
-        return self._set(self._do(Scalar.ADD, self, quotient))
-
     def lerp_(self, end: Any, weight: Any) -> Symbol:
         """From the nearer end, as PyTorch interpolates: exact at weights 0 and 1."""
         wide = weight.wide if isinstance(weight, Number) else number(float(weight), Type.F64)
@@ -134,37 +98,8 @@ class Symbol:
         second = self._do(Scalar.SUB, end, self._do(Scalar.MUL, gap, rest))
         return self._set(self._choose(near, first, second))
 
-    def sqrt(self) -> Symbol:
-        return self._do(Scalar.SQRT, self)
-
-    def abs(self) -> Symbol:
-        return self._do(Scalar.ABS, self)
-
-    def reciprocal(self) -> Symbol:
-        return self._do(Scalar.DIV, 1.0, self)
-
     def maximum(self, other: Any) -> Symbol:
         return self._do(Scalar.MAXIMUM, self, other)
-
-    def clamp_(self, low: Any, high: Any) -> Symbol:
-        raised = self._choose(self._test(Scalar.LT, self, low), low, self)
-        return self._set(self._choose(self._test(Scalar.GT, raised, high), high, raised))
-
-    def sign(self) -> Symbol:
-        one = self._choose(self._test(Scalar.GT, self, 0.0), 1.0, 0.0)
-        return self._choose(self._test(Scalar.LT, self, 0.0), -1.0, one)
-
-    def gt(self, other: Any) -> Node:
-        return self._test(Scalar.GT, self, other)
-
-    def lt(self, other: Any) -> Node:
-        return self._test(Scalar.LT, self, other)
-
-    def eq(self, other: Any) -> Node:
-        return self._test(Scalar.EQ, self, other)
-
-    def masked_fill(self, condition: Node, value: Any) -> Symbol:
-        return self._choose(condition, value, self)
 
     def clone(self) -> Symbol:
         return Symbol(self.node)

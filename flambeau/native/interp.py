@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from .loops import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
-    If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type, Update,
-    While, operands,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
+    Fold, If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store,
+    Type, Update, While, operands_first,
 )  # fmt: skip
 from .philox import philox, philox_word
 
@@ -164,16 +164,8 @@ class _Machine:
 
     def value(self, one: Expression) -> Any:
         """A NumPy scalar. Shared expressions are computed once for each statement."""
-        stack = [one]
-        while stack:
-            last = stack[-1]
-            missing = [each for each in operands(last) if each not in self.memo]
-            if missing and last not in self.memo:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if last not in self.memo:
-                self.memo[last] = self.compute(last)
+        for each in operands_first([one], self.memo):
+            self.memo[each] = self.compute(each)
         return self.memo[one]
 
     def compute(self, one: Expression) -> Any:

@@ -6,7 +6,7 @@ is its definition; verify.py says what is legal; emit/ turns it into LLVM IR.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -425,3 +425,33 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
         found = tuple(e for e, _ in expression.indirect)
         return found if expression.mask is None else (*found, expression.mask)
     return ()
+
+
+def within(roots: Iterable[Expression]) -> Iterator[Expression]:
+    """Expressions and all that they are computed from, each once."""
+    stack, seen = list(roots), set()
+    while stack:
+        one = stack.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            stack.extend(operands(one))
+
+
+def operands_first(
+    roots: Iterable[Expression], done: Container[Any]
+) -> Iterator[Expression]:
+    """Expressions and what they are computed from, as far as `done` lacks it, operands first.
+
+    Who gets one adds it to `done` before the next is asked for. No recursion: sums can be long.
+    """
+    stack = list(roots)
+    while stack:
+        one = stack[-1]
+        missing = [] if one in done else [each for each in operands(one) if each not in done]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        if one not in done:
+            yield one

@@ -10,8 +10,9 @@ import struct
 from collections.abc import Sequence
 
 from .loops import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
-    If, Kernel, Load, Loop, Position, Prefetch, Statement, Store, Type, Update, While, operands,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
+    Kernel, Load, Loop, Position, Prefetch, Statement, Store, Type, Update, While,
+    operands_first,
 )  # fmt: skip
 
 
@@ -138,17 +139,7 @@ class _Writer:
     # Expressions.
 
     def value(self, expression: Expression) -> str:
-        stack = [expression]
-        while stack:
-            one = stack[-1]
-            if one in self.numbers:
-                stack.pop()
-                continue
-            missing = [each for each in operands(one) if each not in self.numbers]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
+        for one in operands_first([expression], self.numbers):
             if isinstance(one, Accumulator):
                 self.accumulator(one)
                 continue

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from .loops import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
-    If, Index, Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type,
-    Update, While, expressions, operands, statements,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
+    Fold, If, Index, Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement,
+    Store, Type, Update, While, expressions, operands, operands_first, statements,
 )  # fmt: skip
 
 LOCAL_BYTES = 64 * 1024  # of local buffers, altogether
@@ -269,17 +269,7 @@ class _Check:
     # ----------------------------------------------------------------- expressions
 
     def expression(self, expression: Expression) -> None:
-        stack = [expression]
-        while stack:
-            one = stack[-1]
-            if one in self.good:
-                stack.pop()
-                continue
-            missing = [each for each in operands(one) if each not in self.good]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
+        for one in operands_first([expression], self.good):
             self.one(one)
             self.good.add(one)
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..tensor.dtypes import FROM_NUMPY, int64
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor
-from .conversion import tensor
+from .interchange import tensor
 from .loss_reduction import MEAN, NONE, reduction_number
 from .registry import Array, composite, opaque, publish
 from .selection import where

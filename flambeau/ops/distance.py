@@ -69,9 +69,10 @@ def pdist(input, p=2.0):
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     n = input.size(0)
-    first, second = (wrap(i) for i in np.triu_indices(n, 1))
     if n < 2:
         return input.new_empty(0) if not input.requires_grad else input.reshape(-1)[:0]
+    rows, columns = np.triu_indices(n, 1)
+    first, second = wrap(rows), wrap(columns)
     return (input.index_select(0, first) - input.index_select(0, second)).norm(p, 1)
 
 

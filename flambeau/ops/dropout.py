@@ -49,24 +49,27 @@ def _check_probability(p: float) -> None:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _dropped(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
+def _certain(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor | None:
+    """What comes out where nothing needs to be drawn; None where it does."""
     _check_probability(p)
     if p == 0 or not train or not input._array.size:
         return input
     if p == 1:
         zero = wrap(np.zeros((), input._array.dtype))
         return input.mul_(zero) if inplace else input * zero
+    return None
+
+
+def _dropped(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
+    if (certain := _certain(input, p, train, inplace)) is not None:
+        return certain
     noise = wrap(_drawn(input, channels, lambda made: fill_dropout(made, p)))
     return input.mul_(noise) if inplace else input * noise
 
 
 def _alpha_dropped(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
-    _check_probability(p)
-    if p == 0 or not train or not input._array.size:
-        return input
-    if p == 1:
-        zero = wrap(np.zeros((), input._array.dtype))
-        return input.mul_(zero) if inplace else input * zero
+    if (certain := _certain(input, p, train, inplace)) is not None:
+        return certain
     a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
     noise = _drawn(input, channels, lambda made: fill_bernoulli(made, 1 - p))
     shift = noise - np.asarray(1, noise.dtype)

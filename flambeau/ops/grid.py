@@ -17,7 +17,7 @@ from ..autograd.mode import MODE
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
-from .conversion import tensor
+from .interchange import tensor
 from .grid_native import image_adjoint, points_adjoint, sampled
 from .grid_parts import BICUBIC, BILINEAR, BORDER, NEAREST, by_parts, placed
 from .interpolation import cubic_slopes, cubic_weights

@@ -120,10 +120,15 @@ def _(g, input_shape, offset, dim1, dim2):
 @opaque(name="_on_diagonal", expose=(), ref=None, samples=None)
 def _on_diagonal(g: Array, shape, offset, dim1, dim2) -> Array:
     """Zeros of a shape, with `g` on a diagonal."""
-    made = np.zeros(shape, g.dtype)
+    return on_diagonal(g, shape, offset, dim1, dim2)
+
+
+def on_diagonal(values: np.ndarray, shape, offset: int, dim1: int, dim2: int) -> np.ndarray:
+    """Zeros of a shape with values on a diagonal, through NumPy's window, which is read-only."""
+    made = np.zeros(shape, values.dtype)
     target = made.diagonal(offset, dim1, dim2)
     target.flags.writeable = True
-    target[...] = g
+    target[...] = values
     return made
 
 

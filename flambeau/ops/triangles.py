@@ -18,7 +18,7 @@ from .inplace import assign
 from .reduce import rounded, summed_dtype
 from .registry import Array, composite, opaque
 from .samples import matrices
-from .slices import _on_diagonal
+from .slices import _on_diagonal, on_diagonal
 
 
 def _triangle(name: str, lower: bool) -> Any:
@@ -129,11 +129,7 @@ def diag_embed(input: Array, offset=0, dim1=-2, dim2=-1) -> Array:
     shape = list(input.shape[:-1])
     for axis in sorted((a, b)):
         shape.insert(axis, n)
-    y = np.zeros(shape, input.dtype)
-    target = y.diagonal(offset, a, b)
-    target.flags.writeable = True
-    target[...] = input
-    return y
+    return on_diagonal(input, shape, offset, a, b)
 
 
 @diag_embed.vjp

@@ -30,7 +30,35 @@ def matching(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-class Freeze:
+class Holding:
+    """What Freeze and Unfreeze share: parameters that they hold until the run is over."""
+
+    band = Band.CONTROL
+
+    def __init__(self) -> None:
+        self._held: dict[str, Any] = {}  # the parameters that this one froze
+
+    def _hold(self, name: str, parameter: Any) -> None:
+        if parameter.requires_grad:
+            parameter.requires_grad_(False)
+            parameter.grad = None
+            self._held[name] = parameter
+
+    def on_run_end(self) -> None:
+        """All are trainable again that were so before."""
+        self._thaw()
+
+    def on_run_error(self) -> None:
+        """All are trainable again that were so before."""
+        self._thaw()
+
+    def _thaw(self) -> None:
+        for parameter in self._held.values():
+            parameter.requires_grad_(True)
+        self._held.clear()
+
+
+class Freeze(Holding):
     """Keeps parameters as they are from epoch `start` until (without) epoch `until`.
 
     They are named by module ("encoder"), by parameter, or by a pattern ("layer[12].*"). What was
@@ -48,16 +76,14 @@ class Freeze:
     True
     """
 
-    band = Band.CONTROL
-
     def __init__(self, *names: str, start: int = 1, until: int | None = None) -> None:
         if not names or not all(isinstance(name, str) for name in names):
             raise TypeError("Freeze takes names of modules or parameters: Freeze('encoder', ...)")
         if start < 1 or (until is not None and until <= start):
             raise ValueError(f"Freeze: epochs count from 1 on, start before until; got {start}, "
                              f"{until}")  # fmt: skip
+        super().__init__()
         self.names, self.start, self.until = names, start, until
-        self._held: dict[str, Any] = {}  # the parameters that this one froze
 
     def on_run_start(self, run: Any) -> None:
         """Looks whether there are such parameters."""
@@ -68,28 +94,12 @@ class Freeze:
         n = run.state.epoch
         if self.start <= n and (self.until is None or n < self.until):
             for name, parameter in matching(run.net, self.names).items():
-                if parameter.requires_grad:
-                    parameter.requires_grad_(False)
-                    parameter.grad = None
-                    self._held[name] = parameter
+                self._hold(name, parameter)
         else:
             self._thaw()
 
-    def on_run_end(self) -> None:
-        """All are trainable again that were so before."""
-        self._thaw()
 
-    def on_run_error(self) -> None:
-        """All are trainable again that were so before."""
-        self._thaw()
-
-    def _thaw(self) -> None:
-        for parameter in self._held.values():
-            parameter.requires_grad_(True)
-        self._held.clear()
-
-
-class Unfreeze:
+class Unfreeze(Holding):
     """Trains more and more of the net: `{1: "head", 3: "layer4", 5: "*"}`, by epoch.
 
     Before the epoch under which it stands, a parameter is frozen; what stands under none is
@@ -106,16 +116,14 @@ class Unfreeze:
     True True
     """
 
-    band = Band.CONTROL
-
     def __init__(self, schedule: Mapping[int, str | tuple[str, ...] | list[str]]) -> None:
         if not schedule or min(schedule) < 1:
             raise ValueError(f"Unfreeze takes names by epoch, from 1 on, not {schedule!r}")
+        super().__init__()
         self.schedule = {
             number: (names,) if isinstance(names, str) else tuple(names)
             for number, names in sorted(schedule.items())
         }
-        self._held: dict[str, Any] = {}
 
     def on_run_start(self, run: Any) -> None:
         """Looks whether there are such parameters."""
@@ -131,20 +139,5 @@ class Unfreeze:
         for name, parameter in run.net.named_parameters():
             if name in trained and name in self._held:
                 self._held.pop(name).requires_grad_(True)
-            elif name not in trained and parameter.requires_grad:
-                parameter.requires_grad_(False)
-                parameter.grad = None
-                self._held[name] = parameter
-
-    def on_run_end(self) -> None:
-        """All are trainable again that were so before."""
-        self._thaw()
-
-    def on_run_error(self) -> None:
-        """All are trainable again that were so before."""
-        self._thaw()
-
-    def _thaw(self) -> None:
-        for parameter in self._held.values():
-            parameter.requires_grad_(True)
-        self._held.clear()
+            elif name not in trained:
+                self._hold(name, parameter)

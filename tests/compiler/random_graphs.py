@@ -74,7 +74,8 @@ def _chosen(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     return apply(Scalar.WHERE, positive, a, constant(draw.choice([0.0, 2.0]), Type.F32))
 
 
-def _reshaped(draw: random.Random, a: Node, pool: list[Node]) -> Node:
+def reshaped(draw: random.Random, a: Node, pool: list[Node]) -> Node:
+    """`a` with its elements over other axes."""
     left, shape = prod(a.shape), []
     for _ in range(draw.randint(0, 3)):
         shape.append(draw.choice([d for d in range(1, left + 1) if left % d == 0]))
@@ -82,7 +83,8 @@ def _reshaped(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     return reshape(a, (*shape, left))
 
 
-def _permuted(draw: random.Random, a: Node, pool: list[Node]) -> Node:
+def permuted(draw: random.Random, a: Node, pool: list[Node]) -> Node:
+    """`a` with its axes in another order."""
     return permute(a, draw.sample(range(len(a.shape)), len(a.shape)))
 
 
@@ -139,7 +141,7 @@ def _replaced(draw: random.Random, a: Node, pool: list[Node]) -> Node:
 
 
 _MAKERS = [
-    _unary, _unary, _binary, _binary, _binary, _binary, _chosen, _reshaped, _reshaped, _permuted,
+    _unary, _unary, _binary, _binary, _binary, _binary, _chosen, reshaped, reshaped, permuted,
     _sliced, _padded, _expanded, _reduced, _reduced, _product, _joined, _running, _greatest,
     _replaced,
 ]  # fmt: skip

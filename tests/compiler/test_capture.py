@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from pathlib import Path
+from types import CodeType
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
+from flambeau.compiler import bypass, recorder
 from flambeau.compiler.capture import _alive, capture
-from flambeau.compiler.trace import difference
+from flambeau.compiler.trace import CALL, difference
 
 from .steps import both, classify, compiled, left_by, runs, same, trainer
 
@@ -317,6 +320,50 @@ def test_capture_restores_every_function():
     assert torch.Tensor.item.__code__ is before[2]
     assert torch.ones(2).add(1).tolist() == [2.0, 2.0]
     assert torch.relu(torch.tensor([-1.0])).item() == 0.0
+
+
+_HELD = torch.tensor([True, False, True])
+
+# What the recorder takes to write by recorded parts alone, called so that it writes.
+_BY_PARTS = {
+    "add_": lambda x: x.add_(1.5), "sub_": lambda x: x.sub_(x, alpha=2),
+    "div_": lambda x: x.div_(2, rounding_mode="floor"), "true_divide_": lambda x: x.true_divide_(2),
+    "clamp_": lambda x: x.clamp_(0, 1), "clamp_min_": lambda x: torch.clamp_min_(x, 0.5),
+    "clamp_max_": lambda x: torch.clamp_max_(x, 0.5), "pow_": lambda x: x.pow_(2),
+    "masked_fill_": lambda x: x.masked_fill_(_HELD, 7.0), "elu_": F.elu_, "selu_": F.selu_,
+    "celu_": F.celu_, "dropout_": lambda x: torch.dropout_(x, 0.5, True),
+    "copy_": lambda x: x.copy_(x + 1), "fill_": lambda x: x.fill_(3), "zero_": torch.Tensor.zero_,
+    "requires_grad_": lambda x: x.requires_grad_(), "detach_": lambda x: x.detach_(),
+    "uniform_": lambda x: x.uniform_(), "normal_": lambda x: x.normal_(),
+    "bernoulli_": lambda x: x.bernoulli_(0.5),
+}  # fmt: skip
+
+
+def test_what_writes_by_recorded_parts_is_listed_by_the_recorder():
+    assert set(_BY_PARTS) == recorder._OF_OPERATORS
+
+
+@pytest.mark.parametrize("name", sorted(_BY_PARTS))
+def test_writes_in_place_are_recorded_by_their_parts(name):
+    """Were one recorded as a call, a deferred recording would have run it on no values."""
+    trace = capture(lambda x: _BY_PARTS[name](x), (torch.tensor([-1.0, 0.25, 2.0]),), {})[1]
+    assert not [event.name for event in trace.events if event.kind is CALL]
+    assert not trace.problems
+
+
+@pytest.mark.parametrize(("module", "name"), sorted(bypass._OF_SHAPES))
+def test_functions_of_shapes_are_where_the_recorder_looks_for_them(module, name):
+    file = importlib.import_module(module).__file__
+    codes = [c for c in compile(Path(file).read_text(), file, "exec").co_consts
+             if isinstance(c, CodeType)]  # fmt: skip
+    assert any(c.co_name == name and "wrap" in c.co_names for c in codes)
+
+
+def test_distances_of_all_pairs_are_captured():
+    def make():
+        return lambda x: F.pdist(x), dict
+
+    both(make, lambda i: (torch.randn(5, 3),))
 
 
 def test_lines_and_modules_are_noted():

@@ -14,7 +14,7 @@ from flambeau.compiler.graph import (
 )  # fmt: skip
 from flambeau.native.loops import Fold, Scalar, Type
 
-from .random_graphs import graph_of, source
+from .random_graphs import graph_of, permuted, reshaped, source
 
 EXTENTS = (1, 1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 24, 31, 33, 48, 63, 64, 65, 97, 127, 128, 129)
 MOST = 60_000  # elements a node
@@ -135,18 +135,6 @@ def _cast(draw: random.Random, a: Node, pool: list[Node]) -> Node | None:
     return cast(a, draw.choice((Type.F32, Type.F64, Type.I32, Type.I64)))
 
 
-def _reshaped(draw: random.Random, a: Node, pool: list[Node]) -> Node:
-    left, shape = prod(a.shape), []
-    for _ in range(draw.randint(0, 3)):
-        shape.append(draw.choice([d for d in range(1, left + 1) if left % d == 0]))
-        left //= shape[-1]
-    return reshape(a, (*shape, left))
-
-
-def _permuted(draw: random.Random, a: Node, pool: list[Node]) -> Node:
-    return permute(a, draw.sample(range(len(a.shape)), len(a.shape)))
-
-
 def _sliced(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     ranges = []
     for n in a.shape:
@@ -253,7 +241,7 @@ def _filled(shape: tuple[int, ...], type: Type) -> Node:
 
 def _placed(draw: random.Random, a: Node, pool: list[Node]) -> Node:
     along = Node(Op.IOTA, (), a.shape, Type.I64, {"axis": draw.randrange(len(a.shape))})
-    return along if draw.random() < 0.5 else _permuted(draw, _reshaped(draw, along, pool), pool)
+    return along if draw.random() < 0.5 else permuted(draw, reshaped(draw, along, pool), pool)
 
 
 def _taken(draw: random.Random, a: Node, pool: list[Node]) -> Node:
@@ -335,10 +323,10 @@ def _called(draw: random.Random, a: Node, pool: list[Node]) -> Node:
 
 
 MAKERS = [
-    _unary, _unary, _binary, _binary, _binary, _compared, _chosen, _cast, _reshaped, _reshaped,
-    _permuted, _permuted, _sliced, _padded, _expanded, _reduced, _reduced, _reduced, _normalised,
+    _unary, _unary, _binary, _binary, _binary, _compared, _chosen, _cast, reshaped, reshaped,
+    permuted, permuted, _sliced, _padded, _expanded, _reduced, _reduced, _reduced, _normalised,
     _product, _product, _convolved, _convolved, _placed, _taken, _added, _taken_along, _joined,
     _running, _greatest, _replaced, _called,
 ]  # fmt: skip
-MOVING = (_cast, _reshaped, _permuted, _sliced, _padded, _expanded, _taken, _taken_along, _joined,
+MOVING = (_cast, reshaped, permuted, _sliced, _padded, _expanded, _taken, _taken_along, _joined,
           _replaced, _called, _placed)  # fmt: skip

@@ -19,8 +19,8 @@ from ...native.loops import (
     Statement,
     Store,
     expressions,
-    operands,
     statements,
+    within,
 )
 from ..graph import Graph, Node, Op
 from ..group import ATTENTIONS, RECURRENCES, Group
@@ -87,21 +87,10 @@ def rebased(kernel: Kernel) -> list[int]:
 
 def accesses(kernel: Kernel) -> list[Load | Store | Prefetch]:
     """Every load, store and prefetch of a kernel, once."""
-    found: dict[int, Load | Store | Prefetch] = {}
-    seen: set[int] = set()
-    for statement in statements(kernel.body):
-        if isinstance(statement, Store | Prefetch):
-            found[id(statement)] = statement
-        stack = list(expressions(statement))
-        while stack:
-            one = stack.pop()
-            if id(one) in seen:
-                continue
-            seen.add(id(one))
-            if isinstance(one, Load):
-                found[id(one)] = one
-            stack.extend(operands(one))
-    return list(found.values())
+    inside = list(statements(kernel.body))
+    roots = (one for statement in inside for one in expressions(statement))
+    written = [one for one in inside if isinstance(one, Store | Prefetch)]
+    return [*written, *(one for one in within(roots) if isinstance(one, Load))]
 
 
 def schedule(graph: Graph) -> tuple[list[Task], Layout]:

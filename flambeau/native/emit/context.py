@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from llvmlite import ir
 
 from ..loops import (
-    Accumulator, Affine, Buffer, Expression, Extent, Index, Kernel, Load, Size, Statement, operands,
+    Accumulator, Affine, Buffer, Expression, Extent, Index, Kernel, Load, Size, Statement,
+    operands, operands_first,
 )  # fmt: skip
 from ..target import Target
 from .accumulator import Held
@@ -153,17 +154,7 @@ class Context:
 
     def changing(self, expression: Expression) -> tuple[Buffer | Accumulator, ...]:
         """The accumulators and written buffers that an expression's value depends on."""
-        stack = [expression]
-        while stack:
-            one = stack[-1]
-            if one in self._changing:
-                stack.pop()
-                continue
-            missing = [each for each in operands(one) if each not in self._changing]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
+        for one in operands_first([expression], self._changing):
             found: dict[Buffer | Accumulator, None] = {}
             if isinstance(one, Accumulator):
                 found[one] = None

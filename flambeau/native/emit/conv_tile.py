@@ -13,7 +13,7 @@ from math import prod
 from llvmlite import ir
 
 from ..loops import (
-    Contract, Expression, Extent, Index, Load, Store, expressions, operands, statements,
+    Contract, Extent, Index, Load, Store, expressions, statements, within,
 )  # fmt: skip
 from .builder import Builder
 from .context import Context
@@ -27,20 +27,10 @@ Bindings = dict[Index, ir.Value]
 
 def touched(contract: Contract) -> Iterator[Load | Store]:
     """Everything that the epilogue's body reads or writes."""
-    seen: set[int] = set()
-    stack: list[Expression] = []
-    for statement in statements(contract.body):
-        if isinstance(statement, Store):
-            yield statement
-        stack.extend(expressions(statement))
-    while stack:
-        one = stack.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, Load):
-            yield one
-        stack.extend(operands(one))
+    inside = list(statements(contract.body))
+    yield from (one for one in inside if isinstance(one, Store))
+    roots = (one for statement in inside for one in expressions(statement))
+    yield from (one for one in within(roots) if isinstance(one, Load))
 
 
 def _nearer(x: Extent, y: Extent) -> bool:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from ..loops import (
-    Contract, Expression, Load, Statement, Store, expressions, operands, statements,
+    Contract, Load, Statement, Store, expressions, statements, within,
 )  # fmt: skip
 from ..target import Target
 from .builder import POINTER, Builder
@@ -30,17 +30,8 @@ def flushes(body: Sequence[Statement], target: Target) -> bool:
 def _changes(contract: Contract) -> bool:
     inside = list(statements(contract.body))
     stored = {one.buffer for one in inside if isinstance(one, Store)}
-    stack: list[Expression] = [each for one in inside for each in expressions(one)]
-    seen: set[int] = set()
-    while stack:
-        one = stack.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, Load) and one.buffer in stored:
-            return True
-        stack += operands(one)
-    return False
+    read = within(each for one in inside for each in expressions(one))
+    return any(isinstance(one, Load) and one.buffer in stored for one in read)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from ..loops import (
-    Apply, Axis, Contract, Expression, Index, Load, Scalar, Store, Type, operands,
+    Apply, Axis, Contract, Index, Load, Scalar, Store, Type, within,
 )  # fmt: skip
 from .tile import Number, Tile, constant, sum_type, times
 
@@ -267,20 +267,8 @@ def _divided(depth: int) -> int:
 
 def cheap(body: list) -> bool:
     """Whether an epilogue is short enough to be emitted for every vector of a tile."""
-    count, seen = 0, set()
-    stack: list[Expression] = []
-    for one in body:
-        if not isinstance(one, Store) or one.indirect or one.mask is not None:
-            return False
-        stack.append(one.value)
-    while stack:
-        one = stack.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, Apply):
-            count += 1
-            if one.operation in _COSTLY:
-                return False
-        stack += operands(one)
-    return count <= _CHEAP and len(body) <= 2
+    if any(not isinstance(one, Store) or one.indirect or one.mask is not None for one in body):
+        return False
+    steps = [one for one in within(store.value for store in body) if isinstance(one, Apply)]
+    costly = any(one.operation in _COSTLY for one in steps)
+    return not costly and len(steps) <= _CHEAP and len(body) <= 2

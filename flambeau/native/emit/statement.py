@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from ..loops import (
     Accumulator, Begin, Buffer, Constant, Contract, Expression, If, Index, Load, Loop, Position,
-    Prefetch, Scalar, Statement, Store, Type, Update, While, expressions, operands, statements,
+    Prefetch, Scalar, Statement, Store, Type, Update, While, expressions, operands,
+    operands_first, statements,
 )  # fmt: skip
 from . import arithmetic, conversion
 from .accumulator import Held
@@ -275,14 +276,8 @@ def _hoist(
         what.update(one for one in context.pointers if one.aliased)
     inside = list(always(body))
     varies: dict[Expression, bool] = {}
-    stack = [one for statement in inside for one in expressions(statement)]
-    while stack:
-        one = stack[-1]
-        missing = [each for each in operands(one) if each not in varies]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
+    roots = [one for statement in inside for one in expressions(statement)]
+    for one in operands_first(roots, varies):
         varies[one] = any(varies[each] for each in operands(one)) or _moves(one, inner, what)
     for one, moving in varies.items():
         if moving:

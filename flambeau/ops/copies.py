@@ -1,0 +1,98 @@
+"""Copies: clone, contiguous and copy_."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd.mode import MODE
+from ..tensor.layout import contiguous_format, copy_in_format, preserve_format
+from ..tensor.meta import MetaArray
+from ..tensor.tensor import Tensor
+from .conversion import cast
+from .copies_native import in_order
+from .creation import public
+from .inplace import bump
+from .registry import Array, opaque
+from .row_copies import fill, large_copy
+from .samples import real_line
+
+
+@opaque(ref=lambda x: x + 0, samples=real_line)
+def clone(input: Array, *, memory_format=preserve_format) -> Array:
+    """A copy, through which gradients flow.
+
+    `detach().clone()` copies without the history.
+
+    >>> x = torch.zeros(2)
+    >>> y = x.clone().fill_(1)
+    >>> x, y
+    (tensor([0., 0.]), tensor([1., 1.]))
+    """
+    if input.__class__ is MetaArray:
+        return input.copy()
+    if memory_format is contiguous_format and (y := in_order(input)) is not None:
+        return y
+    in_order_anyway = memory_format is preserve_format and input.flags.c_contiguous
+    if (in_order_anyway or memory_format is contiguous_format) \
+            and (y := large_copy(input)) is not None:  # fmt: skip
+        return y
+    return input.copy() if in_order_anyway else copy_in_format(input, memory_format)
+
+
+@clone.vjp
+def _(g):
+    return g
+
+
+@public(spaces=("Tensor",))
+def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+    """Itself when its elements lie in order, else a copy in which they do.
+
+    >>> x = torch.zeros(2, 3)
+    >>> x.contiguous() is x, x.T.is_contiguous(), x.T.contiguous().is_contiguous()
+    (True, False, True)
+    """
+    if self.is_contiguous(memory_format=memory_format):
+        return self
+    return clone(self, memory_format=memory_format)
+
+
+@public(spaces=("Tensor",))
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """Copies `src`, broadcast and cast, into this tensor.
+
+    >>> torch.zeros(2).copy_(torch.tensor(5))
+    tensor([5., 5.])
+    """
+    if not isinstance(src, Tensor):
+        raise TypeError(
+            f"copy_(): argument 'other' (position 1) must be Tensor, not "
+            f"{src.__class__.__name__}"
+        )
+    if self._array.__class__ is MetaArray:
+        return self
+    if MODE.grad and (self._tracked or src._tracked) and (self.requires_grad or src.requires_grad):
+        from .index import overwrite
+
+        return overwrite(self, src, "copy_")
+    _copy_array(self, src)
+    bump(self)
+    return self
+
+
+def _copy_array(target: Tensor, src: Tensor) -> None:
+    source, array = src._array, target._array
+    try:
+        if source.dtype != array.dtype:
+            with np.errstate(all="ignore"):
+                source = cast(source, array.dtype)
+        elif np.may_share_memory(source, array):
+            source = source.copy()
+        fill(array, source)
+    except ValueError:
+        raise RuntimeError(
+            f"The size of tensor a ({list(array.shape)}) must match the size of tensor b "
+            f"({list(src.shape)}): copy_ cannot broadcast the source to the target"
+        ) from None

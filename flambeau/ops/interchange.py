@@ -1,0 +1,290 @@
+"""Interchange: tensors from Python data, NumPy's arrays and other libraries' memory, and back."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..tensor import dtypes as types
+from ..tensor.dtypes import FROM_NUMPY, from_numpy_dtype
+from ..tensor.dtypes import dtype as Dtype
+from ..tensor.meta import MetaArray
+from ..tensor.storage import anchored
+from ..tensor.tensor import Tensor, _TensorType, wrap
+from .creation import empty, numpy_dtype, place, public
+from .python_data import array_of
+
+# ----------------------------------------------------------------------------- data to tensors
+
+
+@public()
+def tensor(
+    data: Any, *, dtype: Dtype | None = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False, names: Any = None,
+) -> Tensor:  # fmt: skip
+    """A new tensor with a copy of `data`: numbers, nested sequences, an array or a tensor.
+
+    >>> torch.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
+            "rather than torch.tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+    return place(array_from(data, dtype, copy=True), device, requires_grad)
+
+
+def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
+    """`data` as an array of the dtype asked for, or the one its elements suggest."""
+    if isinstance(data, Tensor):
+        array = data._array
+    elif isinstance(data, (np.ndarray, np.generic)) or hasattr(
+        data, "__array_interface__"
+    ) or hasattr(data, "__array__"):
+        array = _native(np.asarray(data))
+    else:
+        return array_of(data, dtype)
+    kind = array.dtype if dtype is None else numpy_dtype(dtype)
+    return array.astype(kind, copy=copy) if array.dtype != kind or copy else array
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    kind = from_numpy_dtype(array.dtype).numpy
+    return array if array.dtype == kind else array.astype(kind)
+
+
+@public()
+def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
+    """`data` as a tensor, sharing memory with tensors and arrays that already have the dtype.
+
+    A new dtype or device means a copy. `from_numpy` shares memory or fails, `tensor` always copies.
+
+    >>> x = torch.zeros(2)
+    >>> torch.as_tensor(x) is x, torch.as_tensor([1, 2.5])
+    (True, tensor([1.0000, 2.5000]))
+    """
+    if isinstance(data, Tensor):
+        return data if dtype is None and device is None else data.to(
+            device=device or data.device, dtype=dtype or data.dtype)  # fmt: skip
+    if isinstance(data, np.ndarray) and (dtype is None or from_numpy_dtype(data.dtype) is dtype):
+        return place(from_numpy(data)._array, device)
+    return place(array_from(data, dtype, copy=False), device)
+
+
+@public()
+def asarray(
+    obj: Any, *, dtype: Dtype | None = None, device: Any = None, copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """`obj` as a tensor; `copy` True always copies, False never does, None only when it must.
+
+    >>> x = torch.zeros(2)
+    >>> torch.asarray(x, copy=True).data_ptr() == x.data_ptr()
+    False
+    """
+    made = as_tensor(obj, dtype, device)
+    if copy and isinstance(obj, (Tensor, np.ndarray)):
+        made = made.clone()
+    if copy is False and isinstance(obj, Tensor) and made is not obj:
+        raise ValueError("cannot alias tensor with different dtype or device")
+    if isinstance(obj, Tensor) and not requires_grad:
+        return made.detach() if made.requires_grad else made
+    return made.requires_grad_(requires_grad) if requires_grad else made
+
+
+@public()
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor on the memory of a NumPy array.
+
+    TypeError for anything else, and for dtypes that tensors do not have.
+
+    >>> import numpy as np
+    >>> array = np.zeros(2)
+    >>> x = torch.from_numpy(array)
+    >>> array[0] = 5
+    >>> x
+    tensor([5., 0.], dtype=torch.float64)
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    from_numpy_dtype(ndarray.dtype)
+    if not ndarray.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion "
+            "between byte orders is currently not supported."
+        )
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not currently supported. (You can probably work around this by making a "
+            "copy of your array  with array.copy().)"
+        )
+    if not ndarray.flags.writeable:
+        warnings.warn(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable "
+            "tensors. This means writing to this tensor will result in undefined behavior. You "
+            "may want to copy the array to protect its data or make it writable before converting "
+            "it to a tensor.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return wrap(anchored(ndarray.view(np.ndarray)))
+
+
+@public()
+def frombuffer(
+    buffer: Any, *, dtype: Dtype, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A one-dimensional tensor on the memory of a buffer.
+
+    >>> torch.frombuffer(bytearray([1, 0, 2, 0]), dtype=torch.int16)
+    tensor([1, 2], dtype=torch.int16)
+    """
+    length = memoryview(buffer).nbytes
+    if length == 0:
+        raise ValueError("both buffer length (0) and count must not be 0")
+    if offset >= length or offset < 0:
+        raise ValueError(f"offset must be non-negative and no greater than buffer length ({length})"
+                         f" - 1, but got {offset}")  # fmt: skip
+    item = dtype.itemsize
+    if count < 0 and (length - offset) % item:
+        raise ValueError(
+            f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a "
+            f"multiple of element size ({item})"
+        )
+    array = np.frombuffer(buffer, np.uint8, -1 if count < 0 else count * item, offset)
+    return place(array.view(dtype.numpy), None, requires_grad)
+
+
+@public(spaces=("torch", "utils.dlpack"))
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of any object that speaks DLPack.
+
+    The memory is shared: of NumPy's arrays, for one.
+
+    >>> import numpy as np
+    >>> torch.from_dlpack(np.arange(3))
+    tensor([0, 1, 2])
+    """
+    if isinstance(ext_tensor, Tensor):
+        return ext_tensor.detach()
+    return wrap(anchored(np.from_dlpack(ext_tensor)))
+
+
+@public(spaces=("utils.dlpack",))
+def to_dlpack(tensor: Tensor) -> Any:
+    """The tensor's memory as a DLPack capsule."""
+    return tensor.__dlpack__()
+
+
+def _construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
+    """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`, and the typed classes' constructors."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple, np.ndarray)) and not _is_size(args[0]):
+        made = place(array_from(args[0], dtype or types.get_default_dtype(), True), device)
+    elif len(args) == 1 and isinstance(args[0], Tensor):
+        made = args[0]._alias()
+    else:
+        made = empty(*(args or (0,)), dtype=dtype, device=device)
+    return made if cls is Tensor else made._alias(cls)
+
+
+def _is_size(x: Any) -> bool:
+    from ..tensor.size import Size
+
+    return isinstance(x, Size)
+
+
+_TensorType.construct = staticmethod(_construct)
+
+
+def _new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """A new tensor of this one's dtype, as `torch.Tensor(...)` would make it.
+
+    >>> torch.tensor([1]).new([1, 2])
+    tensor([1, 2])
+    """
+    if len(args) == 1 and isinstance(args[0], (list, tuple, np.ndarray)) and not _is_size(args[0]):
+        return self.new_tensor(args[0])
+    return empty(*(args or (0,)), dtype=self.dtype, device=device)
+
+
+def _new_tensor(
+    self: Tensor, data: Any, *, dtype: Dtype | None = None, device: Any = None,
+    requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor with a copy of `data`, in this one's dtype.
+
+    >>> torch.tensor([1.], dtype=torch.float64).new_tensor([1, 2])
+    tensor([1., 2.], dtype=torch.float64)
+    """
+    return place(array_from(data, dtype or self.dtype, True), device or self.device, requires_grad)
+
+
+Tensor.new, Tensor.new_tensor = _new, _new_tensor
+
+# ----------------------------------------------------------------------------- tensors to data
+
+
+@public(spaces=("Tensor",))
+def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
+    """A NumPy array on the same memory; RuntimeError for a tensor that requires grad.
+
+    `detach()` first, or force=True, which also copies what NumPy cannot see.
+
+    >>> x = torch.zeros(2)
+    >>> x.numpy()[0] = 5
+    >>> x
+    tensor([5., 0.])
+    """
+    if self._tracked and self.requires_grad and not force:
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
+    if self._array.__class__ is MetaArray:
+        raise TypeError("can't convert meta device type tensor to numpy.")
+    if self._array.dtype.kind == "V" or FROM_NUMPY[self._array.dtype].name == "bfloat16":
+        raise TypeError(f"Got unsupported ScalarType {_scalar_type(self.dtype)}")
+    return self._array.view()
+
+
+def _scalar_type(d: Dtype) -> str:
+    return {"bfloat16": "BFloat16", "float8_e4m3fn": "Float8_e4m3fn"}.get(d.name, d.name)
+
+
+def _array_protocol(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    array = numpy(self)
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+def _dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+            copy: bool | None = None) -> Any:  # fmt: skip
+    if self.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    return self._array.__dlpack__()
+
+
+Tensor.__array__ = _array_protocol
+Tensor.__dlpack__ = _dlpack
+Tensor.__dlpack_device__ = lambda self: (1, 0)
+Tensor.__array_wrap__ = lambda self, array, context=None, scalar=False: wrap(
+    np.asarray(array)
+)  # NumPy functions of tensors give tensors
+
+
+@public(spaces=("torch",))
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a tensor.
+
+    >>> torch.is_tensor(torch.zeros(2)), torch.is_tensor([0, 0])
+    (True, False)
+    """
+    return isinstance(obj, Tensor)
