@@ -86,7 +86,7 @@ def versions(pythons: dict[str, str]) -> dict[str, str]:
 
 
 def load_before(args: argparse.Namespace) -> float:
-    """The machine's load; one that spoils ratios is no machine for figures that are written down."""
+    """The machine's load; ends where that is too much for figures that are to be written down."""
     load = os.getloadavg()[0]
     if load > BUSY:
         print(f"the machine is busy (load {load:.1f}): ratios will be wrong", file=sys.stderr)

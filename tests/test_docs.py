@@ -1,4 +1,7 @@
-"""The examples run: docstrings of the package, and the Python blocks of README.md and docs/."""
+"""The examples run: docstrings of the package, and the Python blocks of README.md and docs/.
+
+What cannot be run is looked at: other libraries' code, excerpts, links, targets of make.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ import flambeau as torch
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "flambeau"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\((?!\w+:)([^)#]+)")
 
 
 def _modules() -> list[str]:
@@ -41,12 +46,12 @@ def test_docstrings(name: str, tmp_path, monkeypatch) -> None:
     assert not runner.failures, "".join(report)
 
 
-def _pages() -> list[Path]:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [page for page in pages if BLOCK.search(page.read_text())]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", _pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.name
+)
 def test_pages(page: Path, tmp_path, monkeypatch) -> None:
     """The blocks of a page run one after the other, with the names of those before."""
     monkeypatch.chdir(tmp_path)
@@ -56,3 +61,28 @@ def test_pages(page: Path, tmp_path, monkeypatch) -> None:
         # Empty lines in front, so that errors have the line of the page.
         above = "\n" * text.count("\n", 0, block.start(1))
         exec(compile(above + block[1], str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_is_not_run(page: Path) -> None:
+    """Blocks without a language are output; `py` is other libraries' code, or an excerpt."""
+    text = page.read_text()
+    assert text.count("\n```") % 2 == 0
+    for language, block in FENCE.findall(text):
+        assert language in ("python", "py", ""), "a block that runs is marked python"
+        if language == "py" and page.name == "coming_from.md":
+            compile(block, str(page), "exec")
+        elif language == "py":
+            assert any(block in path.read_text() for path in PACKAGE.rglob("*.py")), block
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_pages_point_to_is_there(page: Path) -> None:
+    text = page.read_text()
+    for link in LINK.findall(text):
+        assert (page.parent / link).exists(), link
+    for path in re.findall(r"`?\b((?:examples|benchmarks|tests|docs)/[\w/]+\.\w+)", text):
+        assert (ROOT / path).exists(), path
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in re.findall(r"(?:^    |`)make (\w+)", text, re.MULTILINE):
+        assert target in targets, f"make {target}"
