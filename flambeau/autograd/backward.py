@@ -255,7 +255,12 @@ def detach(self: Tensor) -> Tensor:
 
 
 def detach_(self: Tensor) -> Tensor:
-    """Takes this tensor out of the graph: it becomes a leaf."""
+    """Takes this tensor out of the graph: it becomes a leaf.
+
+    >>> y = (torch.ones(2, requires_grad=True) * 2).detach_()
+    >>> y.is_leaf, y.requires_grad
+    (True, False)
+    """
     if self._base is not None:
         raise RuntimeError(
             "Can't detach views in-place. Use detach() instead. If you are using "

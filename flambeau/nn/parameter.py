@@ -14,6 +14,7 @@ from .. import ops
 from ..tensor import Tensor
 from ..tensor.layout import preserve_format
 from ..tensor.print import prints_as_tensor
+from ..tensor.tensor import _TensorType
 
 __all__ = [
     "Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter",
@@ -21,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _ParameterType(type(Tensor)):
+class _ParameterType(_TensorType):
     """Calls the classes' own `__new__`, and knows the parameters that are of another class."""
 
     __call__ = type.__call__
@@ -52,7 +53,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
             data = ops.empty(0)
         if data.__class__ is Tensor or data.__class__ is Parameter:
             return data._alias(cls).requires_grad_(requires_grad)
-        made = data.detach().requires_grad_(requires_grad)
+        made: Any = data.detach().requires_grad_(requires_grad)
         if type(made) is not type(data):
             made = data._alias(type(data)).requires_grad_(requires_grad)
         made._is_param = True
@@ -63,12 +64,15 @@ class Parameter(Tensor, metaclass=_ParameterType):
             memo[id(self)] = type(self)(_copied(self), self.requires_grad)
         return memo[id(self)]
 
-    def __repr__(self, *, tensor_contents: str | None = None) -> str:
-        return "Parameter containing:\n" + super().__repr__(tensor_contents=tensor_contents)
+    # mypy forgets what the keywords of special methods are called.
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
+        shown: Any = super().__repr__
+        return "Parameter containing:\n" + shown(tensor_contents=tensor_contents)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         own = {k: v for k, v in self.__dict__.items() if k not in _UNPICKLED}
-        state = (self.data, self.requires_grad, OrderedDict())
+        hooks: OrderedDict[str, Any] = OrderedDict()
+        state = (self.data, self.requires_grad, hooks)
         if own:
             return _rebuild_parameter_with_state, (*state, own)
         return _rebuild_parameter, state
@@ -101,7 +105,7 @@ def _rebuild_parameter_with_state(
     return made
 
 
-class _BufferType(type(Tensor)):
+class _BufferType(_TensorType):
     """A Buffer is a plain Tensor with a mark; this makes `isinstance` see the mark."""
 
     __call__ = type.__call__
@@ -128,7 +132,7 @@ class Buffer(Tensor, metaclass=_BufferType):
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
         if data is None:
             data = ops.empty(0)
-        made = data.detach().requires_grad_(data.requires_grad)
+        made: Any = data.detach().requires_grad_(data.requires_grad)
         made.persistent = persistent
         made._is_buffer = True
         return made
@@ -143,6 +147,9 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, UninitializedTensorMixin)
 
 
+_WINDOW: Any = Tensor.__dict__["_array"]  # the slot, which the mixin's property hides
+
+
 class UninitializedTensorMixin:
     """What a tensor without a shape can do: change dtype and device, and be materialised.
 
@@ -154,6 +161,7 @@ class UninitializedTensorMixin:
 
     __slots__ = ()
     cls_to_become: type
+    requires_grad: bool  # of the tensor that it is mixed into
 
     @property
     def _array(self) -> Any:
@@ -167,7 +175,7 @@ class UninitializedTensorMixin:
 
     @_array.setter
     def _array(self, array: Any) -> None:
-        Tensor._array.__set__(self, array)
+        _WINDOW.__set__(self, array)
 
     @property
     def data(self) -> Tensor:
@@ -176,11 +184,11 @@ class UninitializedTensorMixin:
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        Tensor._array.__set__(self, value._array)
+        _WINDOW.__set__(self, value._array)
 
     def _alias_of_window(self) -> Tensor:
         made = ops.empty(0)
-        made._array = Tensor._array.__get__(self)
+        made._array = _WINDOW.__get__(self)
         return made
 
     @property
@@ -202,23 +210,16 @@ class UninitializedTensorMixin:
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Sets whether it will require grad once it has a shape."""
-        self._requires_grad = self._tracked = bool(requires_grad)
+        tensor: Any = self  # which has these slots
+        tensor._requires_grad = tensor._tracked = bool(requires_grad)
         return self
 
     def is_floating_point(self) -> bool:
-        """Whether its dtype is floating.
-
-        >>> torch.tensor([1.]).is_floating_point()
-        True
-        """
+        """Whether its dtype is floating."""
         return self.dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        """Whether its dtype is complex.
-
-        >>> torch.tensor([1j]).is_complex()
-        True
-        """
+        """Whether its dtype is complex."""
         return self.dtype.is_complex
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -253,7 +254,8 @@ class UninitializedTensorMixin:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+            make: Any = type(self)
+            memo[id(self)] = make(self.requires_grad, self.device, self.dtype)
         return memo[id(self)]
 
 
@@ -275,7 +277,7 @@ def _without_shape(cls: type, requires_grad: bool, device: Any, dtype: Any) -> A
     return made.requires_grad_(requires_grad)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A Parameter whose shape a lazy module finds out from its first input.
 
     >>> weight = nn.LazyLinear(8).weight
@@ -292,7 +294,9 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         return _without_shape(cls, requires_grad, device, dtype)
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor, metaclass=_BufferType):
+class UninitializedBuffer(  # type: ignore[misc]
+    UninitializedTensorMixin, Tensor, metaclass=_BufferType
+):
     """A buffer whose shape a lazy module finds out from its first input.
 
     >>> buffer = nn.parameter.UninitializedBuffer()

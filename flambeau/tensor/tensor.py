@@ -215,7 +215,11 @@ class Tensor(Methods, metaclass=_TensorType):
         return offset_of(self._array)
 
     def element_size(self) -> int:
-        """Bytes of an element."""
+        """Bytes of an element.
+
+        >>> torch.zeros(2, dtype=torch.float64).element_size()
+        8
+        """
         return self._array.itemsize
 
     def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
@@ -255,15 +259,27 @@ class Tensor(Methods, metaclass=_TensorType):
         return TypedStorage(self.untyped_storage(), self.dtype)
 
     def storage_type(self) -> type:
-        """The class of its storage."""
+        """The class of its storage.
+
+        >>> torch.zeros(2).storage_type() is type(torch.zeros(2).storage())
+        True
+        """
         return TypedStorage
 
     def is_floating_point(self) -> bool:
-        """Whether its dtype is floating."""
+        """Whether its dtype is floating.
+
+        >>> torch.tensor([1.]).is_floating_point()
+        True
+        """
         return self.dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        """Whether its dtype is complex."""
+        """Whether its dtype is complex.
+
+        >>> torch.tensor([1j]).is_complex()
+        True
+        """
         return self._array.dtype.kind == "c"
 
     def is_signed(self) -> bool:
@@ -286,36 +302,69 @@ class Tensor(Methods, metaclass=_TensorType):
         return same and a.ctypes.data == b.ctypes.data
 
     def get_device(self) -> int:
-        """The index of its GPU: -1 on the CPU."""
+        """The index of its GPU: -1 on the CPU.
+
+        >>> torch.zeros(2).get_device()
+        -1
+        """
         return -1
 
     def is_pinned(self, device: Any = None) -> bool:
-        """Whether its memory is page-locked: never."""
+        """Whether its memory is page-locked: never.
+
+        >>> torch.zeros(2).is_pinned()
+        False
+        """
         return False
 
     def is_shared(self) -> bool:
-        """Whether its memory is shared with other processes: never."""
+        """Whether its memory is shared with other processes: never.
+
+        >>> torch.zeros(2).is_shared()
+        False
+        """
         return False
 
     def is_inference(self) -> bool:
-        """Whether it was made in inference mode."""
+        """Whether it was made in inference mode.
+
+        >>> with torch.inference_mode():
+        ...     torch.zeros(2).is_inference()
+        True
+        """
         made = self if self._base is None else self._base
         return made._stamp is INFERENCE
 
     def is_conj(self) -> bool:
-        """Whether it is a lazy conjugate: never, flambeau conjugates at once."""
+        """Whether it is a lazy conjugate: never, flambeau conjugates at once.
+
+        >>> torch.tensor([1j]).conj().is_conj()
+        False
+        """
         return False
 
     def is_neg(self) -> bool:
-        """Whether it is a lazy negative: never, flambeau negates at once."""
+        """Whether it is a lazy negative: never, flambeau negates at once.
+
+        >>> torch.zeros(2).is_neg()
+        False
+        """
         return False
 
     def resolve_conj(self) -> Tensor:
-        """Itself: conjugates are computed at once."""
+        """Itself: conjugates are computed at once.
+
+        >>> torch.tensor([1 + 2j]).conj().resolve_conj()
+        tensor([1.-2.j])
+        """
         return self
 
     def resolve_neg(self) -> Tensor:
-        """Itself: negatives are computed at once."""
+        """Itself: negatives are computed at once.
+
+        >>> torch.tensor([1.]).resolve_neg()
+        tensor([1.])
+        """
         return self
 
     is_cuda = property(lambda self: False)

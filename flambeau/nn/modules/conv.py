@@ -4,7 +4,7 @@ which take in_channels from their first input.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...tensor import Tensor
 from .. import functional as F
@@ -135,6 +135,12 @@ class ConvTranspose3d(_Transposed):
 class _LazyConvXdMixin(LazyModuleMixin):
     """Materialises the parameters of the convolution that it is mixed into."""
 
+    if TYPE_CHECKING:  # what the convolution has
+        groups: int
+        kernel_size: tuple[int, ...]
+
+        def _weight_shape(self) -> tuple[int, ...]: ...
+
     def _postpone(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
         """Replaces the empty parameters by ones without a shape."""
         self.weight = UninitializedParameter(device=device, dtype=dtype)
@@ -144,7 +150,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
 
     def reset_parameters(self) -> None:
         if not self.has_uninitialized_params() and self.in_channels != 0:
-            super().reset_parameters()
+            super().reset_parameters()  # type: ignore[misc]  # the convolution's
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Gives the parameters the shapes that `input` asks for, and their first values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...autograd import no_grad
 from ..parameter import is_lazy
@@ -11,7 +11,13 @@ from ..parameter import is_lazy
 __all__ = ["LazyModuleMixin"]
 
 
-class LazyModuleMixin:
+if TYPE_CHECKING:
+    from ..module import Module as _Mixed  # what it is mixed into
+else:
+    _Mixed = object
+
+
+class LazyModuleMixin(_Mixed):
     """Mix into a Module, before it, that makes UninitializedParameters.
 
     A subclass gives `initialize_parameters(*inputs)`, which materialises them, and may give
