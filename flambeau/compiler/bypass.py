@@ -31,9 +31,9 @@ from .trace import WINDOW, WRITE, GradAccess
 Pairs = Iterator[tuple[Any, Callable]]
 
 # By import_module: as attributes of ops these names are torch's functions.
-copies, index, in_place, norm_parts = (
+copies, index, in_place, interchange, norm_parts = (
     import_module(f"..ops.{name}", __package__)
-    for name in ("copies", "index", "inplace", "norm_parts")
+    for name in ("copies", "index", "inplace", "interchange", "norm_parts")
 )
 
 
@@ -269,7 +269,7 @@ def _factories(r: Recorder) -> Pairs:
     for name in _RESERVING:
         yield everything[name], when_on(r, _reserved)
     yield ops.tensor, when_on(r, _tensor)
-    yield conversion.from_numpy, when_on(r, _from_numpy)
+    yield interchange.from_numpy, when_on(r, _from_numpy)
     yield norm_parts.statistics, when_on(r, _statistics)
     yield tensors.wrap, when_on(r, _wrapped)
     yield tensors.view_of, when_on(r, _viewed)
