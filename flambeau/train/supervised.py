@@ -217,7 +217,11 @@ class Supervised:
         """At the epoch's end: an update with what was accumulated, as the mean of its batches."""
         if not self.pending:
             return
-        for parameter in self.trainer.net.parameters():
+        held = {
+            id(parameter): parameter for optimizer in self._optimizers
+            for group in optimizer.param_groups for parameter in group["params"]
+        }  # fmt: skip
+        for parameter in held.values():
             if parameter.grad is not None:
                 parameter.grad.mul_(self.accumulate / self.pending)
         self._update(self.trainer.state.step)

@@ -316,7 +316,8 @@ class Trainer(Loop):
     # ---- saving ----
 
     def state_dict(self) -> dict[str, Any]:
-        """Net, optimisers, what is tracked, and where the run is."""
+        """Net, a loss that has parameters or buffers, optimisers, what is tracked, and where the
+        run is."""
         saved = super().state_dict()
         saved["measures"] = self.measures.state_dict()
         parts: dict[str, Any] = {
@@ -324,8 +325,8 @@ class Trainer(Loop):
             "optimizers": {name: held.state_dict() for name, held in self.optimizers.items()},
             "tracked": {name: held.state_dict() for name, held in self.tracked.items()},
         }
-        if self.net is not None:
-            parts["net"] = self.net.state_dict()
+        learning = self._learning()
+        parts.update({name: module.state_dict() for name, module in learning.items()})
         if self.supervised.scaler is not None:
             parts["scaler"] = self.supervised.scaler.state_dict()
         if self.supervised.kinds.known:
@@ -336,17 +337,21 @@ class Trainer(Loop):
             parts["accumulated"] = {
                 "batches": self.supervised.pending,
                 "gradients": {
-                    name: parameter.grad.clone()
-                    for name, parameter in self.net.named_parameters()
-                    if parameter.grad is not None
+                    where: {
+                        name: parameter.grad.clone()
+                        for name, parameter in module.named_parameters()
+                        if parameter.grad is not None
+                    }
+                    for where, module in learning.items()
                 },
             }
         return parts
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put everything back, and have the next fit go on from there."""
-        if self.net is not None:
-            self.net.load_state_dict(saved["net"])
+        learning = self._learning()
+        for where, module in learning.items():
+            module.load_state_dict(saved[where])
         for group in ("optimizers", "tracked"):
             held: Mapping[str, Any] = getattr(self, group)
             if set(held) != set(saved[group]):
@@ -365,6 +370,16 @@ class Trainer(Loop):
         self.measures.load_state_dict(saved["run"]["measures"])
         accumulated = saved.get("accumulated", {"batches": 0, "gradients": {}})
         self.supervised.pending = accumulated["batches"]
-        for name, parameter in () if self.net is None else self.net.named_parameters():
-            gradient = accumulated["gradients"].get(name)
-            parameter.grad = None if gradient is None else gradient.clone()
+        for where, module in learning.items():
+            gradients = accumulated["gradients"].get(where, {})
+            for name, parameter in module.named_parameters():
+                gradient = gradients.get(name)
+                parameter.grad = None if gradient is None else gradient.clone()
+
+    def _learning(self) -> dict[str, Module]:
+        """The modules whose state is the run's: the net, and a loss that has one."""
+        named = {"net": self.net, "loss": self.loss if isinstance(self.loss, Module) else None}
+        return {
+            name: module for name, module in named.items()
+            if module is not None and (name == "net" or module.state_dict())
+        }  # fmt: skip

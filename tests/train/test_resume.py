@@ -139,3 +139,41 @@ def test_the_eager_parts_resume_as_well(tmp_path):
     resumed.attach(optim.end | backward.end(once=4), lambda n: updates.append(n))
     fit(resumed)
     assert updates[:2] == [4, 4]
+
+
+class Scaled(nn.Module):
+    """A loss that learns, and that counts its calls in a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, y_pred, y):
+        self.calls += 1
+        return nn.functional.cross_entropy(y_pred * self.scale, y)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_loss_with_parameters(accumulate, tmp_path):
+    def learning():
+        torch.manual_seed(0)
+        net, loss = nn.Linear(3, 2), Scaled()
+        optimizer = torch.optim.Adam([*net.parameters(), *loss.parameters()], lr=0.05)
+        trainer = Trainer(net, optimizer, loss, compile=False, accumulate=accumulate)
+        trainer.losses = []
+        trainer.attach(step.end, lambda run: run.losses.append(run.state.loss.item()))
+        return trainer
+
+    whole = learning()
+    fit(whole)
+    killed = learning()
+    killed.attach(step.end(once=7), lambda run: torch.save(run.state_dict(), tmp_path / "run.pt"))
+    fit(killed)
+    again = learning()
+    again.load_state_dict(torch.load(tmp_path / "run.pt"))
+    fit(again)
+    assert again.losses == whole.losses[7:]
+    assert again.history == whole.history
+    assert torch.equal(again.loss.scale, whole.loss.scale)
+    assert again.loss.calls == whole.loss.calls
