@@ -18,7 +18,7 @@ from threading import Thread, get_native_id
 
 from . import cache
 from .loops import Kernel
-from .target import Target, host, load_code, loaded, object_code, outside, versions
+from .target import Target, host, load_codes, loaded, object_code, outside, versions
 
 _LITTER = 2 << 20  # characters of IR, the nodes behind which take 30 times as many bytes
 _NICE = 5  # a third of the share of other threads
@@ -81,7 +81,7 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
         if left:
             _make(left, lambda name: _text(kernels[name], name), finish_text,
                   min(threads, _BESIDE), aside)  # fmt: skip
-    return {name: load_code(keys[name], found[name][1], found[name][0], name) for name in kernels}
+    return load_codes({name: (keys[name], *found[name]) for name in kernels})
 
 
 def _key(name: str, version: str) -> str:
@@ -96,7 +96,7 @@ def known(names: Sequence[str]) -> dict[str, int] | None:
     if version is None:
         return None
     found: dict[str, int] = {}
-    entries: dict[str, tuple[str, bytes]] = {}
+    entries: dict[str, tuple[str, list[str], bytes]] = {}
     for name in dict.fromkeys(names):
         key = _key(name, version)
         address = loaded(key, name)
@@ -106,11 +106,8 @@ def known(names: Sequence[str]) -> dict[str, int] | None:
         entry = cache.get(key)
         if entry is None:
             return None
-        entries[name] = key, entry
-    for name, (key, entry) in entries.items():
-        needs, code = _unpacked(entry)
-        found[name] = load_code(key, code, needs, name)
-    return found
+        entries[name] = key, *_unpacked(entry)
+    return found | load_codes(entries)
 
 
 def _text(kernel: Kernel, name: str) -> str:

@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -312,7 +312,7 @@ def outside(text: str) -> list[str]:
     return [name for name in _OUTSIDE.findall(text) if not name.startswith("llvm.")]
 
 
-def _check_outside(names: Sequence[str]) -> None:
+def _check_outside(names: Iterable[str]) -> None:
     """RuntimeError for a missing function from elsewhere, for which LLVM would end the process."""
     import llvmlite.binding as llvm
 
@@ -323,8 +323,11 @@ def _check_outside(names: Sequence[str]) -> None:
             raise RuntimeError(f"load: the text declares {name!r}, which this process has not")
 
 
-def _engine(code: bytes, needs: Sequence[str]) -> Any:
-    """An object file, loaded into this process, which calls the functions in `needs`."""
+def _engine(codes: Sequence[bytes], needs: Iterable[str]) -> Any:
+    """Object files, loaded into this process, which call the functions in `needs`.
+
+    To make an engine takes five times as long as to load a kernel.
+    """
     import llvmlite.binding as llvm
 
     _initialize(host())
@@ -333,8 +336,8 @@ def _engine(code: bytes, needs: Sequence[str]) -> Any:
     )
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     _check_outside(needs)  # now that there is an engine, LLVM knows the process's symbols
-    # An engine asks for the code of its module, which is empty, and is given ours.
-    engine.set_object_cache(None, lambda module: code)
+    for code in codes:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine
 
@@ -346,15 +349,21 @@ def loaded(key: str, name: str) -> int | None:
         return None if engine is None else int(engine.get_function_address(name))
 
 
-def load_code(key: str, code: bytes, needs: Sequence[str], name: str) -> int:
-    """The address of a function of an object file, which calls the functions in `needs`.
+def load_codes(kernels: Mapping[str, tuple[str, Sequence[str], bytes]]) -> dict[str, int]:
+    """The addresses of functions by name, each of a key and an object file that calls functions
+    from elsewhere: (key, their names, its bytes).
 
     What is loaded under a key once stays; the caller knows that the function is in there.
     """
     with _gate:
-        if key not in _engines:
-            _engines.setdefault(key, _engine(code, needs))
-        return int(_engines[key].get_function_address(name))
+        new = {key: (needs, code) for key, needs, code in kernels.values() if key not in _engines}
+        if new:
+            outer = {name for needs, _ in new.values() for name in needs}
+            engine = _engine([code for _, code in new.values()], outer)
+            for key in new:
+                _engines.setdefault(key, engine)
+        return {name: int(_engines[key].get_function_address(name))
+                for name, (key, _, _) in kernels.items()}  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -435,5 +444,5 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> li
     with _gate:
         for key, found in code.items():
             if found is not None:
-                _engines.setdefault(key, _engine(found, outside(texts[key])))
+                _engines.setdefault(key, _engine([found], outside(texts[key])))
         return [_addresses(key, *item) for key, item in zip(keys, items, strict=True)]

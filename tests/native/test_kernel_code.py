@@ -67,6 +67,23 @@ def test_a_kernel_is_emitted_once_for_all_processes(
     assert emitted == ["scaled", "scaled"]
 
 
+def test_the_kernels_of_a_program_are_loaded_together(
+    emitted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factors = (2.0, 3.0, 5.0)
+    kernels = [scaled(factor) for factor in factors]
+    names = [one.name for one in compiled.compile_all(kernels)]
+    new_process(monkeypatch)
+    assert kernel_code.known([*names, "another"]) is None
+    assert not target._engines
+    found = kernel_code.known(names)
+    assert found is not None
+    assert len(set(map(id, target._engines.values()))) == 1
+    assert kernel_code.known(names) == found  # as they are loaded already
+    assert [run(one) for one in kernels] == list(factors)
+    assert len(emitted) == 3
+
+
 def test_a_damaged_entry_is_made_again(
     emitted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
