@@ -137,13 +137,25 @@ def _clip(x: np.ndarray, min: Any, max: Any) -> np.ndarray:
 def clamp_numbers(input: Array, min=None, max=None) -> Array:
     """input clipped to [min, max]; NaN where a bound is NaN."""
     if input.dtype.kind != "f":
-        min, max = (None if v is None else np.asarray(v).astype(input.dtype) for v in (min, max))
+        min, max = (None if v is None else _bound(v, input.dtype) for v in (min, max))
     if input.size > MIDDLE and input.__class__ is np.ndarray:
         body = _at_most if min is None else _at_least if max is None else _clip
         bounds = [np.asarray(v, input.dtype) for v in (min, max) if v is not None]
         if (y := large(body, input, *bounds)) is not None:
             return y
     return _clip(input, min, max)
+
+
+def _bound(value: Any, kind: np.dtype) -> np.ndarray:
+    """A bound among integers: below unsigned ones it wraps around as in C."""
+    try:
+        return np.asarray(value, kind)
+    except OverflowError:
+        if value > 0 or kind.kind == "i":
+            raise RuntimeError(
+                f"value cannot be converted to type {kind.name}_t without overflow"
+            ) from None
+        return np.asarray(value).astype(kind)
 
 
 def _at_least(x: Any, min: Any) -> Any:
@@ -225,8 +237,12 @@ def _in_place(self: Tensor, call: Any, cast: Tensor, *bounds: Any) -> Tensor:
     return assign(self, call(cast, *bounds), "clamp_")
 
 
-def _is_number(bound: Any) -> bool:
-    return bound.__class__ is float or bound.__class__ is int
+def _plain(input: Tensor, min: Any, max: Any) -> bool:
+    """Whether bounds are numbers beside which the input keeps its dtype."""
+    kind, low, high = input._array.dtype.kind, min.__class__, max.__class__
+    if kind == "f":
+        return (low is float or low is int) and (max is None or high is float or high is int)
+    return kind in "iu" and low is int and (max is None or high is int)
 
 
 @composite()
@@ -236,9 +252,7 @@ def clamp(input, min=None, max=None, *, out=None):
     >>> torch.clamp(torch.tensor([-1., 0.5, 2.]), 0, 1)
     tensor([0.0000, 0.5000, 1.0000])
     """
-    if input._array.dtype.kind == "f" and _is_number(min) and (
-        max is None or _is_number(max)
-    ):
+    if _plain(input, min, max):
         y = clamp_numbers(input, min, max)
     else:
         call, *operands = _clamp_of(input, min, max, "clamp")
@@ -249,7 +263,7 @@ def clamp(input, min=None, max=None, *, out=None):
 @composite(expose=("Tensor", "torch"))
 def clamp_(self, min=None, max=None):
     """`clamp` in place."""
-    if self._array.dtype.kind == "f" and _is_number(min) and (max is None or _is_number(max)):
+    if _plain(self, min, max):
         return clamp_numbers.operator.twin(self, min, max)
     return _in_place(self, *_clamp_of(self, min, max, "clamp"))
 

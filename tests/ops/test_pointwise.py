@@ -134,6 +134,7 @@ def test_comparing_with_strangers():
         (lambda: torch.exp(3.0), TypeError, "must be Tensor, not float"),
         (lambda: FLOATS + "a", TypeError, "unsupported operand"),
         (lambda: torch.clamp(FLOATS), RuntimeError, "At least one of"),
+        (lambda: torch.ones(2, dtype=torch.uint8).clamp(0, 300), RuntimeError, "without overflow"),
         (lambda: torch.div(FLOATS, 2, rounding_mode="x"), RuntimeError, "rounding_mode"),
         (lambda: INTEGERS.div_(2), RuntimeError, "result type Float can't be cast"),
         (lambda: torch.where(INTEGERS, FLOATS, FLOATS), RuntimeError, "boolean tensor"),
