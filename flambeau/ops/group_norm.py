@@ -10,6 +10,7 @@ import numpy as np
 
 from ..autograd.mode import MODE
 from ..tensor.tensor import Tensor
+from . import group_native
 from .batch_norm import batch
 from .norm_kernels import affine, channel_moments, channel_sums, combined
 from .norm_parts import (
@@ -17,6 +18,7 @@ from .norm_parts import (
     slope, statistics,
 )  # fmt: skip
 from .registry import Array, composite, opaque, publish
+from .rows_native import LARGE
 from .samples import Rng, Sample
 
 
@@ -43,6 +45,10 @@ def _group_norm(
     inside = save_mean.dtype
     x, w, b = as_dtype(inside, input, weight, bias)
     x = images(x)
+    if x.size > LARGE and (
+        y := group_native.group_norm(x, w, b, save_mean, save_rstd, eps)
+    ) is not None:
+        return y.reshape(input.shape).astype(input.dtype, copy=False)
     mean, squares = channel_moments(x.reshape(1, x.shape[0] * groups, -1))
     size = inside.type(x.shape[1] // groups * x.shape[2])
     save_mean[...] = mean.reshape(save_mean.shape)
@@ -78,6 +84,13 @@ def _group_norm_backward(
     share, x, w = as_dtype(mean.dtype, g, input, weight)
     share, x = images(share), images(x)
     each = channels // groups
+    if x.size > LARGE and (
+        known := group_native.group_norm_backward(share, x, w, mean, rstd)
+    ) is not None:
+        made, of_g, of_product = known
+        return (made.reshape(input.shape).astype(input.dtype, copy=False),
+                np.add.reduce(of_product * np.repeat(rstd, each, 1), 0).astype(kind, copy=False),
+                np.add.reduce(of_g, 0).astype(kind, copy=False))  # fmt: skip
     means, rstds = np.repeat(mean, each, 1), np.repeat(rstd, each, 1)  # (n, c)
     of_g, of_product = channel_sums(share, x, means)
     a = scaled(rstds, w)

@@ -33,10 +33,10 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
         return found if Policy.allowed else None
 
     def build() -> Any:
-        from ..native.kernels import rows, scans, statistics
+        from ..native.kernels import group_norm, rows, scans, statistics
         from ..native.loops import Type
 
-        module = next(m for m in (rows, statistics, scans) if hasattr(m, name))
+        module = next(m for m in (rows, statistics, scans, group_norm) if hasattr(m, name))
         return getattr(module, name)(Type(x.dtype.name), *settings)
 
     function = kernel_asked_for(("rows", *key), build)
@@ -76,7 +76,8 @@ def over_rows(name: str, axis: int, *arrays: Array) -> Array | None:
     return y
 
 
-def _vector(v: Array | None, n: int, kind: np.dtype) -> bool:
+def vector(v: Array | None, n: int, kind: np.dtype) -> bool:
+    """Whether these are n numbers of a dtype, side by side, or none at all."""
     return v is None or (v.__class__ is _ndarray and v.size == n and v.dtype == kind
                          and v.flags.c_contiguous)  # fmt: skip
 
@@ -85,7 +86,7 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
                eps: float) -> Array | None:  # fmt: skip
     """Rows normalised; fills mean and rstd."""
     rows, n = x.shape
-    if not fits(x) or not all(_vector(v, n, mean.dtype) for v in (weight, bias)):
+    if not fits(x) or not all(vector(v, n, mean.dtype) for v in (weight, bias)):
         return None
     found = kernel("layer_norm", x, weight is not None, bias is not None)
     if found is None:
@@ -101,7 +102,7 @@ def layer_norm_backward(
 ) -> tuple[Array, Array, Array] | None:
     """The cotangents of x, weight and bias."""
     rows, n = x.shape
-    if not fits(x, g) or not _vector(weight, n, mean.dtype):
+    if not fits(x, g) or not vector(weight, n, mean.dtype):
         return None
     found, sums = kernel("layer_norm_backward", x, weight is not None), kernel("layer_norm_sums", x)
     if found is None or sums is None:
@@ -128,7 +129,7 @@ def moments(x: Array) -> tuple[Array, Array] | None:
 def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each row's sums of g, and of g times (x less the row's mean)."""
     rows, n = x.shape
-    if not fits(x, g) or not _vector(mean, rows, _INSIDE[x.dtype]):
+    if not fits(x, g) or not vector(mean, rows, _INSIDE[x.dtype]):
         return None
     found = kernel("centred_products", x)
     if found is None:

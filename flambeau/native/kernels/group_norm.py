@@ -1,0 +1,112 @@
+"""Kernels of group norm: each group of an image by itself, gone through while it is in a cache."""
+
+from __future__ import annotations
+
+from ..loops import (
+    Accumulator, Affine, Begin, Buffer, Extent, Fold, Index, Kernel, Kind, Load, Loop, Scalar, Size,
+    Statement, Store, Type, Update,
+)  # fmt: skip
+from .value import Value, apply
+
+
+class _Groups:
+    """Writes a kernel that does one group after the other: its channels, their pixels.
+
+    Sizes: images, groups, channels of a group, pixels, elements of a group, of an image, channels.
+    """
+
+    def __init__(self, type: Type) -> None:
+        self.type = type
+        self.image, self.group, self.channel = Index("image"), Index("group"), Index("channel")
+        self.pixel, self.element = Index("pixel"), Index("element")
+        names = ("images", "groups", "each", "pixels", "part", "whole", "channels")
+        self.sizes = [Size(n) for n in names]
+        self.images, self.groups, self.each, self.pixels, self.part, whole, channels = self.sizes
+        start = ((self.image, whole), (self.group, self.part))
+        self.flat = Affine(0, (*start, (self.element, 1)))
+        self.place = Affine(0, (*start, (self.channel, self.pixels), (self.pixel, 1)))
+        self.of_group = Affine(0, ((self.image, self.groups), (self.group, 1)))
+        self.of_channel = Affine(0, ((self.group, self.each), (self.channel, 1)))
+        self.each_image = Affine(0, ((self.image, channels), *self.of_channel.terms))
+        self.buffers: list[Buffer] = []
+        self.body: list[Statement] = []
+
+    def buffer(self, name: str) -> Buffer:
+        """The next argument."""
+        self.buffers.append(Buffer(self.type, name))
+        return self.buffers[-1]
+
+    def value(self, name: str, place: Affine) -> Value:
+        """What the next argument has at a place."""
+        return Value(Load(self.buffer(name), place))
+
+    def sum(self) -> Value:
+        """A sum, begun here."""
+        one = Accumulator(Fold.SUM, self.type)
+        self.body.append(Begin(one))
+        return Value(one)
+
+    def lanes(self, index: Index, extent: Extent, body: list[Statement]) -> Loop:
+        """A loop over what lies side by side."""
+        return Loop(index, extent, body, Kind.LANES)
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel."""
+        inner = Loop(self.group, self.groups, self.body, Kind.PARALLEL)
+        nest = Loop(self.image, self.images, [inner], Kind.PARALLEL)
+        return Kernel(name, self.buffers, [nest], self.sizes)
+
+
+def _added(total: Value, value: Value) -> Update:
+    assert isinstance(total.expression, Accumulator)
+    return Update(total.expression, value.expression)
+
+
+def group_norm(type: Type, weight: bool, bias: bool) -> Kernel:
+    """x, (weight), (bias), eps, 1 / elements of a group, mean, rstd, y."""
+    r = _Groups(type)
+    x = r.buffer("x")
+    w = r.value("weight", r.of_channel) if weight else None
+    b = r.value("bias", r.of_channel) if bias else None
+    eps, share = r.value("eps", Affine()), r.value("share", Affine())
+    mean, rstd, y = r.buffer("mean"), r.buffer("rstd"), r.buffer("y")
+    total, flat, here = r.sum(), Value(Load(x, r.flat)), Value(Load(x, r.place))
+    r.body.append(r.lanes(r.element, r.part, [_added(total, flat)]))
+    centre, squares = total * share, r.sum()
+    apart = flat - centre
+    r.body.append(r.lanes(r.element, r.part, [_added(squares, apart * apart)]))
+    root = 1 / apply(Scalar.SQRT, squares * share + eps)
+    made = (here - centre) * (root if w is None else root * w)
+    made = made if b is None else made + b
+    store = Store(y, r.place, made.expression)
+    r.body += [Loop(r.channel, r.each, [r.lanes(r.pixel, r.pixels, [store])]),
+               Store(mean, r.of_group, centre.expression),
+               Store(rstd, r.of_group, root.expression)]  # fmt: skip
+    return r.kernel("group_norm")
+
+
+def group_norm_backward(type: Type, weight: bool) -> Kernel:
+    """g, x, (weight), mean, rstd, 1 / elements of a group, of_g, of_product, gx.
+
+    of_g and of_product: each channel's sums of g, and of g times x less the mean.
+    """
+    r = _Groups(type)
+    g, x = r.value("g", r.place), r.value("x", r.place)
+    w = r.value("weight", r.of_channel) if weight else None
+    mean, rstd = r.value("mean", r.of_group), r.value("rstd", r.of_group)
+    share = r.value("share", Affine())
+    of_g, of_product, gx = r.buffer("of_g"), r.buffer("of_product"), r.buffer("gx")
+    along, straight = r.sum(), r.sum()
+    one, two = (Accumulator(Fold.SUM, type) for _ in range(2))
+    total, product = Value(one), Value(two)
+    sums = r.lanes(r.pixel, r.pixels, [_added(total, g), _added(product, g * (x - mean))])
+    weighted = [v if w is None else v * w for v in (total, product)]
+    r.body.append(Loop(r.channel, r.each, [
+        Begin(one), Begin(two), sums, _added(straight, weighted[0]), _added(along, weighted[1]),
+        Store(of_g, r.each_image, one), Store(of_product, r.each_image, two),
+    ]))  # fmt: skip
+    slope = along * share * (rstd * rstd * rstd)
+    made = g * (rstd if w is None else rstd * w) - (x - mean) * slope - straight * share * rstd
+    store = Store(gx, r.place, made.expression)
+    r.body.append(Loop(r.channel, r.each, [r.lanes(r.pixel, r.pixels, [store])]))
+    return r.kernel("group_norm_backward")

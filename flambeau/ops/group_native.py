@@ -1,0 +1,56 @@
+"""Group norm of large arrays in machine code; None until a kernel is there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..tensor.dtypes import FLOAT32, FLOAT64
+from .rows_native import call, fits, kernel, vector
+
+Array = np.ndarray
+
+_MANY = 8  # groups, which threads share out
+_WIDE = 16  # pixels, which lie side by side
+
+
+def _sizes(x: Array, groups: int) -> tuple[int, ...]:
+    n, c, p = x.shape
+    each = c // groups
+    return n, groups, each, p, each * p, c * p, c
+
+
+def _served(x: Array, mean: Array, *vectors: Array | None) -> bool:
+    return x.dtype in (FLOAT32, FLOAT64) and x.dtype == mean.dtype \
+        and mean.size >= _MANY and x.shape[2] >= _WIDE and mean.flags.c_contiguous \
+        and all(vector(v, x.shape[1], x.dtype) for v in vectors)  # fmt: skip
+
+
+def group_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array,
+               eps: float) -> Array | None:  # fmt: skip
+    """x (n, c, p) normalised by group; fills mean and rstd (n, groups)."""
+    if not fits(x) or not _served(x, mean, weight, bias):
+        return None
+    found = kernel("group_norm", x, weight is not None, bias is not None)
+    if found is None:
+        return None
+    sizes = _sizes(x, mean.shape[1])
+    y, numbers = np.empty(x.shape, x.dtype), np.array((eps, 1 / sizes[4]), x.dtype)
+    parts = [v for v in (weight, bias) if v is not None]
+    call(found, (x, *parts, numbers, numbers[1:], mean, rstd, y), *sizes)
+    return y
+
+
+def group_norm_backward(g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
+                        ) -> tuple[Array, Array, Array] | None:  # fmt: skip
+    """The cotangent of x, and (n, c) sums of g, and of g times x less its mean."""
+    if not fits(x, g) or not _served(x, mean, weight) or not rstd.flags.c_contiguous:
+        return None
+    found = kernel("group_norm_backward", x, weight is not None)
+    if found is None:
+        return None
+    sizes, gx = _sizes(x, mean.shape[1]), np.empty(x.shape, x.dtype)
+    of_g, of_product = np.empty((2, *x.shape[:2]), x.dtype)
+    parts = () if weight is None else (weight,)
+    share = np.array(1 / sizes[4], x.dtype)
+    call(found, (g, x, *parts, mean, rstd, share, of_g, of_product, gx), *sizes)
+    return gx, of_g, of_product
