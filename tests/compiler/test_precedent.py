@@ -105,6 +105,22 @@ def test_a_program_that_was_kept_gives_the_first_calls_results_in_either_mode(tm
     assert same(cold, warm)
 
 
+def test_a_kept_program_is_known_before_the_first_call(tmp_path):
+    source = module(tmp_path)
+    x, y = torch.randn(12, 8), torch.randint(3, (12,))
+
+    def made():
+        net, optimizer, step = source.training()
+        return torch.compile(step, mode="now")
+
+    step = made()
+    assert not step.is_kept(x, y)
+    for _ in range(4):
+        step(x, y)
+    assert made().is_kept(x, y)
+    assert not made().is_kept(x[:5], y[:5])
+
+
 def test_what_was_kept_of_another_step_costs_nothing_but_a_plain_call(tmp_path):
     """The step's code is the same, what it reaches is not: the first call is eager, and right."""
     steps = module(tmp_path)
