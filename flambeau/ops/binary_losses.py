@@ -183,7 +183,7 @@ def binary_cross_entropy_with_logits(
     return _bce_logits(input, target, weight, pos_weight, number)
 
 
-def _torch_bce_logits(input, target, weight=None, pos_weight=None, reduction=MEAN):
+def _torch_bce_logits(input, target, weight=None, pos_weight=None, reduction=NONE):
     """Binary cross entropy of sigmoid(input), with the reduction as a number.
 
     The number is 0 for "none", 1 for "mean", 2 for "sum".

@@ -187,7 +187,7 @@ def _rows(targets: Array, lengths: Array) -> Array:
     return targets[:, :longest].astype(np.int64)
 
 
-def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=MEAN,
+def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=NONE,
               zero_infinity=False):  # fmt: skip
     """Connectionist temporal classification, with the reduction as a number.
 

@@ -290,7 +290,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     return y / input.size()[0] if by_batch and input.dim() else y
 
 
-def _torch_kl_div(input, target, reduction=MEAN, *, log_target=False):
+def _torch_kl_div(input, target, reduction=NONE, *, log_target=False):
     """Kullback-Leibler divergence, with the reduction as a number.
 
     >>> p, q = torch.tensor([0.5, 0.5]), torch.tensor([0.25, 0.75])
@@ -432,7 +432,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     return reduce_tensor(y.sum(-1) / input.size(-1), number)
 
 
-def _hinge_embedding(input, target, margin=1.0, reduction=MEAN):
+def _hinge_embedding(input, target, margin=1.0, reduction=NONE):
     """input where the target is 1, max(0, margin - input) where it is -1; reduction a number.
 
     >>> torch.hinge_embedding_loss(torch.tensor([0.25]), torch.tensor([-1.]), reduction=1)

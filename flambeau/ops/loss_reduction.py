@@ -9,7 +9,7 @@ import numpy as np
 
 from .registry import Array
 
-NONE, MEAN, SUM = 0, 1, 2
+NONE, MEAN, SUM = 0, 1, 2  # torch.kl_div and its like reduce nothing unless told to
 _NUMBERS = {"none": NONE, "mean": MEAN, "sum": SUM, NONE: NONE, MEAN: MEAN, SUM: SUM}
 
 

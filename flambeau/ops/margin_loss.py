@@ -7,14 +7,14 @@ from typing import Any
 
 from ..tensor.tensor import Tensor
 from .distance import pairwise_distance
-from .loss_reduction import MEAN, reduce_tensor, reduction_number
+from .loss_reduction import NONE, reduce_tensor, reduction_number
 from .registry import composite, publish
 from .selection import where
 
 _LEAST_SQUARE = 1e-12
 
 
-def _margin_ranking(input1, input2, target, margin=0, reduction=MEAN):
+def _margin_ranking(input1, input2, target, margin=0, reduction=NONE):
     """max(0, margin - target * (input1 - input2)), with the reduction as a number.
 
     >>> torch.margin_ranking_loss(torch.tensor([1.]), torch.tensor([3.]), torch.ones(1), 0., 1)
@@ -44,7 +44,7 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
     return _margin_ranking(input1, input2, target, margin, number)
 
 
-def _cosine_embedding(input1, input2, target, margin=0.0, reduction=MEAN):
+def _cosine_embedding(input1, input2, target, margin=0.0, reduction=NONE):
     """1 - cos where the target is 1, max(0, cos - margin) where -1; reduction a number.
 
     >>> torch.cosine_embedding_loss(torch.ones(1, 2), torch.ones(1, 2), torch.tensor([-1.]), 0.5, 1)
@@ -184,7 +184,7 @@ def _triplet(anchor: Tensor, positive: Tensor, negative: Tensor, distance: Calla
 
 
 def _torch_triplet(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False,
-                   reduction=MEAN):  # fmt: skip
+                   reduction=NONE):  # fmt: skip
     """max(0, margin + |anchor - positive| - |anchor - negative|), the reduction a number.
 
     >>> anchor, near, far = torch.tensor([[0.], [1.], [1.5]]).unsqueeze(1)
