@@ -19,6 +19,7 @@ from .handlers import Entered, Frame, Handle, Handlers
 from .hooks import Hooks
 from .names import ELSEWHERE, Elsewhere
 from .near import near
+from .packing import packed, unpacked
 from .persist import Persisted, Persistence
 from .randomness import plain, random_state, set_random_state
 from .scope import Scope
@@ -419,9 +420,9 @@ class Loop:
             "batches": state.batches, "stage": self._stage,
             "order": None if order is None else plain(order),
             "random": plain(random_state(state.data) if random is None else random),
-            "metrics": dict(state.metrics), "counts": dict(self._counts),
-            "history": [(number, dict(logs)) for number, logs in self._rows],
-            "persistence": self.persistence.state_dict(),
+            "metrics": packed(state.metrics), "counts": dict(self._counts),
+            "history": [(number, packed(logs)) for number, logs in self._rows],
+            "persistence": packed(self.persistence.state_dict()),
         }  # fmt: skip
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -429,13 +430,13 @@ class Loop:
         state = self.state
         state.epoch, state.step = saved["epoch"], saved["step"]
         state.batch_number = self._completed = saved["batch_number"]
-        state.metrics = dict(saved["metrics"])
+        state.metrics = unpacked(saved["metrics"])
         self._stage, self._order = saved["stage"], saved["order"]
         self._boundary = saved["random"] if self._stage == "valid" else None
         self._counts = dict(saved["counts"])
         # An epoch that was stopped in its middle is not over.
         last = state.epoch if self._stage == "done" else state.epoch - 1
-        self._rows = [(n, dict(logs)) for n, logs in saved["history"] if n <= last]
-        self.persistence.load_state_dict(saved["persistence"])
+        self._rows = [(n, unpacked(logs)) for n, logs in saved["history"] if n <= last]
+        self.persistence.load_state_dict(unpacked(saved["persistence"]))
         self._position = saved
         state.resumed = state.resumed or self._running

@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -17,7 +18,7 @@ from flambeau import nn
 from flambeau.optim.lr_scheduler import OneCycleLR
 from flambeau.train import (
     EMA, SWA, Checkpoint, EarlyStopping, Freeze, GradientClipping, Loop, Resume, Schedule,
-    TerminateOnNaN, Trainer, Warmup, epoch, step, writer,
+    TerminateOnNaN, Trainer, Warmup, callback, epoch, run, step, writer,
 )  # fmt: skip
 from flambeau.utils.data import DataLoader, TensorDataset
 
@@ -421,3 +422,29 @@ def test_a_number_that_is_never_there(tmp_path):
 def test_bad_options(options, tmp_path):
     with pytest.raises(ValueError, match="Checkpoint:|mode is"):
         Checkpoint(tmp_path, monitor="loss", **options)
+
+
+def test_numbers_and_arrays_of_numpy(tmp_path):
+    """What people log and keep is often NumPy's; it must load as safely as the rest."""
+
+    @callback(run, name="kept")
+    def keeps(run):
+        kept = run.persist(best=np.float64(9), counts=np.zeros(2, np.int64), parts=[(np.int32(1),)])
+        seen.append((kept.best, kept.counts.tolist(), kept.parts))
+        while True:
+            yield epoch.end
+            kept.best = np.minimum(kept.best, float(run.state.loss))
+            kept.counts = np.add(kept.counts, [1, run.state.epoch])
+            run.log(score=np.float32(0.5), rows=np.arange(3))
+
+    seen: list = []
+    for epochs in (2, 3):
+        trainer = make()
+        history = trainer.fit((X, Y), epochs=epochs, resume=tmp_path, callbacks=[keeps])
+    (_, first, _), (best, counts, parts) = seen
+    assert (first, counts, parts) == ([0, 0], [2, 3], [(1,)])
+    assert 0 < best < 9
+    assert [row["score"] for row in history] == [0.5] * 3
+    assert all(row["rows"].tolist() == [0, 1, 2] for row in history)
+    assert type(history[0]["rows"]) is np.ndarray
+    assert torch.load(tmp_path / "last.pt")["run"]["history"]  # weights_only, as it is by default

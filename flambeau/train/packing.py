@@ -1,0 +1,41 @@
+"""NumPy's numbers and arrays in what is saved: as Python's and tensors, which every checkpoint can
+hold and load safely, and as arrays again when they come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ops import from_numpy
+
+_ARRAY = "a NumPy array"
+
+
+def packed(tree: Any) -> Any:
+    """Dicts, lists and tuples without NumPy's types.
+
+    >>> import numpy as np
+    >>> packed({"best": np.float64(0.5), "counts": np.arange(3)})
+    {'best': 0.5, 'counts': {'a NumPy array': tensor([0, 1, 2])}}
+    """
+    if isinstance(tree, np.generic):
+        return tree.item()
+    if isinstance(tree, np.ndarray):
+        return {_ARRAY: from_numpy(tree.copy())} if tree.dtype.kind in "biufc" else tree
+    if type(tree) is dict:
+        return {key: packed(value) for key, value in tree.items()}
+    if type(tree) is list or type(tree) is tuple:
+        return type(tree)(map(packed, tree))
+    return tree
+
+
+def unpacked(tree: Any) -> Any:
+    """The same with its arrays."""
+    if type(tree) is dict:
+        if tree.keys() == {_ARRAY}:
+            return tree[_ARRAY].numpy().copy()
+        return {key: unpacked(value) for key, value in tree.items()}
+    if type(tree) is list or type(tree) is tuple:
+        return type(tree)(map(unpacked, tree))
+    return tree
