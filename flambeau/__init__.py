@@ -75,11 +75,12 @@ newaxis = None
 
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
-    "_C", "__config__", "_utils", "accelerator", "amp", "backends", "compiler", "cpu", "cuda",
-    "distributed", "distributions", "export", "fft", "func", "fx", "hub", "jit", "linalg",
-    "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
-    "random", "return_types", "serialization", "signal", "sparse", "special", "storage",
-    "testing", "torch_alias", "torch_version", "train", "types", "utils", "version", "xpu",
+    "_C", "__config__", "_dynamo", "_inductor", "_utils", "accelerator", "amp", "backends",
+    "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func",
+    "functional", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "mtia",
+    "multiprocessing", "nested", "nn", "onnx", "optim", "overrides", "profiler", "random",
+    "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
+    "torch_alias", "torch_version", "train", "types", "utils", "version", "xpu",
 ))  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("AcceleratorError", "OutOfMemoryError"), "accelerator"),

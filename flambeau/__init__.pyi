@@ -623,6 +623,8 @@ def zeros(*size: Any, out: Tensor | None = ..., dtype: _dtype | None = ..., layo
 def zeros_like(input: Tensor, *, dtype: _dtype | None = ..., layout: Any = ..., device: Any = ..., requires_grad: builtins.bool = ..., memory_format: Any = ..., pin_memory: builtins.bool = ...) -> Tensor: ...
 
 from . import __config__ as __config__
+from . import _dynamo as _dynamo
+from . import _inductor as _inductor
 from . import _utils as _utils
 from . import accelerator as accelerator
 from . import amp as amp
@@ -631,22 +633,33 @@ from . import backends as backends
 from . import compiler as compiler
 from . import cpu as cpu
 from . import cuda as cuda
+from . import distributed as distributed
 from . import distributions as distributions
+from . import export as export
 from . import fft as fft
 from . import func as func
+from . import functional as functional
+from . import fx as fx
+from . import hub as hub
 from . import jit as jit
+from . import library as library
 from . import linalg as linalg
 from . import masked as masked
 from . import mps as mps
 from . import mtia as mtia
+from . import multiprocessing as multiprocessing
+from . import nested as nested
 from . import nn as nn
+from . import onnx as onnx
 from . import ops as ops
 from . import optim as optim
 from . import overrides as overrides
+from . import profiler as profiler
 from . import random as random
 from . import return_types as return_types
 from . import serialization as serialization
 from . import signal as signal
+from . import sparse as sparse
 from . import special as special
 from . import storage as storage
 from . import testing as testing

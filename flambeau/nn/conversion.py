@@ -117,8 +117,8 @@ class Conversion(Members):
         return self._apply(lambda t: t.to(device_type("mtia", device or 0)))
 
     def share_memory(self) -> Any:
-        """Would move the tensors to memory that processes share."""
-        raise NotImplementedError("Module.share_memory is not implemented in flambeau")
+        """Moves parameters and buffers to memory that other processes can share."""
+        return self._apply(lambda t: t.share_memory_())
 
 
 def _converted(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:

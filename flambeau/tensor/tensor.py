@@ -318,12 +318,25 @@ class Tensor(Methods, metaclass=_TensorType):
         return False
 
     def is_shared(self) -> bool:
-        """Whether its memory is shared with other processes: never.
+        """Whether its memory is shared with other processes.
 
         >>> torch.zeros(2).is_shared()
         False
         """
-        return False
+        from .shared import shared_memory
+
+        return shared_memory(self._array) is not None
+
+    def share_memory_(self) -> Tensor:
+        """Moves it, in place, to memory that other processes can share.
+
+        >>> torch.zeros(2).share_memory_().is_shared()
+        True
+        """
+        from .shared import moved
+
+        self._array = moved(self._array)
+        return self
 
     def is_inference(self) -> bool:
         """Whether it was made in inference mode.

@@ -1,5 +1,6 @@
-"""Modules that run a module on several devices."""
+"""Modules that run a module on several devices, or in several processes."""
 
 from .data_parallel import DataParallel, data_parallel
+from .distributed import DistributedDataParallel
 
-__all__ = ["DataParallel", "data_parallel"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]

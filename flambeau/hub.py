@@ -1,0 +1,154 @@
+"""torch.hub: models from a folder with a hubconf.py, and checkpoints from the web.
+
+Repositories on GitHub are not fetched: clone them and give their folder, with source="local".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+from urllib.request import Request, urlopen
+
+from .serialization import load as _load_file
+
+__all__ = [
+    "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url",
+    "set_dir",
+]  # fmt: skip
+
+_HASH = re.compile(r"-([a-f0-9]*)\.")
+_CHUNK = 1 << 17
+_folder: list[str] = []  # what set_dir was told last
+
+
+def get_dir() -> str:
+    """The folder that downloads are kept in: `set_dir`'s, $TORCH_HOME/hub, ~/.cache/torch/hub."""
+    if _folder:
+        return _folder[-1]
+    cache = os.getenv("XDG_CACHE_HOME", "~/.cache")
+    home = os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
+    return os.path.join(home, "hub")
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Sets the folder that downloads are kept in."""
+    _folder[:] = [os.path.expanduser(d)]
+
+
+def download_url_to_file(
+    url: str, dst: str, hash_prefix: str | None = None, progress: bool = True
+) -> None:
+    """Downloads to a file, which is there whole or not at all.
+
+    RuntimeError when the file's SHA-256 does not begin with `hash_prefix`.
+    """
+    dst = os.path.expanduser(dst)
+    sha256 = hashlib.sha256()
+    handle, partial = tempfile.mkstemp(dir=os.path.dirname(dst) or ".", suffix=".partial")
+    try:
+        request = Request(url, headers={"User-Agent": "torch.hub"})
+        with os.fdopen(handle, "wb") as file, urlopen(request) as answer:
+            while chunk := answer.read(_CHUNK):
+                file.write(chunk)
+                sha256.update(chunk)
+        found = sha256.hexdigest()
+        if hash_prefix is not None and found[: len(hash_prefix)] != hash_prefix:
+            raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
+        os.replace(partial, dst)
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
+
+
+def load_state_dict_from_url(
+    url: str, model_dir: str | None = None, map_location: Any = None, progress: bool = True,
+    check_hash: bool = False, file_name: str | None = None, weights_only: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """The checkpoint at an address, downloaded once and kept in `model_dir`.
+
+    With `check_hash` the file's name says how its SHA-256 begins: name-0123abcd.pth.
+    """
+    folder = Path(model_dir or os.path.join(get_dir(), "checkpoints"))
+    folder.mkdir(parents=True, exist_ok=True)
+    name = file_name or os.path.basename(urlparse(url).path)
+    path = folder / name
+    if not path.exists():
+        sys.stderr.write(f'Downloading: "{url}" to {path}\n')
+        found = _HASH.search(name) if check_hash else None
+        download_url_to_file(url, str(path), found.group(1) if found else None, progress)
+    return _load_file(path, map_location=map_location, weights_only=weights_only)
+
+
+def _entries(repo_or_dir: str, source: str) -> Any:
+    """The module hubconf.py of a folder, and what its names need."""
+    if source != "local":
+        if source != "github":
+            raise ValueError(
+                f'Unknown source: "{source}". Allowed values: "github" | "local".'
+            )
+        raise NotImplementedError(
+            "torch.hub with source='github' is not implemented in flambeau: clone "
+            f"{repo_or_dir} and give its folder, with source='local'"
+        )
+    folder = os.path.expanduser(repo_or_dir)
+    sys.path.insert(0, folder)
+    try:
+        spec = importlib.util.spec_from_file_location("hubconf", os.path.join(folder, "hubconf.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
+    missing = [name for name in getattr(module, "dependencies", ())
+               if importlib.util.find_spec(name) is None]  # fmt: skip
+    if missing:
+        raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
+    return module
+
+
+def _entry(module: Any, name: str) -> Callable[..., Any]:
+    if not isinstance(name, str):
+        raise ValueError("Invalid input: model should be a str of function name")
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise RuntimeError(f"Cannot find callable {name} in hubconf")
+    return found
+
+
+def load(
+    repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: Any = None,
+    force_reload: bool = False, verbose: bool = True, skip_validation: bool = False,
+    **kwargs: Any,
+) -> Any:  # fmt: skip
+    """`model(*args, **kwargs)`, a function of the hubconf.py in a folder (source="local").
+
+    NotImplementedError for source="github"; RuntimeError for a name that is not there.
+    """
+    return _entry(_entries(repo_or_dir, source), model)(*args, **kwargs)
+
+
+def list(
+    github: str, force_reload: bool = False, skip_validation: bool = False,
+    trust_repo: Any = None, verbose: bool = True, source: str = "local",
+) -> Any:  # fmt: skip
+    """The names of the functions in a folder's hubconf.py."""
+    module = _entries(github, source)
+    return [name for name in dir(module)
+            if callable(getattr(module, name)) and not name.startswith("_")]  # fmt: skip
+
+
+def help(
+    github: str, model: str, force_reload: bool = False, skip_validation: bool = False,
+    trust_repo: Any = None, source: str = "local",
+) -> str | None:  # fmt: skip
+    """The docstring of a function in a folder's hubconf.py."""
+    return _entry(_entries(github, source), model).__doc__

@@ -1,0 +1,165 @@
+"""spawn: a function in several processes at once, whose errors reach the caller."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable
+from multiprocessing import connection
+from typing import Any
+
+__all__ = [
+    "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException",
+    "SpawnContext", "spawn", "start_processes",
+]  # fmt: skip
+
+
+class ProcessException(Exception):
+    """A process of `spawn` did not end well: `error_index` is its number, `pid` its id."""
+
+    def __init__(self, msg: str, error_index: int, pid: int) -> None:
+        super().__init__(msg)
+        self.msg, self.error_index, self.pid = msg, error_index, pid
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.msg, self.error_index, self.pid)
+
+
+class ProcessRaisedException(ProcessException):
+    """It raised an exception, whose traceback is in the message."""
+
+
+class ProcessExitedException(ProcessException):
+    """It ended with an exit code, or by a signal."""
+
+    def __init__(
+        self, msg: str, error_index: int, error_pid: int, exit_code: int,
+        signal_name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(msg, error_index, error_pid)
+        self.exit_code, self.signal_name = exit_code, signal_name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.msg, self.error_index, self.pid, self.exit_code, self.signal_name)
+
+
+def _run(fn: Callable[..., Any], number: int, args: tuple[Any, ...], report: str) -> None:
+    """What each process does; the text of an exception goes to the file `report`."""
+    try:
+        fn(number, *args)
+    except KeyboardInterrupt:
+        pass  # the parent was interrupted too
+    except Exception:
+        with open(report, "wb") as file:
+            pickle.dump(traceback.format_exc(), file)
+        sys.exit(1)
+
+
+class ProcessContext:
+    """Processes that `spawn` has started."""
+
+    def __init__(self, processes: list[Any], reports: list[str]) -> None:
+        self.processes, self._reports = processes, reports
+        self.sentinels = {process.sentinel: i for i, process in enumerate(processes)}
+
+    def pids(self) -> list[int]:
+        """The processes' ids."""
+        return [int(process.pid) for process in self.processes]
+
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        """Waits until one ends; True once all have ended well.
+
+        One that failed takes the others along: they are ended, and its error is raised.
+        """
+        if not self.sentinels:
+            return True
+        failed = None
+        for one in connection.wait(self.sentinels, timeout=timeout):
+            number = self.sentinels.pop(one)
+            self.processes[number].join()
+            if self.processes[number].exitcode != 0:
+                failed = number
+                break
+        if failed is None:
+            return not self.sentinels
+        for process in self.processes:
+            if process.is_alive():
+                process.terminate()
+            process.join(grace_period)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._raise(failed)
+        return False
+
+    def _raise(self, number: int) -> None:
+        process, report = self.processes[number], self._reports[number]
+        if os.path.getsize(report):
+            with open(report, "rb") as file:
+                text = pickle.load(file)
+            message = f"\n\n-- Process {number} terminated with the following error:\n{text}"
+            raise ProcessRaisedException(message, number, process.pid)
+        code = process.exitcode
+        if code < 0:
+            name = signal.Signals(-code).name
+            raise ProcessExitedException(f"process {number} terminated with signal {name}",
+                                         number, process.pid, code, name)  # fmt: skip
+        raise ProcessExitedException(f"process {number} terminated with exit code {code}",
+                                     number, process.pid, code)  # fmt: skip
+
+
+class SpawnContext(ProcessContext):
+    """What `spawn(..., join=False)` returns."""
+
+
+def start_processes(
+    fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
+    daemon: bool = False, start_method: str = "spawn", numa_options: Any = None,
+) -> ProcessContext | None:  # fmt: skip
+    """`fn(i, *args)` in `nprocs` processes, i from 0 on; waits for them with `join`.
+
+    ProcessRaisedException with the traceback of one that fails, ProcessExitedException for one
+    that ends otherwise.
+    """
+    context = multiprocessing.get_context(start_method)
+    processes, reports = [], []
+    for number in range(nprocs):
+        handle, report = tempfile.mkstemp(prefix="flambeau-spawn-", suffix=".pickle")
+        os.close(handle)
+        process = context.Process(  # type: ignore[attr-defined]
+            target=_run, args=(fn, number, args, report), daemon=daemon
+        )
+        process.start()
+        processes.append(process)
+        reports.append(report)
+    made = SpawnContext(processes, reports)
+    if not join:
+        return made
+    try:
+        while not made.join():
+            pass
+    finally:
+        for report in reports:
+            os.unlink(report)
+    return None
+
+
+def spawn(
+    fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True,
+    daemon: bool = False, start_method: str = "spawn",
+) -> ProcessContext | None:  # fmt: skip
+    """`start_processes` with fresh interpreters, which import the caller's file."""
+    if start_method != "spawn":
+        warnings.warn(
+            f"This method only supports start_method=spawn (got: {start_method}).\nTo use a "
+            f"different start_method use:\n\t\t torch.multiprocessing.start_processes(...)",
+            FutureWarning,
+            stacklevel=2,
+        )
+    return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")

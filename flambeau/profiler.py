@@ -1,0 +1,62 @@
+"""torch.profiler: of it, the labels that programs put on their parts, and schedules.
+
+Profiles are not there yet; a compiled step's `explain()` tells where its time goes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from .autograd.profiler import record_function
+from .tensor.lacking import lacking
+
+__all__ = ["ProfilerAction", "ProfilerActivity", "record_function", "schedule"]
+
+_NAMES = ("itt", "profile", "supported_activities", "tensorboard_trace_handler")
+
+__getattr__ = lacking(__name__, _NAMES)
+
+
+class ProfilerActivity(enum.Enum):
+    """What a profile listens to."""
+
+    CPU, XPU, MTIA, CUDA, HPU, PrivateUse1 = range(6)
+
+
+class ProfilerAction(enum.Enum):
+    """What a profile does at a step."""
+
+    NONE, WARMUP, RECORD, RECORD_AND_SAVE = range(4)
+
+
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
+    skip_first_wait: int = 0,
+) -> Callable[[int], ProfilerAction]:  # fmt: skip
+    """What a profile does at each step: it waits, warms up, is active, and so on.
+
+    >>> plan = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=1)
+    >>> [plan(step).name for step in range(5)]
+    ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE', 'NONE']
+    """
+    if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
+        raise AssertionError("Invalid profiler schedule arguments")
+
+    def action(step: int) -> ProfilerAction:
+        if step < skip_first:
+            return ProfilerAction.NONE
+        step -= skip_first
+        if skip_first_wait != 0:
+            step += wait
+        cycle = wait + warmup + active
+        if 0 < repeat <= step // cycle:
+            return ProfilerAction.NONE
+        at = step % cycle
+        if at < wait:
+            return ProfilerAction.NONE
+        if at < wait + warmup:
+            return ProfilerAction.WARMUP
+        return ProfilerAction.RECORD if at < cycle - 1 else ProfilerAction.RECORD_AND_SAVE
+
+    return action

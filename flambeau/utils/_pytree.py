@@ -1,0 +1,166 @@
+"""torch.utils._pytree: nested containers as a list of leaves and a description of the rest.
+
+Containers are tuples, named tuples, lists, dicts (ordered and default ones too), deques, and
+classes that are registered.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_leaves",
+    "tree_map", "tree_map_", "tree_map_only", "tree_structure", "tree_unflatten",
+]  # fmt: skip
+
+_Flatten = Callable[[Any], tuple[Sequence[Any], Any]]
+_Unflatten = Callable[[Iterable[Any], Any], Any]
+
+_kinds: dict[type, tuple[_Flatten, _Unflatten]] = {
+    tuple: (lambda x: (list(x), None), lambda values, _: tuple(values)),
+    list: (lambda x: (x, None), lambda values, _: list(values)),
+    dict: (lambda x: (list(x.values()), list(x)),
+           lambda values, keys: dict(zip(keys, values, strict=True))),
+    OrderedDict: (lambda x: (list(x.values()), list(x)),
+                  lambda values, keys: OrderedDict(zip(keys, values, strict=True))),
+    defaultdict: (lambda x: (list(x.values()), (x.default_factory, list(x))),
+                  lambda values, kept: defaultdict(kept[0], zip(kept[1], values, strict=True))),
+    deque: (lambda x: (list(x), x.maxlen), lambda values, most: deque(values, maxlen=most)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TreeSpec:
+    """What a container is without its leaves: its class, what else it needs, its children."""
+
+    type: Any
+    context: Any
+    children_specs: list[TreeSpec] = field(default_factory=list)
+
+    @property
+    def num_leaves(self) -> int:
+        """How many leaves there are below."""
+        return 1 if self.type is None else sum(one.num_leaves for one in self.children_specs)
+
+    def is_leaf(self) -> bool:
+        """Whether it stands for a leaf."""
+        return self.type is None
+
+
+def register_pytree_node(
+    cls: type, flatten_fn: _Flatten, unflatten_fn: _Unflatten, **names: Any
+) -> None:
+    """Makes a class a container: (children, context) of an instance, and back again."""
+    _kinds[cls] = flatten_fn, unflatten_fn
+
+
+def _parts(tree: Any) -> tuple[Sequence[Any], Any, Any] | None:
+    """(children, context, class) of a container, None for a leaf."""
+    kind = type(tree)
+    if kind in _kinds:
+        children, context = _kinds[kind][0](tree)
+        return children, context, kind
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return tree, kind, kind
+    return None
+
+
+def tree_flatten(
+    tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> tuple[list[Any], TreeSpec]:
+    """The leaves in order, and what puts them together again.
+
+    >>> leaves, spec = torch.utils._pytree.tree_flatten({"a": 1, "b": (2, [3])})
+    >>> leaves
+    [1, 2, 3]
+    >>> torch.utils._pytree.tree_unflatten([4, 5, 6], spec)
+    {'a': 4, 'b': (5, [6])}
+    """
+    parts = None if is_leaf is not None and is_leaf(tree) else _parts(tree)
+    if parts is None:
+        return [tree], TreeSpec(None, None)
+    children, context, kind = parts
+    leaves: list[Any] = []
+    specs = []
+    for child in children:
+        found, spec = tree_flatten(child, is_leaf)
+        leaves += found
+        specs.append(spec)
+    return leaves, TreeSpec(kind, context, specs)
+
+
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
+    """The container of a description with other leaves; ValueError where their number differs."""
+    leaves = list(leaves)
+    if len(leaves) != treespec.num_leaves:
+        raise ValueError(
+            f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec "
+            f"refers to a pytree that holds {treespec.num_leaves} items ({treespec})."
+        )
+    if treespec.is_leaf():
+        return leaves[0]
+    children, start = [], 0
+    for spec in treespec.children_specs:
+        children.append(tree_unflatten(leaves[start : start + spec.num_leaves], spec))
+        start += spec.num_leaves
+    if treespec.type in _kinds:
+        return _kinds[treespec.type][1](children, treespec.context)
+    return treespec.type(*children)
+
+
+def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves in order."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeSpec:
+    """What a container is without its leaves."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_map(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> Any:
+    """The container with func(leaf, leaf of each of `rests`...) as leaves.
+
+    >>> torch.utils._pytree.tree_map(lambda x: 2 * x, {"a": 1, "b": (2, [3])})
+    {'a': 2, 'b': (4, [6])}
+    """
+    leaves, spec = tree_flatten(tree, is_leaf)
+    others = [tree_flatten(one, is_leaf)[0] for one in rests]
+    return tree_unflatten([func(*each) for each in zip(leaves, *others, strict=True)], spec)
+
+
+def tree_map_(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> Any:
+    """Calls func on the leaves; the container itself is returned."""
+    tree_map(func, tree, *rests, is_leaf=is_leaf)
+    return tree
+
+
+def tree_map_only(
+    kind: Any, func: Callable[[Any], Any], tree: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:  # fmt: skip
+    """`tree_map` for leaves of a class (or that a predicate picks); others stay."""
+    wanted = kind if callable(kind) and not isinstance(kind, type) else (
+        lambda x: isinstance(x, kind))  # fmt: skip
+    return tree_map(lambda x: func(x) if wanted(x) else x, tree, is_leaf=is_leaf)
+
+
+def tree_all(
+    pred: Callable[[Any], bool], tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> bool:
+    """Whether a predicate holds for every leaf."""
+    return all(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def tree_any(
+    pred: Callable[[Any], bool], tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> bool:
+    """Whether a predicate holds for some leaf."""
+    return any(map(pred, tree_leaves(tree, is_leaf)))

@@ -1,0 +1,70 @@
+"""Parts of PyTorch that are not there yet can be imported, and say so when they are used."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+import flambeau as torch
+from flambeau.tensor.lacking import Lacking
+
+
+@pytest.mark.parametrize("name", [
+    "onnx.export", "fx.symbolic_trace", "export.export", "sparse.mm", "nested.nested_tensor",
+    "library.custom_op", "profiler.profile", "autograd.profiler.profile",
+    "autograd.forward_ad.make_dual", "distributed.TCPStore",
+])  # fmt: skip
+def test_using_one_names_it(name: str) -> None:
+    module, _, last = name.rpartition(".")
+    found = getattr(__import__(f"flambeau.{module}", fromlist=["x"]), last)
+    assert isinstance(found, Lacking)
+    with pytest.raises(NotImplementedError, match=f"torch.{name} is not implemented in flambeau"):
+        found(1)
+    with pytest.raises(NotImplementedError, match=f"torch.{name}"):
+        exec("class Derived(found): pass", {"found": found})
+
+
+def test_other_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match=r"torch\.onnx.*has no attribute 'exprot'"):
+        _ = torch.onnx.exprot
+
+
+def test_old_names_of_mixed_precision() -> None:
+    from flambeau.cuda.amp import GradScaler, autocast
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        scaler, region = GradScaler(), autocast()
+    assert [one.category for one in seen] == [FutureWarning, UserWarning] * 2
+    assert not scaler.is_enabled()
+    with region:
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.float32
+
+
+def test_hub_calls_what_a_folder_offers(tmp_path: Path) -> None:
+    (tmp_path / "hubconf.py").write_text(
+        'dependencies = ["json"]\n'
+        'def small(width, scale=1):\n    "A net."\n    return width * scale\n'
+    )
+    folder = str(tmp_path)
+    assert torch.hub.load(folder, "small", 3, scale=2, source="local") == 6
+    assert torch.hub.list(folder) == ["small"]
+    assert torch.hub.help(folder, "small") == "A net."
+    with pytest.raises(RuntimeError, match="Cannot find callable large"):
+        torch.hub.load(folder, "large", source="local")
+    with pytest.raises(NotImplementedError, match="source='local'"):
+        torch.hub.load("pytorch/vision", "resnet18")
+
+
+def test_hub_keeps_what_it_downloads(tmp_path: Path) -> None:
+    source = tmp_path / "net-0000.pth"
+    torch.save({"w": torch.ones(2)}, source)
+    folder = tmp_path / "kept"
+    found = torch.hub.load_state_dict_from_url(source.as_uri(), str(folder))
+    assert found["w"].tolist() == [1, 1]
+    assert [one.name for one in folder.iterdir()] == ["net-0000.pth"]
+    with pytest.raises(RuntimeError, match="invalid hash value"):
+        torch.hub.load_state_dict_from_url(source.as_uri(), str(tmp_path / "x"), check_hash=True)
+    assert not list((tmp_path / "x").iterdir())

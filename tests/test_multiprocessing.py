@@ -1,0 +1,78 @@
+"""torch.multiprocessing: tensors that processes share, and errors that reach the caller."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+import flambeau.multiprocessing as mp
+from flambeau import nn
+
+
+def add(number: int, shared: Any, net: Any, queue: Any, done: Any) -> None:
+    with torch.no_grad():
+        shared[number] += number + 1
+        net.weight[number] += 1
+    queue.put((number, torch.full((2,), float(number)), type(net.weight) is nn.Parameter))
+    done.wait()
+
+
+def fail(number: int) -> None:
+    if number == 1:
+        raise ValueError(f"bad {number}")
+
+
+def leave(number: int) -> None:
+    os._exit(3)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_write_to_one_memory(method: str) -> None:
+    context = mp.get_context(method)
+    shared, net = torch.zeros(2).share_memory_(), nn.Linear(1, 2)
+    nn.init.zeros_(net.weight)
+    net.share_memory()
+    queue, done = context.Queue(), context.Event()
+    workers = [context.Process(target=add, args=(i, shared, net, queue, done)) for i in range(2)]
+    for worker in workers:
+        worker.start()
+    found = sorted((queue.get(timeout=60) for _ in workers), key=lambda one: one[0])
+    done.set()
+    for worker in workers:
+        worker.join()
+    assert [(n, x.tolist(), kept) for n, x, kept in found] == [(0, [0, 0], True), (1, [1, 1], True)]
+    assert all(x.is_shared() for _, x, _ in found)
+    assert (shared.tolist(), net.weight.tolist()) == ([1, 2], [[1], [1]])
+
+
+def test_sharing_keeps_layout_and_kind() -> None:
+    x = torch.arange(6.0).reshape(2, 3).T.clone(memory_format=torch.preserve_format)
+    before = (x.stride(), x.tolist())
+    assert not x.is_shared()
+    assert x.share_memory_() is x
+    assert (x.stride(), x.tolist()) == before
+    assert x.is_shared()
+    assert x[1:].is_shared()
+    half = torch.ones(2, dtype=torch.bfloat16).share_memory_()
+    assert (half.dtype, half.tolist()) == (torch.bfloat16, [1, 1])
+    assert torch.zeros(0).share_memory_().numel() == 0
+
+
+def test_what_cannot_be_sent() -> None:
+    with pytest.raises(NotImplementedError, match=r"share_memory_ of a tensor of \[1\]"):
+        torch.zeros(2)[1:].share_memory_()
+    history = torch.ones(2, requires_grad=True) * 2
+    with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf"):
+        mp.reductions.reduce_tensor(history)
+
+
+def test_errors_of_processes_reach_the_caller() -> None:
+    with pytest.raises(mp.ProcessRaisedException, match="ValueError: bad 1") as raised:
+        mp.start_processes(fail, nprocs=2, start_method="fork")
+    assert raised.value.error_index == 1
+    with pytest.raises(mp.ProcessExitedException, match="terminated with exit code 3") as left:
+        mp.start_processes(leave, nprocs=1, start_method="fork")
+    assert left.value.exit_code == 3
