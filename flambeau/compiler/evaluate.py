@@ -224,9 +224,14 @@ def _conv(node: Node, x: Array, w: Array) -> Array:
 
 
 def _conv_weight(node: Node, x: Array, g: Array) -> Array:
+    cut = zip(*(np.split(one, node.attributes.get("parts", 1)) for one in (x, g)), strict=True)
+    return np.concatenate([_of_images(node, *part) for part in cut], -1)
+
+
+def _of_images(node: Node, x: Array, g: Array) -> Array:
     groups, each = node.groups, g.shape[3] // node.groups
     depth = node.shape[2]
-    made = np.zeros(node.shape, x.dtype)
+    made = np.zeros((*node.shape[:3], g.shape[3]), x.dtype)
     for i, j, place in _taps(node, node.shape[:2], g.shape[1:3]):
         window = x[place]
         for k in range(groups):

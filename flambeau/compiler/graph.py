@@ -44,7 +44,8 @@ class Op(Enum):
     CONV = auto()  # (x, w): x (n, h, w, c) channels last, already padded; w (kh, kw, c, k):
     # stride, dilation, groups. c of w is c of x / groups; k counts all groups
     CONV_WEIGHT = auto()  # (x, g): the gradient of w: (n, h, w, c), (n, oh, ow, k) to
-    # (kh, kw, c / groups, k): stride, dilation, groups
+    # (kh, kw, c / groups, k): stride, dilation, groups. With `parts` (one group) the images are cut
+    # in so many, and each part's sums are k columns beside those of the one before
     TAKE = auto()  # (x, index): rows of x: (v, d...), (i...) to (i..., d...). Checked before
     ADD_ROWS = auto()  # (index, values): zeros (node's shape) with values[i] added to rows index[i]
     TAKE_ALONG = auto()  # (x, index): along axis, as numpy.take_along_axis

@@ -11,12 +11,13 @@
 9. picked: factors of a gradient that goes to one place of a window, of that place alone.
 10. one_pass_moments: mean and variance over rows by passing over them once.
 11. column_sums: sums over the rows of what a kernel makes, for that kernel to add up.
-12. split_reductions: other long folds in parts that threads can share.
-13. fuse (in schedule): which nodes one kernel computes together.
-14. schedule: groups become kernels in the loop IR, in an order in which little is alive.
-15. join (in schedule): small kernels that need not wait for one another as one.
-16. plan_memory: lifetimes in one arena; where threads must wait.
-17. native.emit: kernels become machine code, each structure once.
+12. weight_parts: gradients of small weights, of a part of the images by each thread.
+13. split_reductions: other long folds in parts that threads can share.
+14. fuse (in schedule): which nodes one kernel computes together.
+15. schedule: groups become kernels in the loop IR, in an order in which little is alive.
+16. join (in schedule): small kernels that need not wait for one another as one.
+17. plan_memory: lifetimes in one arena; where threads must wait.
+18. native.emit: kernels become machine code, each structure once.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from .passes.plan_memory import Plan, plan_memory
 from .passes.share_common import share_common
 from .passes.simplify import simplify
 from .passes.split_reductions import split_reductions
+from .passes.weight_parts import weight_parts
 from .schedule.layout import Layout
 from .schedule.task import Task, schedule
 from .step import Planned, Step
@@ -49,8 +51,8 @@ from .table import Table, keep, kept, key_of, table_of
 
 PASSES = (
     drop_dead, fold_constants, few_pixels, simplify, gathered_products, choose_layout, simplify,
-    share_common, simplify, keep_windows, picked, one_pass_moments, column_sums, split_reductions,
-    share_common,
+    share_common, simplify, keep_windows, picked, one_pass_moments, column_sums, weight_parts,
+    split_reductions, share_common,
 )  # fmt: skip
 WORTH = 0.005  # seconds of planning from which on what came of it is kept on disk
 TURN = 2e-4  # seconds that a compiler keeps Python for itself while a program goes on

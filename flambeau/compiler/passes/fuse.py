@@ -369,7 +369,12 @@ class Fusion:
 def is_turned(node: Node) -> bool:
     """Whether a node is a great array whose axes are put in another order, in square blocks: then
     it is a kernel of its own, since nothing else should go over memory in that order."""
-    if node.op is not Op.PERMUTE or node.inputs[0].op is not Op.CONV_WEIGHT:
+    if node.op is not Op.PERMUTE:
+        return False
+    source = node.inputs[0]
+    while source.op is Op.SLICE or (source.op is Op.APPLY and source.operation is Scalar.ADD):
+        source = source.inputs[0]  # made in parts
+    if source.op is not Op.CONV_WEIGHT:
         return False
     *_, channels, features = node.inputs[0].shape
     return channels % BLOCK == 0 and features % BLOCK == 0 and prod(node.shape) >= TURNED

@@ -167,19 +167,24 @@ class ContractionKernel:
         x, y = (self.operand(one) for one in self.node.inputs)
         images, rows, columns, features = self.node.inputs[1].shape
         height, width, channels, _ = self.node.shape
-        groups = self.node.groups
+        groups, parts = self.node.groups, self.node.attributes.get("parts", 1)
         n, h, c, k = Index("n"), Index("h"), Index("c"), Index("k")
         v, i, j, g = Index("w"), Index("kh"), Index("kw"), Index("g")
         (sh, sw), (dh, dw) = self.node.stride, self.node.dilation
         feature: At = (0, ((g, features // groups), (k, 1))) if groups > 1 else along(k)
         channel: At = (0, ((g, channels), (c, 1))) if groups > 1 else along(c)
+        image = along(n)
+        if parts > 1:  # a loop over them, as over groups
+            image, images = (0, ((g, images // parts), (n, 1))), images // parts
+        made: At = (0, ((g, features // groups), (k, 1))) if groups * parts > 1 else feature
         total = self._sum()
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
-        a = self.load(x, [along(n), down, right, channel])
-        b = self.load(y, [along(n), along(h), along(v), feature])
-        body = self.epilogue(total, [along(i), along(j), along(c), feature])
+        a = self.load(x, [image, down, right, channel])
+        b = self.load(y, [image, along(h), along(v), feature])
+        body = self.epilogue(total, [along(i), along(j), along(c), made])
         contract = Contract(
             (Axis(i, height), Axis(j, width), Axis(c, channels)), Axis(k, features // groups),
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), a, b, total, body,
         )  # fmt: skip
-        return [Loop(g, groups, [contract], Kind.PARALLEL)] if groups > 1 else [contract]
+        each = groups * parts
+        return [Loop(g, each, [contract], Kind.PARALLEL)] if each > 1 else [contract]

@@ -234,5 +234,5 @@ def _work(group: Group) -> tuple[int, int]:
         return size * max(1, len(group.nodes)), size * max(1, len(group.nodes))
     depth = node.inputs[0].shape[-1]
     if node.op is not Op.MATMUL:
-        depth = prod(node.inputs[1].shape[:3])
+        depth = prod(node.inputs[1].shape[:3]) // node.attributes.get("parts", 1)
     return size * depth // 16 + size, 2 * size * depth

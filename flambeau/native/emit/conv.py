@@ -33,7 +33,8 @@ def conv(context: Context, contract: Contract) -> None:
 
     Raises Unsupported, before anything is emitted, where it is not of a kind known here.
     """
-    _Emission(context, contract, plan(contract, context.target)).emit()
+    cut = plan(contract, context.target, context.parallel)
+    _Emission(context, contract, cut).emit()
 
 
 class _Emission:

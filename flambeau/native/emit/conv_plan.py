@@ -290,8 +290,9 @@ class Plan:
         return prod(self.reach(line)[0] for line in self.lines)
 
 
-def plan(contract: Contract, target: Target) -> Plan:
-    """Cuts a contraction. Unsupported where its extents, strides or types are not for this."""
+def plan(contract: Contract, target: Target, alone: bool = False) -> Plan:
+    """Cuts a contraction, for one thread where it is `alone`. Unsupported where its extents,
+    strides or types are not for this."""
     type = sum_type(contract.a.type)
     if contract.a.type is not contract.b.type or type not in (Type.F32, Type.F64):
         raise Unsupported("types")
@@ -306,7 +307,7 @@ def plan(contract: Contract, target: Target) -> Plan:
     steps = prod(whole(a.extent) for a in depth)
     shape = tile_shape([whole(a.extent) for a in rows], columns, steps, lanes,
                        target.vector_registers)  # fmt: skip
-    shape = _shared(shape, whole(rows[0].extent), columns, lanes)
+    shape = shape if alone else _shared(shape, whole(rows[0].extent), columns, lanes)
     lines = sorted(window(contract.a, extents), key=lambda line: -abs(line.stride))
     made = Plan(contract, rows, depth, columns, lanes, type, shape, lines)
     _cut_rows(made)
@@ -325,7 +326,7 @@ def plan(contract: Contract, target: Target) -> Plan:
         _grow_unit(made)
     limit = L2 if made.blocks == 1 else L2 // 4
     made.panels = max(1, min(made.count, limit // (made.steps * made.width * size)))
-    if made.units == 1:
+    if made.units == 1 and not alone:
         made.panels = 1  # threads have nothing but panels to share
     if made.blocks > 1:
         each = made.tiles * made.shape.rows * made.width * size * made.panels
