@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -12,7 +13,7 @@ from flambeau.native.emit import winograd_plan, winograd_weight
 from flambeau.native.emit.conv_plan import Unsupported, plan
 from flambeau.native.emit.kernel import emit
 from flambeau.native.kernels import conv, depthwise
-from flambeau.native.loops import Contract, Kernel, Loop, Type
+from flambeau.native.loops import Apply, Contract, Kernel, Loop, Scalar, Type
 from flambeau.native.target import TARGETS, assembly, host, load
 
 # batch, channels, (h, w), outputs, kernel; then stride, padding, dilation, groups
@@ -135,6 +136,19 @@ def test_double_precision_bias_and_relu(runs) -> None:
     bias = rng.normal(size=g.outputs)
     y = np.maximum(expected(g, x, w, gy)[0] + bias[:, None, None], 0)
     runs(conv.forward(g, True, True), [laid(x, False), laid(w, False), bias], laid(y, False), 1e-13)
+
+
+@pytest.mark.parametrize("case", ["plain", "valid", "few channels", "tiles across rows", "groups"])
+def test_long_work_on_the_sums_is_done_vector_by_vector(runs, case: str) -> None:
+    g = geometry(case, True, True)
+    rng = np.random.default_rng(5)
+    x, w, gy = (rng.normal(size=s).astype(np.float32) / 4 for s in shapes(g))
+    kernel = conv.forward(g)
+    (contract,) = contracts(kernel)
+    (store,) = contract.body
+    store.value = Apply(Scalar.ERF, (store.value,), Type.F32)
+    wanted = np.vectorize(math.erf, otypes=[np.float32])(expected(g, x, w, gy)[0])
+    runs(kernel, [laid(x, True), laid(w, True)], laid(wanted, True), 1e-5)
 
 
 DEPTHWISE = {

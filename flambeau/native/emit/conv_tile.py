@@ -7,6 +7,7 @@ rows, over the rows: squares of rows by columns are transposed for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import product
 from math import prod
 
@@ -18,6 +19,7 @@ from ..loops import (
 from .builder import Builder
 from .context import Context
 from .conv_plan import Plan
+from .gemm_plan import cheap
 from .own_rows import adding_up
 from .panel import turn
 from .tile import Sums, Tile, constant, load_vector, moved, store_vector, times
@@ -31,6 +33,12 @@ def touched(contract: Contract) -> Iterator[Load | Store]:
     yield from (one for one in inside if isinstance(one, Store))
     roots = (one for statement in inside for one in expressions(statement))
     yield from (one for one in within(roots) if isinstance(one, Load))
+
+
+def _is_long(contract: Contract) -> bool:
+    """Whether an epilogue is long work, on elements that are not added up."""
+    stores = [one for one in contract.body if isinstance(one, Store)]
+    return not cheap(contract.body) and all(one.buffer.parts is None for one in stores)
 
 
 def _nearer(x: Extent, y: Extent) -> bool:
@@ -97,6 +105,7 @@ class Epilogue:
         self.context, self.contract, self.cut = context, contract, cut
         self.sideways = sideways(contract, cut.rows[-1].index)
         self.flat = self.sideways and self._flat()
+        self.long = not self.sideways and _is_long(contract)
 
     def _flat(self) -> bool:
         """Whether a whole tile's rows are one run of memory for the epilogue."""
@@ -118,6 +127,9 @@ class Epilogue:
         if self.sideways:
             self._turned(tile, sums, column, valid, square, turning)
             return
+        if self.long:
+            self._looped(tile, sums, column, valid, turning)
+            return
         b, cut, vectors = self.context.builder, self.cut, tile.shape(valid).vectors
         starts = [b.add(column, constant(j * cut.lanes)) for j in range(vectors)]
         with adding_up(self.context):
@@ -129,6 +141,35 @@ class Epilogue:
                     self.context.epilogue(
                         self.contract.body, bindings, (self.contract.column.index, start),
                         cut.lanes, sums[i * vectors + j], mask)  # fmt: skip
+
+    def _looped(self, tile: Placed, sums: Sums, column: ir.Value, valid: int, turning: ir.Value
+                ) -> None:  # fmt: skip
+        """The same vector by vector: beside all the sums no register is left for long work."""
+        b, lanes, size = self.context.builder, self.cut.lanes, self.cut.type.size
+        vectors, full = tile.shape(valid).vectors, valid // lanes
+        for k, value in enumerate(sums):
+            store_vector(b, value, moved(b, turning, k * lanes * size), size)
+
+        def one(known: Bindings, row: ir.Value, j: ir.Value, mask: ir.Value | None) -> None:
+            place = b.add(b.mul(row, constant(vectors)), j)
+            found = load_vector(b, moved(b, turning, b.mul(place, constant(lanes * size))),
+                                self.cut.type, lanes)  # fmt: skip
+            start = b.add(column, b.mul(j, constant(lanes)))
+            self.context.epilogue(self.contract.body, known, (self.contract.column.index, start),
+                                  lanes, found, mask)  # fmt: skip
+
+        with ExitStack() as loops:
+            known, row = tile.bindings((0,) * len(tile.extents())), constant(0)
+            axes = self.cut.rows[self.cut.shape.axis :]
+            for axis, extent in zip(axes, tile.extents(), strict=True):
+                i = loops.enter_context(b.counted(0, extent))
+                known[axis.index] = b.add(known[axis.index], i)
+                row = b.add(b.mul(row, constant(extent)), i)
+            if full:
+                with b.counted(0, full) as j:
+                    one(known, row, j, None)
+            if valid % lanes:
+                one(known, row, constant(full), b.first_lanes(valid % lanes, lanes))
 
     def _turned(self, tile: Placed, sums: Sums, column: ir.Value, valid: int, square: ir.Value,
                 turning: ir.Value) -> None:  # fmt: skip
