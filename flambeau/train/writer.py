@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import pickle
 import secrets
 import shutil
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..serialization import save
+from ..tensor.tensor import Tensor
 
 
 class Writer:
@@ -90,6 +92,9 @@ class Writer:
             for path in gone:
                 path.unlink(missing_ok=True)
         except BaseException as error:
+            if not isinstance(error, OSError) and (place := _unpicklable(state)):
+                error.add_note(f"while writing {path.as_posix()}: the state's {place} cannot be "
+                               "pickled")  # fmt: skip
             self.failed = path, what, error
 
 
@@ -106,6 +111,24 @@ def same_file(source: Path, target: Path) -> None:
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _unpicklable(tree: Any, place: str = "") -> str:
+    """Where in a state the first thing is that cannot be pickled; "" where there is none."""
+    parts: Iterable[tuple[Any, Any]]
+    if isinstance(tree, dict):
+        parts = tree.items()
+    elif isinstance(tree, (list, tuple)):
+        parts = enumerate(tree)
+    elif isinstance(tree, Tensor):
+        return ""
+    else:
+        try:
+            pickle.dumps(tree)
+        except Exception:
+            return place
+        return ""
+    return next(filter(None, (_unpicklable(v, f"{place}[{k!r}]") for k, v in parts)), "")
 
 
 def left_behind(folder: Path) -> list[Path]:

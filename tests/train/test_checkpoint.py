@@ -280,8 +280,11 @@ def test_what_is_no_matter_of_the_disk_is_raised(tmp_path):
     def wrong(run):
         run.persist("mine", function=lambda: None)
 
-    with pytest.raises(Exception, match="lambda"):
+    with pytest.raises(Exception, match="lambda") as raised:
         fit(trainer, callbacks=[Checkpoint(tmp_path)])
+    (note,) = raised.value.__notes__
+    assert note.startswith("while writing")
+    assert "['run']['persistence']['values']['mine']['function']" in note
 
 
 def test_resume_leaves_a_file_aside_that_cannot_be_read(tmp_path, capsys):
