@@ -42,6 +42,7 @@ _CASTS = (np.dtype(bool), *[np.dtype(f"{s}int{n}") for s, n in (("u", 8), ("", 8
           ("", 64))], *[np.dtype(n) for n in ("float16", "bfloat16", "float32", "float64")])
 _MOST = 1024  # kernels
 _WIDE = 16  # elements of a row from which on it is read where it lies
+_brief: set[Any] = set()  # bodies of a step or two
 _ready: dict[tuple, Any] = {}  # by body and layouts: how many calls there were, then the kernel
 
 
@@ -49,7 +50,8 @@ def least(body: Any) -> int:
     """The elements up to which NumPy is as fast as a kernel of a body."""
     if body in _CHEAP:
         return _CHEAP_LARGE
-    return LARGE if isinstance(body, np.ufunc) and body not in _SLOW else MIDDLE
+    quick = body in _brief or (isinstance(body, np.ufunc) and body not in _SLOW)
+    return LARGE if quick else MIDDLE
 
 
 def large(body: Any, *operands: Any) -> Array | None:
@@ -177,6 +179,9 @@ def served(
         if not large and not _often(key, found):
             return None
         found = _asked(key, found, body if formula is None else formula, result)
+        if found is not None and not large and _is_brief(key):
+            _brief.add(body[0] if body.__class__ is tuple else body)
+            return None
     if found is None:
         return None
     address, kind = found
@@ -206,6 +211,26 @@ def _often(key: tuple, calls: int | None) -> bool:
     if calls < _USED and (calls or len(_ready) < _MOST) and Policy.counts:
         _ready[key] = calls + 1
     return calls in (_ASKED, _USED)
+
+
+def _none() -> Any:
+    """No kernel: it is there already."""
+
+
+def _is_brief(key: tuple) -> bool:
+    """Whether a kernel does so little at an element that NumPy's steps cost as much as asking."""
+    function = kernel_asked_for(("pointwise", *key), _none)
+    if function is None:
+        return False
+    from ..native.loops import Apply, Scalar, expressions, operands, statements
+
+    found, stack = [], [e for s in statements(function.kernel.body) for e in expressions(s)]
+    while stack:
+        one = stack.pop()
+        stack.extend(operands(one))
+        if isinstance(one, Apply):
+            found.append(one.operation)
+    return len(found) <= 2 and {*found} <= {Scalar.ADD, Scalar.SUB, Scalar.MUL}
 
 
 def _asked(key: tuple, found: int | None, formula: Callable, result: np.dtype | None

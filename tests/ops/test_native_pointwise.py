@@ -243,6 +243,23 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
         assert pointwise_native.large(sigmoids.logistic, np.stack([x, x], 1)[:, 0]) is None
 
 
+def test_brief_bodies_of_middle_size_stay_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pointwise_native, "LARGE", 1 << 13)
+    monkeypatch.setattr(pointwise_native, "_ASKED", 1)
+    monkeypatch.setattr(pointwise_native, "_USED", 2)
+    monkeypatch.setattr(pointwise_native, "_brief", set())
+    x = np.linspace(-3, 3, 5000, dtype="f")
+
+    def square_more(v):
+        return v * v + v
+
+    for _ in range(6):
+        assert pointwise_native.large(square_more, x) is None
+    assert square_more in pointwise_native._brief
+    many = np.concatenate([x, x])
+    np.testing.assert_allclose(ready(square_more, many), many * many + many, 1e-5, 1e-6)
+
+
 def test_channels_last_keeps_its_layout() -> None:
     x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
     y = ready(np.exp, x._array)
