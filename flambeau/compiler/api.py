@@ -23,6 +23,7 @@ from ..tensor.tensor import Tensor
 from .arena import Arena
 from .capture import busy, capture
 from .functional import Unfit, trace_to_graph
+from .grad_memory import move_all
 from .graph import Graph
 from .guards import Environment, Modules
 from .kinds import described, flat, modes, shared
@@ -221,9 +222,12 @@ class Compiled:
         """A call for which no program is there."""
         if busy() or not self._lock.acquire(blocking=False):
             return self._function(*args, **kwargs)
+        counted = [(program.grads, program.grads.counted()) for program in self._programs]
         try:
             return self._advance(args, kwargs)
         finally:
+            for grads, before in counted:
+                grads.shift(before)
             self._lock.release()
 
     def _advance(self, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -515,6 +519,8 @@ class Compiled:
             if pending.error is not None:
                 return False  # once more, with values, which tells why
         leaves = flat((args, kwargs) if kwargs else args)
+        if candidate is not None:
+            move_all(pending.bindings, pending.step)
         if not complete(pending.step, pending.bindings, trace, leaves, trace.result):
             return False
         if pending.sample is None:
@@ -617,6 +623,7 @@ class Compiled:
         self._programs.insert(0, variant.program)
         self._last = variant.program
         pending.bindings.forget()
+        variant.program.grads.settle()
         level = min(DEBUG.value(), 6)
         if level:
             print(self.explain(level), file=sys.stderr)

@@ -23,7 +23,7 @@ from ..native.precision import Chosen
 from ..nn.registration import CHANGES
 from ..ops.autocast import AUTOCAST
 from ..tensor.size import Size
-from ..tensor.tensor import Tensor, wrap
+from ..tensor.tensor import GradLooks, Tensor, wrap
 from .bindings import (
     ANY, Argument, Bindings, Drawn, Leaf, Output, Read, Same, Scalar, Seen, State, are_apart,
     are_together,
@@ -32,6 +32,7 @@ from .capture import autocast_now
 from .counters import Ticker
 from .effects import perform
 from .evaluate import numpy_type
+from .grad_memory import GradMemory
 from .guards import Environment, Modules
 from .joint_node import Runner, bare, hung
 from .plain import PLAIN, unlike
@@ -88,6 +89,8 @@ class Program:
         self.tickers = [Ticker(update, step.ran) for update in bindings.updates]
         self.calls = 0
         self.sample = sample or Sample(bindings)  # with which explain() runs the step
+        self.grads = GradMemory(bindings, step)
+        self.grad_names: list[str] = []  # in the source
         self.source, self.call = _Writer(self, args, kwargs).made()
 
     def recheck(self) -> bool:
@@ -103,6 +106,11 @@ class Program:
         return [(*t.__dict__.get("_backward_hooks", ()),
                  *t.__dict__.get("_post_accumulate_grad_hooks", ()))
                 for t in self.modules.tensors]  # fmt: skip
+
+    def part(self) -> None:
+        """Leaves gradients to those who hold them."""
+        names = self.call.__globals__
+        self.grads.part(lambda i, grad: names.update({self.grad_names[i]: grad}))
 
     def advance(self) -> list[Any] | None:
         """Ticks all counters; the numbers of each update, or None with nothing ticked."""
@@ -304,7 +312,11 @@ class _Writer:
     def run(self) -> None:
         """Numbers, draws, the run itself, grads, results."""
         lines = self.lines
-        lines += ["    with lock:", "        n = ran[0]", "        try:"]
+        lines.append("    with lock:")
+        if self.bindings.grads:
+            self.names["LOOKS"], self.names["grads"] = GradLooks, self.program.grads
+            lines += ["        if LOOKS.count != grads.looked:", "            program.part()"]
+        lines += ["        n = ran[0]", "        try:"]
         if self.bindings.updates:
             lines += ["            s = advance()", "            if s is None:",
                       "                return MISS"]  # fmt: skip
@@ -321,6 +333,7 @@ class _Writer:
         lines.append("        program.calls += 1")
         for leaf, grad in self.bindings.grads:
             given = "None" if grad is None else self.name(grad)
+            self.program.grad_names.append(given)
             lines.append(f"        {self.name(leaf)}._grad = {given}")
         if self.program.backward is not None:
             self.names["join"] = self.program.backward.node

@@ -22,6 +22,10 @@ class Reference:
         self.states = {k: graph.sources[k].array() for k, kind in enumerate(kinds)
                        if kind == "state"}  # fmt: skip
 
+    def move(self, slot: int, array: np.ndarray) -> None:
+        """Gives a state other memory."""
+        self.states[slot] = array
+
     def run(self, values: list[Any]) -> list[np.ndarray]:
         """Runs once: `values` for the slots in `changing`; writes back; gives the outputs."""
         given = dict(zip(self.changing, values, strict=True))

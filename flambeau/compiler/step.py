@@ -118,6 +118,22 @@ class Step:
             slots = len(self._arrays) + len(self.edges.outputs)
             self.parts.append(Program(records, patches, slots, keep=self))
 
+    def move(self, slot: int, array: np.ndarray) -> None:
+        """Gives a state other memory."""
+        self.states[slot] = array
+        programs = (part for part in self.parts if isinstance(part, Program))
+        program, at = None, 0
+        for entry in self.table.entries:
+            if entry.call is not None and entry.call.call is not None:
+                program = None
+                continue
+            if program is None:
+                program, at = next(programs), 0
+            for home, number, offset in entry.cells:
+                if home is Home.SOURCE and number == slot:
+                    program.point(at, int(array.ctypes.data) + offset)
+                at += 1
+
     def _slot(self, home: Home, number: int) -> int | None:
         """The place in the table of what moves from call to call."""
         if home is Home.OUTPUT:

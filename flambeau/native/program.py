@@ -112,6 +112,11 @@ class Program:
         """How many records there are."""
         return self._count
 
+    def point(self, cell: int, address: int) -> None:
+        """Gives a cell, counted over all records, another value for the runs to come."""
+        with self.lock:
+            self._cells[cell] = address
+
     def run(self, values: Sequence[Any] = (), threads: int = 0) -> None:
         """Writes `values` into the table, one for each slot, and runs all records.
 

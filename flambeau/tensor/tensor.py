@@ -444,6 +444,7 @@ class Tensor(Methods, metaclass=_TensorType):
         tensor([3., 3.])
         """
         found = self._grad
+        GradLooks.count += 1
         if found is None and self._node is not None and "_retained" not in self.__dict__:
             warnings.warn(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
@@ -626,6 +627,12 @@ def wrap(array: np.ndarray) -> Tensor:
     made._node = made._grad = made._counter = made._base = None
     made._stamp = creation.stamp
     return made
+
+
+class GradLooks:
+    """How often `.grad` was asked for: somebody may hold what it gave."""
+
+    count = 0
 
 
 def view_of(source: Tensor, array: np.ndarray) -> Tensor:

@@ -506,3 +506,39 @@ def test_gradients_accumulated_over_some_calls(period, inside, mode):
     same(made, trained(lambda f: f)[0], 1e-4)
     assert runs(step) >= 20
     assert len(step._programs) == 2 if not inside else len(step._programs) >= 2
+
+
+@pytest.mark.parametrize("options", [{}, {"backend": "evaluate"}])
+@pytest.mark.parametrize("keep", [
+    lambda g: g, lambda g: g.detach(), lambda g: g.view(-1)[1:], lambda g: g.numpy(),
+    lambda g: g.t(),
+], ids=["grad", "detach", "view", "numpy", "transposed"])  # fmt: skip
+def test_gradients_that_somebody_holds_stay_as_they_were(keep, options):
+    """Each eager step makes new ones."""
+
+    def held(wrap):
+        torch.manual_seed(0)
+        net = nn.Linear(8, 4)
+        step = wrap(trainer(net, torch.optim.SGD(net.parameters(), 0.1), classify))
+        found = []
+        for i in range(12):
+            step(torch.randn(6, 8), torch.randint(0, 4, (6,)))
+            if i % 4 != 3:
+                found.append(keep(net.weight.grad))
+        return [torch.as_tensor(g) for g in found], net, step
+
+    made, net, step = held(lambda f: torch.compile(f, mode="now", **options))
+    wanted, twin, _ = held(lambda f: f)
+    same(made, wanted, 1e-4)
+    same(net.weight.grad, twin.weight.grad, 1e-4)
+    assert runs(step) >= 8
+
+
+def test_gradients_that_nobody_holds_stay_where_they_are():
+    net = nn.Linear(8, 4)
+    step = torch.compile(trainer(net, torch.optim.SGD(net.parameters(), 0.1), classify), mode="now")
+    places = []
+    for i in range(10):
+        step(*_batch(i))
+        places.append((net.weight.grad.norm().item(), net.weight.grad.data_ptr())[1])
+    assert len(set(places[4:])) == 1
