@@ -176,8 +176,7 @@ class Bindings:
     updates: list[Update] = field(default_factory=list)
     result: Any = None  # the structure returned, with Output, Leaf, Same and Seen for its leaves
     grads: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad afterwards)
-    # For each of them that is there: the number of its source, and its axes in that.
-    homes: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    homes: dict[int, int] = field(default_factory=dict)  # the slots with their memory, once asked
     entry: list[tuple[Any, Any]] = field(default_factory=list)  # (leaf, its grad before)
     expected: list[np.ndarray] = field(default_factory=list)  # outputs of the recorded call
     # Writes of the recorded call; None: what now lies in the state's own memory, see `settle`.

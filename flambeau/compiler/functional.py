@@ -421,7 +421,6 @@ class _Functional:
                 continue
             if grad is None:
                 self.bindings.grads.append((leaf, None))
-                self.bindings.homes.append((-1, ()))
                 continue
             if grad.requires_grad:
                 raise Untraceable("a gradient is itself part of a graph")
@@ -433,8 +432,6 @@ class _Functional:
             memory, kept = gradient(value)
             self.source("state", memory.shape, value.dtype, bind.State(memory), "grad", memory)
             self.bindings.grads.append((leaf, kept))
-            axes = tuple(int(i) for i in np.argsort(order))
-            self.bindings.homes.append((len(self.sources) - 1, axes))
             self.bindings.written.append(grad._array.transpose(order))
             found.append((len(self.sources) - 1, permute(node, order)))
         return found

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..tensor.storage import owner_of
 from ..tensor.tensor import GradLooks, wrap
-from .bindings import Bindings
+from .bindings import Bindings, State
 
 
 class GradMemory:
@@ -53,7 +54,8 @@ class GradMemory:
 
     def _part(self, i: int, put: Callable[[int, Any], None]) -> None:
         leaf, grad = self.bindings.grads[i]
-        made = move(self.bindings, self.step, i)
+        move(self.bindings, self.step, i)
+        _, made = self.bindings.grads[i]
         put(i, made)
         if leaf._grad is grad:
             leaf._grad = made
@@ -63,26 +65,34 @@ class GradMemory:
         leaf, grad = self.bindings.grads[i]
         if grad is None:
             return 0
-        memory = self.bindings.slots[self.bindings.homes[i][0]].array
+        memory = self.bindings.slots[_home(self.bindings, i)].array
         return (sys.getrefcount(grad) + sys.getrefcount(grad._array) + sys.getrefcount(memory)
                 - (leaf._grad is grad))  # fmt: skip
 
 
-def move(bindings: Bindings, step: Any, i: int) -> Any:
-    """Gives the gradient with a number new memory; the new gradient, without values yet."""
-    leaf, _ = bindings.grads[i]
-    number, axes = bindings.homes[i]
-    slot = bindings.slots[number]
-    memory = np.empty_like(slot.array)
-    made = wrap(memory.transpose(axes) if axes else memory)
+def _home(bindings: Bindings, i: int) -> int:
+    """The slot with a gradient's memory."""
+    if i not in bindings.homes:
+        owner = owner_of(bindings.grads[i][1]._array)
+        bindings.homes[i] = next(number for number, slot in enumerate(bindings.slots)
+                                 if isinstance(slot, State) and slot.array is owner)  # fmt: skip
+    return bindings.homes[i]
+
+
+def move(bindings: Bindings, step: Any, i: int) -> None:
+    """Gives the gradient with a number new memory, without values yet."""
+    leaf, grad = bindings.grads[i]
+    number = _home(bindings, i)
+    memory = np.empty_like(bindings.slots[number].array)
+    array = np.lib.stride_tricks.as_strided(memory, grad._array.shape, grad._array.strides)
+    made = wrap(array)
     step.move(number, memory)
-    slot.array = memory
+    bindings.slots[number].array = memory
     bindings.grads[i] = leaf, made
-    return made
 
 
 def move_all(bindings: Bindings, step: Any) -> None:
     """Gives all gradients new memory: the call before has handed them out."""
-    for i, (_, grad) in enumerate(bindings.grads):
-        if grad is not None:
+    for i in range(len(bindings.grads)):
+        if bindings.grads[i][1] is not None:
             move(bindings, step, i)
