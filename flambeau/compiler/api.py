@@ -124,6 +124,11 @@ class Compiled:
                 return found
         return MISS
 
+    @property
+    def ready(self) -> bool:
+        """Whether there is a program for some calls."""
+        return bool(self._programs)
+
     def is_kept(self, *args: Any) -> bool:
         """Whether an earlier process kept the program of such a call."""
         if CHECK.value():

@@ -16,18 +16,24 @@ _SELDOM = 8  # batches of another kind than the first that are not worth a progr
 
 
 class Frequent:
-    """A compiled step that batches of seldom kinds (shapes, dtypes) are kept from."""
+    """A compiled step that batches of seldom kinds (shapes, dtypes) are kept from.
 
-    def __init__(self, compiled: Any, plain: Step) -> None:
+    `first` is the one for the kind that came first, if that is another.
+    """
+
+    def __init__(self, compiled: Any, plain: Step, first: Any = None) -> None:
         self.compiled, self.plain = compiled, plain
-        self.attempt = compiled.attempt  # what a program gives, where there is one
+        self.first = compiled if first is None else first
+        self.attempt = self.first.attempt  # what a program gives, where there is one
         self._seen: dict[str, int] = {}  # kind: batches of it without a program
         self._kept: dict[str, bool] = {}  # whether an earlier process kept that of a seldom kind
 
     def __call__(self, *batch: Any) -> Any:
         kind, seen = kind_of(batch), self._seen
         seen[kind] = seen.get(kind, 0) + 1
-        if seen[kind] <= _SELDOM and kind != next(iter(seen)):
+        if kind == next(iter(seen)):
+            return self.first(*batch)
+        if seen[kind] <= _SELDOM:
             if kind not in self._kept:
                 self._kept[kind] = self.compiled.is_kept(*batch)
             if not self._kept[kind]:

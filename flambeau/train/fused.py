@@ -10,6 +10,7 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -147,8 +148,9 @@ def clip_of(net: Any, norm: float | None, value: float | None) -> Callable[[], N
     return clip
 
 
-def compiled_by_its_first_call(step: Step, adopt: Callable[[Step], None]) -> Step:
-    """A step whose first call tries the compiler; `adopt` gets the step to use from then on.
+def compiled_by_its_first_call(step: Step, adopt: Callable[[Step, float], None]) -> Step:
+    """A step whose first call tries the compiler; `adopt` gets the step to use from then on, and
+    how many seconds the call took.
 
     Where the compiler raises NotImplementedError, or gives the function back, that is the plain
     one, and it is said once.
@@ -157,6 +159,7 @@ def compiled_by_its_first_call(step: Step, adopt: Callable[[Step], None]) -> Ste
     def first(*batch: Any) -> tuple[Any, Any]:
         compiled = ask_for_compiled(step)
         random = get_rng_state()
+        began = perf_counter()
         try:
             outcome = compiled(*batch)
         except NotImplementedError as error:
@@ -165,7 +168,7 @@ def compiled_by_its_first_call(step: Step, adopt: Callable[[Step], None]) -> Ste
             set_rng_state(random)
             say(str(error))
             compiled, outcome = step, step(*batch)
-        adopt(compiled)
+        adopt(compiled, perf_counter() - began)
         return outcome
 
     return first

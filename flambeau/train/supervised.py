@@ -17,8 +17,8 @@ from ..tensor import dtypes
 from . import scope
 from .data import detached, moved, split
 from .fused import (
-    Region, Step, accumulating_step_of, call, check_loss, clip_of, compiled_by_its_first_call,
-    say, train_step_of,
+    Region, Step, accumulating_step_of, ask_for_compiled, call, check_loss, clip_of,
+    compiled_by_its_first_call, say, train_step_of,
 )  # fmt: skip
 from .frequent import Frequent
 from .handlers import INSIDE
@@ -31,6 +31,11 @@ from .watched import watched
 
 if TYPE_CHECKING:
     from .trainer import Trainer
+
+
+# Seconds of plain steps that are left, from which on a step waits for its program: made beside the
+# training it would be there after three times as long, while steps take twice as long.
+_LONG = 20.0
 
 
 class Supervised:
@@ -145,10 +150,23 @@ class Supervised:
             self._whole = step
         self.choose()
 
-    def _adopt(self, step: Step) -> None:
-        if not self.hooked:
-            self._whole = Frequent(step, self._plain) if hasattr(step, "attempt") else step
-            self.choose()
+    def _adopt(self, step: Step, seconds: float) -> None:
+        """Takes a step over whose first call took so long."""
+        if self.hooked:
+            return
+        self._whole = step
+        if hasattr(step, "attempt"):
+            first = None
+            if not getattr(step, "ready", True) and seconds * self._left() > _LONG:
+                first = ask_for_compiled(self._plain, mode="now")
+            self._whole = Frequent(step, self._plain, first)
+        self.choose()
+
+    def _left(self) -> int:
+        """How many batches of the training are left, as far as is known."""
+        state = self.trainer.state
+        epochs = max((state.epochs or 0) - state.epoch + 1, 0)
+        return epochs * (state.batches or 0) - state.batch_number
 
     def attend(self) -> None:
         """Looks for hooks, before an epoch or an evaluation, and when some were added since: they

@@ -9,7 +9,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.compiler import precedent
-from flambeau.train import EMA, Trainer, epoch, forward, fused, step
+from flambeau.train import EMA, Trainer, epoch, forward, fused, step, supervised
 from flambeau.train.frequent import Frequent
 
 _HOPE = precedent._hope  # which tests do without
@@ -127,6 +127,22 @@ def test_a_hook_that_comes_within_an_epoch(kind, monkeypatch):
     trainer.attach(step.end(once=2), lambda: of(lambda *arguments: seen.append(1)))
     trainer.fit((X, Y), batch_size=8)  # 12 steps
     assert len(seen) == 10
+
+
+@pytest.mark.parametrize("long", [True, False])
+def test_a_long_training_waits_for_its_program(long, monkeypatch):
+    """The first step, which says how long, is a plain one; the third has the program."""
+    monkeypatch.setattr(supervised, "_LONG", 0.0 if long else 1e9)
+    losses = []
+    for compile in (True, False):
+        trainer = made(compile)
+        trainer.attach(step.end, lambda run: losses.append(float(run.state.loss)))
+        trainer.fit((X, Y), epochs=1)
+        whole = trainer.supervised._whole
+        if compile:
+            assert (whole.first is not whole.compiled) is long
+            assert whole.first.ready or not long
+    assert losses[:3] == pytest.approx(losses[3:], rel=1e-5)
 
 
 def test_in_an_exact_run_the_first_batch_is_compiled():
