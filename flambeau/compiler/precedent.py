@@ -31,7 +31,7 @@ from .counted import Counted
 from .table import compiler_sources, library_sources
 from .trace import CALL, CONSTANT, WINDOW, Event, Storage, Trace, Value
 
-_VERSION = "3"
+_VERSION = "4"
 _SINGLE = (type(None), type(Ellipsis), bool, int, float, complex, str, bytes)
 _SHOWN = (np.dtype, dtype, device, layout, memory_format)  # which repr says all about
 Geometry = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides, dtype

@@ -7,6 +7,7 @@ already: what was returned, which gradients there were, which argument lies wher
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..tensor.tensor import Tensor
 from . import bindings as bind
 from .bounds import Bound, Check
 from .graph import Graph, Node, Op, Source
+from .packed import packed, unpacked
 from .sources import arguments_of, array_of, draws, entries, gradient, supply
 from .trace import OPERATOR, UPDATE, Trace, Value
 
@@ -47,7 +49,7 @@ def recipe(trace: Trace, leaves: list[Any], graph: Graph, bindings: bind.Binding
             _circumstances(trace, leaves),
             [[s.kind, s.name, s.shape, s.type.value, s.strides] for s in graph.sources], slots,
             _form(bindings.result), _gradients(trace, graph, bindings),
-            [_check(one) for one in bindings.checks],
+            [_check(one, bindings.slots) for one in bindings.checks],
             [[node.shape, node.type.value] for node in graph.outputs],
             [slot for slot, _ in graph.writes],
         ]  # fmt: skip
@@ -83,11 +85,11 @@ def followed(made: list, trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.B
         bindings.slots.append(state or _said(said, trace, drawn))
     bindings.recorded = [None] * len(slots)
     bindings.result = _formed(form)
-    bindings.checks = [_checked(*one) for one in checks]
     ends = [_value(shape, kind) for shape, kind in outputs]
     given = [Source(kind, tuple(shape), Type(type), supply(slot), name, _tuple(strides))
              for (kind, name, shape, type, strides), slot
              in zip(sources, bindings.slots, strict=True)]  # fmt: skip
+    bindings.checks = [_checked(one, bindings.slots, given) for one in checks]
     edges = [(slot, _value(sources[slot][2], sources[slot][3])) for slot in writes]
     return Graph(given, [], ends, edges), bindings
 
@@ -258,15 +260,26 @@ def _gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> list:
             for leaf, grad in bindings.grads]  # fmt: skip
 
 
-def _check(one: Check) -> list:
-    if one.leaf is None:
+def _check(one: Check, slots: list[Any]) -> list:
+    """A check in words: of an argument's numbers, or of a small graph's."""
+    node, graph = one.bound.node, ""
+    if one.graph is not None:
+        graph = base64.b64encode(packed(one.graph)).decode()
+    if one.leaf is None and not graph:
         raise _Unsaid(one)
-    node = one.bound.node
-    return [one.leaf, node.shape, node.type.value, one.bound.size, one.bound.ignored]
+    numbers = {id(slot): i for i, slot in enumerate(slots)}
+    return [node.shape, node.type.value, one.bound.size, one.bound.ignored, one.leaf, graph,
+            [numbers[id(slot)] for slot in one.slots]]  # fmt: skip
 
 
-def _checked(leaf: int, shape: list, kind: str, size: int, ignored: int | None) -> Check:
-    return Check(Bound(_value(shape, kind), size, ignored), leaf)
+def _checked(said: list, slots: list[Any], sources: list[Source]) -> Check:
+    """A check of its words."""
+    shape, kind, size, ignored, leaf, data, places = said
+    bound = Bound(_value(shape, kind), size, ignored)
+    if leaf is not None:
+        return Check(bound, leaf)
+    graph = unpacked(base64.b64decode(data), [sources[i] for i in places])
+    return Check(bound, None, graph, tuple([slots[i] for i in places]))
 
 
 def _value(shape: Any, kind: str) -> Node:

@@ -134,6 +134,27 @@ def test_batches_out_of_one_memory_are_arguments_as_ever(steps, graphs):
     assert same(cold, warm)
 
 
+def test_labels_that_are_reshaped_are_looked_at_in_each_call(steps, graphs):
+    found = []
+    for _ in range(2):
+        graphs.clear()
+        net, _, _ = steps.training()
+
+        def step(x, k, y, net=net):
+            with torch.no_grad():
+                return torch.nn.functional.cross_entropy(net(x, k), y.t().flatten() - 1)
+
+        step = torch.compile(step, mode="now")
+        x, k, y = batch()
+        y = y.reshape(2, 3) + 1
+        found.append([step(x, k, y).numpy() for _ in range(2)])
+        assert step._programs
+        with pytest.raises(IndexError):
+            step(x, k, y + 7)
+    assert not graphs
+    assert same(*found)
+
+
 @pytest.mark.parametrize("change", ["another result", "another gradient", "other memory"])
 def test_other_circumstances_need_a_graph(steps, graphs, monkeypatch, change):
     _, cold = trained(steps)
