@@ -21,6 +21,7 @@ from ..native.flags import CHECK, DEBUG
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
 from .arena import Arena
+from .advice import advice
 from .capture import busy, capture
 from .functional import Unfit, trace_to_graph
 from .grad_memory import move_all
@@ -643,8 +644,8 @@ class Compiled:
         variant.trace = None
         where = f" ({line})" if line else ""
         text = f"flambeau.compile: {self._name} stays eager: {what}{where}"
-        advice = _advice(what)
-        text = f"{text}. {advice}" if advice else text
+        more = advice(what)
+        text = f"{text}. {more}" if more else text
         if self._options["fullgraph"]:
             raise RuntimeError(text)
         self._tell(text, line)
@@ -673,23 +674,6 @@ def reset() -> None:
     """Forgets the programs of all compiled functions."""
     for one in list(_every):
         one.forget()
-
-
-def _advice(what: str) -> str:
-    if "reads" in what and "Python" in what:
-        return "Return the tensor from the step and read it outside"
-    if "one call runs" in what or "in some calls only" in what or "at one" in what:
-        return ("Which operators run must not depend on values: use torch.where, or decide outside "
-                "of the step")  # fmt: skip
-    if "Python's" in what:
-        return "Do that outside of the step, or keep the number in a tensor"
-    if "is another at each call" in what:
-        return "Pass what changes as a tensor, or keep its name out of the step"
-    if "another identity" in what:
-        return "Keep what is carried over in a tensor that stays, with copy_(), or hand it through"
-    if "other arguments" in what:
-        return "Pass numbers that change from call to call as tensors"
-    return ""
 
 
 def compiled(function: Any, options: dict[str, Any]) -> Any:

@@ -1,0 +1,21 @@
+"""Advice: what a user can do where a step stays eager, for each reason."""
+
+from __future__ import annotations
+
+
+def advice(what: str) -> str:
+    """What to do about a reason to stay eager; empty where there is nothing."""
+    if "reads" in what and "Python" in what:
+        return "Return the tensor from the step and read it outside"
+    if "one call runs" in what or "in some calls only" in what or "at one" in what:
+        return ("Which operators run must not depend on values: use torch.where, or decide outside "
+                "of the step")  # fmt: skip
+    if "Python's" in what:
+        return "Do that outside of the step, or keep the number in a tensor"
+    if "is another at each call" in what:
+        return "Pass what changes as a tensor, or keep its name out of the step"
+    if "another identity" in what:
+        return "Keep what is carried over in a tensor that stays, with copy_(), or hand it through"
+    if "other arguments" in what:
+        return "Pass numbers that change from call to call as tensors"
+    return ""
