@@ -6,6 +6,7 @@ import pytest
 
 from flambeau.compiler import pipeline
 from flambeau.compiler.graph import Graph, Node, Op, apply, constant, matmul, reduce, reshape
+from flambeau.compiler.passes.column_sums import column_sums
 from flambeau.native.loops import Fold, Scalar, Type
 
 from .outcomes import assert_same, bound, check, interpreted, outcome, run
@@ -87,3 +88,25 @@ def test_few_columns_or_rows_are_left_alone(shape: tuple[int, int]) -> None:
     y = apply(Scalar.MUL, x, x)
     graph = pipeline.optimised(graph_of([x], [y, reduce(y, Fold.SUM, (0,))]))
     assert not any(node.op is Op.SUM_PARTS for node in graph.nodes())
+
+
+def _made(kind: Type = Type.F32) -> tuple[Node, Node]:
+    x = source(0, (ROWS * 4, COLUMNS), kind)
+    return x, apply(Scalar.MUL, x, x)
+
+
+@pytest.mark.parametrize("case", ["maximum", "float64", "rows", "given", "columns and rows"])
+def test_what_is_no_sum_of_columns_that_a_kernel_makes_is_left_alone(case: str) -> None:
+    x, y = _made(Type.F64 if case == "float64" else Type.F32)
+    fold = Fold.MAXIMUM if case == "maximum" else Fold.SUM
+    axes = {"rows": (1,), "columns and rows": (0, 1)}.get(case, (0,))
+    graph = graph_of([x], [y, reduce(x if case == "given" else y, fold, axes)])
+    assert not any(node.op is Op.SUM_PARTS for node in column_sums(graph).nodes())
+
+
+def test_short_sums_are_left_alone_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = _made()
+    graph = graph_of([x], [y, reduce(y, Fold.SUM, (0,))])
+    assert any(node.op is Op.SUM_PARTS for node in column_sums(graph).nodes())
+    monkeypatch.setattr("flambeau.compiler.passes.column_sums.LEAST", ROWS * 4 * COLUMNS + 1)
+    assert not any(node.op is Op.SUM_PARTS for node in column_sums(graph).nodes())

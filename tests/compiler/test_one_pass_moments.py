@@ -7,6 +7,7 @@ import pytest
 
 from flambeau.compiler import pipeline
 from flambeau.compiler.graph import Graph, Node, Op, apply, constant, reduce
+from flambeau.compiler.passes.one_pass_moments import one_pass_moments
 from flambeau.native.loops import Fold, Scalar, Type
 
 from .outcomes import assert_same, check, outcome, run
@@ -83,3 +84,16 @@ def test_what_is_no_mean_is_left_alone() -> None:
     before = sum(node.op is Op.SLICE for node in pipeline.optimised(graph).nodes())
     assert before == 0
     check(graph)
+
+
+@pytest.mark.parametrize("case", ["another", "undivided", "two factors"])
+def test_squares_of_other_distances_are_left_alone(case: str) -> None:
+    x, z = source(0, SHAPE), source(1, SHAPE)
+    y, other = apply(Scalar.MUL, x, x), apply(Scalar.MUL, z, z)
+    count = constant(float(SHAPE[0] * SHAPE[1] * SHAPE[2]), Type.F32, (1, 1, 1, 1))
+    total = reduce(other if case == "another" else y, Fold.SUM, (0, 1, 2))
+    mean = total if case == "undivided" else apply(Scalar.DIV, total, count)
+    apart = apply(Scalar.SUB, y, mean)
+    square = apply(Scalar.MUL, apart, other if case == "two factors" else apart)
+    graph = graph_of([x, z], [y, other, total, reduce(square, Fold.SUM, (0, 1, 2))])
+    assert not any(node.op is Op.SLICE for node in one_pass_moments(graph).nodes())

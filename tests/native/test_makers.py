@@ -231,6 +231,27 @@ def test_makers_end_with_the_process(how: str) -> None:
     assert not alive(pid)
 
 
+_INTERRUPTED = """
+import signal
+one = one.process
+assert os.getpgid(one.pid) != os.getpgid(0), "in the terminal's group"
+os.kill(one.pid, signal.SIGINT)  # as where there are no groups
+time.sleep(0.3)
+assert one.poll() is None, "ended by an interrupt that was not for it"
+child = os.fork()
+if child == 0:
+    os._exit(len(makers.MAKERS.all) + len(makers.MAKERS.ready))
+assert os.waitpid(child, 0)[1] == 0, "a child has its parent's makers"
+"""
+
+
+def test_interrupts_and_forks_in_a_real_process() -> None:
+    package = os.path.dirname(os.path.dirname(makers.__file__))
+    done = subprocess.run([sys.executable, "-c", _PROGRAM + _INTERRUPTED, "exit", package],
+                          capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLAMBEAU_MAKERS", raising=False)
     assert makers.cost(product()) > 3 * makers.cost(scaled(1.0))
