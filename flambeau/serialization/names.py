@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
@@ -31,7 +32,8 @@ class FunctionTable:
     """Stands for the class under which PyTorch pickles its functions: `getattr(table, 'relu')`."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(ops, name)
+        found = getattr(importlib.import_module("flambeau"), name, None)
+        return getattr(ops, name) if found is None else found
 
 
 FUNCTIONS = FunctionTable()
@@ -98,7 +100,7 @@ def special(full_name: str) -> Any:
 
 def torch_name(made: Any) -> tuple[str, str] | None:
     """PyTorch's module and name for an object of flambeau's; None for everything else."""
-    found = _NAME_OF.get(id(made))
+    found = _NAME_OF.get(id(made)) or function_name(made)
     if found is not None:
         return found
     if not isinstance(made, (type, FunctionType)):
@@ -106,11 +108,11 @@ def torch_name(made: Any) -> tuple[str, str] | None:
     module = made.__module__ or ""
     if module != "flambeau" and not module.startswith("flambeau."):
         return None
-    public = _public_module(made, "torch" + module[len("flambeau") :])
+    public = _public_module("torch" + module[len("flambeau") :])
     return public, made.__qualname__
 
 
-def _public_module(made: Any, module: str) -> str:
+def _public_module(module: str) -> str:
     """The module where PyTorch has what flambeau keeps in `tensor` or `ops`."""
     for inner in ("torch.ops", "torch.tensor"):
         if module == inner or module.startswith(inner + "."):
@@ -118,11 +120,32 @@ def _public_module(made: Any, module: str) -> str:
     return module
 
 
-def is_function_of_ops(made: Any) -> bool:
-    """Whether it is one of the functions that PyTorch has in C++ (`torch.relu`)."""
-    name = getattr(made, "__name__", "")
-    module = getattr(made, "__module__", None) or ""
-    return module.startswith("flambeau.ops") and getattr(ops, name, None) is made
+# Namespaces of functions, and where PyTorch's files look for those of them that are in C++.
+_NAMESPACES = {
+    "flambeau": "torch", "flambeau.nn.functional": "torch._C._nn",
+    "flambeau.linalg": "torch._C._linalg", "flambeau.special": "torch._C._special",
+    "flambeau.fft": "torch._C._fft",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _functions() -> dict[int, tuple[str, str]]:
+    """Module and name of each public operator; of several names the one it calls itself."""
+    table: dict[int, tuple[str, str]] = {}
+    for own in _NAMESPACES:
+        namespace = vars(importlib.import_module(own))
+        for name in sorted(namespace):
+            made = namespace[name]
+            if not isinstance(made, FunctionType) or not made.__module__.startswith("flambeau.ops"):
+                continue
+            if id(made) not in table or (own == "flambeau" and name == made.__name__):
+                table[id(made)] = "torch" + own[len("flambeau") :], name
+    return table
+
+
+def function_name(made: Any) -> tuple[str, str] | None:
+    """PyTorch's module and name for a public operator; None for everything else."""
+    return _functions().get(id(made)) if isinstance(made, FunctionType) else None
 
 
 def resolve(module: str, name: str) -> Any:
@@ -133,6 +156,7 @@ def resolve(module: str, name: str) -> Any:
     if module != "torch" and not module.startswith("torch."):
         found = sys.modules.get(module) or importlib.import_module(module)
     else:
+        module, name = _of_operators(module, name)
         known = special(f"{module}.{name}")
         if known is not None:
             return known
@@ -140,6 +164,15 @@ def resolve(module: str, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found
+
+
+def _of_operators(module: str, name: str) -> tuple[str, str]:
+    """Where an operator of PyTorch's inner modules is: torch._C._fft.fft_rfft is torch.fft's."""
+    for own, inner in _NAMESPACES.items():
+        if module == inner != "torch":
+            module = "torch" + own[len("flambeau") :]
+            return module, name.removeprefix(module.rpartition(".")[2] + "_")
+    return module, name
 
 
 def _closest_module(module: str, name: str) -> Any:

@@ -69,8 +69,9 @@ class _Hooks:
             return Size, (tuple(obj),)
         if isinstance(obj, layout):
             return names._get_layout, (str(obj),)
-        if names.is_function_of_ops(obj):
-            return getattr, (names.FUNCTIONS, obj.__name__)
+        function = names.function_name(obj)
+        if function is not None and function[0] == "torch":
+            return getattr, (names.FUNCTIONS, function[1])
         following = getattr(super(), "reducer_override", None)  # cloudpickle has its own
         return NotImplemented if following is None else following(obj)
 
