@@ -24,10 +24,10 @@ class _LegacyTensor(type):
 
     legacy_dtype: dtype
 
-    def __call__(cls, *args: Any) -> Tensor:
+    def __call__(cls, *args: Any, device: Any = None) -> Tensor:
         from .ops.interchange import _construct
 
-        return _construct(Tensor, *args, dtype=cls.legacy_dtype)
+        return _construct(Tensor, *args, dtype=cls.legacy_dtype, device=device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and instance.dtype is cls.legacy_dtype

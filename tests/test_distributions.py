@@ -241,3 +241,27 @@ def test_a_policy_step_is_compiled():
     made, step = train(lambda f: torch.compile(f, mode="now", fullgraph=True))
     assert made == pytest.approx(wanted, rel=1e-4)
     assert "kernel" in step.explain()
+
+
+def test_distributions_are_found_in_the_modules_that_pytorch_keeps_them_in():
+    import importlib
+
+    from flambeau.distributions.categorical import Categorical
+    from flambeau.distributions.homes import _HOMES
+    from flambeau.distributions.normal import Normal
+
+    assert Categorical is D.Categorical and Normal is D.Normal
+    for home, names in _HOMES.items():
+        module = importlib.import_module(f"flambeau.distributions.{home}")
+        assert module is getattr(D, home)
+        for name in names.split():
+            assert getattr(module, name) is getattr(D, name, getattr(module, name))
+
+
+def test_probabilities_and_logits_of_the_module_utils():
+    from flambeau.distributions.utils import logits_to_probs, probs_to_logits
+
+    for binary in (True, False):
+        probs = t(0.2, 0.5, 0.3)
+        torch.testing.assert_close(logits_to_probs(probs_to_logits(probs, binary), binary), probs)
+    assert probs_to_logits(t(0.0, 1.0), True).isfinite().all()

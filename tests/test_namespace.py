@@ -170,3 +170,7 @@ def test_names_of_functions_inside_are_not_public():
     assert not hasattr(torch.Tensor, "view_method")
     assert not hasattr(torch.Tensor, "legacy_type")
     assert torch.ones(1).type() == "torch.FloatTensor"
+
+
+def test_typed_constructors_take_a_device():
+    assert torch.FloatTensor([1, 2], device="cpu").tolist() == [1.0, 2.0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import constraints, kl, transforms
+from . import constraints, distribution, homes, kl, transforms
 from .combined import (
     Gumbel,
     HalfNormal,
@@ -61,6 +61,9 @@ _MISSING = frozenset((
     "LowerCholeskyTransform", "PositiveDefiniteTransform", "ReshapeTransform", "SoftmaxTransform",
     "StackTransform", "StickBreakingTransform", "biject_to", "transform_to",
 ))  # fmt: skip
+
+# After the names: `torch.distributions.normal` is a module, as `Normal` is a class.
+globals().update(homes.settle(__name__, {**vars(distribution), **globals()}))
 
 
 def __getattr__(name: str) -> Any:

@@ -55,6 +55,27 @@ def clamp_probs(probs: Tensor) -> Tensor:
     return probs.clamp(min=eps, max=1 - eps)
 
 
+def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
+    """Log probabilities, or the log odds of a binary choice.
+
+    >>> from flambeau.distributions.utils import probs_to_logits
+    >>> probs_to_logits(torch.tensor([0.5, 0.75]), is_binary=True)
+    tensor([0.0000, 1.0986])
+    """
+    kept = clamp_probs(probs)
+    return kept.log() - (-kept).log1p() if is_binary else kept.log()
+
+
+def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
+    """The probabilities of log probabilities (up to a constant), or of log odds.
+
+    >>> from flambeau.distributions.utils import logits_to_probs
+    >>> logits_to_probs(torch.tensor([0.0, 0.0]))
+    tensor([0.5000, 0.5000])
+    """
+    return logits.sigmoid() if is_binary else logits.softmax(-1)
+
+
 def sum_rightmost(value: Tensor, dims: int) -> Tensor:
     """The sum over the last `dims` axes."""
     return value.flatten(-dims).sum(-1) if dims else value

@@ -1,0 +1,40 @@
+"""The modules that PyTorch keeps each distribution in, for programs that import from there.
+
+flambeau keeps kindred distributions together, PyTorch one to a file: `from
+torch.distributions.normal import Normal` must find it all the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_HOMES = {
+    "bernoulli": "Bernoulli", "beta": "Beta", "binomial": "Binomial",
+    "categorical": "Categorical", "cauchy": "Cauchy", "chi2": "Chi2", "dirichlet": "Dirichlet",
+    "exp_family": "ExponentialFamily", "exponential": "Exponential", "gamma": "Gamma",
+    "geometric": "Geometric", "gumbel": "Gumbel", "half_normal": "HalfNormal",
+    "independent": "Independent", "laplace": "Laplace", "log_normal": "LogNormal",
+    "mixture_same_family": "MixtureSameFamily", "multinomial": "Multinomial",
+    "multivariate_normal": "MultivariateNormal", "normal": "Normal",
+    "one_hot_categorical": "OneHotCategorical OneHotCategoricalStraightThrough",
+    "poisson": "Poisson",
+    "relaxed_bernoulli": "LogitRelaxedBernoulli RelaxedBernoulli",
+    "relaxed_categorical": "RelaxedOneHotCategorical", "studentT": "StudentT",
+    "transformed_distribution": "TransformedDistribution", "uniform": "Uniform",
+    "utils": "broadcast_all clamp_probs lazy_property logits_to_probs probs_to_logits",
+}  # fmt: skip
+
+
+def settle(package: str, names: Mapping[str, Any]) -> dict[str, ModuleType]:
+    """The modules by name, put where `import package.module` finds them."""
+    made = {}
+    for home, inhabitants in _HOMES.items():
+        module = ModuleType(f"{package}.{home}", f"Where PyTorch keeps {inhabitants}.")
+        module.__spec__ = ModuleSpec(module.__name__, None)
+        module.__dict__.update({name: names[name] for name in inhabitants.split()})
+        sys.modules[module.__name__] = made[home] = module
+    return made
