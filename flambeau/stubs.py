@@ -116,8 +116,9 @@ def _parameters(function: Callable[..., Any], method: bool) -> str:
     given = list(inspect.signature(function).parameters.values())
     names = {p.name for p in given}
     notes: dict[str, Any] = {}
-    if operator is not None and operator.kind is not Kind.COMPOSITE:
-        notes = {p.name: p.annotation for p in operator.parameters}
+    composite = operator is None or operator.kind is Kind.COMPOSITE
+    if operator is not None and (operator.numpy_names or not composite):
+        notes = {} if composite else {p.name: p.annotation for p in operator.parameters}
         for name, alias in (("dim", "axis"), ("keepdim", "keepdims")):
             if name in names and alias not in names:
                 at = len(given) - (given[-1].kind is inspect.Parameter.VAR_KEYWORD)

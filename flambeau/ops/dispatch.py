@@ -7,6 +7,7 @@ when it is first called.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from collections.abc import Callable
@@ -36,7 +37,8 @@ def build(operator: Operator) -> Callable:
     """The public function of an operator; publishes its in-place twin."""
     if operator.kind is Kind.COMPOSITE:
         policy = POLICIES.get(operator.name)
-        return operator.body if policy is None else autocasting(operator.body, policy)
+        body = _numpy_named(operator.body) if operator.numpy_names else operator.body
+        return body if policy is None else autocasting(body, policy)
     shape = [p.kind for p in operator.parameters]
     plain = operator.kind is Kind.POINTWISE and all(
         p.default is p.empty for p in operator.parameters
@@ -293,6 +295,22 @@ def _public_signature(operator: Operator) -> inspect.Signature:
 
 # NumPy's names for two parameters, which PyTorch takes too.
 _ALIASES = {"dim": "axis", "keepdim": "keepdims"}
+
+
+def _numpy_named(body: Callable) -> Callable:
+    """A composite that takes its parameters by NumPy's names too."""
+    known = inspect.signature(body).parameters
+    aliases = [(name, alias) for name, alias in _ALIASES.items() if name in known]
+
+    @functools.wraps(body)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            for name, alias in aliases:
+                if alias in kwargs and name not in kwargs:
+                    kwargs[name] = kwargs.pop(alias)
+        return body(*args, **kwargs)
+
+    return function
 
 
 class _Writer:

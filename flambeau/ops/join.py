@@ -510,7 +510,7 @@ def tile(input, *dims_, dims=None):
     return repeat(input, *((1,) * short + tuple(wanted)))
 
 
-@composite()
+@composite(numpy_names=True)
 def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     """Each element, or slice of an axis, repeated in place.
 

@@ -157,7 +157,7 @@ def _result(y: Tensor, out: Tensor | None) -> Tensor:
     return out.copy_(y)
 
 
-@composite(expose=("linalg",))
+@composite(expose=("linalg",), numpy_names=True)
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
     """The norm of the elements along `dim`, or of all of them: (sum |x|^ord)^(1/ord).
 
@@ -220,7 +220,7 @@ def _by_sums(A: Tensor, ord: Any, axes: tuple[int, int], keepdim: bool) -> Tenso
     return y if keepdim else y.squeeze(axes)
 
 
-@composite(expose=("linalg",))
+@composite(expose=("linalg",), numpy_names=True)
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
     """The norm of matrices: 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.
 
@@ -242,7 +242,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     raise RuntimeError(f"linalg.matrix_norm: Order {shown} not supported.")
 
 
-@composite(expose=())
+@composite(expose=(), numpy_names=True)
 def linalg_norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
     """A vector norm, or a matrix norm where `ord` and the number of axes ask for one.
 

@@ -178,7 +178,7 @@ def _(g, input, dim, keepdim):
     return spread(g, input.shape, dim, keepdim) * input.isnan().logical_not()
 
 
-@composite()
+@composite(numpy_names=True)
 def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
     """Sum over the axes `dim`, NaN counting as zero.
 
@@ -192,7 +192,7 @@ def nansum(input, dim=None, keepdim=False, *, dtype=None, out=None):
     return _nansum(input, dim, keepdim, dtype, out=out)
 
 
-@composite()
+@composite(numpy_names=True)
 def nanmean(input, dim=None, keepdim=False, *, dtype=None, out=None):
     """Mean over the axes `dim` of what is not NaN.
 
@@ -576,25 +576,25 @@ def _var_arguments(name, dim, unbiased, correction):
     return dim, _correction(unbiased, correction)
 
 
-@composite()
-def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, out=None):
+@composite(numpy_names=True)
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
     """Variance over the axes `dim`; the count less `correction` (1) divides.
 
     >>> torch.var(torch.tensor([1., 3.])), torch.var(torch.tensor([1., 3.]), correction=0)
     (tensor(2.), tensor(1.))
     """
-    dim, less = _var_arguments("var", dim if axis is None else axis, unbiased, correction)
+    dim, less = _var_arguments("var", dim, unbiased, correction)
     return _var(input, dim, keepdim, less, out=out)
 
 
-@composite()
-def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None, out=None):
+@composite(numpy_names=True)
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=None):
     """Standard deviation over the axes `dim`; the count less `correction` (1) divides.
 
     >>> torch.std(torch.tensor([1., 3.])), torch.std(torch.tensor([1., 3.]), correction=0)
     (tensor(1.4142), tensor(1.))
     """
-    dim, less = _var_arguments("std", dim if axis is None else axis, unbiased, correction)
+    dim, less = _var_arguments("std", dim, unbiased, correction)
     y = _std(input, dim, keepdim, less)
     return y if out is None else out.copy_(y)
 
@@ -620,23 +620,23 @@ def _(g, input, y, dim, keepdim, correction):
     return spread(share, input.shape, dim, keepdim) * ((input - input.mean(axes, True)) * scale)
 
 
-@composite(expose=("torch",))
-def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None):
+@composite(expose=("torch",), numpy_names=True)
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance and mean over the axes `dim`.
 
     >>> torch.var_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
     (tensor([2., 0.]), tensor([2., 2.]))
     """
-    dim, less = _var_arguments("var_mean", dim if axis is None else axis, unbiased, correction)
+    dim, less = _var_arguments("var_mean", dim, unbiased, correction)
     return _var(input, dim, keepdim, less), mean(input, dim, keepdim)
 
 
-@composite(expose=("torch",))
-def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None, axis=None):
+@composite(expose=("torch",), numpy_names=True)
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Standard deviation and mean over the axes `dim`.
 
     >>> torch.std_mean(torch.tensor([[1., 3.], [2., 2.]]), dim=1)
     (tensor([1.4142, 0.0000]), tensor([2., 2.]))
     """
-    dim, less = _var_arguments("std_mean", dim if axis is None else axis, unbiased, correction)
+    dim, less = _var_arguments("std_mean", dim, unbiased, correction)
     return _std(input, dim, keepdim, less), mean(input, dim, keepdim)

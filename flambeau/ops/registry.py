@@ -66,6 +66,8 @@ class Operator:
         self.expose: tuple[str, ...] = options.pop("expose", ("torch", "Tensor"))
         self.aliases: tuple[str, ...] = options.pop("aliases", ())
         self.second_order: bool = options.pop("second_order", True)
+        # A composite that takes NumPy's names, `axis` and `keepdims`, as all other kinds do.
+        self.numpy_names: bool = options.pop("numpy_names", False)
         node = options.pop("node", _camel(name) + "Backward0")
         if options:
             raise TypeError(f"operator {name}: unknown options {sorted(options)}")

@@ -10,7 +10,7 @@ import numpy as np
 from ..tensor.tensor import Tensor
 from .axes import canonical_dim
 from .creation import public
-from .registry import Array, composite, view
+from .registry import Array, composite, publish, view
 from .samples import matrices
 from .slices import basic_index
 
@@ -68,7 +68,7 @@ def _joined(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -
     return cat(pieces, at)
 
 
-@composite()
+@composite(expose=("torch",))
 def split(tensor, split_size_or_sections, dim=0):
     """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed.
 
@@ -95,6 +95,19 @@ def split(tensor, split_size_or_sections, dim=0):
     return split_sizes(tensor, tuple(min(size, n - i * size) for i in range(count)), at)
 
 
+def _split(self, split_size, dim=0):
+    """Pieces of an axis: of one length (the last may be shorter), or of the lengths listed.
+
+    >>> torch.arange(5).split(split_size=2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
+    return split(self, split_size, dim)
+
+
+_split.__name__ = _split.__qualname__ = "split"
+publish(_split, ("split",), ("Tensor",))  # the method has another name for its argument
+
+
 @composite()
 def split_with_sizes(input, split_sizes, dim=0):
     """Pieces of an axis, of the lengths listed.
@@ -105,7 +118,7 @@ def split_with_sizes(input, split_sizes, dim=0):
     return split(input, list(split_sizes), dim)
 
 
-@composite()
+@composite(numpy_names=True)
 def chunk(input, chunks, dim=0):
     """At most `chunks` pieces of an axis, of one length but for the last.
 

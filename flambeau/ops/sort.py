@@ -82,7 +82,7 @@ def _(gs, ys, input_shape, dim):
     return along_axis(gs[0], ys[1], input_shape, dim, True)
 
 
-@composite()
+@composite(numpy_names=True)
 def sort(input, dim=-1, descending=False, stable=False, *, out=None):
     """The values sorted along an axis, and their indices.
 
@@ -94,7 +94,7 @@ def sort(input, dim=-1, descending=False, stable=False, *, out=None):
     return _sort(input, dim, descending, bool(stable), out=out)
 
 
-@composite()
+@composite(numpy_names=True)
 def argsort(input, dim=-1, descending=False, stable=False, *, out=None):
     """The indices that sort along an axis.
 

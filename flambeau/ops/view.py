@@ -351,7 +351,7 @@ def _(g, input_shape):
     return reshape(g, input_shape)
 
 
-@composite()
+@composite(numpy_names=True)
 def squeeze(input, dim=None):
     """Axes of length 1 left out: all of them, or those of `dim` that have it.
 

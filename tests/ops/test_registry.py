@@ -4,6 +4,7 @@ must hold of all of them: strides, empty tensors, in-place twins, out=, examples
 from __future__ import annotations
 
 import doctest
+import inspect
 
 import numpy as np
 import pytest
@@ -406,3 +407,35 @@ def test_derivative_is_linear_in_the_cotangent(twice_differentiable, rng):
 
 def test_every_operator_is_known_by_name():
     assert all(operator.name == name for name, operator in OPERATORS.items())
+
+
+@pytest.mark.parametrize(
+    "name", ["sort", "argsort", "squeeze", "nansum", "nanmean", "var", "std", "amax", "logsumexp"]
+)
+def test_numpys_names_of_parameters_are_taken(name):
+    x = wrap(np.arange(6.0).reshape(1, 2, 3))
+    function = getattr(flambeau, name)
+    keep = "keepdim" in inspect.signature(function).parameters
+    expected = function(x, dim=0, **({"keepdim": True} if keep else {}))
+    for made in (
+        function(x, axis=0, **({"keepdims": True} if keep else {})),
+        getattr(x, name)(axis=0, **({"keepdims": True} if keep else {})),
+    ):
+        for a, b in zip(made, expected, strict=True):
+            assert flambeau.equal(a, b) or (a.isnan() & b.isnan()).all()
+
+
+def test_numpys_names_where_other_arguments_are_required():
+    x = wrap(np.arange(6.0).reshape(2, 3))
+    assert flambeau.equal(x.repeat_interleave(2, axis=1), x.repeat_interleave(2, 1))
+    assert [c.shape for c in x.chunk(2, axis=1)] == [(2, 2), (2, 1)]
+    assert flambeau.linalg.norm(x, axis=1).shape == (2,)
+    assert flambeau.std_mean(x, axis=1, keepdims=True)[1].shape == (2, 1)
+    with pytest.raises(TypeError, match="multiple values|unexpected keyword"):
+        x.sort(dim=0, axis=1)
+
+
+def test_the_method_split_calls_its_lengths_split_size():
+    x = flambeau.arange(5)
+    assert [p.tolist() for p in x.split(split_size=[1, 4])] == [[0], [1, 2, 3, 4]]
+    assert [len(p) for p in flambeau.split(x, split_size_or_sections=2)] == [2, 2, 1]
