@@ -101,7 +101,8 @@ class _Task:
                                or attributes.get("_post_accumulate_grad_hooks")):  # fmt: skip
                 self.wait(target, g)
             elif self.captures is None:
-                _add(target, g, self.keep and MODE.grad)
+                if target._requires_grad:  # else frozen since the graph was made
+                    _add(target, g, self.keep and MODE.grad)
             else:
                 self.reach_leaf(target, g)
             return
@@ -297,7 +298,8 @@ def _paths_to_hooked(targets: list[Any]) -> dict[int, int]:
 def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     """Adds a cotangent to a leaf's grad, running its hooks."""
     g = run_leaf_hooks(leaf, g, before=True)
-    _add(leaf, g, differentiable)
+    if leaf._requires_grad:
+        _add(leaf, g, differentiable)
     run_leaf_hooks(leaf, g, before=False)
 
 

@@ -391,3 +391,17 @@ def test_retain_grad_does_not_keep_the_tensor_alive(torch):
     assert reference() is None
     z.backward()
     assert x.grad.item() == 6
+
+
+def test_leaves_frozen_after_the_forward_get_no_grad(torch):
+    ran = []
+    w, v = (torch.ones(2, requires_grad=True) for _ in range(2))
+    hooked = torch.ones(2, requires_grad=True)
+    hooked.register_hook(lambda g: ran.append("before"))
+    hooked.register_post_accumulate_grad_hook(lambda p: ran.append("after"))
+    y = (w * v * hooked).sum()
+    w.requires_grad_(False)
+    hooked.requires_grad_(False)
+    y.backward()
+    assert w.grad is None and hooked.grad is None and ran == ["before", "after"]
+    assert v.grad.tolist() == [1.0, 1.0]
