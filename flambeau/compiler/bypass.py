@@ -280,7 +280,8 @@ def _factories(r: Recorder) -> Pairs:
 
 def _touch(r: Recorder, leaf: Tensor, read: bool) -> None:
     if id(leaf) not in r.trace.grads:
-        r.trace.grads[id(leaf)] = GradAccess(leaf, leaf._grad, read)
+        outside = id(leaf) in r.trace.existing or id(leaf) in r.trace.given
+        r.trace.grads[id(leaf)] = GradAccess(leaf, leaf._grad, read, outside)
 
 
 def _grad_read(r: Recorder, original: Callable, leaf: Any) -> Any:

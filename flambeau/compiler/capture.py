@@ -203,8 +203,8 @@ def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
     arrays = [o._array for o in tensors]
     owners = [owner_of(a) for a in (*arrays, *arrays_in((args, kwargs)))]
     trace.known.update(map(id, owners))
-    given = {id(t) for t in tensors_in((args, kwargs))}
-    trace.existing = {id(t) for t in tensors} - given
+    trace.given = {id(t) for t in tensors_in((args, kwargs))}
+    trace.existing = {id(t) for t in tensors} - trace.given
     for i, array in enumerate(arrays_in((args, kwargs))):
         storage = trace.storage(array)
         if storage is not None and not storage.name:

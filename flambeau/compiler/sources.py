@@ -12,6 +12,7 @@ from ..tensor.tensor import Tensor, wrap
 from . import bindings as bind
 from .counted import Counted, draw_key
 from .leftovers import written_storages
+from .operands import tensors_in
 from .trace import DRAW, Event, Trace, Value, address
 
 
@@ -85,10 +86,14 @@ def gradient(value: Value) -> tuple[np.ndarray, Tensor]:
 
 
 def entries(trace: Trace) -> list[tuple[Any, Any]]:
-    """The leaves whose grads were looked at before they were set, and the grads that they had."""
+    """The leaves whose grads were looked at before they were set, and the grads that they had.
+
+    Leaves that the call made itself, and did not hand out, are others at each call.
+    """
     found = []
+    handed_out = {id(tensor) for tensor in tensors_in(trace.result)}
     for access in trace.grads.values():
-        if access.read:
+        if access.read and (access.outside or id(access.tensor) in handed_out):
             before = access.before
             used = before is None or id(owner_of(before._array)) in trace.numbers
             found.append((access.tensor, before if used else bind.ANY))

@@ -119,6 +119,7 @@ class GradAccess:
     tensor: Any
     before: Any  # the grad's Tensor, or None
     read: bool  # whether the call looked at it before it set it
+    outside: bool = True  # whether the leaf was there before the call
 
 
 @dataclass(eq=False)
@@ -181,6 +182,7 @@ class Trace:
         self.host_calls: list[HostCall] = []
         self.known: set[int] = set()  # ids of owners that were there before the call
         self.existing: set[int] = set()  # ids of tensors that were there, but for arguments
+        self.given: set[int] = set()  # ids of those
         self.externals: dict[int, Any] = {}  # those of them that the step used, by id
         self.modes: tuple = ()  # grad mode, inference mode, autocast, precision
         self.tensors: dict[int, Any] = {}  # weak references to the tensors made, by id
@@ -244,7 +246,8 @@ class Trace:
 
     def absent(self) -> list[tuple[Any, bool]]:
         """For each leaf whose grad the call looked at, whether there was none."""
-        return [(one.tensor, one.before is None) for one in self.grads.values() if one.read]
+        return [(one.tensor, one.before is None) for one in self.grads.values()
+                if one.read and one.outside]  # fmt: skip
 
     def accumulated(self) -> list[int]:
         """The grads that were there before the call, as ids of tensors that are held."""
@@ -268,7 +271,7 @@ class Trace:
         self.numbers, self.tensors, self.makers, self.walked = {}, {}, {}, {}
         self.views = {}
         self.watched = {}
-        self.known, self.existing = set(), set()
+        self.known, self.existing, self.given = set(), set(), set()
 
     def problem(self, what: str, line: str) -> None:
         """Notes a reason why this call cannot be compiled."""

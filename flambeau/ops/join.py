@@ -13,7 +13,8 @@ from ..tensor.size import Size
 from ..tensor.tensor import wrap
 from .axes import canonical_dim, canonical_dims
 from .registry import Array, composite, opaque
-from .row_copies import MANY, joined
+from . import row_copies
+from .row_copies import joined
 
 _ndarray = np.ndarray
 
@@ -29,7 +30,7 @@ def _few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
         if a.__class__ is not _ndarray or a.dtype is not kind:
             return None
         size += a.nbytes
-    if size >= MANY:
+    if size >= row_copies.MANY:
         return None
     try:
         return function(arrays, dim)

@@ -410,9 +410,10 @@ def test_a_users_error_is_left_alone(own):
         own.nn.Sequential(Picky())(1)
 
 
-def test_share_memory_names_itself(own):
-    with pytest.raises(NotImplementedError, match="Module.share_memory"):
-        own.nn.Identity().share_memory()
+def test_share_memory_moves_parameters_and_buffers(own):
+    layer = own.nn.BatchNorm1d(2)
+    assert layer.share_memory() is layer
+    assert all(one.is_shared() for one in layer.state_dict().values())
 
 
 def test_an_empty_call_costs_little(own):
