@@ -63,7 +63,9 @@ def table(found: dict[str, dict[str, float]]) -> str:
     """The medians as text; behind those of the others, how many times flambeau's they are."""
     lines = [f"{'':<22}" + "".join(f"{engine:>18}" for engine in ENGINES)]
     for row, (unit, factor, _) in ROWS.items():
-        line, ours = f"{row:<22}", found["flambeau"][row]
+        line, ours = f"{row:<22}", found["flambeau"].get(row)
+        if ours is None:  # --epochs 0 trains nothing
+            continue
         for engine in ENGINES:
             value = found[engine].get(row)
             if value is None:

@@ -134,9 +134,7 @@ class Compiled:
         """Whether an earlier process kept the program of such a call."""
         if CHECK.value():
             return False
-        self._training()  # finds the modules
-        where = place(self._function, args, {}, modes(), self._roots or (), self._options)
-        return kept(where) is not None
+        return kept(self._place(args, {})) is not None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: one compiled function for each instance."""
@@ -276,13 +274,16 @@ class Compiled:
         """Whether the code is said to have run before."""
         return bool(self._options.get("settled", False))
 
+    def _place(self, args: tuple, kwargs: dict[str, Any]) -> str | None:
+        """Where an earlier process would have kept what such a call does."""
+        self._training()  # finds the modules
+        return place(self._function, args, kwargs, modes(), self._roots or (), self._options)
+
     def _recall(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> None:
         """Looks for what such calls did in an earlier process."""
         if not variant.known:
             variant.known = True
-            self._training()
-            variant.place = place(self._function, args, kwargs, modes(), self._roots or (),
-                                  self._options)  # fmt: skip
+            variant.place = self._place(args, kwargs)
             if not CHECK.value():
                 variant.kept = kept(variant.place)
 

@@ -61,10 +61,15 @@ def _run(fn: Callable[..., Any], number: int, args: tuple[Any, ...], report: str
         sys.exit(1)
 
 
+def _report(folder: str, number: int) -> str:
+    """The file with a process's exception, if it raised one."""
+    return os.path.join(folder, f"{number}.pickle")
+
+
 class ProcessContext:
     """Processes that `spawn` has started."""
 
-    def __init__(self, processes: list[Any], reports: list[str]) -> None:
+    def __init__(self, processes: list[Any], reports: tempfile.TemporaryDirectory[str]) -> None:
         self.processes, self._reports = processes, reports
         self.sentinels = {process.sentinel: i for i, process in enumerate(processes)}
 
@@ -99,8 +104,8 @@ class ProcessContext:
         return False
 
     def _raise(self, number: int) -> None:
-        process, report = self.processes[number], self._reports[number]
-        if os.path.getsize(report):
+        process, report = self.processes[number], _report(self._reports.name, number)
+        if os.path.exists(report):
             with open(report, "rb") as file:
                 text = pickle.load(file)
             message = f"\n\n-- Process {number} terminated with the following error:\n{text}"
@@ -128,25 +133,19 @@ def start_processes(
     that ends otherwise.
     """
     context = multiprocessing.get_context(start_method)
-    processes, reports = [], []
+    processes = []
+    reports = tempfile.TemporaryDirectory(prefix="flambeau-spawn-")  # goes with the context
     for number in range(nprocs):
-        handle, report = tempfile.mkstemp(prefix="flambeau-spawn-", suffix=".pickle")
-        os.close(handle)
         process = context.Process(  # type: ignore[attr-defined]
-            target=_run, args=(fn, number, args, report), daemon=daemon
+            target=_run, args=(fn, number, args, _report(reports.name, number)), daemon=daemon
         )
         process.start()
         processes.append(process)
-        reports.append(report)
     made = SpawnContext(processes, reports)
     if not join:
         return made
-    try:
-        while not made.join():
-            pass
-    finally:
-        for report in reports:
-            os.unlink(report)
+    while not made.join():
+        pass
     return None
 
 

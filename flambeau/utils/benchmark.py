@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import statistics
 import timeit
 from collections.abc import Callable
@@ -80,7 +81,7 @@ class Timer:
         if language not in (None, "python", "py"):
             raise NotImplementedError("torch.utils.benchmark.Timer times Python statements only")
         names = dict(globals or {})
-        names.setdefault("torch", __import__("flambeau"))
+        names.setdefault("torch", importlib.import_module("flambeau"))
         self._timer = timeit.Timer(stmt, setup, timer, names)
         self._title = " ".join(one for one in (label or stmt, sub_label, description) if one)
         self._threads = num_threads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -12,6 +11,8 @@ import flambeau as torch
 from flambeau.native import invoke
 from flambeau.native.pool import POOL
 from flambeau.ops import group_native
+
+from .test_native_rows import ready
 
 SHAPES = [((4, 8, 17), 2), ((3, 6, 33), 3), ((8, 4, 90), 1), ((2, 64, 32), 64), ((5, 6, 1031), 6)]
 
@@ -26,15 +27,6 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     POOL.set_threads(request.param)
     yield
     POOL.set_threads(before)
-
-
-def ready(function, *arguments):
-    """What the function gives, once it does not give None."""
-    until = time.monotonic() + 30
-    while (found := function(*arguments)) is None:
-        assert time.monotonic() < until, "no kernel came"
-        time.sleep(0.002)
-    return found
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
