@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from flambeau.native.compiled import compiled
+from flambeau.native.emit.kernel import emit
 from flambeau.native.interp import dtype, interpret
 from flambeau.native.loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
     Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
-from flambeau.native.target import host
+from flambeau.native.target import TARGETS, assembly, host
 from flambeau.native.verify import verify
 
 LENGTHS = (0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 300)
@@ -530,3 +533,19 @@ def test_a_long_running_sum_is_read_whole(check) -> None:
     steps = Loop(i, 3000, [Update(total, Load(x, place((i, 1)))), Store(y, place((i, 1)), total)])
     check(Kernel("scan", [x, y], [Begin(total), steps]), [draw(3000), draw(3000)], rtol=1e-4,
           atol=1e-4)  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [3, 7, 8, 9])
+def test_registers_beyond_an_edge_are_not_read(check, columns: int) -> None:
+    """AVX2: a mask of a row's test and an edge's, of which whole registers are false."""
+    x, y, i, j = Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Index("j")
+    row = apply(Scalar.LT, Position(place((i, 1))), number(5, I64), type=Type.BOOL)
+    edge = apply(Scalar.LT, Position(place((j, 1))), number(columns, I64), type=Type.BOOL)
+    both = apply(Scalar.AND, row, edge)
+    found = Load(x, place((i, columns), (j, 1)), (), both)
+    inner = Loop(j, 16, [Store(y, place((i, 16), (j, 1)), found)], Kind.LANES)
+    kernel = Kernel("edges", [x, y], [Loop(i, 6, [inner])])
+    check(kernel, [draw(5, columns), draw(6, 16)])
+    text = assembly(emit(kernel, TARGETS["avx2"]), TARGETS["avx2"])
+    whole = re.findall(r"vmovups\t[^%]*\(.*\), %ymm", text)
+    assert "vmaskmovps" in text and not whole, whole

@@ -17,6 +17,7 @@ from typing import Any
 from llvmlite import ir
 
 from ..loops import Fold, Type
+from .masked import masked_load
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
@@ -311,9 +312,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
             safe = self.select(mask, pointer, self.zeros())
             found = self.load(safe, typ=kind, align=type.size)
         else:
-            align, zero = ir.Constant(I32, type.size), ir.Constant(kind, None)
-            arguments = (pointer, align, self.splat(mask, lanes), zero)
-            found = self.intrinsic("masked.load", kind, arguments, overloads=(kind, POINTER))
+            found = masked_load(self, pointer, kind, type.size, self.splat(mask, lanes))
         return self.from_memory(found, type, lanes)
 
     def write(

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ..loops import Type
+from .masked import masked_load
 
 I1, I16, I32, I64 = (ir.IntType(n) for n in (1, 16, 32, 64))
 F32, F64, HALF, BYTE = ir.FloatType(), ir.DoubleType(), ir.HalfType(), ir.IntType(8)
@@ -186,9 +187,7 @@ def load_vector(
     vector = ir.VectorType(memory_type(type), lanes)
     if mask is None:
         return b.load(pointer, typ=vector, align=type.size)
-    name = f"llvm.masked.load.{_suffix(vector)}.p0"
-    function = _intrinsic(b, name, vector, [POINTER, I32, mask.type, vector])
-    return b.call(function, [pointer, ir.Constant(I32, type.size), mask, ir.Constant(vector, None)])
+    return masked_load(b, pointer, vector, type.size, mask)
 
 
 def store_vector(
