@@ -136,17 +136,20 @@ def problem(context: Any, statement: Contract) -> Problem | None:
 
 
 # What a step costs beside what the ports would need, by the vectors of a tile: measured with
-# packed panels, and with rows of b that lie apart.
+# 32 registers (AVX-512) and packed panels, with rows of b that lie apart, with 16 registers (AVX2).
 _OVERHEAD = {1: 1.15, 2: 1.05, 3: 1.0, 4: 1.01, 5: 1.07, 6: 1.14}
 _OVERHEAD_APART = {**_OVERHEAD, 4: 1.06}
+_OVERHEAD_FEW = {1: 1.4, 2: 1.0, 3: 1.02, 4: 1.25, 5: 1.3, 6: 1.4}
 
 
-def tile_cost(rows: int, vectors: int, packed: bool) -> float:
+def tile_cost(rows: int, vectors: int, packed: bool, registers: int) -> float:
     """Cycles of one step of the depth: arithmetic on two ports, loads on two, latency hidden."""
     if not rows or not vectors:
         return 0.0
-    overhead = (_OVERHEAD if packed else _OVERHEAD_APART)[vectors]
-    return max(rows * vectors, rows + vectors, 4.0) / 2 * overhead
+    overhead = _OVERHEAD if packed else _OVERHEAD_APART
+    if registers == 16:
+        overhead = _OVERHEAD_FEW
+    return max(rows * vectors, rows + vectors, 4.0) / 2 * overhead[vectors]
 
 
 def share_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
@@ -157,7 +160,9 @@ def share_costs(rows: int, vectors: int, lanes: int) -> tuple[int, int, int]:
     return rows * vectors, vectors * lanes, rows
 
 
-def _cost(m: int, vectors: int, tile: tuple[int, int], depth: int, packed: bool) -> float:
+def _cost(
+    m: int, vectors: int, tile: tuple[int, int], depth: int, packed: bool, registers: int
+) -> float:
     """Cycles of so many rows and vectors of columns, in tiles."""
     groups, tail = divmod(m, tile[0])
     panels, edge = divmod(vectors, tile[1])
@@ -165,18 +170,20 @@ def _cost(m: int, vectors: int, tile: tuple[int, int], depth: int, packed: bool)
     for count, rows in ((groups, tile[0]), (1 if tail else 0, tail)):
         for many, wide in ((panels, tile[1]), (1 if edge else 0, edge)):
             near = 0.1 * rows  # to bring rows of a into the nearest cache
-            step = tile_cost(rows, wide, packed) + near + 0.8  # each step has a price of its own
+            step = tile_cost(rows, wide, packed, registers) + near + 0.8  # each step has a price of its own
             cost += count * many * (depth * step + 12 + rows * wide)
     return cost * (1 + 0.01 * (bool(tail) + bool(edge)))
 
 
 def _share_cost(
-    m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int, packed: bool
-) -> float:
+    m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int, packed: bool,
+    registers: int,
+) -> float:  # fmt: skip
     """Cycles of the larger of two shares: of the groups of rows, or of the panels of columns."""
     rows = min(m, -(-m // (2 * tile[0])) * tile[0])
     columns = min(vectors, -(-vectors // (2 * tile[1])) * tile[1])
-    return min(_cost(*part, tile, depth, packed) + depth / 2 * (part[0] + part[1] * lanes)
+    return min(_cost(*part, tile, depth, packed, registers)
+               + depth / 2 * (part[0] + part[1] * lanes)
                for part in ((rows, vectors), (m, columns)))  # fmt: skip
 
 
@@ -188,7 +195,7 @@ def best_tile(
 
     `shared`: among several threads; `packed`: b is; `beside`: a is, from rows side by side.
     """
-    wide = (8, 3) if registers == 32 else (4, 3)
+    wide = (8, 3) if registers == 32 else (6, 2)
     if not (known(m) and known(n)):
         return wide
     vectors = -(-n // lanes)
@@ -200,9 +207,9 @@ def best_tile(
             if r * v + v + 1 > registers:
                 break
             if shared:
-                cost = _share_cost(m, vectors, (r, v), depth, lanes, packed)
+                cost = _share_cost(m, vectors, (r, v), depth, lanes, packed, registers)
             else:
-                cost = _cost(m, vectors, (r, v), depth, packed)
+                cost = _cost(m, vectors, (r, v), depth, packed, registers)
             if r * v + v + 1 > registers - 2:
                 cost *= 1.02  # no room to schedule loads ahead
             if beside and r % 8:
@@ -228,8 +235,16 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     depth = p.k if known(p.k) else WHOLE_DEPTH
     if cut and known(p.k):
         depth = _divided(p.k)
-    room = rows * vectors + vectors + 1 <= registers - 3
-    return Plan(tile, pack_a, pack_b, depth, cut, 2 if room and not half else 1)
+    return Plan(tile, pack_a, pack_b, depth, cut, _unroll(rows, vectors, registers, half))
+
+
+def _unroll(rows: int, vectors: int, registers: int, half: bool) -> int:
+    """Steps in a round: short ones of narrow vectors would be half counting and asking ahead."""
+    if half:
+        return 1
+    if registers == 16:
+        return 4
+    return 2 if rows * vectors + vectors + 1 <= registers - 3 else 1
 
 
 def _packs_a(p: Problem, near: Near) -> bool:
