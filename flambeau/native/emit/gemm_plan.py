@@ -170,8 +170,9 @@ def _cost(
     for count, rows in ((groups, tile[0]), (1 if tail else 0, tail)):
         for many, wide in ((panels, tile[1]), (1 if edge else 0, edge)):
             near = 0.1 * rows  # to bring rows of a into the nearest cache
-            step = tile_cost(rows, wide, packed, registers) + near + 0.8  # each step has a price of its own
-            cost += count * many * (depth * step + 12 + rows * wide)
+            step = tile_cost(rows, wide, packed, registers) + near
+            # Each step has a price of its own.
+            cost += count * many * (depth * (step + 0.8) + 12 + rows * wide)
     return cost * (1 + 0.01 * (bool(tail) + bool(edge)))
 
 
