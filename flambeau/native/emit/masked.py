@@ -21,7 +21,7 @@ _AVX2 = {"float": ("avx.maskload.ps.256", 4), "double": ("avx.maskload.pd.256", 
 def masked_load(b: ir.IRBuilder, pointer: ir.Value, kind: Any, align: int, mask: ir.Value) -> Any:
     """The elements of a vector type that lie at a pointer; zero where the mask is false."""
     name, size = _AVX2.get(str(kind.element), ("", 0))
-    several = size * kind.count in (2 * _REGISTER, 4 * _REGISTER)
+    several = size * kind.count > _REGISTER
     if several and b.module.vector_bytes == _REGISTER and not isinstance(mask, ir.Constant):
         return _by_registers(b, pointer, kind, mask, name, _REGISTER // size)
     element = str(kind.element).replace("float", "f32").replace("double", "f64")
