@@ -1,4 +1,4 @@
-"""Masked loads of several AVX2 registers: LLVM would abort, or read registers without their mask."""
+"""Masked loads of several AVX2 registers: LLVM would abort, or read some without their mask."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Masked loads: consecutive elements of which only those are read for which a mask is true.
 
 LLVM's own intrinsic, but for vectors of several AVX2 registers. Where LLVM (20 to 22) finds out
-late that a mask is false for the whole of a register, it reads that register without the mask.
+late that a mask is false for the whole of a register, it reads that register without the mask, or
+aborts.
 """
 
 from __future__ import annotations
