@@ -23,7 +23,7 @@ Array = np.ndarray
 
 WORTH = 1 << 17  # multiplications of all steps from which on machine code is worth its making
 PATIENT = 2  # calls with a shape before its kernels are made
-WEIGHT_BYTES = 4 << 20  # of recurrent weights; more are better read once a step by all threads
+WEIGHT_BYTES = 4 << 20  # of recurrent weights that are always read by each thread at each step
 _SHARED = 1 << 20  # multiplications from which on several threads are worth their start
 _MOST = 256  # shapes that have kernels
 _FLOATS = frozenset((FLOAT32, FLOAT64))
@@ -82,7 +82,9 @@ def prepared(
     count, work = len(steps.windows), steps.rows * w.size
     if work < WORTH or not steps.dense or not Policy.allowed or w.dtype not in _FLOATS:
         return None
-    if w.nbytes > WEIGHT_BYTES or (count < 2 and steps.batch < 8) or not w.flags.c_contiguous:
+    if (count < 2 and steps.batch < 8) or not w.flags.c_contiguous:
+        return None
+    if w.nbytes > WEIGHT_BYTES and not _whole(w.nbytes, steps.batch):
         return None
     ascending = count < 2 or steps.windows[0][0] == 0
     shape = _Shape(cell, w.dtype, steps.batch, w.shape[1], ascending == backward, threads(),
@@ -92,6 +94,12 @@ def prepared(
         return None
     workers = shape.threads if work >= _SHARED else 1
     return lambda arrays: _called(runner, shape, count, w, arrays, workers)
+
+
+def _whole(size: int, rows: int) -> bool:
+    from ..native.kernels.recurrent import in_one_kernel
+
+    return in_one_kernel(size, rows, threads())
 
 
 def _runner(shape: _Shape) -> _Runner | None:
@@ -148,7 +156,7 @@ def _made(shape: _Shape) -> _Runner | None:
         return None
     return _Runner(
         packing.address, all_steps.address,
-        recurrent.packed_elements(cell, width, shape.backward), blocks,
+        recurrent.packed_elements(cell, width, type, shape.backward), blocks,
         [b.name for b in written.kernel.buffers if b not in written.work],
         [count * blocks for count in written.work.values()],
     )  # fmt: skip

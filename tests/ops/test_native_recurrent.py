@@ -10,6 +10,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.native.eager import Policy
+from flambeau.native.kernels.recurrent import narrow
 from flambeau.native.pool import POOL
 from flambeau.ops import recurrent_native
 
@@ -108,3 +109,14 @@ def test_what_has_no_kernels() -> None:
         layer(packed)
         layer(torch.randn(3, 2, 4))
     assert not recurrent_native._seen
+
+
+def test_wide_layers_of_few_rows_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more than four megabytes of recurrent weights, where threads have few rows."""
+    asked: list[int] = []
+    monkeypatch.setattr(recurrent_native, "_runner", lambda shape: asked.append(shape.rows))
+    net = torch.nn.RNN(3, 1040)
+    enough = 8 * POOL.threads()
+    for rows in (1, enough):
+        net(torch.randn(2, rows, 3))
+    assert asked == ([enough] if narrow() else [])

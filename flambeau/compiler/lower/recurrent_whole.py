@@ -1,5 +1,5 @@
-"""Recurrent layers whose steps are one kernel: all steps of the same rows, narrow enough for their
-weights to stay in a thread's cache. Others are lowered step by step (recurrent.py).
+"""Recurrent layers whose steps are one kernel: all steps of the same rows, and of those enough for
+the weights that each thread reads at each step. Others are lowered step by step (recurrent.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ...native.kernels import recurrent
 from ...native.kernels.recurrent_cells import CELLS
+from ...native.pool import threads
 from ...ops.promotion import compute_dtype
 from ...ops.recurrent import Steps
 from ..graph import Node, Op
@@ -17,7 +19,6 @@ from ..group import MOVEMENTS
 from ..recurrence import recurrence, recurrence_gradient
 from .symbol import Symbol, symbol
 
-WEIGHT_BYTES = 1 << 20  # of recurrent weights that stay near
 _FLOATS = ("float32", "float64")
 
 
@@ -27,7 +28,7 @@ def in_one_kernel(cell: str, steps: Steps, width: int, kind: np.dtype) -> bool:
     if not steps.dense or len(steps.windows) < 2 or not steps.batch or not width:
         return False
     size = CELLS[cell].gates * width * width * inside.itemsize
-    return inside.name in _FLOATS and size <= WEIGHT_BYTES
+    return inside.name in _FLOATS and recurrent.in_one_kernel(size, steps.batch, threads())
 
 
 class Layer:

@@ -50,7 +50,7 @@ class _Layer:
         given = by_name(self.node)
         weight = self.grid(self.layout.seen(given.pop("w")), "w")
         packing = pack(self.cell, self.width, weight, self.back)
-        panels = self.memory(packed_elements(self.cell, self.width, self.back), "panels")
+        panels = self.memory(packed_elements(self.cell, self.width, type, self.back), "panels")
         first = ("panels", packing, [self.memories[weight.buffer], panels])
         self.buffers, self.memories = {}, {}
         grids = {name: self.grid(self.layout.seen(one), name) for name, one in given.items()}

@@ -23,6 +23,9 @@ CHEAP = frozenset((
 ))  # fmt: skip
 LONG = 1024  # rounds of loops from which on a sum in F32 is made in blocks
 ALL_LANES = 128  # the most lanes at once
+# The most costly operations of which two vectors are at work at once; a vector of AVX2 is half an
+# AVX-512's work, and what follows one after another in it takes as long.
+PAIRED = {32: 4, 16: 6}  # by registers
 
 
 @dataclass
@@ -153,7 +156,7 @@ def width(loop: Loop, target: Target) -> int:
     every, places = nodes(inside), touched(inside)
     size = element_size(every, places)
     one = max(1, target.vector_bytes // size)
-    lanes = min(one * vectors(loop, inside, every, places), ALL_LANES)
+    lanes = min(one * vectors(loop, inside, every, places, target), ALL_LANES)
     if isinstance(loop.extent, int):
         if loop.extent <= 2 or (loop.extent < one and target.vector_bytes < 64):
             return 1
@@ -188,6 +191,7 @@ def vectors(
     inside: Sequence[Statement],
     every: Sequence[Expression],
     places: Sequence[Load | Store],
+    target: Target,
 ) -> int:
     """How many vectors at once: several where additions or loads would be waited for."""
     if any(place.indirect or _strided(place.at.stride(loop.index)) for place in places):
@@ -196,7 +200,9 @@ def vectors(
     sums = len({s.accumulator for s in inside if isinstance(s, Update)})
     streams = len(places)
     if costly:
-        return 4 if costly <= 2 and streams <= 4 and sums <= 2 else 2 if costly <= 4 else 1
+        if costly <= 2 and streams <= 4 and sums <= 2:
+            return 4
+        return 2 if costly <= PAIRED[target.vector_registers] else 1
     if not sums:
         # Memory is the limit. A load waits for the stores before it whose addresses are the same
         # but for the page, as those of arrays that begin alike; so some loads come first.

@@ -15,6 +15,7 @@ from ..loops import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Fold, Index,
     Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type,
 )  # fmt: skip
+from ..target import host
 from .recurrent_cells import Cell
 from .value import Value, where
 
@@ -22,6 +23,9 @@ MOST_ROWS = 16  # of a block: two groups of rows of a tile, and their states sta
 LINE = 16  # elements of a line, where they are F32
 FAR = 16 << 10  # bytes of a step from which on the next one is asked for ahead
 PANELS = (64, 48, 32, 16)  # columns of a panel, where there is a choice
+# Recurrent weights that stay in a thread's own cache; in one of 32 MB that threads share (measured
+# with AVX2); and up to where panels of several tiles were measured (with AVX-512).
+NEAR_BYTES, SHARED_BYTES, WIDE_BYTES = 1 << 20, 16 << 20, 4 << 20
 
 Terms = tuple[tuple[Index, int], ...]
 
@@ -78,14 +82,40 @@ def block_rows(batch: int, threads: int) -> int:
     return -(-batch // blocks)
 
 
-def panel_columns(width: int) -> int:
+def in_one_kernel(size: int, rows: int, threads: int) -> bool:
+    """Whether a layer's steps are best one kernel: so many bytes of recurrent weights, and rows.
+
+    Each thread reads all weights at each step. Those that do not stay in its own cache come from
+    one that all share, or from memory, which pays if a thread has rows enough to multiply them by.
+    """
+    if size <= NEAR_BYTES:
+        return True
+    if narrow():
+        return rows >= threads * (2 if size <= SHARED_BYTES else 8)
+    return size <= WIDE_BYTES and rows >= threads * 8
+
+
+def narrow() -> bool:
+    """Whether a panel is a tile wide. Those of several would not stay in the nearest cache while
+    all rows of a block pass, and with few registers there are many groups of rows."""
+    return host().vector_registers == 16
+
+
+def panel_columns(width: int, type: Type) -> int:
     """The columns of a panel of a product that wide: so that few are for nothing."""
+    if narrow():
+        return 2 * host().lanes(type)
     return min(PANELS, key=lambda n: (-(-width // n) * n, -n))
 
 
-def units(cell: Cell, width: int) -> int:
-    """How many units a forward panel has; those columns of all gates lie side by side."""
-    return 16 if cell.gates > 1 else panel_columns(width)
+def units(cell: Cell, width: int, type: Type) -> int:
+    """How many units a forward panel has; of those there are the columns of all gates."""
+    return 16 if cell.gates > 1 and not narrow() else panel_columns(width, type)
+
+
+def sets(cell: Cell) -> int:
+    """Of how many products a forward panel is: one for each gate, or one for all."""
+    return cell.gates if narrow() else 1
 
 
 def rounded(width: int, count: int) -> int:
@@ -93,9 +123,9 @@ def rounded(width: int, count: int) -> int:
     return -(-width // count) * count
 
 
-def packed_elements(cell: Cell, width: int, backward: bool) -> int:
+def packed_elements(cell: Cell, width: int, type: Type, backward: bool) -> int:
     """Elements of the panels of the recurrent weights."""
-    count = panel_columns(width) if backward else units(cell, width)
+    count = panel_columns(width, type) if backward else units(cell, width, type)
     return rounded(width, count) * width * cell.gates
 
 
@@ -104,10 +134,12 @@ def packed_elements(cell: Cell, width: int, backward: bool) -> int:
 
 def pack(cell: Cell, width: int, weight: Grid, backward: bool) -> Kernel:
     """weight, panels: the recurrent weights (gates * width, width), for the forward kernel as
-    (panel, depth, gate, unit), for the backward one as (panel, depth, column)."""
-    count = panel_columns(width) if backward else units(cell, width)
+    (panel, depth, gate, unit), or (panel, gate, depth, unit) where each gate is a product of its
+    own, for the backward one as (panel, depth, column)."""
+    type = weight.buffer.type
+    count = panel_columns(width, type) if backward else units(cell, width, type)
     whole, tail = divmod(width, count)
-    into = Buffer(weight.buffer.type, "panels")
+    into = Buffer(type, "panels")
     body: list[Statement] = []
     if whole:
         p = Index("panel")
@@ -126,7 +158,8 @@ def _panel(
     """One panel: its number, how many columns (of a gate) it has, and how many there are."""
     first, index, count, valid = panel
     gates = 1 if backward else cell.gates
-    across, depth = gates * count, width * (cell.gates if backward else 1)
+    depth, parts = width * (cell.gates if backward else 1), 1 if backward else sets(cell)
+    across = gates // parts * count
     found: list[Statement] = []
     for gate in range(gates):
         k, u = Index("depth"), Index("column")
@@ -136,8 +169,9 @@ def _panel(
         else:
             at = weight.at(None, along, ((k, 1),))
             at = Affine(at.base + (gate * width + first * count) * weight.row, at.terms)
-        base = first * depth * across + gate * count
-        terms = (*((i, depth * across) for i, _ in index), (k, across), (u, 1))
+        size = parts * depth * across
+        base = first * size + gate * (count if parts == 1 else depth * count)
+        terms = (*((i, size) for i, _ in index), (k, across), (u, 1))
         store = Store(into, Affine(base, terms), Load(weight.buffer, at))
         found.append(Loop(k, depth, [Loop(u, valid, [store], Kind.LANES)]))
         if valid < count:
@@ -250,15 +284,16 @@ class _Steps:
         stores = self.stores(name, None, row, at, self.there(row), [value])
         return [self.over_rows(stores, row, column, self.extents.width)]
 
-    def product(self, panel: Index, a: Grid, depth: int, into: Affine, row: Index, column: Index,
+    def product(self, panel: Terms, a: Grid, depth: int, into: Affine, row: Index, column: Index,
                 across: int, buffer: Buffer, add: bool) -> Contract:  # fmt: skip
-        """The block's rows of `a` times a panel."""
+        """The block's rows of `a` times a panel: the number of which it is."""
         k, total = Index("depth"), Accumulator(Fold.SUM, self.type)
         panels = self.given["panels"].buffer
         return Contract(
             (Axis(row, self.extents.rows),), Axis(column, across), (Axis(k, depth),),
             Load(a.buffer, a.at(None, self.rows(row), ((k, 1),))),
-            Load(panels, Affine(0, ((panel, depth * across), (k, across), (column, 1)))),
+            Load(panels, Affine(0, (*((i, n * depth * across) for i, n in panel),
+                                   (k, across), (column, 1)))),
             total, [Store(buffer, into, total, add=add)],
         )  # fmt: skip
 
@@ -281,7 +316,8 @@ def forward(
     such: h and c (rows, width), bias (width), that of the new gate's part from h. Wanted: y (steps,
     rows, width), what the cell keeps, and the last states h and c.
     """
-    return _Forward(cell, type, extents, given, wanted, units(cell, extents.width)).kernel()
+    return _Forward(cell, type, extents, given, wanted,
+                    units(cell, extents.width, type)).kernel()
 
 
 class _Forward(_Steps):
@@ -306,10 +342,12 @@ class _Forward(_Steps):
         gates, rows = self.cell.gates, self.extents.rows
         across = gates * self.count
         sums = Buffer(self.type, "sums", local=rows * across)
-        row, column = Index("row"), Index("column")
-        into = Affine(0, ((row, across), (column, 1)))
-        product = self.product(panel, self.h, self.extents.width, into, row, column, across, sums,
-                               False)  # fmt: skip
+        row, column, one, many = Index("row"), Index("column"), Index("part"), sets(self.cell)
+        into = Affine(0, ((row, across), (one, across // many), (column, 1)))
+        product = Loop(one, many, [self.product(
+            ((panel, many), (one, 1)), self.h, self.extents.width, into, row, column,
+            across // many, sums, False,
+        )])  # fmt: skip
         row, unit = Index("row"), Index("unit")
         columns = ((panel, self.count), (unit, 1))
         mask = self._mask(row, columns)
@@ -375,7 +413,8 @@ def backward(
     before, and `first`, the same before all steps. Wanted: d (steps, rows, gates * width), dx where
     the two halves of the sums have cotangents of their own, dh and dc, of the first states.
     """
-    return _Backward(cell, type, extents, given, wanted, panel_columns(extents.width)).kernel()
+    return _Backward(cell, type, extents, given, wanted,
+                     panel_columns(extents.width, type)).kernel()
 
 
 class _Backward(_Steps):
@@ -449,6 +488,6 @@ class _Backward(_Steps):
         panel, row, column = Index("panel"), Index("row"), Index("column")
         into = self.dh.at(None, self.rows(row), ((panel, self.count), (column, 1)))
         depth = self.cell.gates * self.extents.width
-        product = self.product(panel, self.d, depth, into, row, column, self.count,
+        product = self.product(((panel, 1),), self.d, depth, into, row, column, self.count,
                                self.dh.buffer, self.cell.partly)  # fmt: skip
         return Loop(panel, self.panels, [product])
