@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import conv_native
+from . import conv_native, conv_pointwise
 from .registry import Array
 
 _BLOCK_BYTES = 1 << 20  # columns kept in the L2 cache
@@ -134,6 +134,8 @@ class _Columns:
 
 def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int) -> Array:
     """The convolution of x (n, c, ...) with w (o, c / groups, ...)."""
+    if conv_pointwise.is_pointwise(window, groups, x):
+        return conv_pointwise.forward(x, w, bias)
     made = conv_native.forward(x, w, bias, window, groups)
     if made is not None:
         return made
@@ -144,11 +146,6 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     if not x.shape[1]:
         y[...] = 0 if bias is None else _per_channel(bias, y.ndim)
         return y
-    pointwise = groups == 1 and window.dense and prod(window.kernel) == 1
-    if pointwise and not any(lo or hi for lo, hi in window.padding):
-        flat = x.reshape(*x.shape[:2], -1)
-        np.matmul(w.reshape(w.shape[:2]), flat, out=y.reshape(*y.shape[:2], -1))
-        return y if bias is None else np.add(y, _per_channel(bias, y.ndim), out=y)
     x = padded(x, window.padding)
     if groups > 1 and w.shape[1] == 1:
         return _depthwise_forward(x, w, bias, window, y, groups)
@@ -207,6 +204,8 @@ def _depthwise_forward(x: Array, w: Array, bias: Array | None, window: Window, y
 
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
     """The cotangent of the weight, from the input and the output's cotangent."""
+    if conv_pointwise.is_pointwise(window, groups, x, g):
+        return conv_pointwise.backward_weight(x, g)
     native = conv_native.backward_weight(x, g, window, groups)
     if native is not None:
         return native
@@ -246,6 +245,8 @@ def _depthwise_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
                   groups: int) -> Array:  # fmt: skip
     """The cotangent of the input, from the output's cotangent and the weight."""
+    if conv_pointwise.is_pointwise(window, groups, g) and tuple(spatial) == g.shape[2:]:
+        return conv_pointwise.backward_data(g, w)
     native = conv_native.backward_data(g, w, spatial, window, groups)
     if native is not None:
         return native

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.native.kernels.gemm import Layout, product
+from flambeau.native.loops import Contract, Type
 from flambeau.ops import matmul_native
 
 
@@ -48,6 +50,15 @@ def test_stacks() -> None:
     q, k = (rng.normal(size=(3, 20, 4, 16)).astype("f") for _ in range(2))
     a, b = q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1)
     np.testing.assert_allclose(ready(a, b), a @ b, 1e-4, 1e-4)
+
+
+def test_a_stack_of_one_is_shared_out_as_one_product() -> None:
+    """Among all threads, where rounds of a loop over the stack would leave all but one idle."""
+    strides = (64, 64, 8, 1)
+    kernel = product(Layout(Type.F32, (1, 1), 8, 8, 8, strides, strides))
+    assert [type(one) for one in kernel.body] == [Contract]
+    a = np.random.default_rng(0).normal(size=(1, 1, 8, 8)).astype("f")
+    np.testing.assert_allclose(ready(a, a), a @ a, 1e-4, 1e-4)
 
 
 def test_what_does_not_fit_is_left_to_others() -> None:

@@ -11,7 +11,7 @@ import flambeau
 import flambeau.nn.functional as F
 from flambeau.native import eager
 from flambeau.native.compiled import compiled
-from flambeau.ops import conv_native
+from flambeau.ops import conv_native, matmul_native
 
 
 @pytest.fixture
@@ -53,6 +53,31 @@ CONVOLUTIONS = {
     "one axis": ((8, 32, 500), (64, 32, 5), {"padding": 2}),
     "one channel": ((64, 1, 28, 28), (32, 1, 5, 5), {}),
 }
+
+
+@pytest.mark.parametrize("shape, outputs", [
+    ((8, 64, 14, 14), 48), ((4, 96, 3, 3), 128), ((1, 32, 40, 40), 24), ((8, 32, 300), 40),
+])  # fmt: skip
+def test_one_tap_is_a_product(made, monkeypatch, shape: tuple, outputs: int) -> None:
+    """Of images with rows innermost, with many pixels and with few: no convolution's kernel."""
+    monkeypatch.setattr(matmul_native, "_LEAST", 1)
+    monkeypatch.setattr(matmul_native, "_PATIENT", 1)
+    monkeypatch.setattr(matmul_native, "_seen", {})
+    monkeypatch.setattr(matmul_native, "kernel_asked_for",
+                        lambda key, build: eager.kernel_asked_for(key, build))  # fmt: skip
+    rng = np.random.default_rng(5)
+    w_shape = (outputs, shape[1], *(1,) * (len(shape) - 2))
+    arrays = [rng.normal(size=s).astype(np.float32) for s in (shape, w_shape, (outputs,))]
+    expected = gradients(lambda x, w, b: (
+        flambeau.einsum("oc,nc...->no...", w.flatten(1), x) + b.view(-1, *w_shape[2:])
+    ), *[a.astype(np.float64) for a in arrays])  # fmt: skip
+    convolve = F.conv1d if len(shape) == 3 else F.conv2d
+    for kernels in (0, 3):
+        made.clear()
+        found = gradients(convolve, *arrays)
+        assert [key[0] for key in made] == ["product"] * kernels
+        for one, right in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, right, 1e-4, 1e-5 * np.abs(right).max())
 
 
 @pytest.mark.parametrize("last", [False, True])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..loops import (
     Accumulator, Affine, Apply, Axis, Buffer, Contract, Expression, Fold, Index, Kernel, Kind, Load,
@@ -28,8 +28,17 @@ class Layout:
     precision: int = 3
 
 
+def _of_several(layout: Layout) -> Layout:
+    """Without axes of one product: threads share out the outermost loop, or the only product."""
+    last = len(layout.stack)
+    kept = [i for i, extent in enumerate(layout.stack) if extent != 1]
+    a, b = (tuple([each[i] for i in (*kept, last, last + 1)]) for each in (layout.a, layout.b))
+    return replace(layout, stack=tuple([layout.stack[i] for i in kept]), a=a, b=b)
+
+
 def product(layout: Layout) -> Kernel:
     """c = a @ b (+ bias), c contiguous. Buffers: a, b, bias where there is one, c."""
+    layout = _of_several(layout)
     row, column, depth = (Index(name) for name in ("row", "column", "depth"))
     numbers = [Index(f"stack{i}") for i in range(len(layout.stack))]
     a, b, c = (Buffer(layout.type, name) for name in "abc")

@@ -1,0 +1,65 @@
+"""Convolutions of one tap and stride 1 as matrix products: each pixel's channels by the weight.
+
+For images whose rows are innermost in memory. Products need no windows, and their kernels are made
+sooner and run faster than a convolution's; where there is none yet, BLAS does the work.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .matmul_native import large_product
+from .registry import Array
+
+if TYPE_CHECKING:
+    from .conv_kernels import Window
+
+
+def is_pointwise(window: Window, groups: int, *images: Array) -> bool:
+    """Whether a convolution is a product, and its images lie as that reads them."""
+    return (
+        groups == 1 and window.dense and prod(window.kernel) == 1
+        and not any(lo or hi for lo, hi in window.padding)
+        and all(a.__class__ is np.ndarray and a.flags.c_contiguous and a.size for a in images)
+    )  # fmt: skip
+
+
+def forward(x: Array, w: Array, bias: Array | None) -> Array:
+    """The convolution of x (n, c, ...) with w (o, c, 1, ...)."""
+    y = _product(w.reshape(w.shape[:2]), _flat(x))
+    if bias is not None:
+        y += bias[:, None]
+    return y.reshape(len(x), len(w), *x.shape[2:])
+
+
+def backward_data(g: Array, w: Array) -> Array:
+    """The cotangent of the input."""
+    return _product(w.reshape(w.shape[:2]).T, _flat(g)).reshape(len(g), w.shape[1], *g.shape[2:])
+
+
+def backward_weight(x: Array, g: Array) -> Array:
+    """The cotangent of the weight: a product for each image, or one where pixels are few."""
+    x, g, ones = _flat(x), _flat(g), (1,) * (x.ndim - 2)
+    pixels, channels, outputs = x.shape[2], x.shape[1], g.shape[1]
+    if pixels * (channels + outputs) < channels * outputs:
+        x, g = (np.ascontiguousarray(a.swapaxes(0, 1)).reshape(1, a.shape[1], -1) for a in (x, g))
+    parts = large_product(g, x.swapaxes(1, 2))
+    if parts is None:
+        parts = np.matmul(g, x.swapaxes(1, 2))
+    made = parts[0] if len(parts) == 1 else parts.sum(0)
+    return made.reshape(outputs, channels, *ones)
+
+
+def _flat(x: Array) -> Array:
+    """Images of one row."""
+    return x.reshape(*x.shape[:2], -1)
+
+
+def _product(matrix: Array, images: Array) -> Array:
+    """A matrix times each image's channels."""
+    matrices = np.broadcast_to(matrix, (len(images), *matrix.shape))
+    made = large_product(matrices, images)
+    return np.matmul(matrix, images) if made is None else made
