@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..native.eager import recording
 from ..native.flags import CHECK, DEBUG
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
@@ -256,7 +257,8 @@ class Compiled:
         variant.calls += 1
         self._recall(variant, args, kwargs)
         if variant.calls > 1 or self._settled or self._waits(variant):
-            return self._record(variant, args, kwargs)
+            with recording(self._now):
+                return self._record(variant, args, kwargs)
         return self._function(*args, **kwargs)
 
     @property

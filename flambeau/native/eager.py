@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +28,29 @@ class Policy:
     counts = True  # whether calls of small arrays count: how many are recorded is nobody's business
 
 
+class _Recording(threading.local):
+    """Whether this thread makes a call once, for a program that is then made at once and makes all
+    others: kernels for it would take longer to make than they save."""
+
+    calls: dict[Hashable, int] | None = None  # how often kernels were missed in it
+
+    MANY = 64  # calls of one kind in one step, from which on they save more
+
+
+_recording = _Recording()
+
+
+@contextmanager
+def recording(one: bool) -> Iterator[None]:
+    """Meanwhile this thread asks for no kernels that were not asked for before, if `one`."""
+    before = _recording.calls
+    _recording.calls = {} if one else before
+    try:
+        yield
+    finally:
+        _recording.calls = before
+
+
 _lock = threading.Lock()
 _made: dict[Hashable, Any] = {}  # None: could not be made
 _making: dict[Hashable, threading.Event] = {}
@@ -40,8 +64,8 @@ def kernel_asked_for(
     """The function of the kernel that `builder` gives; None for the first call with this key.
 
     The next waits for it. None too where Policy does not allow it, or where it cannot be made.
-    Kernels that are `exact`, whose results are to the bit what there is without them, are not
-    waited for, and always allowed.
+    Nor for calls that are made once (`recording`). Kernels that are `exact`, whose results are to
+    the bit what there is without them, are not waited for, and always allowed.
     """
     if not (exact or Policy.allowed):
         return None
@@ -51,7 +75,8 @@ def kernel_asked_for(
         pass
     event = _making.get(key)
     if event is None:
-        _ask(key, builder)
+        if _is_worth_it(key):
+            _ask(key, builder)
         return None
     if exact:
         return None
@@ -59,6 +84,15 @@ def kernel_asked_for(
         _hurry(key)
         event.wait()
     return _made.get(key)
+
+
+def _is_worth_it(key: Hashable) -> bool:
+    """Whether a kernel that is not there is to be made; it depends on the calls alone."""
+    calls = _recording.calls
+    if calls is None:
+        return True
+    calls[key] = calls.get(key, 0) + 1
+    return calls[key] >= _Recording.MANY
 
 
 def _ask(key: Hashable, builder: Callable[[], Kernel]) -> None:

@@ -90,6 +90,7 @@ class Pages:
         self._waiting: list[np.ndarray] = []
         self._thread: threading.Thread | None = None
         self._job: _Job | None = None  # the thread's
+        self._rest: _Job | None = None  # what is left, for all to share
         self._stop = np.zeros(1, np.int64)
         self._lock = threading.Lock()
 
@@ -110,7 +111,8 @@ class Pages:
         wait for each other's pages."""
         with self._lock:
             job, thread = self._job, self._thread
-        for one in (job, self._taken()):
+            rest = self._rest = self._taken()
+        for one in (job, rest):
             if one is not None:
                 one.work()
         if thread is not None:
@@ -126,17 +128,16 @@ class Pages:
         self._waiting.clear()
 
     def _taken(self) -> _Job | None:
-        """A job of all that waits."""
-        with self._lock:
-            arrays, self._waiting = self._waiting, []
+        """A job of all that waits. Within the lock."""
+        arrays, self._waiting = self._waiting, []
         return _Job(arrays, self._stop) if arrays else None
 
     def _work(self) -> None:
         while True:
             with self._lock:
-                arrays, self._waiting = self._waiting, []
-                if not arrays:
-                    self._thread = self._job = None
+                job, self._rest = self._taken() or self._rest, None
+                self._job = job
+                if job is None:
+                    self._thread = None
                     return
-                self._job = _Job(arrays, self._stop)
-            self._job.work()
+            job.work()

@@ -72,6 +72,33 @@ def test_exact_kernels_are_not_waited_for() -> None:
     assert eager.kernel_asked_for("exact", slow, exact=True) is not None
 
 
+def test_a_call_that_is_made_once_asks_for_no_kernels() -> None:
+    assert eager.kernel_asked_for("before", slow) is None
+    with eager.recording(True):
+        for _ in range(3):
+            assert eager.kernel_asked_for("once", slow) is None
+            assert eager.kernel_asked_for("exact", slow, exact=True) is None
+        assert eager.kernel_asked_for("before", slow) is not None
+    assert not {"once", "exact"} & {*eager._making, *eager._made}
+    assert eager.kernel_asked_for("once", slow) is None
+    assert eager.kernel_asked_for("once", slow) is not None
+
+
+def test_a_call_that_does_the_same_many_times_asks() -> None:
+    with eager.recording(True):
+        found = [eager.kernel_asked_for("many", slow) for _ in range(eager._Recording.MANY + 1)]
+    assert found[:-1] == [None] * eager._Recording.MANY
+    assert found[-1] is not None
+
+
+def test_what_one_thread_records_is_no_matter_of_others() -> None:
+    with eager.recording(True):
+        other = threading.Thread(target=eager.kernel_asked_for, args=("other", slow))
+        other.start()
+        other.join()
+    assert "other" in eager._making
+
+
 @pytest.mark.parametrize("error", [NotImplementedError, ValueError, KeyError])
 def test_what_cannot_be_made_is_not_there(error: type[Exception]) -> None:
     def failing() -> Kernel:

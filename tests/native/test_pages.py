@@ -83,6 +83,28 @@ def test_to_finish_is_to_help() -> None:
     assert faults(late) > 1000
 
 
+def test_what_is_left_at_the_end_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, helped = threading.Event(), threading.Event()
+    threads: list[tuple[int, threading.Thread]] = []
+
+    def work(job: pages._Job) -> None:
+        threads.append((len(job.arrays), threading.current_thread()))
+        if len(threads) == 1:  # the thread's, until the other one helps
+            begun.set()
+            assert helped.wait(30)
+        else:
+            helped.set()
+
+    monkeypatch.setattr(pages._Job, "work", work)
+    asked = Pages()
+    asked.ask(untouched(2 << 20))
+    assert begun.wait(30)
+    for _ in range(2):
+        asked.ask(untouched(2 << 20))
+    asked.finish()
+    assert len({one for many, one in threads if many == 2}) == 2
+
+
 def test_nothing_is_fetched_where_there_is_one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "usable_processors", lambda: 1)
     array, asked = untouched(32 << 20), Pages()
