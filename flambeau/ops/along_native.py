@@ -1,6 +1,6 @@
 """gather and scatter of large arrays in machine code; None or False without it.
 
-Each number is known to be one of its axis.
+Each number is known to be one of its axis, unless a function says that it looks.
 """
 
 from __future__ import annotations
@@ -66,8 +66,38 @@ def taken(x: Array, at: int, index: Array) -> Array | None:
     return y
 
 
-def put(y: Array, at: int, index: Array, value: Any, add: bool) -> bool:
-    """Writes or adds values to y at their numbers along an axis, where that can be done here."""
+def taken_within(x: Array, at: int, index: Array) -> Array | None:
+    """As `taken`, of numbers that nobody has looked at: None too where one is not of the axis.
+
+    Rows are looked at as they are read; another pass over the numbers, by one thread, takes as
+    long as the work.
+    """
+    apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)
+    if apart is None or bits is None or apart[1] != 1 or not (x.size and x.flags.c_contiguous):
+        return None
+    kernel = _kernel("take_last_checked", bits)
+    if kernel is None:
+        return None
+    rows, n, count = apart[0], x.shape[at], index.shape[at]
+    numbers, y = np.ascontiguousarray(index), np.empty(index.shape, x.dtype)
+    last, most = np.array(n - 1, np.uint64), np.empty(rows, np.uint64)
+    run(kernel, index.size, x, numbers, last, most, y, rows, count, n)
+    return y if np.maximum.reduce(most) < n else None
+
+
+def summed(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array | None:
+    """Zeros of a shape to which values are added at their numbers along an axis, or None."""
+    y = np.empty(shape, value.dtype)
+    return y if put(y, at, index, value, True, True) else None
+
+
+def put(
+    y: Array, at: int, index: Array, value: Any, add: bool, fresh: bool = False
+) -> bool:
+    """Writes or adds values to y at their numbers along an axis, where that can be done here.
+
+    `fresh`: y is to be zero before, whatever it holds.
+    """
     apart = _apart(y, index, at)
     if apart is None or not y.flags.c_contiguous or value.dtype != y.dtype:
         return False
@@ -75,7 +105,8 @@ def put(y: Array, at: int, index: Array, value: Any, add: bool) -> bool:
     outer, inner = apart
     if kind is None or (inner == 1 and outer < 2 * POOL.threads()):
         return False
-    kernel = _kernel("put_last" if inner == 1 else "put_middle", kind, add)
+    clears = (True,) if fresh and inner == 1 else ()
+    kernel = _kernel("put_last" if inner == 1 else "put_middle", kind, add, *clears)
     if kernel is None:
         return False
     numbers = np.ascontiguousarray(index)
@@ -84,6 +115,8 @@ def put(y: Array, at: int, index: Array, value: Any, add: bool) -> bool:
     if inner == 1:
         run(kernel, index.size, x, numbers, y, outer, count, n)
         return True
+    if fresh:
+        y.fill(0)
     threads = POOL.threads()
     blocks = next((b for b in range(threads, 4 * threads) if inner % b == 0), 1)
     run(kernel, index.size, x, numbers, y, outer, blocks, count, inner // blocks, inner, n * inner,

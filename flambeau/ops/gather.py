@@ -87,6 +87,8 @@ def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
     if not index.size:
         return np.empty(index.shape, input.dtype)
     _fits("gather", index, input.shape, at, True, "self")
+    if (y := along_native.taken_within(input, at, index)) is not None:
+        return y
     _within(index, input.shape[at], at)
     if index.ndim == 0:
         return input[index]
@@ -101,13 +103,15 @@ def _(g, input_shape, dim, index):
 @opaque(name="_scattered", expose=(), ref=None, samples=None)
 def _scattered(g: Array, dim, index: Array, shape) -> Array:
     """Zeros of a shape, with `g` added up at the indices along an axis."""
+    if shape and index.ndim and index.size \
+            and (y := along_native.summed(shape, dim % len(shape), index, g)) is not None:
+        return y
     made = np.zeros(shape, g.dtype)
     if not shape:
         made += g.sum()
     elif index.ndim == 0:
         made[index] += g
-    elif index.size and not along_native.put(
-            made, dim % len(shape), index, g, True):
+    elif index.size:
         np.add.at(made, _grid(index, dim % len(shape)), g)
     return made
 

@@ -25,7 +25,10 @@ def settled() -> None:
     """Waits for the kernels."""
     names = [("take_last",), ("take_middle",), ("put_last", False), ("put_middle", False)]
     wanted = [(n[0], kind, *n[1:]) for n in names for kind in ("int32", "int64")]
-    wanted += [(n, kind, True) for n in ("put_last", "put_middle") for kind in ("float32", "int64")]
+    wanted += [("take_last_checked", kind) for kind in ("int32", "int64")]
+    for kind in ("float32", "int64"):
+        wanted += [("put_last", kind, True), ("put_last", kind, True, True),
+                   ("put_middle", kind, True)]  # fmt: skip
     until = time.monotonic() + 30
     while any(along_native._kernel(*one) is None for one in wanted):
         assert time.monotonic() < until, "no kernel came"
@@ -74,21 +77,35 @@ def test_along(name, shape, at, count, dtype, monkeypatch) -> None:
     assert calls or (name == "index_add" and at == 0)  # which adds whole rows
 
 
-def test_gradient_of_gather(monkeypatch) -> None:
-    x, index = values((37, 19), torch.float32), places((37, 19), 1, 30, 19)
-    grads = []
+@pytest.mark.parametrize("dim", [0, 1])
+def test_gradient_of_gather(dim, monkeypatch) -> None:
+    x, index = values((37, 19), torch.float32), places((37, 19), dim, 30, (37, 19)[dim])
+    weight, grads = values(index.shape, torch.float32), []
     for large in (1 << 60, 0):
         monkeypatch.setattr(along_native, "LARGE", large)
         settled()
         leaf = x.clone().requires_grad_()
-        (leaf.gather(1, index) * torch.arange(30.0)).sum().backward()
+        (leaf.gather(dim, index) * weight).sum().backward()
         grads.append(leaf.grad)
     np.testing.assert_array_equal(*[g.numpy() for g in grads])
+
+
+def test_memory_that_sums_are_made_in_is_cleared(monkeypatch) -> None:
+    monkeypatch.setattr(along_native, "LARGE", 0)
+    settled()
+    monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 7, dtype))
+    for shape, at in (((37, 19), 1), ((37, 19), 0)):
+        index = np.zeros((37, 19), np.int64)
+        y = along_native.summed(shape, at, index, np.ones(shape, np.float32))
+        expected = np.zeros(shape, np.float32)
+        expected[(slice(None), 0) if at else (0,)] = shape[at]
+        np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("wrong", [-1, 19, 1 << 40])
 def test_numbers_that_are_not_of_the_axis(wrong, monkeypatch) -> None:
     monkeypatch.setattr(along_native, "LARGE", 0)
+    settled()
     x, index = values((37, 19), torch.float32), places((37, 19), 1, 30, 19)
     index[3, 3] = wrong
     with pytest.raises(RuntimeError, match=f"index {wrong} is out of bounds"):

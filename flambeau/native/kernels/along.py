@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..loops import (
-    Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type,
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Fold, Index, Kernel, Kind, Load, Loop,
+    Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
 
 
@@ -16,6 +17,29 @@ def take_last(type: Type) -> Kernel:
     value = Load(x, Affine(0, ((row, width),)), ((Load(at, here), 1),))
     inner = Loop(k, count, [Store(y, here, value)], Kind.LANES)
     return Kernel("take_last", [x, at, y], [Loop(row, rows, [inner], Kind.PARALLEL)], sizes)
+
+
+def take_last_checked(type: Type) -> Kernel:
+    """x, numbers (U64), last (U64), most (U64), y: as take_last, a number beyond `last` as `last`.
+
+    `most`: the greatest number of each row, which was a look at what the row's caches hold.
+    """
+    x, at, y = Buffer(type, "x"), Buffer(Type.U64, "numbers"), Buffer(type, "y")
+    last, most = Buffer(Type.U64, "last"), Buffer(Type.U64, "most")
+    row, k = Index("row"), Index("k")
+    rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
+    here = Affine(0, ((row, count), (k, 1)))
+    number, greatest = Load(at, here), Accumulator(Fold.MAXIMUM, Type.U64, "greatest")
+    held = Apply(Scalar.MINIMUM, (number, Load(last, Affine())), Type.U64)
+    place = Apply(Scalar.CAST, (held,), Type.I64)
+    value = Load(x, Affine(0, ((row, width),)), ((place, 1),))
+    each: list[Statement] = [Update(greatest, number), Store(y, here, value)]
+    body: list[Statement] = [
+        Begin(greatest), Loop(k, count, each, Kind.LANES),
+        Store(most, Affine(0, ((row, 1),)), greatest),
+    ]
+    return Kernel("take_last_checked", [x, at, last, most, y],
+                  [Loop(row, rows, body, Kind.PARALLEL)], sizes)  # fmt: skip
 
 
 def take_middle(type: Type) -> Kernel:
@@ -35,17 +59,23 @@ def take_middle(type: Type) -> Kernel:
     return Kernel("take_middle", [x, at, y], body, sizes)
 
 
-def put_last(type: Type, add: bool) -> Kernel:
+def put_last(type: Type, add: bool, fresh: bool = False) -> Kernel:
     """x, numbers (I64), y: y[o, numbers[o, k]] = x[o, k], or added to, one k after another.
 
-    Sizes: rows, numbers of a row, elements of a row of y.
+    `fresh`: y is zeros before, which are written here. Sizes: rows, numbers of a row, elements of
+    a row of y.
     """
     x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
     row, k = Index("row"), Index("k")
     rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
     here = Affine(0, ((row, count), (k, 1)))
     store = Store(y, Affine(0, ((row, width),)), Load(x, here), ((Load(at, here), 1),), add=add)
-    nest = Loop(row, rows, [Loop(k, count, [store])], Kind.PARALLEL)
+    body: list[Statement] = [Loop(k, count, [store])]
+    if fresh:
+        column = Index("column")
+        clear = Store(y, Affine(0, ((row, width), (column, 1))), Constant(type, 0))
+        body.insert(0, Loop(column, width, [clear], Kind.LANES))
+    nest = Loop(row, rows, body, Kind.PARALLEL)
     return Kernel("put_last", [x, at, y], [nest], sizes)
 
 
