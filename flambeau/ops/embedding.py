@@ -17,6 +17,7 @@ from .index import add_rows
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque, publish
 from .samples import Rng
+from .row_copies import zeros
 from .table_rows import LARGE, taken
 
 
@@ -90,7 +91,7 @@ def embedding_dense_backward(
     g = g.astype(inside, copy=False)
     if scale_grad_by_freq:
         g = g / np.bincount(flat, minlength=num_weights)[flat][:, None].astype(inside)
-    made = np.zeros((num_weights, width), inside)
+    made = zeros((num_weights, width), inside)
     if flat.size:
         add_rows(made, (flat,), g)
     return made.astype(grad_output.dtype, copy=False)

@@ -17,6 +17,7 @@ from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor, view_of, wrap
 from .inplace import assign
 from .registry import Array, opaque, publish
+from .row_copies import zeros
 from .table_rows import LARGE, added, taken
 from .slices import basic_index, select
 
@@ -270,7 +271,7 @@ def _(g, input_shape, where):
 @opaque(name="index_adjoint", expose=(), ref=None, samples=None)
 def scatter_at(g: Array, shape, where) -> Array:
     """Zeros of a shape, with `g` added up at the positions."""
-    made = np.zeros(shape, g.dtype)
+    made = zeros(shape, g.dtype)
     if any(isinstance(w, np.ndarray) and w.dtype != np.bool_ for w in where):
         add_rows(made, where, g)
     else:

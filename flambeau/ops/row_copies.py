@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..native.allocator import LARGEST
 from ..native.eager import kernel_asked_for
 from ..native.invoke import shared
 
@@ -19,6 +21,7 @@ Array = np.ndarray  # by this name it is not what symbols are when operators are
 MANY = 1 << 18  # bytes that threads share
 _FEW = 64  # rows, too few to share out
 _ROW = 128  # bytes of a row that is worth a round
+_AXES = 5  # that a kernel takes: four of rows, as in native/kernels/moved.py, and along them
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
 
@@ -27,6 +30,19 @@ def fill(target: Array, source: Array) -> None:
     """target[...] = source, of one dtype."""
     if target.nbytes < MANY or not _filled(target, source):
         np.copyto(target, source)
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """As np.zeros, of memory that is used at once: on all threads, if large.
+
+    What is larger than the blocks that are kept comes from the system, zero already.
+    """
+    size = prod(shape) * dtype.itemsize
+    if size < MANY or size >= LARGEST or dtype.itemsize not in _BITS:
+        return np.zeros(shape, dtype)
+    y = np.empty(shape, dtype)
+    fill(y, np.zeros((), dtype))
+    return y
 
 
 def large_copy(x: Array) -> Array | None:
@@ -100,7 +116,7 @@ def _kernel(name: str, bits: str) -> Function | None:
 
 
 def _rows(target: Array, source: Array) -> list[_Axis] | None:
-    """Three axes of rows, and that along the rows, of both arrays at once."""
+    """The axes of rows, as many as kernels take, and that along the rows, of both arrays."""
     size = target.itemsize
     axes: list[_Axis] = []
     for extent, to, of in zip(target.shape, target.strides, source.strides, strict=True):
@@ -112,7 +128,7 @@ def _rows(target: Array, source: Array) -> list[_Axis] | None:
             axes[-1] = (axes[-1][0] * extent, to, of)
         else:
             axes.append((extent, to, of))
-    if not axes or axes[-1][1:] != (size, size) or axes[-1][0] * size < _ROW or len(axes) > 4:
+    if not axes or axes[-1][1:] != (size, size) or axes[-1][0] * size < _ROW or len(axes) > _AXES:
         return None
     rows = target.nbytes // (axes[-1][0] * size)
     if rows < _FEW:
@@ -120,7 +136,7 @@ def _rows(target: Array, source: Array) -> list[_Axis] | None:
         piece = 4096
         while length % piece:
             piece //= 2
-        if piece * size < _ROW or len(axes) > 3:
+        if piece * size < _ROW or len(axes) == _AXES:
             return None
         axes[-1:] = [(length // piece, piece * size, piece * size), (piece, size, size)]
-    return [(1, 0, 0)] * (4 - len(axes)) + axes
+    return [(1, 0, 0)] * (_AXES - len(axes)) + axes

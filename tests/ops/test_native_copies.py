@@ -84,6 +84,8 @@ ROWS = {
     "stacked": lambda: torch.stack((X, -X), 1),
     "last": lambda: torch.cat((X, X[..., :32]), 2), "rolled": lambda: X.roll(2, 1),
     "rolled back": lambda: X.roll(-62, 0), "swapped": lambda: X.transpose(0, 1).contiguous(),
+    "five axes": lambda: X.reshape(-1)[:3840].view(3, 2, 4, 5, 32).permute(1, 3, 0, 2, 4).clone(
+        memory_format=torch.contiguous_format),
     "window": lambda: X[3:, 1:5, 8:44].contiguous(), "stretched": lambda: X[:1].expand(
         4, 7, 64).contiguous(), "integers": lambda: torch.cat((X.long(), X.long()), 1),
     "bytes": lambda: torch.cat((BYTES, BYTES), 1), "halves": lambda: X.half().clone(),
@@ -113,3 +115,14 @@ def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.dtype == expected.dtype
     assert torch.equal(found, expected)
     assert bool(calls) == (name not in ("odd", "empty"))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.complex128])
+def test_zeros_in_memory_that_was_used(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    until = time.monotonic() + 10
+    while any(row_copies._kernel("repeated", bits) is None for bits in ("int32", "int64")):
+        assert time.monotonic() < until, "no kernel came"
+        time.sleep(0.002)
+    monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 7, dtype))
+    found = row_copies.zeros((37, 19), np.dtype(dtype))
+    assert found.dtype == dtype and found.shape == (37, 19) and not found.any()

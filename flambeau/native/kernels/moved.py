@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from ..loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type
 
+_AXES = 4  # of which `rows_apart` copies rows: queries, keys and values side by side
+
 
 def in_order(type: Type, shape: Sequence[int], strides: Sequence[int], inner: int) -> Kernel:
     """x, y: x of these strides (in elements), copied to y, whose axes lie in order.
@@ -31,13 +33,13 @@ def in_order(type: Type, shape: Sequence[int], strides: Sequence[int], inner: in
 def rows_apart(type: Type) -> Kernel:
     """x, y: rows whose elements lie one behind the other, copied one by one.
 
-    Sizes: the rows' length, then for each of three axes of rows the extent and the distances (in
+    Sizes: the rows' length, then for each of four axes of rows the extent and the distances (in
     elements) in x and in y.
     """
     x, y, column = Buffer(type, "x"), Buffer(type, "y"), Index("column")
     length = Size("length")
     sizes, axes = [length], []
-    for k in range(3):
+    for k in range(_AXES):
         extent, of_x, of_y = (Size(f"{name}{k}") for name in ("extent", "x", "y"))
         sizes += [extent, of_x, of_y]
         axes.append((Index(f"i{k}"), extent, of_x, of_y))
