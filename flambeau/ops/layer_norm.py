@@ -78,9 +78,14 @@ def _layer_norm_backward(
     (w,) = as_dtype(mean.dtype, weight)
     found = rows_backward(g.reshape(len(mean), -1), input.reshape(len(mean), -1),
                           None if w is None else w.reshape(-1), mean, rstd)  # fmt: skip
-    return (found[0].reshape(input.shape).astype(input.dtype, copy=False),
-            found[1].reshape(tail).astype(kind, copy=False),
-            found[2].reshape(tail).astype(kind, copy=False))  # fmt: skip
+    return (_shaped(found[0], input.shape, input.dtype), _shaped(found[1], tail, kind),
+            _shaped(found[2], tail, kind))  # fmt: skip
+
+
+def _shaped(y: Array, shape: tuple[int, ...], kind: np.dtype) -> Array:
+    """y in a shape and dtype: itself where it has them, so that a leaf may keep it."""
+    y = y if y.shape == shape else y.reshape(shape)
+    return y.astype(kind, copy=False)
 
 
 def _check_shapes(

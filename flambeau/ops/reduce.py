@@ -94,6 +94,8 @@ def sum_to_size(input, *size):
         raise RuntimeError(
             f"size {{{list(size)}}} is not expandable to size {{{list(shape)}}}."
         )
+    if len(axes) == new:  # memory of its own, not a view: a leaf may keep it as its gradient
+        return sum(input, axes)
     y = sum(input, axes, True) if axes else input
     return y.reshape(size) if new else y
 

@@ -487,3 +487,14 @@ def test_grad_takes_only_inputs(torch):
     assert torch.autograd.grad(x * 2, x, only_inputs=True)[0].item() == 2
     with pytest.warns(FutureWarning, match="only_inputs argument is deprecated"):
         torch.autograd.grad(x * 2, x, only_inputs=False)
+
+
+def test_gradients_of_vectors_are_no_views():
+    """So that a leaf takes them over as they are."""
+    import flambeau
+
+    x = flambeau.randn(2, 3, 4, requires_grad=True)
+    for layer in (flambeau.nn.LayerNorm(4), flambeau.nn.Linear(4, 5)):
+        found = flambeau.autograd.grad(layer(x).sum(), list(layer.parameters()))
+        assert all(g._array.base is None for g in found)
+        assert [g.shape for g in found] == [p.shape for p in layer.parameters()]
