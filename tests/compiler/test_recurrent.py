@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.compiler.verify import GraphError, verify_graph
+from flambeau.native.kernels import recurrent
 from flambeau.native.kernels.recurrent_cells import CELLS
 from flambeau.native.loops import Type
+from flambeau.native.target import TARGETS
 from flambeau.native.verify import verify
 
 from .outcomes import interpreted, outcome, run
@@ -160,6 +163,22 @@ def test_inference_keeps_nothing(kind: str) -> None:
     stores = [len(task.memories) for task in program.step.tasks if task.name == "recurrence"]
     assert stores
     assert max(stores) <= 8
+
+
+@pytest.mark.parametrize(("name", "near", "size", "rows", "expected"), [
+    ("avx2", 512 << 10, 256 << 10, 1, True), ("avx2", 512 << 10, 1 << 20, 1, False),
+    ("avx2", 512 << 10, 1 << 20, 2, True), ("avx2", 512 << 10, 16 << 20, 3, False),
+    ("avx2", 512 << 10, 16 << 20, 4, True), ("avx2", 512 << 10, 17 << 20, 15, False),
+    ("avx2", 512 << 10, 17 << 20, 16, True), ("avx512", 2 << 20, 1 << 20, 1, True),
+    ("avx512", 2 << 20, 4 << 20, 15, False), ("avx512", 2 << 20, 4 << 20, 16, True),
+    ("avx512", 2 << 20, 5 << 20, 99, False),
+])  # fmt: skip
+def test_rows_that_pay_for_reading_the_weights(
+    name: str, near: int, size: int, rows: int, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads: weights that stay in a thread's cache, in one that is shared, in none."""
+    monkeypatch.setattr(recurrent, "host", lambda: replace(TARGETS[name], near=near))
+    assert recurrent.in_one_kernel(size, rows, 2) is expected
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])

@@ -86,10 +86,11 @@ def in_one_kernel(size: int, rows: int, threads: int) -> bool:
     """Whether a layer's steps are best one kernel: so many bytes of recurrent weights, and rows.
 
     Each thread reads all weights at each step. Those that do not stay in its own cache come from
-    one that all share, or from memory, which pays if a thread has rows enough to multiply them by.
+    one that all share, or from memory, which pays if a thread has rows enough to multiply them by,
+    and if there are not half of the threads without any.
     """
     if size <= NEAR_BYTES:
-        return True
+        return size <= host().near // 2 or 2 * rows > threads
     if narrow():
         return rows >= threads * (2 if size <= SHARED_BYTES else 8)
     return size <= WIDE_BYTES and rows >= threads * 8

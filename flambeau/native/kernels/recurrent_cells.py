@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..target import host
+from .value import Value
+
 Values = dict[str, list[Any]]  # of a kernel's Values, symbols or arrays, whichever came in
 
 
@@ -47,6 +50,8 @@ def _tanh(x: Any) -> Any:
 
 
 def _sigmoid(x: Any) -> Any:
+    if isinstance(x, Value) and host().vector_bytes < 64:  # where tanh is no table, exp is shorter
+        return 1 / (np.exp(-x) + 1)
     return _tanh(x * 0.5) * 0.5 + 0.5
 
 
