@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .batches import served
 from .registry import Array
 
 if TYPE_CHECKING:
@@ -118,18 +119,17 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     (x, x_last), (w, w_last) = _laid_out(groups, w.shape[1], x, w)
     y_last = x_last or w_last
     last = (x_last, w_last, y_last)
-    key = ("conv forward", x.dtype.char, x.shape, w.shape, window, groups, last, bias is None)
+    kind = ("conv forward", x.dtype.char, x.shape[1:], w.shape, window, groups, last, bias is None)
 
-    def build() -> Any:
-        made = _geometry(x.shape, w.shape, shape, x.dtype.char, window, groups, last)
+    def build(n: int) -> Any:
+        made = _geometry((n, *x.shape[1:]), w.shape, (n, *shape[1:]), x.dtype.char, window,
+                         groups, last)  # fmt: skip
         return _builders(groups, w.shape[1]).forward(made, bias is not None)
 
-    function = kernel_for(key, build)
-    if function is None:
-        return None
     y = empty(shape, x.dtype, y_last)
-    run_kernel(function, [x, w, *([] if bias is None else [np.ascontiguousarray(bias)]), y])
-    return y
+    constants = [w] if bias is None else [w, np.ascontiguousarray(bias)]
+    there = served(kind, build, [x, *constants, y], range(1, 1 + len(constants)))
+    return y if there else None
 
 
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, groups: int
@@ -141,19 +141,16 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
     (g, g_last), (w, w_last) = _laid_out(groups, w.shape[1], g, w)
     x_last = g_last or w_last
     last = (x_last, w_last, g_last)
-    key = ("conv data", g.dtype.char, g.shape, w.shape, shape, window, groups, last)
+    kind = ("conv data", g.dtype.char, g.shape[1:], w.shape, shape[1:], window, groups, last)
 
-    def build() -> Any:
+    def build(n: int) -> Any:
         return _builders(groups, w.shape[1]).backward_data(
-            _geometry(shape, w.shape, g.shape, g.dtype.char, window, groups, last)
-        )
+            _geometry((n, *shape[1:]), w.shape, (n, *g.shape[1:]), g.dtype.char, window, groups,
+                      last)
+        )  # fmt: skip
 
-    function = kernel_for(key, build)
-    if function is None:
-        return None
     made = empty(shape, g.dtype, x_last)
-    run_kernel(function, [g, w, made])
-    return made
+    return made if served(kind, build, [g, w, made], (1,)) else None
 
 
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | None:
@@ -165,16 +162,13 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
         return None
     (x, x_last), (g, g_last) = _laid_out(groups, shape[1], x, g)
     last = (x_last, x_last, g_last)
-    key = ("conv weight", x.dtype.char, x.shape, g.shape, window, groups, last)
+    kind = ("conv weight", x.dtype.char, x.shape[1:], g.shape[1:], window, groups, last)
 
-    def build() -> Any:
+    def build(n: int) -> Any:
         return _builders(groups, shape[1]).backward_weight(
-            _geometry(x.shape, shape, g.shape, x.dtype.char, window, groups, last)
-        )
+            _geometry((n, *x.shape[1:]), shape, (n, *g.shape[1:]), x.dtype.char, window, groups,
+                      last)
+        )  # fmt: skip
 
-    function = kernel_for(key, build)
-    if function is None:
-        return None
     made = empty(shape, x.dtype, x_last and len(shape) == 4)
-    run_kernel(function, [x, g, made])
-    return made
+    return made if served(kind, build, [x, g, made], summed=True) else None

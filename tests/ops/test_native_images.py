@@ -11,7 +11,7 @@ import flambeau
 import flambeau.nn.functional as F
 from flambeau.native import eager
 from flambeau.native.compiled import compiled
-from flambeau.ops import conv_native, matmul_native
+from flambeau.ops import batches, conv_native, matmul_native
 
 
 @pytest.fixture
@@ -28,6 +28,8 @@ def made(monkeypatch) -> list:
 
     monkeypatch.setattr(eager, "kernel_asked_for", at_once)
     monkeypatch.setattr(conv_native, "_seen", {})
+    monkeypatch.setattr(batches, "_made", {})
+    monkeypatch.setattr(batches, "_calls", {})
     return used
 
 
@@ -53,6 +55,42 @@ CONVOLUTIONS = {
     "one axis": ((8, 32, 500), (64, 32, 5), {"padding": 2}),
     "one channel": ((64, 1, 28, 28), (32, 1, 5, 5), {}),
 }
+
+
+@pytest.mark.parametrize("case, last", [
+    ("padded", False), ("strided", True), ("depthwise", False), ("one axis", False),
+])  # fmt: skip
+def test_other_numbers_of_images_take_the_same_kernels(made, monkeypatch, case, last) -> None:
+    """Fewer and more images than the kernels are made for; a number that goes on gets its own."""
+    x_shape, w_shape, settings = CONVOLUTIONS[case]
+    rng = np.random.default_rng(6)
+    weight, bias = (rng.normal(size=s).astype(np.float32) for s in (w_shape, w_shape[:1]))
+    convolve = F.conv1d if len(x_shape) == 3 else F.conv2d
+
+    def kernels_for(count: int) -> list[int]:
+        """How many images each kernel was made for that such a call took."""
+        x = rng.normal(size=(count, *x_shape[1:])).astype(np.float32)
+
+        def results() -> list[np.ndarray]:
+            function = lambda x, w, b: convolve(x, w, b, **settings)  # noqa: E731
+            return gradients(function, x, weight, bias, last=last)
+
+        made.clear()
+        found, used = results(), [key[-1] for key in made if key[0] != "in order"]
+        with monkeypatch.context() as without:
+            without.setattr(conv_native, "_LEAST", 1 << 62)
+            expected = results()
+        for one, right in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, right, 1e-4, 1e-4 * np.abs(right).max())
+        return used
+
+    count = x_shape[0]
+    assert kernels_for(count) == [] and kernels_for(count) == [count] * 3
+    assert kernels_for(count - 3) == [count] * 3 and kernels_for(2 * count + 1) == [count] * 3
+    for key in [*batches._calls]:
+        batches._calls[key] = batches._PATIENT
+    kernels_for(count - 3)
+    assert kernels_for(count - 3) == [count - 3] * 3
 
 
 @pytest.mark.parametrize("shape, outputs", [
