@@ -33,6 +33,11 @@ from .autograd.mode import (
 from .autograd.anomaly import (
     is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled,
 )
+from .assertions import (
+    _assert, _assert_async, _check, _check_index, _check_is_size, _check_not_implemented,
+    _check_tensor_all, _check_tensor_all_with, _check_type, _check_value, _check_with,
+    _is_all_true, _shape_as_tensor,
+)  # fmt: skip
 from .legacy_types import legacy_types as _legacy_types
 from .legacy_types import set_default_tensor_type, typename
 from .ops.registry import PUBLIC as _PUBLIC
@@ -90,6 +95,13 @@ _ELSEWHERE = {
         "get_autocast_dtype", "is_autocast_cache_enabled", "is_autocast_enabled",
         "set_autocast_cache_enabled", "set_autocast_dtype", "set_autocast_enabled",
     ), "amp.autocast_mode"),
+    **dict.fromkeys((
+        "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_autocast_ipu_dtype",
+        "get_autocast_xla_dtype", "is_autocast_cpu_enabled", "is_autocast_ipu_enabled",
+        "is_autocast_xla_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled",
+        "set_autocast_gpu_dtype", "set_autocast_ipu_dtype", "set_autocast_ipu_enabled",
+        "set_autocast_xla_dtype", "set_autocast_xla_enabled",
+    ), "amp.device_names"),
     "Parameter": "nn.parameter", "compile": "compiler", "load": "serialization",
     "save": "serialization",
     "vmap": "func",

@@ -74,11 +74,102 @@ def test_compile_gives_a_callable_that_stands_for_the_model():
         torch.compile(abs, mode="default", options={})
 
 
-def test_scripting_is_refused_by_name():
-    for name in ("script", "trace", "load"):
+def test_what_would_be_scripted_stays_python():
+    net = torch.nn.Linear(2, 2)
+    for name in ("script", "trace", "freeze", "optimize_for_inference", "script_method", "ignore"):
+        assert getattr(torch.jit, name)(net) is net
+    for name in ("save", "load"):
         with pytest.raises(NotImplementedError, match=f"torch.jit.{name}"):
             getattr(torch.jit, name)(abs)
-    assert torch.jit.ignore(abs) is abs
+    assert issubclass(torch.jit.ScriptModule, torch.nn.Module)
+    assert not isinstance(net, (torch.jit.ScriptModule, torch.jit.ScriptFunction))
+
+
+def test_what_a_trace_would_not_enter_is_marked_in_silence():
+    assert torch.fx.wrap(abs) is abs
+    assert torch.fx.wrap("len") == "len"
+
+
+def test_conditions_that_programs_state():
+    torch._assert(True, "x")
+    with pytest.raises(AssertionError, match="hm"):
+        torch._assert(torch.tensor(False), "hm")
+    with pytest.raises(RuntimeError, match="hm"):
+        torch._assert_async(torch.tensor(0), "hm")
+    torch._check(True)
+    kinds = {"": RuntimeError, "_index": IndexError, "_value": ValueError, "_type": TypeError,
+             "_not_implemented": NotImplementedError}  # fmt: skip
+    for name, kind in kinds.items():
+        with pytest.raises(kind, match="two"):
+            getattr(torch, f"_check{name}")(False, lambda: "two")
+    with pytest.raises(RuntimeError, match="Expected cond to be True"):
+        torch._check_is_size(-1)
+    with pytest.raises(TypeError, match="cond must be a bool, but got a Tensor"):
+        torch._check(torch.tensor(True))
+    with pytest.raises(TypeError, match="message must be a callable"):
+        torch._check(False, "hm")
+    torch._check_tensor_all(torch.tensor([True]))
+    with pytest.raises(ValueError, match="x"):
+        torch._check_tensor_all_with(ValueError, torch.tensor([True, False]), lambda: "x")
+    assert torch._shape_as_tensor(torch.zeros(2, 3)).tolist() == [2, 3]
+    assert torch._is_all_true(torch.tensor([True])).item()
+
+
+def test_autocast_settings_with_the_device_in_their_name():
+    from flambeau.amp.device_names import NAMES
+
+    wanted = {"get_autocast_cpu_dtype": torch.bfloat16, "get_autocast_gpu_dtype": torch.float16,
+              "is_autocast_cpu_enabled": False}  # fmt: skip
+    for name in NAMES:
+        assert hasattr(torch, name)
+    for name, value in wanted.items():
+        with pytest.warns(DeprecationWarning, match=rf"torch.{name}\(\) is deprecated"):
+            assert getattr(torch, name)() == value
+    with pytest.warns(DeprecationWarning, match=r"set_autocast_enabled\('cpu', enabled\)"):
+        torch.set_autocast_cpu_enabled(True)
+    try:
+        assert torch.is_autocast_enabled("cpu")
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+
+
+def test_numbers_as_tensors_without_axes():
+    assert str(torch.scalar_tensor(True)) == "tensor(1.)"
+    assert torch.scalar_tensor(2, dtype=torch.int64).dtype is torch.int64
+    assert torch.scalar_tensor(2.0, requires_grad=True).requires_grad
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.scalar_tensor(2 + 1j)
+    assert torch.resize_as_(torch.zeros(2), torch.ones(3, 2)).shape == (3, 2)
+
+
+def test_operators_by_the_names_of_the_dispatcher():
+    aten = torch.ops.aten
+    x = torch.tensor([1.0, -2.0])
+    assert aten.add.Tensor(x, x).tolist() == [2, -4]
+    assert aten.relu.default(x).tolist() == [1, 0]
+    assert {aten.cat.default: 1}[torch.ops.aten.cat.default] == 1
+    assert "Scalar" in aten._foreach_maximum_.overloads()
+    with pytest.raises(NotImplementedError, match=r"torch.ops.aten._pin_memory"):
+        aten._pin_memory.default(x)
+
+
+def test_what_programs_take_from_the_extension():
+    assert torch._C._nn._parse_to("cpu", torch.float64) == (
+        torch.device("cpu"), torch.float64, False, None)  # fmt: skip
+    assert torch._C._get_tracing_state() is None
+    assert torch._C._disabled_torch_function_impl(len, (), ([1],)) == 1
+    assert issubclass(torch.Tensor, torch._C.TensorBase)
+    assert not isinstance(3, (torch._C.Graph, torch._C.Value))
+
+
+def test_annotations_of_what_is_lacking():
+    lacking = torch.distributed.TCPStore
+    assert (lacking | None) == (None | lacking)
+    from flambeau.distributed.fsdp import FullyShardedDataParallel
+
+    assert not isinstance(torch.nn.Linear(1, 1), FullyShardedDataParallel)
+    with pytest.raises(NotImplementedError, match=r"torch.distributed.fsdp.Fully"):
+        FullyShardedDataParallel()
 
 
 def test_backends_remember_their_settings():

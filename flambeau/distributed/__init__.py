@@ -3,7 +3,10 @@
 More than one process is not there yet, nor are stores, remote calls and sharded models.
 """
 
+import sys
+
 from ..tensor.lacking import lacking
+from . import absent, nn
 from .collectives import (
     ReduceOp, Work, all_gather, all_gather_into_tensor, all_gather_object, all_reduce,
     all_to_all, all_to_all_single, barrier, broadcast, broadcast_object_list, gather,
@@ -34,7 +37,11 @@ __all__ = [
 _NAMES = (
     "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "FileStore",
     "HashStore", "P2POp", "PrefixStore", "Store", "TCPStore", "batch_isend_irecv",
-    "init_device_mesh",
+    "DeviceMesh", "GradBucket", "init_device_mesh", "_get_default_group",
 )  # fmt: skip
+
+globals().update(absent.settle(__name__))
+distributed_c10d = sys.modules[__name__ + ".distributed_c10d"] = sys.modules[__name__]
+constants = sys.modules[__name__ + ".constants"] = sys.modules[__name__]
 
 __getattr__ = lacking(__name__, _NAMES)

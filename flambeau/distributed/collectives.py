@@ -26,6 +26,9 @@ class ReduceOp(enum.Enum):
     SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
 
 
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # no name of it, as an enum sees it
+
+
 class Work:
     """Something that was asked for, and is done."""
 

@@ -1,14 +1,22 @@
-"""torch.jit: what marks code for TorchScript is accepted; scripting and tracing are not there."""
+"""torch.jit without TorchScript: functions and modules stay what they are and run as Python.
+
+That is what PyTorch does where PYTORCH_JIT=0 is set. There are no scripts to save or to load.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, NoReturn
 
+from ..tensor.lacking import lacking
+
 __all__ = [
-    "Attribute", "Final", "annotate", "export", "ignore", "is_scripting", "is_tracing",
-    "isinstance", "load", "optimized_execution", "save", "script", "script_if_tracing",
-    "script_method", "trace", "trace_module", "unused",
+    "Attribute", "Final", "TracerWarning", "annotate", "enable_onednn_fusion", "export", "freeze",
+    "fuser", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",
+    "onednn_fusion_enabled", "optimize_for_inference", "optimized_execution", "save", "script",
+    "script_if_tracing", "script_method", "set_fusion_strategy", "strict_fusion", "trace",
+    "trace_module", "unused",
 ]  # fmt: skip
 
 _isinstance = isinstance
@@ -23,9 +31,87 @@ def _refused(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-script, trace, trace_module = _refused("script"), _refused("trace"), _refused("trace_module")
-save, load, script_method = _refused("save"), _refused("load"), _refused("script_method")
-optimized_execution = _refused("optimized_execution")
+save, load = _refused("save"), _refused("load")
+
+
+class TracerWarning(Warning):
+    """What PyTorch warns of while it traces; flambeau never does."""
+
+
+def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None,
+           example_inputs: Any = None) -> Any:  # fmt: skip
+    """The function, class or module as it is, which runs as Python.
+
+    >>> torch.jit.script(abs) is abs
+    True
+    """
+    return obj
+
+
+def script_method(fn: Any) -> Any:
+    """The method as it is."""
+    return fn
+
+
+def trace(func: Any, example_inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """The function or module as it is: nothing is frozen to the path that the example takes."""
+    return func
+
+
+def trace_module(mod: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """The module as it is."""
+    return mod
+
+
+def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
+    """The module as it is."""
+    return mod
+
+
+def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
+    """The module as it is."""
+    return mod
+
+
+def interface(obj: Any) -> Any:
+    """The class as it is."""
+    return obj
+
+
+def set_fusion_strategy(strategy: Any) -> list[tuple[str, int]]:
+    """Accepted: there is no fuser that would have one."""
+    return [("STATIC", 2), ("DYNAMIC", 10)]
+
+
+def enable_onednn_fusion(enabled: bool) -> None:
+    """Accepted, without effect."""
+
+
+def onednn_fusion_enabled() -> bool:
+    """False."""
+    return False
+
+
+def optimized_execution(should_optimize: bool) -> AbstractContextManager[None]:
+    """Accepted, without effect."""
+    return nullcontext()
+
+
+def fuser(name: str) -> AbstractContextManager[None]:
+    """Accepted, without effect."""
+    return nullcontext()
+
+
+class strict_fusion(nullcontext[None]):
+    """Accepted, without effect."""
+
+
+def _overload(func: Any) -> Any:
+    return func
+
+
+def _overload_method(func: Any) -> Any:
+    return func
 
 
 def is_scripting() -> bool:
@@ -74,3 +160,18 @@ class Attribute:
 
     def __init__(self, value: Any, type: Any) -> None:
         self.value, self.type = value, type
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ScriptModule":  # without TorchScript a plain module
+        from ..nn import Module
+
+        made = globals()[name] = type(name, (Module,), {"__module__": "torch.jit"})
+        return made
+    return _lacking(name)
+
+
+_lacking = lacking(__name__, (
+    "CompilationUnit", "Error", "Future", "RecursiveScriptModule", "ScriptFunction",
+    "TopLevelTracedModule", "TracedModule", "fork", "wait",
+))  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .aten import aten
 from .registry import OPERATORS, PUBLIC
 
 # One family a line, in alphabetical order.
@@ -48,6 +49,7 @@ FAMILIES = (
     "fft",
     "fill",
     "fold",
+    "foreach",
     "fractional_pool",
     "gamma",
     "gates",

@@ -189,6 +189,23 @@ def full(
 
 
 @public()
+def scalar_tensor(
+    s: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor without axes that holds one number, in the default dtype where none is given.
+
+    >>> torch.scalar_tensor(2)
+    tensor(2.)
+    """
+    value = s.item() if isinstance(s, Tensor) else s
+    kind = _default_dtype.floating if dtype is None else dtype
+    if isinstance(value, complex) and not kind.is_complex:
+        raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
+    return full((), value, dtype=kind, device=device, requires_grad=requires_grad)
+
+
+@public()
 def empty_strided(
     size: Any, stride: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,

@@ -105,14 +105,14 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return self
 
 
-@public(spaces=("Tensor",))
-def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+@public(spaces=("torch", "Tensor"))
+def resize_as_(input: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
     """The shape of another tensor, in place.
 
     >>> torch.tensor([1, 2, 3]).resize_as_(torch.zeros(2))
     tensor([1, 2])
     """
-    return resize_(self, the_template._array.shape)
+    return resize_(input, the_template._array.shape)
 
 
 @public(spaces=("Tensor",))

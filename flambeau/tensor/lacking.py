@@ -6,7 +6,7 @@ A program that imports torch.onnx or torch.fx for something that this run of it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Union
 
 __all__ = ["Lacking", "lacking"]
 
@@ -34,6 +34,18 @@ class Lacking:
         if name.startswith("_"):
             raise AttributeError(name)
         return Lacking(f"{self._name}.{name}")
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return False  # nothing can be one
+
+    def __subclasscheck__(self, subclass: Any) -> bool:
+        return False
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007  # whose `|` this is
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007
 
     def __repr__(self) -> str:
         return f"<{self._name}, which is not implemented in flambeau>"

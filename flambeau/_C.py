@@ -1,0 +1,99 @@
+"""torch._C: what programs take from PyTorch's C++ module, as far as it means something here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .tensor import Tensor, dtype
+from .tensor.devices import device, get_default_device
+from .tensor.generator import Generator
+from .tensor.lacking import lacking
+from .tensor.size import Size
+
+__all__ = ["Generator", "Size", "TensorBase", "device", "dtype"]
+
+TensorBase = _TensorBase = Tensor
+_TensorMeta = type(Tensor)
+has_cuda = has_mps = has_mkl = has_lapack = has_openmp = False
+
+
+def _disabled_torch_function_impl(
+    func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+) -> Any:
+    """The function itself: a `__torch_function__` that changes nothing."""
+    return func(*args, **(kwargs or {}))
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Accepted: nobody is told."""
+
+
+def _get_tracing_state() -> None:
+    """None: nothing is traced."""
+
+
+def _get_accelerator(check: Any = None) -> device:
+    """The CPU."""
+    return device("cpu")
+
+
+def _get_default_device() -> str:
+    """The default device's name."""
+    return str(get_default_device())
+
+
+def _get_privateuse1_backend_name() -> str:
+    """What PyTorch calls a device that nobody has registered."""
+    return "privateuseone"
+
+
+def _are_functorch_transforms_active() -> bool:
+    """False."""
+    return False
+
+
+def _jit_set_profiling_executor(enabled: bool) -> bool:
+    """Accepted: there is no TorchScript."""
+    return enabled
+
+
+_jit_set_profiling_mode = _jit_override_can_fuse_on_cpu = _jit_set_profiling_executor
+_jit_override_can_fuse_on_gpu = _jit_set_texpr_fuser_enabled = _jit_set_profiling_executor
+_jit_set_nvfuser_enabled = _jit_set_nvfuser_guard_mode = _jit_set_profiling_executor
+
+
+def _jit_can_fuse_on_cpu() -> bool:
+    """False: there is no TorchScript."""
+    return False
+
+
+_jit_can_fuse_on_gpu = _jit_can_fuse_on_cpu
+
+
+class _nn:
+    """torch._C._nn."""
+
+    @staticmethod
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+        """(device, dtype, non_blocking, memory_format) of what `to` was called with."""
+        kind, place = kwargs.get("dtype"), kwargs.get("device")
+        flags = []
+        for value in args:
+            if isinstance(value, Tensor):
+                kind, place = value.dtype, value.device
+            elif isinstance(value, dtype):
+                kind = value
+            elif isinstance(value, bool):
+                flags.append(value)
+            elif value is not None:
+                place = value
+        blocking = flags[0] if flags else bool(kwargs.get("non_blocking", False))
+        where = None if place is None else device(place)
+        return where, kind, blocking, kwargs.get("memory_format")
+
+
+__getattr__ = lacking(__name__, (
+    "CompilationUnit", "FileCheck", "FunctionSchema", "Future", "Graph", "JITException", "Node",
+    "PyTorchFileReader", "PyTorchFileWriter", "ScriptFunction", "ScriptModule", "Type", "Value",
+    "_distributed_c10d", "_functorch",
+))  # fmt: skip

@@ -1,0 +1,55 @@
+"""Modules of torch.distributed that flambeau has nothing of: importing from them works.
+
+Programs import sharded models, their checkpoints and device meshes at the top of a file, for runs
+over several processes; what is used of them raises NotImplementedError with its name.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from ..tensor.lacking import Lacking
+
+_MODULES = (
+    "_composable _composable.fsdp _functional_collectives _shard _shard.sharded_tensor _tensor "
+    "_tensor.experimental algorithms algorithms._checkpoint "
+    "algorithms._checkpoint.checkpoint_wrapper algorithms.ddp_comm_hooks "
+    "algorithms.ddp_comm_hooks.default_hooks algorithms.ddp_comm_hooks.post_localSGD_hook "
+    "algorithms.ddp_comm_hooks.powerSGD_hook algorithms.join algorithms.model_averaging "
+    "algorithms.model_averaging.averagers checkpoint checkpoint.default_planner "
+    "checkpoint.filesystem checkpoint.format_utils checkpoint.optimizer checkpoint.state_dict "
+    "checkpoint.state_dict_loader checkpoint.state_dict_saver device_mesh elastic "
+    "elastic.multiprocessing elastic.multiprocessing.errors fsdp fsdp._common_utils "
+    "fsdp._fully_shard fsdp._runtime_utils fsdp.api fsdp.fully_sharded_data_parallel "
+    "fsdp.sharded_grad_scaler fsdp.wrap launcher launcher.api optim pipelining rpc run "
+    "tensor tensor._utils tensor.device_mesh tensor.experimental tensor.parallel "
+    "tensor.placement_types utils"
+).split()
+
+
+class _Absent(ModuleType):
+    """A module every name of which is a Lacking."""
+
+    def __getattr__(self, name: str) -> Lacking:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Lacking(f"torch{self.__name__.removeprefix('flambeau')}.{name}")
+
+
+def settle(package: str) -> dict[str, ModuleType]:
+    """Puts the modules where `import package.module` finds them; those right below, by name."""
+    top: dict[str, ModuleType] = {}
+    for path in _MODULES:
+        name = f"{package}.{path}"
+        module = _Absent(name, "Not in flambeau: what is used of it raises NotImplementedError.")
+        module.__spec__ = ModuleSpec(name, None, is_package=True)
+        module.__path__ = []
+        sys.modules[name] = module
+        above, _, last = path.rpartition(".")
+        if above:
+            setattr(sys.modules[f"{package}.{above}"], last, module)
+        else:
+            top[path] = module
+    return top

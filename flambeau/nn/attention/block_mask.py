@@ -1,0 +1,212 @@
+"""BlockMask: in which blocks of queries and keys a mask leaves something, and its function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import ops
+from ...tensor import Tensor
+from ...tensor import dtypes as types
+
+_DEFAULT_SPARSE_BLOCK_SIZE = 128
+_PARTS = (
+    "kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices", "q_num_blocks",
+    "q_indices", "full_q_num_blocks", "full_q_indices",
+)  # fmt: skip
+
+
+def places(shape: Sequence[int]) -> list[Tensor]:
+    """For each axis its indices, as a tensor that broadcasts to the shape."""
+    made = []
+    for axis, n in enumerate(shape):
+        ones = [1] * len(shape)
+        ones[axis] = n
+        made.append(ops.arange(n).view(ones))
+    return made
+
+
+def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Tensor:
+    """A mask that hides nothing."""
+    return ops.ones((), dtype=types.bool_)
+
+
+def and_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Leaves what all masks leave."""
+    return _joined(mask_mods, ops.logical_and, "and_masks")
+
+
+def or_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Leaves what any mask leaves."""
+    return _joined(mask_mods, ops.logical_or, "or_masks")
+
+
+def _joined(mods: Sequence[Callable[..., Tensor]], join: Any, name: str) -> Callable[..., Tensor]:
+    if not all(callable(mod) for mod in mods):
+        raise RuntimeError(f"All inputs should be callable mask_mods: {mods}")
+
+    def mask(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Tensor:
+        return functools.reduce(join, [mod(b, h, q_idx, kv_idx) for mod in mods])
+
+    return mask
+
+
+def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """How many blocks of each row there are, and their columns before all others."""
+    dense = blocks.to(types.int32)
+    count = dense.sum(-1).to(types.int32)
+    order = ops.argsort(dense, dim=-1, descending=True, stable=True)
+    return count, order.to(types.int32).contiguous()
+
+
+def _dense(count: Tensor, indices: Tensor) -> Tensor:
+    """The opposite of `_ordered`: 1 for each block that there is."""
+    kept = (ops.arange(indices.size(-1)) < count.unsqueeze(-1)).to(types.int32)
+    made = ops.zeros(indices.shape, dtype=types.int32)
+    return made.scatter_(-1, indices.long(), kept)
+
+
+class BlockMask:
+    """A mask's function, with the blocks in which it leaves something; `full` ones are left whole.
+
+    >>> from flambeau.nn.attention.flex_attention import create_block_mask
+    >>> mask = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 256, 256)
+    >>> mask.shape, mask.sparsity(), mask.to_dense()[0, 0]
+    ((1, 1, 256, 256), 25.0, tensor([[1, 0],
+            [1, 1]], dtype=torch.int32))
+    """
+
+    def __init__(
+        self, seq_lengths: tuple[int, int], kv_num_blocks: Tensor, kv_indices: Tensor,
+        full_kv_num_blocks: Tensor | None = None, full_kv_indices: Tensor | None = None,
+        q_num_blocks: Tensor | None = None, q_indices: Tensor | None = None,
+        full_q_num_blocks: Tensor | None = None, full_q_indices: Tensor | None = None,
+        BLOCK_SIZE: tuple[int, int] = (128, 128), mask_mod: Callable[..., Tensor] = noop_mask,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        if kv_indices.dim() < 2:
+            raise RuntimeError("BlockMask must have at least 2 dimensions")
+        self.seq_lengths, self.BLOCK_SIZE, self.mask_mod = seq_lengths, BLOCK_SIZE, mask_mod
+        self.kv_num_blocks, self.kv_indices = kv_num_blocks, kv_indices
+        self.full_kv_num_blocks, self.full_kv_indices = full_kv_num_blocks, full_kv_indices
+        self.q_num_blocks, self.q_indices = q_num_blocks, q_indices
+        self.full_q_num_blocks, self.full_q_indices = full_q_num_blocks, full_q_indices
+
+    @classmethod
+    def from_kv_blocks(
+        cls, kv_num_blocks: Tensor, kv_indices: Tensor, full_kv_num_blocks: Tensor | None = None,
+        full_kv_indices: Tensor | None = None, BLOCK_SIZE: int | tuple[int, int] = 128,
+        mask_mod: Callable[..., Tensor] | None = None,
+        seq_lengths: tuple[int, int] | None = None, compute_q_blocks: bool = True, **options: Any,
+    ) -> BlockMask:  # fmt: skip
+        """A mask of the blocks of keys that each block of queries looks at."""
+        if (full_kv_num_blocks is None) != (full_kv_indices is None):
+            raise AssertionError("full_kv_num_blocks and full_kv_indices must be both provided or "
+                                 "omitted")  # fmt: skip
+        size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
+        lengths = seq_lengths or (kv_indices.size(-2) * size[0], kv_indices.size(-1) * size[1])
+        parts: list[Any] = [kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices]
+        for count, indices in (parts[:2], parts[2:4]):
+            known = compute_q_blocks and count is not None
+            parts += _ordered(_dense(count, indices).mT) if known else (None, None)
+        kept: dict[str, Any] = dict(zip(_PARTS, parts, strict=True))
+        return cls(lengths, **kept, BLOCK_SIZE=size, mask_mod=mask_mod or noop_mask)
+
+    def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
+        """Lengths, tensors, size of blocks and function, in the order of the constructor."""
+        size = self.BLOCK_SIZE if flatten else (self.BLOCK_SIZE,)
+        lengths = self.seq_lengths if flatten else (self.seq_lengths,)
+        return (*lengths, *(getattr(self, name) for name in _PARTS), *size, self.mask_mod)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(batch, heads, queries, keys)."""
+        return (*self.kv_indices.shape[:-2], *self.seq_lengths)
+
+    def numel(self) -> int:
+        """How many places there are."""
+        total = 1
+        for n in self.shape:
+            total *= n
+        return total
+
+    def sparsity(self) -> float:
+        """The percentage of places that lie in blocks of which nothing is left."""
+        count = int(self.kv_num_blocks.sum())
+        if self.full_kv_num_blocks is not None:
+            count += int(self.full_kv_num_blocks.sum())
+        return 100 - 100 * count * self.BLOCK_SIZE[0] * self.BLOCK_SIZE[1] / self.numel()
+
+    def to_dense(self) -> Tensor:
+        """1 for each block of which something is left."""
+        made = _dense(self.kv_num_blocks, self.kv_indices)
+        if self.full_kv_num_blocks is not None and self.full_kv_indices is not None:
+            made = made | _dense(self.full_kv_num_blocks, self.full_kv_indices)
+        return made
+
+    def to_string(self, grid_size: Any = (20, 20), limit: int = 4) -> str:
+        """The blocks of the first masks as a picture."""
+        dense = self.to_dense().reshape(-1, *self.kv_indices.shape[-2:])
+        shown = []
+        for picture in dense[:limit].tolist():
+            shown += ["".join("██" if one else "  " for one in row) for row in picture]
+        return "\n".join(shown)
+
+    def to(self, device: Any) -> BlockMask:
+        """The mask on a device."""
+        return self._with(lambda part: part.to(device))
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> BlockMask:
+        parts = {name: getattr(self, name) for name in _PARTS}
+        kept: Any = {name: None if part is None else change(part) for name, part in parts.items()}
+        return BlockMask(self.seq_lengths, **kept, BLOCK_SIZE=self.BLOCK_SIZE,
+                         mask_mod=self.mask_mod)  # fmt: skip
+
+    def __getitem__(self, index: Any) -> BlockMask:
+        return self._with(lambda part: part[index])
+
+    def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
+        """The upper left corner, for shorter queries and keys."""
+        rows, columns = -(-new_q_len // self.BLOCK_SIZE[0]), -(-new_kv_len // self.BLOCK_SIZE[1])
+        parts: list[Any] = []
+        for count, indices in ((self.kv_num_blocks, self.kv_indices),
+                               (self.full_kv_num_blocks, self.full_kv_indices)):  # fmt: skip
+            if count is None or indices is None:
+                parts += [None, None]
+            else:
+                parts += _ordered(_dense(count, indices)[..., :rows, :columns])
+        kept: dict[str, Any] = dict(zip(_PARTS[:4], parts, strict=True))
+        return BlockMask.from_kv_blocks(**kept, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod,
+                                        seq_lengths=(new_q_len, new_kv_len))  # fmt: skip
+
+    def __str__(self) -> str:
+        return (f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n"
+                f"{self.to_string()}\n)")  # fmt: skip
+
+
+def create_block_mask(
+    mask_mod: Callable[..., Tensor], B: int | None, H: int | None, Q_LEN: int, KV_LEN: int,
+    device: Any = None, BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
+    _compile: bool = False, separate_full_blocks: bool = True, **options: Any,
+) -> BlockMask:  # fmt: skip
+    """The block mask of `mask_mod(b, h, q_idx, kv_idx)`, True where a key is seen.
+
+    >>> from flambeau.nn.attention.flex_attention import create_block_mask
+    >>> create_block_mask(lambda b, h, q, kv: q - kv < 8, None, None, 256, 256).shape
+    (1, 1, 256, 256)
+    """
+    size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
+    shape = (B or 1, H or 1, Q_LEN, KV_LEN)
+    made = mask_mod(*places(shape))
+    seen = (made if isinstance(made, Tensor) else ops.full((), made)).expand(shape)
+    rows, columns = -(-Q_LEN // size[0]), -(-KV_LEN // size[1])
+    whole = ops.zeros((*shape[:2], rows * size[0], columns * size[1]), dtype=types.bool_)
+    whole[..., :Q_LEN, :KV_LEN] = seen
+    blocks = whole.view(*shape[:2], rows, size[0], columns, size[1]).sum((-3, -1))
+    full = (blocks == size[0] * size[1]) if separate_full_blocks else None
+    partial = (blocks > 0) if full is None else (blocks > 0) & ~full
+    whole_ones = (None, None) if full is None else _ordered(full)
+    kept: dict[str, Any] = dict(zip(_PARTS, (*_ordered(partial), *whole_ones), strict=False))
+    return BlockMask.from_kv_blocks(**kept, BLOCK_SIZE=size, mask_mod=mask_mod,
+                                    seq_lengths=(Q_LEN, KV_LEN))  # fmt: skip

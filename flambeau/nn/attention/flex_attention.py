@@ -1,0 +1,140 @@
+"""flex_attention: attention whose scores and mask are functions of their places.
+
+Here it is the reference: all scores are made, changed and masked. Functions are called once, with
+index tensors that broadcast to (batch, heads, queries, keys).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ... import ops
+from ...tensor import Tensor
+from ...tensor import dtypes as types
+from . import block_mask as _blocks
+from .block_mask import BlockMask, and_masks, create_block_mask, noop_mask, or_masks, places
+
+__all__ = [
+    "AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask",
+    "flex_attention", "noop_mask", "or_masks",
+]  # fmt: skip
+
+_DEFAULT_SPARSE_BLOCK_SIZE = _blocks._DEFAULT_SPARSE_BLOCK_SIZE
+_score_mod_signature = Callable[..., Tensor]
+_mask_mod_signature = Callable[..., Tensor]
+FlexKernelOptions = dict
+
+
+class AuxRequest(NamedTuple):
+    """What flex_attention gives besides its output."""
+
+    lse: bool = False
+    max_scores: bool = False
+
+
+class AuxOutput(NamedTuple):
+    """What was asked for: logsumexp and the largest of each row's scores, or None."""
+
+    lse: Tensor | None = None
+    max_scores: Tensor | None = None
+
+
+def create_mask(
+    mod_fn: Callable[..., Any], B: int | None, H: int | None, Q_LEN: int, KV_LEN: int,
+    device: Any = None,
+) -> Tensor:  # fmt: skip
+    """What a mask_mod, or a score_mod of zeros, gives at all places.
+
+    >>> from flambeau.nn.attention.flex_attention import create_mask
+    >>> create_mask(lambda b, h, q, kv: q >= kv, None, None, 2, 2)
+    tensor([[[[ True, False],
+              [ True,  True]]]])
+    """
+    shape = (B or 1, H or 1, Q_LEN, KV_LEN)
+    at = places(shape)
+    scores = len(inspect.signature(mod_fn).parameters) == 5
+    made = mod_fn(ops.zeros(shape), *at) if scores else mod_fn(*at)
+    if scores:  # what it sends to -inf is masked
+        return ops.logical_not(ops.isneginf(made.expand(shape)))
+    return made.expand(shape) if isinstance(made, Tensor) else ops.full(shape, made)
+
+
+def _check(query: Tensor, key: Tensor, value: Tensor, gqa: bool) -> None:
+    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+        raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
+    if query.size(-1) != key.size(-1):
+        raise ValueError("Expect query and key/value to have the same embedding dimension but got "
+                         f"E={query.size(-1)} and E={key.size(-1)}.")  # fmt: skip
+    ours, theirs = query.size(1), key.size(1)
+    if not gqa and ours != theirs:
+        raise ValueError("Expect query and key/value to have the same number of heads but got "
+                         f"Hq={ours} and Hkv={theirs}. Try setting enable_gqa=True for GQA."
+                         )  # fmt: skip
+    if gqa and ours % theirs:
+        raise ValueError("Expect number of query heads to be a multiple of kv heads for GQA but "
+                         f"got Hq={ours} and Hkv={theirs}.")  # fmt: skip
+
+
+def _check_lengths(mask: BlockMask, queries: int, keys: int) -> None:
+    if tuple(mask.shape[-2:]) != (queries, keys):
+        raise ValueError(
+            f"block_mask was created for block_mask.shape={mask.shape} but got q_len={queries} and "
+            f"kv_len={keys}. As the block mask was created for a larger length than you're using "
+            "it for, you can either 1. create a new block mask with the correct length, or 2. "
+            "'adjust' the existing block mask to the correct length by calling "
+            "block_mask._adjust(q_len, kv_len). This essentially 'crops' the block mask to the "
+            "upper left corner, which does not work for all mask_mods!"
+        )
+
+
+def flex_attention(
+    query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Tensor] | None = None,
+    block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False,
+    return_lse: bool = False, kernel_options: dict | None = None, *,
+    return_aux: AuxRequest | None = None,
+) -> Any:  # fmt: skip
+    """Attention over (batch, heads, length, width) with scores changed by `score_mod(score, b, h,
+    q_idx, kv_idx)` and masked by the block mask's function; rows that are masked whole give zeros.
+
+    >>> from flambeau.nn.attention.flex_attention import create_block_mask, flex_attention
+    >>> causal = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 4, 4)
+    >>> x = torch.ones(1, 2, 4, 8)
+    >>> flex_attention(x, x, x, lambda score, b, h, q, kv: score + (kv - q), causal).shape
+    torch.Size([1, 2, 4, 8])
+    """
+    _check(query, key, value, enable_gqa)
+    if block_mask is not None:
+        _check_lengths(block_mask, query.size(-2), key.size(-2))
+    if enable_gqa and query.size(1) != key.size(1):
+        times = query.size(1) // key.size(1)
+        key, value = (t.repeat_interleave(times, dim=1) for t in (key, value))
+    work = types.float64 if query.dtype is types.float64 else types.float32
+    scores = (query @ key.mT).to(work) * (query.size(-1) ** -0.5 if scale is None else scale)
+    at = places(scores.shape)
+    if score_mod is not None:
+        scores = score_mod(scores, *at)
+    if block_mask is not None and block_mask.mask_mod is not noop_mask:
+        scores = ops.where(block_mask.mask_mod(*at), scores, -math.inf)
+    return _output(scores.to(work), value, query.dtype, return_lse, return_aux)
+
+
+def _output(
+    scores: Tensor, value: Tensor, kind: Any, return_lse: bool, return_aux: AuxRequest | None
+) -> Any:
+    lse = scores.logsumexp(-1)
+    empty = ops.isneginf(lse)
+    weights = ops.exp(scores - lse.masked_fill(empty, 0).unsqueeze(-1))
+    y = weights.to(kind) @ value
+    if return_lse:
+        warnings.warn("return_lse is deprecated and will be removed in v2.10. Please use "
+                      "return_aux=AuxRequest(lse=True) instead.", FutureWarning, stacklevel=3
+                      )  # fmt: skip
+        return y, lse
+    if return_aux is None:
+        return y
+    return y, AuxOutput(lse if return_aux.lse else None,
+                        scores.amax(-1) if return_aux.max_scores else None)  # fmt: skip

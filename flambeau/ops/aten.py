@@ -1,0 +1,84 @@
+"""torch.ops.aten: operators by the names that PyTorch's dispatcher has for them.
+
+`torch.ops.aten.add.Tensor(a, b)` is `torch.add(a, b)`: overloads are told apart by arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor.tensor import Tensor
+from .registry import PUBLIC
+
+_SPACES = ("torch", "nn.functional", "special", "linalg", "Tensor")
+_PREFIXES = ("special_", "linalg_", "fft_")
+
+
+def _found(name: str) -> Callable[..., Any] | None:
+    """flambeau's function of this name."""
+    for prefix in _PREFIXES:
+        if name.startswith(prefix):
+            return PUBLIC[prefix[:-1]].get(name.removeprefix(prefix))
+    for space in _SPACES:
+        if name in PUBLIC[space]:
+            return PUBLIC[space][name]
+    return getattr(Tensor, name, None)
+
+
+class Overload:
+    """One overload of an operator: callable, and a key for tables of operators."""
+
+    def __init__(self, packet: Packet, name: str) -> None:
+        self.overloadpacket, self._overloadname = packet, name
+        self.__name__ = f"{packet.__name__}.{name}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.overloadpacket(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='aten.{self.overloadpacket.__name__}', " \
+               f"overload='{self._overloadname}')>"  # fmt: skip
+
+
+class Packet:
+    """An operator with all its overloads, which are attributes."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        function = _found(self.__name__)
+        if function is None:
+            raise NotImplementedError(
+                f"torch.ops.aten.{self.__name__} is not implemented in flambeau"
+            )
+        return function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Overload:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = Overload(self, name)
+        setattr(self, name, made)
+        return made
+
+    def overloads(self) -> list[str]:
+        """The overloads' names: those that optimisers ask for, of which all work."""
+        return ["Scalar", "List", "ScalarList", "Tensor", "default"]
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
+
+
+class Namespace:
+    """torch.ops.aten itself: a packet for each name."""
+
+    def __getattr__(self, name: str) -> Packet:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = Packet(name)
+        setattr(self, name, made)
+        return made
+
+
+aten = Namespace()

@@ -1,0 +1,182 @@
+"""torch._foreach_*: one operator on each tensor of a list, as optimisers from elsewhere call them.
+
+Each is the operator itself, one tensor after another: it is recorded, promoted and compiled as the
+operator is. Twins that end in '_' write to the tensors and give the list that they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any
+
+from ..tensor.tensor import Tensor
+from .registry import PUBLIC, publish
+
+_UNARY = (
+    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 "
+    "neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+).split()
+# By what else there is for each tensor: an operand, or two factors and a scale.
+_BINARY = "add clamp_max clamp_min div maximum minimum mul pow sub".split()
+_SCALED = "addcdiv addcmul".split()
+_TAKING_NUMBERS = {"maximum": "clamp_min", "minimum": "clamp_max"}  # the same, and with a twin
+
+
+def _listed(name: str, tensors: Any) -> Sequence[Tensor]:
+    if not isinstance(tensors, (list, tuple)):
+        raise TypeError(f"{name}() received an invalid combination of arguments - got "
+                        f"({type(tensors).__name__}), but expected a tuple of Tensors")  # fmt: skip
+    if not tensors:
+        raise RuntimeError("Tensor list must have at least one tensor.")
+    for at, one in enumerate(tensors):
+        if not isinstance(one, Tensor):
+            raise TypeError(f"expected Tensor as element {at} in argument 0, but got "
+                            f"{type(one).__name__}")  # fmt: skip
+    return tensors
+
+
+def _beside(tensors: Sequence[Tensor], other: Any) -> Any:
+    """One operand for each tensor: of a list, or the same number or 0-dim tensor for all."""
+    if not isinstance(other, (list, tuple)):
+        if isinstance(other, Tensor) and other.dim():
+            raise RuntimeError(f"scalar tensor expected to be 0 dim but it has {other.dim()} "
+                               f"dimensions and {other.numel()} elements.")  # fmt: skip
+        return repeat(other, len(tensors))
+    if len(other) == len(tensors):
+        return other
+    if other and not isinstance(other[0], Tensor):
+        raise RuntimeError("Tensor list must have same number of elements as scalar list.")
+    raise RuntimeError("Tensor lists must have the same number of tensors, got "
+                       f"{len(tensors)} and {len(other)}")  # fmt: skip
+
+
+def _scales(tensors: Sequence[Tensor], value: Any) -> Any:
+    """The scale of each tensor: one number, a list of them, or a tensor that holds them."""
+    if not isinstance(value, Tensor):
+        return _beside(tensors, value)
+    if value.numel() != len(tensors):
+        raise RuntimeError(f"Expected length of scalars to match input of length {len(tensors)} "
+                           f"but got {value.numel()} instead.")  # fmt: skip
+    return value.tolist()
+
+
+def _shown(name: str, inplace: bool) -> str:
+    twin = f"_foreach_{name}{'_' if inplace else ''}"
+    return f"`{name}` {'in place on' if inplace else 'of'} each tensor of a list: torch.{twin}."
+
+
+def _declare(name: str, apply: Callable[..., list]) -> None:
+    """Publishes torch._foreach_NAME and its twin; `apply(method, tensors, ...)` does the work."""
+
+    method = _TAKING_NUMBERS.get(name, name)
+
+    def fresh(self: Any, *args: Any, **kwargs: Any) -> Any:
+        called = getattr(Tensor, method)
+        return tuple(apply(called, _listed(f"_foreach_{name}", self), *args, **kwargs))
+
+    def twin(self: Any, *args: Any, **kwargs: Any) -> Any:
+        apply(getattr(Tensor, method + "_"), _listed(f"_foreach_{name}_", self), *args, **kwargs)
+        return self
+
+    for function, inplace in ((fresh, False), (twin, True)):
+        public = f"_foreach_{name}{'_' if inplace else ''}"
+        function.__name__ = function.__qualname__ = public
+        function.__doc__ = _shown(name, inplace)
+        publish(function, (public,), ("torch",))
+
+
+def _each(call: Callable, tensors: Sequence[Tensor]) -> list:
+    return [call(one) for one in tensors]
+
+
+def _with_other(call: Callable, tensors: Sequence[Tensor], other: Any, **options: Any) -> list:
+    return [call(one, by, **options)
+            for one, by in zip(tensors, _beside(tensors, other), strict=True)]  # fmt: skip
+
+
+def _with_product(
+    call: Callable, tensors: Sequence[Tensor], tensor1: Any, tensor2: Any, value: Any = 1,
+    *, scalars: Any = None,
+) -> list:  # fmt: skip
+    scales = _scales(tensors, value if scalars is None else scalars)
+    operands = zip(tensors, _beside(tensors, tensor1), _beside(tensors, tensor2), scales,
+                   strict=True)  # fmt: skip
+    return [call(one, a, b, value=scale) for one, a, b, scale in operands]
+
+
+def _towards(
+    call: Callable, tensors: Sequence[Tensor], tensors1: Any, weight: Any = None,
+    *, weights: Any = None,
+) -> list:  # fmt: skip
+    steps = _beside(tensors, weight if weights is None else weights)
+    return [call(one, end, by)
+            for one, end, by in zip(tensors, _beside(tensors, tensors1), steps, strict=True)
+            ]  # fmt: skip
+
+
+for _name in _UNARY:
+    _declare(_name, _each)
+for _name in _BINARY:
+    _declare(_name, _with_other)
+for _name in _SCALED:
+    _declare(_name, _with_product)
+_declare("lerp", _towards)
+
+_raised = PUBLIC["torch"]["_foreach_pow"]
+
+
+def _foreach_pow(self: Any, exponent: Any) -> tuple[Tensor, ...]:
+    """`pow` of each tensor of a list, or of one number to each tensor's power."""
+    if isinstance(self, (list, tuple)):
+        return _raised(self, exponent)
+    return tuple(PUBLIC["torch"]["pow"](self, one) for one in _listed("_foreach_pow", exponent))
+
+
+def _foreach_norm(self: Any, ord: Any = 2, dtype: Any = None) -> tuple[Tensor, ...]:
+    """The vector norm of each tensor of a list."""
+    norm = PUBLIC["linalg"]["vector_norm"]
+    return tuple(norm(one, ord, dtype=dtype) for one in _listed("_foreach_norm", self))
+
+
+def _foreach_powsum(self: Any, ord: Any = 2, dtype: Any = None) -> tuple[Tensor, ...]:
+    """The sum of |x|**ord over each tensor of a list."""
+    listed = _listed("_foreach_powsum", self)
+    return tuple(one.abs().pow(ord).sum(dtype=dtype) for one in listed)
+
+
+def _foreach_max(self: Any) -> tuple[Tensor, ...]:
+    """The largest element of each tensor of a list."""
+    listed = _listed("_foreach_max", self)
+    if any(one.numel() == 0 for one in listed):
+        raise RuntimeError("_foreach_max cannot compute the maximum of an empty tensor; max over "
+                           "zero elements is undefined.")  # fmt: skip
+    return tuple(one.max() for one in listed)
+
+
+def _foreach_mm(self: Any, mat2: Any) -> tuple[Tensor, ...]:
+    """The matrix product of each pair of a list."""
+    return tuple(_with_other(PUBLIC["torch"]["mm"], _listed("_foreach_mm", self), mat2))
+
+
+def _foreach_clone(self: Any, *, memory_format: Any = None) -> tuple[Tensor, ...]:
+    """A copy of each tensor of a list."""
+    options = {} if memory_format is None else {"memory_format": memory_format}
+    return tuple(one.clone(**options) for one in _listed("_foreach_clone", self))
+
+
+def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    """Writes each tensor of the second list to that of the first."""
+    _with_other(Tensor.copy_, _listed("_foreach_copy_", self), src)
+    return self
+
+
+def _foreach_zero_(self: Any) -> Any:
+    """Fills each tensor of a list with zeros."""
+    _each(Tensor.zero_, _listed("_foreach_zero_", self))
+    return self
+
+
+for _function in (_foreach_pow, _foreach_norm, _foreach_powsum, _foreach_max, _foreach_mm,
+                  _foreach_clone, _foreach_copy_, _foreach_zero_):  # fmt: skip
+    publish(_function, (_function.__name__,), ("torch",))

@@ -1,0 +1,129 @@
+"""torch._foreach_*: what the operator gives for each tensor of a list."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+from flambeau.ops.foreach import _BINARY, _SCALED, _UNARY
+
+
+def two():
+    return [torch.tensor([0.5, 0.25]), torch.tensor([[0.3, 0.6]])]
+
+
+def same(made, wanted):
+    assert len(made) == len(wanted)
+    for one, other in zip(made, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", _UNARY)
+def test_unary(name):
+    wanted = [getattr(torch, name)(one) for one in two()]
+    made = getattr(torch, f"_foreach_{name}")(two())
+    assert isinstance(made, tuple)
+    same(made, wanted)
+    given = two()
+    assert getattr(torch, f"_foreach_{name}_")(given) is given
+    same(given, wanted)
+
+
+@pytest.mark.parametrize("name", _BINARY)
+def test_binary(name):
+    function = {"maximum": torch.clamp_min, "minimum": torch.clamp_max}.get(
+        name) or getattr(torch, name)  # fmt: skip
+    others = [2, [2.0, 3.0], [one.flip(-1) for one in two()]]
+    if name in ("add", "mul", "div"):
+        others.append(torch.tensor(3.0))
+    for other in others:
+        each = other if isinstance(other, list) else [other, other]
+        wanted = [function(one, by) for one, by in zip(two(), each, strict=True)]
+        same(getattr(torch, f"_foreach_{name}")(two(), other), wanted)
+        given = two()
+        getattr(torch, f"_foreach_{name}_")(given, other)
+        same(given, wanted)
+
+
+@pytest.mark.parametrize("name", _SCALED)
+def test_scaled_products(name):
+    for value, scales in ((3, (3, 3)), ([1.0, 2.0], (1, 2)), (torch.tensor([1.0, 2.0]), (1, 2))):
+        wanted = [getattr(torch, name)(one, one, one + 1, value=scale)
+                  for one, scale in zip(two(), scales, strict=True)]  # fmt: skip
+        more = [one + 1 for one in two()]
+        same(getattr(torch, f"_foreach_{name}")(two(), two(), more, value), wanted)
+        given = two()
+        getattr(torch, f"_foreach_{name}_")(given, two(), more, value)
+        same(given, wanted)
+
+
+def test_lerp_norm_copy_and_zero():
+    zeros = [torch.zeros_like(one) for one in two()]
+    for weight in (0.5, [0.5, 0.5], [torch.full_like(one, 0.5) for one in two()]):
+        same(torch._foreach_lerp(two(), zeros, weight), [one / 2 for one in two()])
+    same(torch._foreach_norm(two()), [one.norm() for one in two()])
+    same(torch._foreach_norm(two(), 1), [one.sum() for one in two()])
+    same(torch._foreach_powsum(two(), 2), [one.square().sum() for one in two()])
+    same(torch._foreach_max(two()), [one.max() for one in two()])
+    same(torch._foreach_pow(2.0, two()), [2**one for one in two()])
+    same(torch._foreach_clone(two()), two())
+    same(torch._foreach_mm([torch.eye(2)], [torch.ones(2, 2)]), [torch.ones(2, 2)])
+    given = two()
+    torch._foreach_copy_(given, zeros)
+    same(given, zeros)
+    given = two()
+    torch._foreach_zero_(given)
+    same(given, zeros)
+
+
+def test_alpha_and_gradients():
+    same(torch._foreach_sub(two(), two(), alpha=2), [-one for one in two()])
+    w = torch.ones(2, requires_grad=True)
+    (y,) = torch._foreach_mul([w], 3)
+    y.sum().backward()
+    assert w.grad.tolist() == [3, 3]
+
+
+def test_what_is_refused():
+    with pytest.raises(RuntimeError, match="Tensor list must have at least one tensor"):
+        torch._foreach_add([], 1)
+    with pytest.raises(RuntimeError, match="same number of tensors, got 2 and 1"):
+        torch._foreach_add(two(), [torch.ones(2)])
+    with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
+        torch._foreach_add(two(), [1])
+    with pytest.raises(RuntimeError, match="expected to be 0 dim but it has 1 dimensions"):
+        torch._foreach_mul(two(), torch.ones(2))
+    with pytest.raises(RuntimeError, match="Expected length of scalars"):
+        torch._foreach_addcdiv(two(), two(), two(), torch.ones(3))
+    with pytest.raises(TypeError, match="invalid combination of arguments"):
+        torch._foreach_add(torch.ones(2), 1)
+    with pytest.raises(TypeError, match="expected Tensor as element 0"):
+        torch._foreach_add([1.0], 1)
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        torch._foreach_add_([torch.ones(2, requires_grad=True)], 1)
+
+
+def test_a_step_with_an_optimiser_of_ones_own_is_compiled():
+    def train(wrap):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 3)
+        params = list(net.parameters())
+        moments = [torch.zeros_like(p) for p in params]
+
+        def step(x):
+            loss = net(x).square().mean()
+            loss.backward()
+            with torch.no_grad():
+                grads = [p.grad for p in params]
+                torch._foreach_lerp_(moments, grads, 0.1)
+                torch._foreach_add_(params, torch._foreach_sign(moments), alpha=-1e-2)
+            for p in params:
+                p.grad = None
+            return loss.detach()
+
+        step, x = wrap(step), torch.randn(8, 4)
+        return [step(x).item() for _ in range(6)]
+
+    wanted = train(lambda f: f)
+    made = train(lambda f: torch.compile(f, mode="now", fullgraph=True))
+    assert made == pytest.approx(wanted, rel=1e-5)
