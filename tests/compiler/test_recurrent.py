@@ -55,9 +55,11 @@ def test_in_double_precision(name: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("target", ["avx2", "avx512"])
 @pytest.mark.parametrize("name", sorted(CELLS))
-def test_kernels_mean_what_they_do(name: str) -> None:
-    """The loops, interpreted."""
+def test_kernels_mean_what_they_do(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops, interpreted: panels a tile wide, and of several tiles."""
+    monkeypatch.setattr(recurrent, "host", lambda: TARGETS[target])
     graph = recurrent_graph(name, 2, 3, 5, type=Type.F64)
     given = drawn(graph)
     _, expected = run(graph, given)
