@@ -293,7 +293,7 @@ def _indices(input: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
             f"Expected target size {[shape[0], *shape[2:]]}, got {list(wanted)}"
         )
     kind = target._array.dtype
-    if kind not in (np.int64, np.uint8):
+    if kind is not _INT64 and kind not in (np.int64, np.uint8):
         raise RuntimeError("expected target dtype to be Long or Byte, but got "
                            f"{legacy_name(FROM_NUMPY[kind])}")  # fmt: skip
     if weight is not None:

@@ -557,6 +557,6 @@ def written(operator: Operator) -> tuple[str, Callable]:
 def several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor | None, ...]:
     """The tensors of an operator with several outputs."""
     if operator.kind is Kind.VIEW:
-        return tuple(view_of(source, y) for y in arrays)
-    return tuple(None if y is None else wrap(y) for y in arrays)
+        return tuple([view_of(source, y) for y in arrays])
+    return tuple([None if y is None else wrap(y) for y in arrays])  # sooner than a generator
 

@@ -113,6 +113,8 @@ def _check_shapes(
 
 
 def _shape_tuple(normalized_shape: Any, name: str) -> tuple[int, ...]:
+    if normalized_shape.__class__ is tuple:
+        return normalized_shape
     if isinstance(normalized_shape, int):
         raise TypeError(
             f"{name}(): argument 'normalized_shape' (position 2) must be tuple of ints, not int"

@@ -64,9 +64,14 @@ def _small_rows(
     kernel = LAYER_NORM[weight is not None, bias is not None][x.dtype]
     if not kernel or not Policy.allowed or x.__class__ is not np.ndarray:
         return None
-    parts = [v for v in (weight, bias) if v is not None]
-    if not all(v.flags.c_contiguous for v in (x, *parts)):
+    if not x.flags.c_contiguous:
         return None
+    parts: tuple[Array, ...] = ()
+    for v in (weight, bias):
+        if v is not None:
+            if not v.flags.c_contiguous:
+                return None
+            parts += (v,)
     rows, n = x.shape
     y = np.empty(x.shape, x.dtype)
     Calls.alone(kernel, x, *parts, *_numbers(eps, n, x.dtype), mean, rstd, y, rows, n)
