@@ -208,7 +208,7 @@ def test_what_is_not_valid_is_refused():
     with pytest.raises(ValueError, match="but not both"):
         D.Bernoulli()
     with pytest.raises(NotImplementedError, match="VonMises"):
-        D.VonMises  # noqa: B018
+        D.VonMises(0.0, 1.0)
     with pytest.raises(NotImplementedError, match="derivative of gamma numbers"):
         D.Gamma(torch.ones(2, requires_grad=True), 1.0).rsample()
     D.Normal(0.0, -1.0, validate_args=False)
@@ -265,3 +265,39 @@ def test_probabilities_and_logits_of_the_module_utils():
         probs = t(0.2, 0.5, 0.3)
         torch.testing.assert_close(logits_to_probs(probs_to_logits(probs, binary), binary), probs)
     assert probs_to_logits(t(0.0, 1.0), True).isfinite().all()
+
+
+def test_half_cauchy_and_negative_binomial_against_scipy():
+    x = t(0.3, 1.0, 4.0)
+    half = D.HalfCauchy(t(2.0, 2.0, 2.0))
+    assert half.log_prob(x).tolist() == pytest.approx(st.halfcauchy.logpdf(x.numpy(), scale=2))
+    assert half.icdf(half.cdf(x)).tolist() == pytest.approx(x.tolist())
+    x = t(0.0, 2.0, 5.0)
+    for counts in (D.NegativeBinomial(3.0, t(0.4)), D.NegativeBinomial(3.0, logits=t(0.4).logit())):
+        wanted = st.nbinom.logpmf(x.numpy(), 3, 1 - 0.4)
+        assert counts.log_prob(x).tolist() == pytest.approx(wanted.tolist())
+        assert counts.mean.item() == pytest.approx(2.0)
+        assert counts.variance.item() == pytest.approx(2 / 0.6)
+    torch.manual_seed(0)
+    drawn = D.NegativeBinomial(3.0, t(0.4)).sample((4000,))
+    assert drawn.mean().item() == pytest.approx(2.0, abs=0.15)
+
+
+def test_factors_of_correlations():
+    lkj = D.LKJCholesky(3, t(0.5, 2.0))
+    torch.manual_seed(0)
+    drawn = lkj.sample((50,))
+    assert drawn.shape == (50, 2, 3, 3) and lkj.log_prob(drawn).shape == (50, 2)
+    product = drawn @ drawn.mT
+    torch.testing.assert_close(product.diagonal(dim1=-2, dim2=-1), torch.ones_like(drawn[..., 0]))
+    # uniform over the correlations of two numbers: a density of 1/2 of the correlation
+    r = t(0.6)[0]
+    factor = torch.stack([torch.stack([r * 0 + 1, r * 0]), torch.stack([r, (1 - r * r).sqrt()])])
+    assert D.LKJCholesky(2, 1.0).log_prob(factor).exp().item() == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="greater than or equal to 2"):
+        D.LKJCholesky(1)
+
+
+def test_asking_for_what_is_lacking_raises_nothing():
+    assert hasattr(D, "VonMises") and not hasattr(D, "VonMise")
+    assert not isinstance(D.Normal(0.0, 1.0), D.VonMises)

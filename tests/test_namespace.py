@@ -265,3 +265,15 @@ def test_names_of_functions_inside_are_not_public():
 
 def test_typed_constructors_take_a_device():
     assert torch.FloatTensor([1, 2], device="cpu").tolist() == [1.0, 2.0]
+
+
+def test_private_names_of_modules_that_programs_import():
+    from flambeau.nn.modules.conv import _ConvNd, _ConvTransposeNd
+    from flambeau.nn.modules.transformer import _get_activation_fn, _get_clones
+
+    assert isinstance(torch.nn.Conv2d(1, 1, 1), _ConvNd)
+    assert isinstance(torch.nn.ConvTranspose1d(1, 1, 1), _ConvTransposeNd)
+    assert _get_activation_fn("relu")(torch.tensor(-1.0)) == 0
+    assert len(_get_clones(torch.nn.Linear(1, 1), 2)) == 2
+    with pytest.raises(RuntimeError, match="activation should be relu/gelu"):
+        _get_activation_fn("x")

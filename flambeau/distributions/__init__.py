@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..tensor.lacking import lacking
 from . import constraints, distribution, homes, kl, transforms
 from .combined import (
     Gumbel,
+    HalfCauchy,
     HalfNormal,
     Independent,
     LogNormal,
     MixtureSameFamily,
     TransformedDistribution,
 )
+from .correlation import LKJCholesky
 from .discrete import (
     Bernoulli,
     Binomial,
     Categorical,
     Geometric,
     Multinomial,
+    NegativeBinomial,
     OneHotCategorical,
     OneHotCategoricalStraightThrough,
     Poisson,
@@ -45,18 +47,19 @@ from .transforms import (
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy",
     "Chi2", "ComposeTransform", "Dirichlet", "Distribution", "ExpTransform", "Exponential",
-    "ExponentialFamily", "Gamma", "Geometric", "Gumbel", "HalfNormal", "Independent", "Laplace",
-    "LogNormal", "LogitRelaxedBernoulli", "MixtureSameFamily", "Multinomial", "MultivariateNormal",
-    "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Poisson", "PowerTransform",
-    "RelaxedBernoulli", "RelaxedOneHotCategorical", "SigmoidTransform", "SoftplusTransform",
-    "StudentT", "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "constraints",
+    "ExponentialFamily", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
+    "LKJCholesky", "Laplace", "LogNormal", "LogitRelaxedBernoulli", "MixtureSameFamily",
+    "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal", "OneHotCategorical",
+    "OneHotCategoricalStraightThrough", "Poisson", "PowerTransform", "RelaxedBernoulli",
+    "RelaxedOneHotCategorical", "SigmoidTransform", "SoftplusTransform", "StudentT",
+    "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "constraints",
     "identity_transform", "kl", "kl_divergence", "register_kl", "transforms",
 ]  # fmt: skip
 
 _MISSING = frozenset((
-    "ContinuousBernoulli", "FisherSnedecor", "GeneralizedPareto", "HalfCauchy", "InverseGamma",
-    "Kumaraswamy", "LKJCholesky", "LogisticNormal", "LowRankMultivariateNormal",
-    "NegativeBinomial", "Pareto", "VonMises", "Weibull", "Wishart", "CatTransform",
+    "ContinuousBernoulli", "FisherSnedecor", "GeneralizedPareto", "InverseGamma",
+    "Kumaraswamy", "LogisticNormal", "LowRankMultivariateNormal",
+    "Pareto", "VonMises", "Weibull", "Wishart", "CatTransform",
     "CorrCholeskyTransform", "CumulativeDistributionTransform", "IndependentTransform",
     "LowerCholeskyTransform", "PositiveDefiniteTransform", "ReshapeTransform", "SoftmaxTransform",
     "StackTransform", "StickBreakingTransform", "biject_to", "transform_to",
@@ -66,7 +69,4 @@ _MISSING = frozenset((
 globals().update(homes.settle(__name__, {**vars(distribution), **globals()}))
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MISSING:
-        raise NotImplementedError(f"flambeau does not have torch.distributions.{name} yet")
-    raise AttributeError(f"module 'torch.distributions' has no attribute '{name}'")
+__getattr__ = lacking(__name__, _MISSING)

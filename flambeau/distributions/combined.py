@@ -14,7 +14,7 @@ from . import constraints
 from .discrete import Categorical
 from .constraints import Constraint
 from .distribution import EVENTLESS, Distribution, broadcast_all, sum_rightmost
-from .real_line import Normal, Uniform
+from .real_line import Cauchy, Normal, Uniform
 from .transforms import AbsTransform, AffineTransform, ComposeTransform, ExpTransform, Transform
 
 
@@ -216,6 +216,53 @@ class HalfNormal(TransformedDistribution):
         return self.scale.pow(2) * (1 - 2 / math.pi)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        found = self.base_dist.log_prob(value) + math.log(2)
+        return found.masked_fill(value < 0, -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)
+
+
+class HalfCauchy(TransformedDistribution):
+    """|x| of Cauchy numbers around 0.
+
+    >>> half = torch.distributions.HalfCauchy(torch.tensor(1.))
+    >>> half.cdf(torch.tensor(1.)), half.mean
+    (tensor(0.5000), tensor(inf))
+    """
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {"scale": constraints.positive}
+    support = constraints.nonnegative
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(Cauchy(0, scale, False), AbsTransform(), validate_args)
+
+    @property
+    def scale(self) -> Tensor:
+        """The half width at half height before the sign was dropped."""
+        return self.base_dist.scale  # type: ignore[attr-defined]
+
+    @property
+    def mean(self) -> Tensor:
+        return ops.full(tuple(self._extended_shape()), math.inf, dtype=self.scale.dtype)
+
+    @property
+    def mode(self) -> Tensor:
+        return ops.zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.base_dist.variance
+
+    def log_prob(self, value: Any) -> Tensor:
+        value = ops.as_tensor(value, dtype=self.scale.dtype)
         self._validate_sample(value)
         found = self.base_dist.log_prob(value) + math.log(2)
         return found.masked_fill(value < 0, -math.inf)

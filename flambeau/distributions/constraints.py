@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import linalg, ops
+from ..tensor import dtypes as types
 from ..tensor.tensor import Tensor
 
 
@@ -98,6 +99,33 @@ class _LowerCholesky(Constraint):
         return lower & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
 
 
+class _LowerTriangular(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value.tril() == value).flatten(-2).all(-1)
+
+
+class _CorrCholesky(_LowerCholesky):
+    def check(self, value: Tensor) -> Tensor:
+        near = 10 * value.size(-1) * types.finfo(value.dtype).eps
+        unit = ((value.square().sum(-1) - 1).abs() <= near).all(-1)
+        return super().check(value) & unit
+
+
+class _Square(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        return ops.full(value.shape[:-2], value.size(-1) == value.size(-2))
+
+
+class _Symmetric(_Square):
+    def check(self, value: Tensor) -> Tensor:
+        close = ops.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+        return super().check(value) & close
+
+
 class _PositiveDefinite(Constraint):
     event_dim = 2
 
@@ -130,6 +158,10 @@ simplex = _Simplex()
 one_hot = _OneHot()
 multinomial = _Multinomial
 lower_cholesky = _LowerCholesky()
+lower_triangular = _LowerTriangular()
+corr_cholesky = _CorrCholesky()
+square = _Square()
+symmetric = _Symmetric()
 positive_definite = _PositiveDefinite()
 real_vector = _Independent(real, 1)
 independent = _Independent
@@ -148,3 +180,18 @@ def greater_than(low: Any) -> Constraint:
 def integer_interval(low: Any, high: Any) -> Constraint:
     """Integers from low to high."""
     return _IntegerBounded(low, high, (True, True), "IntegerInterval")
+
+
+def greater_than_eq(low: Any) -> Constraint:
+    """value >= low."""
+    return _Bounded(low, None, (True, True), "GreaterThanEq")
+
+
+def less_than(high: Any) -> Constraint:
+    """value < high."""
+    return _Bounded(None, high, (True, False), "LessThan")
+
+
+def half_open_interval(low: Any, high: Any) -> Constraint:
+    """low <= value < high."""
+    return _Bounded(low, high, (True, False), "HalfOpenInterval")

@@ -23,6 +23,7 @@ from .distribution import (
     clamp_probs,
     lazy_property,
 )
+from .positive import Gamma
 
 
 def one_of(probs: Any, logits: Any) -> tuple[str, Any]:
@@ -186,6 +187,52 @@ class Binomial(Binary):
         n = self.total_count
         ways = ops.lgamma(n + 1) - ops.lgamma(value + 1) - ops.lgamma(n - value + 1)
         return ways + value * self.logits - n * softplus(self.logits)
+
+
+class NegativeBinomial(Binary):
+    """How many yes come before total_count times no.
+
+    >>> counts = torch.distributions.NegativeBinomial(torch.tensor(2.), torch.tensor(0.5))
+    >>> counts.mean, counts.variance, counts.log_prob(torch.tensor(0.)).exp()
+    (tensor(2.), tensor(4.), tensor(0.2500))
+    """
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
+        "total_count": constraints.greater_than_eq(0),
+        "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }
+    support = constraints.nonnegative_integer
+
+    def __init__(self, total_count: Any, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        made, self.total_count = self._hold(probs, logits, total_count)
+        self.total_count = self.total_count.type_as(made)
+        super().__init__(made.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.logits.exp()
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean / ops.sigmoid(-self.logits)
+
+    def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
+        with no_grad():
+            rates = Gamma(self.total_count, ops.exp(-self.logits), validate_args=False)
+            return ops.poisson(rates.sample(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        n = self.total_count
+        ways = ops.lgamma(n + value) - ops.lgamma(1.0 + value) - ops.lgamma(n)
+        ways = ways.masked_fill(n + value == 0.0, 0.0)
+        return ways - n * softplus(self.logits) - value * softplus(-self.logits)
 
 
 class Poisson(ExponentialFamily):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...tensor import Tensor
 from .. import functional as F
 from ..parameter import UninitializedParameter
-from .convnd import (
-    _Convolution,
-    _Transposed,
-)
+from .convnd import _ConvNd as _ConvNd
+from .convnd import _Convolution, _Transposed
+from .convnd import _ConvTransposeMixin as _ConvTransposeMixin
+from .convnd import _ConvTransposeNd as _ConvTransposeNd
 from .lazy import LazyModuleMixin
 from .utils import _pair, _single, _triple
 

@@ -47,15 +47,15 @@ def _detect_is_causal_mask(
     return mask.shape == causal.shape and bool((mask == causal).all())
 
 
-def _seq_len(src: Tensor, batch_first: bool) -> int:
+def _get_seq_len(src: Tensor, batch_first: bool) -> int:
     return src.size(1 if batch_first and src.dim() != 2 else 0)
 
 
-def _clones(module: Module, count: int) -> ModuleList:
+def _get_clones(module: Module, count: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 
-def _activation_function(activation: Activation) -> Callable[[Tensor], Tensor]:
+def _get_activation_fn(activation: Activation) -> Callable[[Tensor], Tensor]:
     if not isinstance(activation, str):
         return activation
     if activation not in ("relu", "gelu"):
@@ -106,7 +106,7 @@ class TransformerEncoderLayer(Module):
         self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, **options)
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
-        self.activation = activation = _activation_function(activation)
+        self.activation = activation = _get_activation_fn(activation)
         if activation is F.relu or isinstance(activation, ReLU):
             self.activation_relu_or_gelu = 1
         elif activation is F.gelu or isinstance(activation, GELU):
@@ -196,7 +196,7 @@ class TransformerDecoderLayer(Module):
             setattr(self, name, LayerNorm(d_model, eps=layer_norm_eps, **options))
         for name in ("dropout1", "dropout2", "dropout3"):
             setattr(self, name, Dropout(dropout))
-        self.activation = _activation_function(activation)
+        self.activation = _get_activation_fn(activation)
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
@@ -343,7 +343,7 @@ class TransformerEncoder(Module):
         mask_check: bool = True,
     ) -> None:
         super().__init__()
-        self.layers = _clones(encoder_layer, num_layers)
+        self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
@@ -383,7 +383,7 @@ class TransformerEncoder(Module):
         mask = _additive(mask, "mask", src)
         kept = None if padding is None else padding == 0
         batch_first = self.layers[0].self_attn.batch_first
-        is_causal = _detect_is_causal_mask(mask, is_causal, _seq_len(src, batch_first))
+        is_causal = _detect_is_causal_mask(mask, is_causal, _get_seq_len(src, batch_first))
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
@@ -408,7 +408,7 @@ class TransformerDecoder(Module):
         norm: Module | None = None,
     ) -> None:
         super().__init__()
-        self.layers = _clones(decoder_layer, num_layers)
+        self.layers = _get_clones(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 
@@ -423,7 +423,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        length = _seq_len(tgt, self.layers[0].self_attn.batch_first)
+        length = _get_seq_len(tgt, self.layers[0].self_attn.batch_first)
         tgt_is_causal = _detect_is_causal_mask(tgt_mask, tgt_is_causal, length)
         output = tgt
         for layer in self.layers:
