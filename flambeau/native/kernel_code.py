@@ -72,13 +72,14 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
 
     missing = {name: kernel for name, kernel in kernels.items() if name not in found}
     if missing:
-        from .makers import MAKERS
+        from .makers import MAKERS, cost
 
         left = MAKERS.make(
             missing, finish, lambda name: finish_text(name, _text(kernels[name], name)),
             threads, aside,
         )  # fmt: skip
-        if left:
+        if left:  # the dearest first: nobody is to wait for one at the end
+            left.sort(key=lambda name: -cost(kernels[name]))
             _make(left, lambda name: _text(kernels[name], name), finish_text,
                   min(threads, _BESIDE), aside)  # fmt: skip
     return load_codes({name: (keys[name], *found[name]) for name in kernels})

@@ -26,6 +26,12 @@ def digest(kernel: Kernel) -> str:
     return hashlib.sha256(structure(kernel).encode()).hexdigest()[:24]
 
 
+def outline(body: Sequence[Statement]) -> tuple[str, list[Buffer]]:
+    """The canonical text of statements, and their buffers in the order of its numbers."""
+    writer = _Writer(Kernel("", [], [*body]))
+    return writer.text(), [one for one in writer.numbers if isinstance(one, Buffer)]
+
+
 class _Writer:
     """Numbers what it meets; expressions of the same text share a number."""
 

@@ -6,6 +6,7 @@ them out and calls another whose arguments say that buffers do not overlap.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from llvmlite import ir
@@ -19,6 +20,7 @@ from .context import Context, Scope
 from .flush import flushed, flushes
 from .own_rows import own_rows
 from .plan import plan, touched
+from .repeated import Repeated
 from .statement import emit_body, run
 from .turned import side, turned
 
@@ -32,23 +34,36 @@ def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) 
     name = kernel.name if name is None else name
     target = target or host()
     module = Module(name, target.vector_bytes, kernel.exact)
-    context = _context(module, kernel, target)
-    own_rows(context, kernel.buffers)
-    alone: list[Statement] = []
-    for statement in kernel.body:
-        if _shared(statement):
-            _on_first_thread(context, alone)
-            alone = []
-            share(context, statement)
-        else:
-            alone.append(statement)
-    _on_first_thread(context, alone)
-    context.builder.ret_void()
-    _entry(module, name, context.builder.function, flushes(kernel.body, target))
+
+    def whole(part: Kernel, function: str) -> ir.Function:
+        context = _context(module, part, target, function)
+        own_rows(context, part.buffers)
+        _sequence(context, part.body, Repeated(part, whole))
+        return context.builder.function
+
+    inner = whole(kernel, f"{name}.body")
+    _entry(module, name, inner, flushes(kernel.body, target))
     text = str(module)
     if not target.halves and " half" in text:
         raise NotImplementedError(f"float16 on {target.cpu}, which cannot convert it")
     return text
+
+
+def _sequence(context: Context, body: Sequence[Statement], repeated: Repeated) -> None:
+    """Emits the outermost statements, and the function's end."""
+    alone: list[Statement] = []
+    for statement in body:
+        if not _shared(statement):
+            alone.append(statement)
+            continue
+        _on_first_thread(context, alone, repeated)
+        alone = []
+        if statement in repeated:
+            repeated.call(context, statement)
+        else:
+            share(context, statement)
+    _on_first_thread(context, alone, repeated)
+    context.builder.ret_void()
 
 
 def _shared(statement: Statement) -> bool:
@@ -57,11 +72,11 @@ def _shared(statement: Statement) -> bool:
     )
 
 
-def _context(module: ir.Module, kernel: Kernel, target: Target) -> Context:
-    """The inner function, with a name for each argument."""
+def _context(module: ir.Module, kernel: Kernel, target: Target, name: str) -> Context:
+    """An inner function, with a name for each argument."""
     arguments = kernel.buffers
     kinds = [I64, I64, *[POINTER] * len(arguments), *[I64] * len(kernel.sizes)]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), f"{module.name}.body")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     function.attributes.add("nounwind")
@@ -109,13 +124,18 @@ def _entry(module: ir.Module, name: str, inner: ir.Function, flush: bool) -> Non
     b.ret_void()
 
 
-def _on_first_thread(context: Context, body: list[Statement]) -> None:
-    if body:
-        b = context.builder
-        with b.if_then(b.icmp_unsigned("==", context.tid, b.integer(0))):
-            context.parallel = True
-            emit_body(context, Scope(), body)
-            context.parallel = False
+def _on_first_thread(context: Context, body: list[Statement], repeated: Repeated) -> None:
+    if not body:
+        return
+    b, scope = context.builder, Scope()
+    with b.if_then(b.icmp_unsigned("==", context.tid, b.integer(0))):
+        context.parallel = True
+        for statement in body:
+            if statement in repeated:
+                repeated.call(context, statement)
+            else:
+                emit_body(context, scope, [statement])
+        context.parallel = False
 
 
 def share(context: Context, statement: Statement) -> None:
