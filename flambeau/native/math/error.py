@@ -47,14 +47,15 @@ def _scaled_complement(x: float) -> float:
 
 
 BY_INTERVAL = Table(math.erf, TWO_OVER_ROOT_PI, 67 / 512, 5)
+BY_WIDE_INTERVAL = Table(math.erf, TWO_OVER_ROOT_PI, 17 / 32, 7, 8)
 DOUBLE_BY_INTERVAL = Table64(_derivatives, 49 / 128, 13)
 COMPLEMENT_BY_INTERVAL = Table(_scaled_complement, None, 83 / 256, 6)
 
 
 def erf32(m: Lanes, x: Value) -> Value:
     """erf of float32."""
-    if m.permutes:
-        return BY_INTERVAL.emit(m, x)
+    if m.choices:
+        return (BY_INTERVAL if m.permutes else BY_WIDE_INTERVAL).emit(m, x)
     size = m.abs(x)
     near = m.fma(m.polynomial(m.mul(x, x), NEAR), x, x)
     held = m.where(m.less(4.1, size), 4.1, size)

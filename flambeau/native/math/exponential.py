@@ -61,15 +61,20 @@ def _exp32(m: Lanes, x: Value, parts: tuple[Value, Value] | None = None) -> Valu
     n = m.b.sub(m.bits(shifted), m.integer(0x4B400000))
     whole = m.sub(shifted, MAGIC32)
     r = m.fma(whole, -LN2_LOW32, m.fma(whole, -LN2_HIGH32, x))
-    if parts is None:
-        y = m.add(m.fma(m.polynomial(r, EXP32), m.mul(r, r), r), 1.0)
-    else:
-        factor, rest = parts
-        r = m.add(r, rest)
-        y = m.fma(m.fma(m.polynomial(r, EXP32), m.mul(r, r), r), factor, factor)
+    if parts is not None:
+        r = m.add(r, parts[1])
+    square = m.mul(r, r)
+    y = m.fma(_in_pairs(m, r, square, EXP32), square, r)
+    y = m.add(y, 1.0) if parts is None else m.fma(y, parts[0], parts[0])
     if m.permutes:
         return m.scaled(y, whole, zero)
     return scaled(m, y, n, 23, zero)
+
+
+def _in_pairs(m: Lanes, x: Value, square: Value, terms: tuple[float, ...]) -> Value:
+    """A polynomial of degree 4 with a chain of three steps: nobody waits for more."""
+    a, b, c, d, e = terms
+    return m.fma(m.fma(a, square, m.fma(b, x, c)), square, m.fma(d, x, e))
 
 
 def exp64_exact(m: Lanes, x: Value) -> Value:

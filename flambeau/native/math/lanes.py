@@ -126,15 +126,25 @@ class Lanes:
         """Whether the processor picks any lanes of two registers at once (AVX-512)."""
         return self.b.vector_bytes >= 64
 
+    @property
+    def choices(self) -> int:
+        """Of how many float32 numbers an instruction picks one for each lane; 0 without such."""
+        return {64: 32, 32: 8}.get(self.b.vector_bytes, 0)
+
     def looked_up(self, index: Value, values: Sequence[float]) -> Value:
-        """Of 32 numbers, 16 in float64, that which the lowest bits of each lane's index say."""
+        """Of 32 numbers, 16 in float64, that which the lowest bits of each lane's index say.
+
+        Of 8 numbers, in float32 only, with AVX2.
+        """
         numbers = [floating(REGISTER[self.type], value) for value in values]
         letters, width = ("ps", 16) if self.type is Type.F32 else ("pd", 8)
         if self.lanes == 1:
             table = self.b.table(numbers)
-            place = self.b.and_(index, self.integer(2 * width - 1))
+            place = self.b.and_(index, self.integer(len(values) - 1))
             place = place if self.word is I64 else self.b.zext(place, I64)
             return self.b.read(self.b.moved(table, place, self.type), self.type)
+        if not self.permutes:
+            return self._picked(index, literal(numbers))
         low, high = (literal(numbers[k : k + width]) for k in (0, width))
         parts = []
         for start in range(0, self.lanes, width):
@@ -142,6 +152,15 @@ class Lanes:
             some = self.b.widened(self.b.part(index, start, count), width)
             name = f"llvm.x86.avx512.vpermi2var.{letters}.512"
             found = self.b.external(name, low.type, (low, some, high))
+            parts.append(self.b.part(found, 0, count))
+        return self.b.joined(parts)
+
+    def _picked(self, index: Value, table: Value) -> Value:
+        """The lanes of a register of eight that indices name: AVX2."""
+        parts, count = [], min(self.lanes, 8)
+        for start in range(0, self.lanes, 8):
+            some = self.b.widened(self.b.part(index, start, count), 8)
+            found = self.b.external("llvm.x86.avx2.permps", table.type, (table, some))
             parts.append(self.b.part(found, 0, count))
         return self.b.joined(parts)
 

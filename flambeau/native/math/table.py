@@ -1,8 +1,9 @@
-"""Functions as polynomials by interval, whose coefficients a permutation picks: AVX-512 only.
+"""Functions as polynomials by interval, whose coefficients a permutation picks: AVX-512 and AVX2.
 
 An odd function that levels off is 32 polynomials (16 in float64), one for each interval of equal
 width around a multiple of that width. Two registers hold a coefficient's values; one instruction
 finds those of 16 lanes (8). A third of the work of one formula for all arguments, and no division.
+AVX2 picks of one register: 8 wider intervals, for curves that polynomials follow so far.
 """
 
 from __future__ import annotations
@@ -38,20 +39,22 @@ def _single(value: float) -> float:
 class Table:
     """An odd function of slope `slope` at 0 that is 1 from 31.5 widths on; or, with no slope, any.
 
-    Widths have so few bits that multiples are exact. `degree` is that of the polynomials.
+    Widths have so few bits that multiples are exact. `degree` is that of the polynomials, `count`
+    how many there are: 8 end at 7.5 widths.
     """
 
     curve: _Curve
     slope: float | None
     width: float
     degree: int
+    count: int = COUNT
 
     @cached_property
     def columns(self) -> list[tuple[float, ...]]:
         """For each coefficient, the constant one first, its values by interval."""
         half = self.width / 2
         rows = [] if self.slope is None else [self._around_zero(half, self.slope)]
-        for k in range(len(rows), COUNT):
+        for k in range(len(rows), self.count):
             rows.append(_polynomial(lambda r, at=k * self.width: self.curve(at + r),  # type: ignore[misc]
                                     self.degree, -half, half))  # fmt: skip
         return list(zip(*rows, strict=True))
