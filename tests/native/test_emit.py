@@ -101,6 +101,26 @@ def test_transposed(check, shape: tuple[int, int, int], type: Type) -> None:
                                arrays[0].transpose(0, 2, 1) + arrays[2], rtol=1e-6)  # fmt: skip
 
 
+@pytest.mark.parametrize("rows", [32, 21])
+def test_transposed_into_memory_of_its_own(check, rows: int) -> None:
+    """As attention turns its rows: in tiles, not element by element."""
+    columns = 24
+    x, y, own = Buffer(F32, "x"), Buffer(F32, "y"), Buffer(F32, "own", local=rows * columns)
+    n, r, c, at = Index("n"), Index("r"), Index("c"), Index("at")
+    turn = Store(own, place((c, rows), (r, 1)), Load(x, place((n, 1000), (r, columns), (c, 1))))
+    copy = Store(y, place((n, rows * columns), (at, 1)), Load(own, place((at, 1))))
+    body: list[Statement] = [Loop(c, columns, [Loop(r, rows, [turn], Kind.LANES)]),
+                             Loop(at, rows * columns, [copy], Kind.LANES)]
+    kernel = Kernel("turn", [x, y], [Loop(n, 2, body, Kind.PARALLEL)])
+    given = draw(2, 1000)
+    _, found = check(kernel, [given, draw(2, rows * columns, seed=1)])
+    for one, before in zip(found.reshape(2, columns, rows), given, strict=True):
+        wanted = before[: rows * columns].reshape(rows, columns).T
+        np.testing.assert_array_equal(one, wanted)
+    text = emit(kernel, TARGETS["avx2"])
+    assert text.count("shufflevector") >= 24 and "insertelement" not in text
+
+
 def test_strides_known_when_run(check) -> None:
     n, x, y, i, s = 45, Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Size("s")
     body: list[Statement] = [Store(y, place((i, s), base=1), Load(x, place((i, s))))]

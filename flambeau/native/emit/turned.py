@@ -28,7 +28,7 @@ def turned(loop: Loop, made: Plan) -> list[Load]:
         return []
     every = nodes(inner.body)
     written = {s.buffer for s in inner.body if isinstance(s, Store)}
-    if len(every) > 12 or any(buffer.local is not None or buffer.aliased for buffer in written):
+    if len(every) > 12 or any(buffer.aliased for buffer in written):
         return []
     loads = [one for one in every if isinstance(one, Load) and _turns(one, loop, inner)]
     return loads if not any(one.buffer in written for one in loads) else []
