@@ -177,7 +177,7 @@ def test_batches(flipped: tuple[bool, bool]) -> None:
 
 
 @pytest.mark.parametrize("sized", [False, True])
-@pytest.mark.parametrize("shape", [(8, 48, 16), (17, 53, 29), (3, 5, 0)])
+@pytest.mark.parametrize("shape", [(8, 48, 16), (12, 32, 16), (17, 53, 29), (3, 5, 0)])
 def test_epilogues(shape: tuple[int, int, int], sized: bool) -> None:
     check(*shape, epilogue=bias_relu, sized=sized, finish=lambda y, b: np.maximum(y + b, 0))
     check(*shape, epilogue=bias_tanh, sized=sized, finish=lambda y, b: np.tanh(y + b))

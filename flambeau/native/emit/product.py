@@ -470,27 +470,34 @@ class Product:
         b = self.builder
         step = tile.lanes * self.size
         exact = known(columns.count) and columns.count == tile.columns
+        count = 2 if exact and self._pairs(tile) else 1  # vectors at once
+        lanes = tile.lanes * count
 
         def row(i: ir.Value, _: Sums) -> Sums:
             at = {self.row: constant(plus(b, first, i))}
             source = moved(b, slot, times(b, i, tile.vectors * step))
 
             def one(j: ir.Value, _: Sums) -> Sums:
-                offset = times(b, j, tile.lanes)
+                offset = times(b, j, lanes)
                 start = constant(plus(b, columns.first, offset))
-                value = load_vector(b, moved(b, source, times(b, j, step)), tile.type, tile.lanes)
+                here = moved(b, source, times(b, offset, self.size))
+                value = load_vector(b, here, tile.type, lanes)
                 mask = None
                 if not exact:
                     left = b.sub(constant(columns.count), constant(offset))
-                    mask = first_lanes(b, left, tile.lanes)
-                self.context.epilogue(self.statement.body, at, (self.column, start), tile.lanes,
+                    mask = first_lanes(b, left, lanes)
+                self.context.epilogue(self.statement.body, at, (self.column, start), lanes,
                                       value, mask)  # fmt: skip
                 return []
 
-            loop(b, tile.vectors, [], one)
+            loop(b, tile.vectors // count, [], one)
             return []
 
         loop(b, valid, [], row)
+
+    def _pairs(self, tile: Tile) -> bool:
+        """Whether a long epilogue goes over two vectors at once: AVX2."""
+        return tile.vectors % 2 == 0 and self.context.target.vector_bytes == 32
 
 
 @dataclass(frozen=True)
