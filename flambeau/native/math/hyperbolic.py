@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .exponential import exp32, exp64, expm1_64
+from .exponential import EXP32, LN2_HIGH32, LN2_LOW32, LOG2_E, MAGIC32, exp64, expm1_64
 from .lanes import Lanes, Value
 from .logarithm import log1p_64
 from .table import Table
@@ -14,6 +14,8 @@ TANH = (
     -0.0061131880300895145, 0.021010078710321387, -0.05385406910864139, 0.13332794542168186,
     -0.333333292494784,
 )  # fmt: skip
+# (exp(2 * r) - 1 - 2 * r) / r**2
+_TWICE = tuple([term * 2**power for term, power in zip(EXP32, (6, 5, 4, 3, 2), strict=True)])
 BY_INTERVAL = Table(math.tanh, 1.0, 19 / 64, 6)
 
 
@@ -24,8 +26,22 @@ def tanh32(m: Lanes, x: Value) -> Value:
     size = m.abs(x)
     square = m.mul(x, x)
     near = m.fma(m.mul(m.polynomial(square, TANH), square), x, x)
-    far = m.sub(1.0, m.div(2.0, m.add(exp32(m, m.add(size, size)), 1.0)))
-    return m.signed(m.where(m.less(size, 0.625), near, far), x)
+    return m.signed(m.where(m.less(size, 0.625), near, _far(m, size)), x)
+
+
+def _far(m: Lanes, size: Value) -> Value:
+    """tanh away from 0: e / (e + 2), where e = exp(2 * size) - 1.
+
+    exp(2 * size) is 2**n * (1 + p), and e then 2**n * p + (2**n - 1): n is never negative.
+    """
+    held = m.where(m.less(10.0, size), 10.0, size)  # from where on it is 1
+    shifted = m.fma(held, 2 * LOG2_E, MAGIC32 + 127)
+    power = m.floats(m.b.shl(m.bits(shifted), m.integer(23)))
+    whole = m.sub(shifted, MAGIC32 + 127)
+    r = m.fma(whole, -LN2_LOW32 / 2, m.fma(whole, -LN2_HIGH32 / 2, held))
+    p = m.fma(m.polynomial(r, _TWICE), m.mul(r, r), m.add(r, r))
+    e = m.fma(p, power, m.sub(power, 1.0))
+    return m.div(e, m.add(e, 2.0))
 
 
 def sinh32(m: Lanes, x: Value) -> Value:
