@@ -24,7 +24,7 @@ __all__ = [
     "set_dir",
 ]  # fmt: skip
 
-_HASH = re.compile(r"-([a-f0-9]*)\.")
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _CHUNK = 1 << 17
 _folder: list[str] = []  # what set_dir was told last
 
@@ -33,9 +33,12 @@ def get_dir() -> str:
     """The folder that downloads are kept in: `set_dir`'s, $TORCH_HOME/hub, ~/.cache/torch/hub."""
     if _folder:
         return _folder[-1]
+    return os.path.join(_get_torch_home(), "hub")
+
+
+def _get_torch_home() -> str:
     cache = os.getenv("XDG_CACHE_HOME", "~/.cache")
-    home = os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
-    return os.path.join(home, "hub")
+    return os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:
@@ -82,7 +85,7 @@ def load_state_dict_from_url(
     path = folder / name
     if not path.exists():
         sys.stderr.write(f'Downloading: "{url}" to {path}\n')
-        found = _HASH.search(name) if check_hash else None
+        found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, str(path), found.group(1) if found else None, progress)
     return _load_file(path, map_location=map_location, weights_only=weights_only)
 

@@ -58,6 +58,11 @@ def test_hub_calls_what_a_folder_offers(tmp_path: Path) -> None:
         torch.hub.load("pytorch/vision", "resnet18")
 
 
+def test_names_of_hub_that_programs_import() -> None:
+    assert torch.hub.HASH_REGEX.search("net-0a1b.pth")[1] == "0a1b"
+    assert torch.hub._get_torch_home() == torch.hub.get_dir().removesuffix("/hub")
+
+
 def test_hub_keeps_what_it_downloads(tmp_path: Path) -> None:
     source = tmp_path / "net-0000.pth"
     torch.save({"w": torch.ones(2)}, source)
@@ -68,3 +73,12 @@ def test_hub_keeps_what_it_downloads(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="invalid hash value"):
         torch.hub.load_state_dict_from_url(source.as_uri(), str(tmp_path / "x"), check_hash=True)
     assert not list((tmp_path / "x").iterdir())
+
+
+def test_private_names_of_pytrees_that_programs_import() -> None:
+    from flambeau.utils import _pytree
+
+    assert _pytree._dict_unflatten(*_pytree._dict_flatten({"a": 1})) == {"a": 1}
+    pairs, keys = _pytree._dict_flatten_with_keys({"a": 1})
+    assert (pairs, keys) == ([(_pytree.MappingKey("a"), 1)], ["a"])
+    assert _pytree._get_node_type([]) in _pytree.SUPPORTED_NODES

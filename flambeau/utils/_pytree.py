@@ -164,3 +164,33 @@ def tree_any(
 ) -> bool:
     """Whether a predicate holds for some leaf."""
     return any(map(pred, tree_leaves(tree, is_leaf)))
+
+
+# ------------------------------------------------ private names that programs import
+
+PyTree = Any
+SUPPORTED_NODES = _kinds
+
+
+@dataclass(frozen=True)
+class MappingKey:
+    """Where a child lies in a dict."""
+
+    key: Any
+
+
+def _get_node_type(tree: Any) -> type:
+    return type(tree)
+
+
+def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
+    return list(d.values()), list(d)
+
+
+def _dict_unflatten(values: Iterable[Any], context: Any) -> dict[Any, Any]:
+    return dict(zip(context, values, strict=True))
+
+
+def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[MappingKey, Any]], list[Any]]:
+    values, keys = _dict_flatten(d)
+    return [(MappingKey(k), v) for k, v in zip(keys, values, strict=True)], keys
