@@ -338,12 +338,9 @@ def _owned(leaf: Tensor, g: Tensor) -> Tensor:
         and not g._requires_grad
     ):
         return g
-    like = leaf._array
-    if like.flags.c_contiguous or dense_order(like) is None:
-        made = np.empty(array.shape, array.dtype)
-    else:
-        strides = [n // like.itemsize for n in like.strides]
-        made = empty_strided_array(array.shape, strides, array.dtype)
+    made = empty_strided_array(
+        array.shape, [n // leaf._array.itemsize for n in leaf._array.strides], array.dtype
+    ) if dense_order(leaf._array) is not None else np.empty(array.shape, array.dtype)
     made[...] = array
     return wrap(made)
 
