@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native import invoke
+from flambeau.native import eager, invoke
 from flambeau.native.pool import POOL
 from flambeau.ops import along_native
 
@@ -30,8 +30,8 @@ def settled() -> None:
         wanted += [("put_last", kind, True), ("put_last", kind, True, True),
                    ("put_middle", kind, True)]  # fmt: skip
     until = time.monotonic() + 30
-    while any(along_native._kernel(*one) is None for one in wanted):
-        assert time.monotonic() < until, "no kernel came"
+    while missing := [one for one in wanted if along_native._kernel(*one) is None]:
+        assert time.monotonic() < until, f"no kernel came: {missing}, {[eager._made.get(one, "unmade") for one in missing]}, {eager._working} at work"
         time.sleep(0.002)
 
 
