@@ -31,7 +31,8 @@ def settled() -> None:
                    ("put_middle", kind, True)]  # fmt: skip
     until = time.monotonic() + 30
     while missing := [one for one in wanted if along_native._kernel(*one) is None]:
-        assert time.monotonic() < until, f"no kernel came: {missing}, {[eager._made.get(one, "unmade") for one in missing]}, {eager._working} at work"
+        found = {one: eager._made.get(one, "none yet") for one in missing}
+        assert time.monotonic() < until, f"{found}, with {eager._working} at work"
         time.sleep(0.002)
 
 
