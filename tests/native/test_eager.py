@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,10 +34,15 @@ print(digest.hexdigest())
 
 
 @pytest.fixture(autouse=True)
-def nothing_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(eager, "_made", {})
     monkeypatch.setattr(eager, "_making", {})
     monkeypatch.setattr(eager.Policy, "allowed", True)
+    yield
+    until = time.monotonic() + 60
+    while eager._working:  # a thread that is still at work would look for its kernel elsewhere
+        assert time.monotonic() < until
+        time.sleep(0.002)
 
 
 def slow() -> Kernel:
