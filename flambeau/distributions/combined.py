@@ -188,16 +188,34 @@ class LogNormal(TransformedDistribution):
         return self.base_dist.entropy() + self.loc
 
 
-class HalfNormal(TransformedDistribution):
+class _Folded(TransformedDistribution):
+    """|x| of numbers that are as often below 0 as above it."""
+
+    arg_constraints: ClassVar[Mapping[str, Constraint]] = {"scale": constraints.positive}
+    support = constraints.nonnegative
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        found = self.base_dist.log_prob(value) + math.log(2)
+        return found.masked_fill(value < 0, -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return 2 * self.base_dist.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base_dist.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() - math.log(2)
+
+
+class HalfNormal(_Folded):
     """|x| of normal numbers around 0.
 
     >>> half = torch.distributions.HalfNormal(torch.tensor(1.))
     >>> half.mean, half.log_prob(torch.tensor(0.))
     (tensor(0.7979), tensor(-0.2258))
     """
-
-    arg_constraints: ClassVar[Mapping[str, Constraint]] = {"scale": constraints.positive}
-    support = constraints.nonnegative
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(Normal(0, scale, False), AbsTransform(), validate_args)
@@ -215,31 +233,14 @@ class HalfNormal(TransformedDistribution):
     def variance(self) -> Tensor:
         return self.scale.pow(2) * (1 - 2 / math.pi)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        found = self.base_dist.log_prob(value) + math.log(2)
-        return found.masked_fill(value < 0, -math.inf)
 
-    def cdf(self, value: Tensor) -> Tensor:
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)
-
-
-class HalfCauchy(TransformedDistribution):
+class HalfCauchy(_Folded):
     """|x| of Cauchy numbers around 0.
 
     >>> half = torch.distributions.HalfCauchy(torch.tensor(1.))
     >>> half.cdf(torch.tensor(1.)), half.mean
     (tensor(0.5000), tensor(inf))
     """
-
-    arg_constraints: ClassVar[Mapping[str, Constraint]] = {"scale": constraints.positive}
-    support = constraints.nonnegative
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(Cauchy(0, scale, False), AbsTransform(), validate_args)
@@ -262,19 +263,7 @@ class HalfCauchy(TransformedDistribution):
         return self.base_dist.variance
 
     def log_prob(self, value: Any) -> Tensor:
-        value = ops.as_tensor(value, dtype=self.scale.dtype)
-        self._validate_sample(value)
-        found = self.base_dist.log_prob(value) + math.log(2)
-        return found.masked_fill(value < 0, -math.inf)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base_dist.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)
+        return super().log_prob(ops.as_tensor(value, dtype=self.scale.dtype))
 
 
 class Gumbel(TransformedDistribution):

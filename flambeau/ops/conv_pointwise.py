@@ -29,7 +29,7 @@ def is_pointwise(window: Window, groups: int, *images: Array) -> bool:
 
 def forward(x: Array, w: Array, bias: Array | None) -> Array:
     """The convolution of x (n, c, ...) with w (o, c, 1, ...)."""
-    y = _product(w.reshape(w.shape[:2]), _flat(x))
+    y = _by_image(w.reshape(w.shape[:2]), _flat(x))
     if bias is not None:
         y += bias[:, None]
     return y.reshape(len(x), len(w), *x.shape[2:])
@@ -37,7 +37,7 @@ def forward(x: Array, w: Array, bias: Array | None) -> Array:
 
 def backward_data(g: Array, w: Array) -> Array:
     """The cotangent of the input."""
-    return _product(w.reshape(w.shape[:2]).T, _flat(g)).reshape(len(g), w.shape[1], *g.shape[2:])
+    return _by_image(w.reshape(w.shape[:2]).T, _flat(g)).reshape(len(g), w.shape[1], *g.shape[2:])
 
 
 def backward_weight(x: Array, g: Array) -> Array:
@@ -46,9 +46,7 @@ def backward_weight(x: Array, g: Array) -> Array:
     pixels, channels, outputs = x.shape[2], x.shape[1], g.shape[1]
     if pixels * (channels + outputs) < channels * outputs:
         x, g = (np.ascontiguousarray(a.swapaxes(0, 1)).reshape(1, a.shape[1], -1) for a in (x, g))
-    parts = large_product(g, x.swapaxes(1, 2))
-    if parts is None:
-        parts = np.matmul(g, x.swapaxes(1, 2))
+    parts = _product(g, x.swapaxes(1, 2))
     made = parts[0] if len(parts) == 1 else parts.sum(0)
     return made.reshape(outputs, channels, *ones)
 
@@ -58,8 +56,12 @@ def _flat(x: Array) -> Array:
     return x.reshape(*x.shape[:2], -1)
 
 
-def _product(matrix: Array, images: Array) -> Array:
+def _by_image(matrix: Array, images: Array) -> Array:
     """A matrix times each image's channels."""
-    matrices = np.broadcast_to(matrix, (len(images), *matrix.shape))
-    made = large_product(matrices, images)
-    return np.matmul(matrix, images) if made is None else made
+    return _product(np.broadcast_to(matrix, (len(images), *matrix.shape)), images)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """A stack of products, by a kernel or by BLAS."""
+    made = large_product(a, b)
+    return np.matmul(a, b) if made is None else made

@@ -12,6 +12,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from .intrinsics import declared, suffix
+
 _I32 = ir.IntType(32)
 _POINTER = ir.PointerType()
 _REGISTER = 32  # bytes
@@ -25,10 +27,8 @@ def masked_load(b: ir.IRBuilder, pointer: ir.Value, kind: Any, align: int, mask:
     several = size * kind.count > _REGISTER
     if several and b.module.vector_bytes == _REGISTER and not isinstance(mask, ir.Constant):
         return _by_registers(b, pointer, kind, mask, name, _REGISTER // size)
-    element = str(kind.element).replace("float", "f32").replace("double", "f64")
-    element = element.replace("half", "f16")
-    function = _function(b, f"llvm.masked.load.v{kind.count}{element}.p0", kind,
-                         [_POINTER, _I32, mask.type, kind])  # fmt: skip
+    function = declared(b, f"llvm.masked.load.{suffix(kind)}.p0", kind,
+                        [_POINTER, _I32, mask.type, kind])  # fmt: skip
     return b.call(function, [pointer, ir.Constant(_I32, align), mask, ir.Constant(kind, None)])
 
 
@@ -38,7 +38,7 @@ def _by_registers(
     """The processor's own instruction for each register of a vector."""
     part, integers = ir.VectorType(kind.element, lanes), ir.IntType(_REGISTER * 8 // lanes)
     wanted = ir.VectorType(integers, lanes)
-    function = _function(b, f"llvm.x86.{name}", part, [_POINTER, wanted])
+    function = declared(b, f"llvm.x86.{name}", part, [_POINTER, wanted])
     found = []
     for first in range(0, kind.count, lanes):
         where = b.sext(_lanes(b, mask, range(first, first + lanes)), wanted)
@@ -59,8 +59,3 @@ def _joined(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     """One vector of two, one behind the other."""
     count = 2 * x.type.count
     return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(_I32, count), list(range(count))))
-
-
-def _function(b: ir.IRBuilder, name: str, result: Any, given: Sequence[Any]) -> Any:
-    found = b.module.globals.get(name)
-    return found or ir.Function(b.module, ir.FunctionType(result, given), name)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ..loops import Type
+from .intrinsics import declared, suffix
 from .masked import masked_load
 
 I1, I16, I32, I64 = (ir.IntType(n) for n in (1, 16, 32, 64))
@@ -160,24 +161,12 @@ def internal(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function
     return function
 
 
-def _intrinsic(b: ir.IRBuilder, name: str, result: ir.Type, given: Sequence[ir.Type]) -> ir.Value:
-    found = b.module.globals.get(name)
-    return found or ir.Function(b.module, ir.FunctionType(result, given), name)
-
-
-def _suffix(vector: ir.Type) -> str:
-    element = vector.element
-    if isinstance(element, ir.IntType):
-        return f"v{vector.count}i{element.width}"
-    return f"v{vector.count}" + {F32: "f32", F64: "f64", HALF: "f16"}[element]
-
-
 def fused(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     """x * y + z on vectors: rounded once for floats, wrapping for integers."""
     if isinstance(x.type.element, ir.IntType):
         return b.add(b.mul(x, y), z)
-    name = f"llvm.fma.{_suffix(x.type)}"
-    return b.call(_intrinsic(b, name, x.type, [x.type] * 3), [x, y, z])
+    name = f"llvm.fma.{suffix(x.type)}"
+    return b.call(declared(b, name, x.type, [x.type] * 3), [x, y, z])
 
 
 def load_vector(
@@ -197,8 +186,8 @@ def store_vector(
     if mask is None:
         b.store(value, pointer, align=size)
         return
-    name = f"llvm.masked.store.{_suffix(value.type)}.p0"
-    function = _intrinsic(b, name, ir.VoidType(), [value.type, POINTER, I32, mask.type])
+    name = f"llvm.masked.store.{suffix(value.type)}.p0"
+    function = declared(b, name, ir.VoidType(), [value.type, POINTER, I32, mask.type])
     b.call(function, [value, pointer, ir.Constant(I32, size), mask])
 
 

@@ -1,0 +1,22 @@
+"""LLVM's intrinsics: declared once in a module, named by the types that they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+_LETTERS = {"float": "f32", "double": "f64", "half": "f16"}
+
+
+def declared(b: ir.IRBuilder, name: str, result: Any, given: Sequence[Any]) -> Any:
+    """The function of a name, which the module declares when it is first asked for."""
+    found = b.module.globals.get(name)
+    return found or ir.Function(b.module, ir.FunctionType(result, given), name)
+
+
+def suffix(vector: Any) -> str:
+    """How a vector type is written in an intrinsic's name."""
+    element = str(vector.element)
+    return f"v{vector.count}{_LETTERS.get(element, element)}"
