@@ -1,21 +1,27 @@
 """The C library's allocator, told to keep the memory of arrays for the next ones.
 
 glibc gives large blocks back to the system as soon as they are free, and each page of the next
-array then costs a fault: a training step may spend a third of its time there.
+array then costs a fault: a training step may spend a third of its time there. Blocks of 32 MB and
+more it asks of the system one by one, unless the heap's end has room for them: so it gets room
+beforehand, whose pages cost nothing until they are written.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt
+import numpy as np
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # of mallopt
 KEPT = 256 << 20  # free bytes at the heap's end that are kept
-LARGEST = 32 << 20  # bytes of the blocks that are kept; glibc takes no more
+LARGEST = 32 << 20  # bytes of the blocks that are kept in any case; glibc takes no more
+_ROOM = 192 << 20  # bytes that the heap is longer than it must be when it grows, or is cut
 _APART = 1 << 20  # bytes of the blocks that are the system's own inside `apart`
 _library: Any = None  # glibc, where it keeps freed memory
 
@@ -33,7 +39,23 @@ def keep_freed_memory() -> bool:
     kept = [(_MMAP_THRESHOLD, LARGEST), (_TRIM_THRESHOLD, KEPT)]
     done = all(library.mallopt(which, value) for which, value in kept)
     _library = library if done else None
+    if done and _addresses_are_free() and library.mallopt(_TOP_PAD, _ROOM):
+        np.empty(LARGEST - mmap.PAGESIZE, np.uint8)  # the heap grows, whatever comes first
     return done
+
+
+def _addresses_are_free() -> bool:
+    """Whether memory that is not written counts for nothing: no limit on addresses is set, and
+    the system promises more than it has."""
+    import resource
+
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        return False
+    try:
+        with open("/proc/sys/vm/overcommit_memory") as file:
+            return file.read().strip() != "2"
+    except OSError:
+        return False
 
 
 @contextmanager

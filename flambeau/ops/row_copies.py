@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..native.allocator import LARGEST
+from ..native.allocator import KEPT
 from ..native.eager import kernel_asked_for
 from ..native.invoke import shared
 
@@ -35,10 +35,10 @@ def fill(target: Array, source: Array) -> None:
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """As np.zeros, of memory that is used at once: on all threads, if large.
 
-    What is larger than the blocks that are kept comes from the system, zero already.
+    What is larger than the memory that is kept comes from the system, zero already.
     """
     size = prod(shape) * dtype.itemsize
-    if size < MANY or size >= LARGEST or dtype.itemsize not in _BITS:
+    if size < MANY or size >= KEPT or dtype.itemsize not in _BITS:
         return np.zeros(shape, dtype)
     y = np.empty(shape, dtype)
     fill(y, np.zeros((), dtype))

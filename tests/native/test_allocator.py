@@ -51,14 +51,30 @@ print(inside, outside)
 """
 
 
+GREAT = """
+import resource
+import flambeau as torch
+
+def work():
+    return torch.ones(12 << 20)  # 48 MB
+
+for _ in range(3):
+    work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    work()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
 def glibc() -> bool:
     linux = sys.platform.startswith("linux")
     return linux and hasattr(ctypes.CDLL(None), "gnu_get_libc_version")
 
 
-def faults(**variables: str) -> int:
+def faults(program: str = PROGRAM, **variables: str) -> int:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
-    run = subprocess.run([sys.executable, "-c", PROGRAM], env={**kept, **variables}, check=True,
+    run = subprocess.run([sys.executable, "-c", program], env={**kept, **variables}, check=True,
                          capture_output=True, text=True)  # fmt: skip
     return int(run.stdout)
 
@@ -67,6 +83,17 @@ def faults(**variables: str) -> int:
 def test_pages_are_touched_once() -> None:
     assert faults() < 500
     assert faults(MALLOC_TRIM_THRESHOLD_="0") > 5000  # what the user has set up stays
+
+
+@pytest.mark.skipif(not glibc() or not allocator._addresses_are_free(), reason="has no room")
+def test_great_arrays_find_room_on_the_heap() -> None:
+    assert faults(GREAT) < 100  # ten times 24 large pages, where each array has its own memory
+
+
+def test_limited_addresses_are_not_taken_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1 << 32, 1 << 32))
+    assert not allocator._addresses_are_free()
 
 
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
