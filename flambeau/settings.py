@@ -30,7 +30,6 @@ __all__ = [
 
 class _Chosen:
     deterministic = "default"  # or "warn", "error"
-    warn_always = False
 
 
 _DEBUG_MODES = ("default", "warn", "error")
@@ -187,11 +186,13 @@ def set_flush_denormal(mode: bool) -> bool:
 
 
 def set_warn_always(b: bool) -> None:
-    """Accepted and remembered: how often a warning shows is up to Python's filters.
+    """Whether warnings that come once a process come each time, where Python's filters let them.
 
     >>> torch.set_warn_always(False)
     """
-    _Chosen.warn_always = b
+    from .ops.old_order import Notice
+
+    Notice.always = b
 
 
 def is_warn_always_enabled() -> bool:
@@ -200,7 +201,9 @@ def is_warn_always_enabled() -> bool:
     >>> torch.is_warn_always_enabled()
     False
     """
-    return _Chosen.warn_always
+    from .ops.old_order import Notice
+
+    return Notice.always
 
 
 def is_vulkan_available() -> bool:

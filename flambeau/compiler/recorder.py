@@ -201,8 +201,8 @@ class Recorder:
             out = kwargs.pop("out", None) if "out" not in operator.names else None
             given = (args[1], args[0]) if swapped and len(args) == 2 else args
             bound = bind(operator, given, kwargs)
-            if bound is None:
-                return original(*args, **kwargs)  # says what is wrong with them
+            if bound is None:  # it says what is wrong with them, or puts them in order
+                return original(*args, **kwargs if out is None else {**kwargs, "out": out})
             if policy is not None and AUTOCAST.count and STATE.enabled:
                 bound = cast_inputs(policy, bound)
                 args, kwargs = unbind(operator, bound)

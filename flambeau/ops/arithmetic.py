@@ -11,6 +11,7 @@ from ..tensor import dtypes as types
 from ..tensor.dtypes import BOOL
 from ..tensor.tensor import Tensor
 from .dispatch import python_operator, reflected
+from .old_order import in_order
 from .pointwise_native import LARGE
 from .refusal import Refusal
 from .registry import Array, Number, Promotion, composite, pointwise
@@ -172,40 +173,48 @@ def _scales(input: Any, other: Any, alpha: Any) -> bool:
 
 
 @composite()
-def add(input, other, *, alpha=1, out=None):
+def add(input, other, *old, alpha=1, out=None):
     """Sum, input + alpha * other, with broadcasting.
 
     >>> torch.add(torch.tensor([1., 2.]), 3, alpha=2)
     tensor([7., 8.])
     """
+    if old:
+        return in_order(add, "add", (input, other, *old), {"alpha": alpha, "out": out})
     if _scales(input, other, alpha):
         return _add_scaled(input, other, alpha, out=out)
     return _add(input, _scaled(other, alpha, input), out=out)
 
 
 @composite(expose=("Tensor",))
-def add_(self, other, *, alpha=1):
+def add_(self, other, *old, alpha=1):
     """`add` in place: other times `alpha` is added."""
+    if old:
+        return in_order(add_, "add_", (self, other, *old), {"alpha": alpha})
     if _scales(self, other, alpha):
         return _add_scaled.operator.twin(self, other, alpha)
     return _add.operator.twin(self, _scaled(other, alpha, self))
 
 
 @composite(aliases=("subtract",))
-def sub(input, other, *, alpha=1, out=None):
+def sub(input, other, *old, alpha=1, out=None):
     """Difference, input - alpha * other, with broadcasting.
 
     >>> torch.sub(torch.tensor([1., 2.]), 3, alpha=2)
     tensor([-5., -4.])
     """
+    if old:
+        return in_order(sub, "sub", (input, other, *old), {"alpha": alpha, "out": out})
     if _scales(input, other, alpha):
         return _add_scaled(input, other, -alpha, out=out)
     return _sub(input, _scaled(other, alpha, input), out=out)
 
 
 @composite(expose=("Tensor",), aliases=("subtract_",))
-def sub_(self, other, *, alpha=1):
+def sub_(self, other, *old, alpha=1):
     """`sub` in place: other times `alpha` is subtracted."""
+    if old:
+        return in_order(sub_, "sub_", (self, other, *old), {"alpha": alpha})
     if _scales(self, other, alpha):
         return _add_scaled.operator.twin(self, other, -alpha)
     return _sub.operator.twin(self, _scaled(other, alpha, self))
@@ -220,6 +229,9 @@ def _scaled(other: Any, alpha: Any, like: Any) -> Any:
                            "point number.")  # fmt: skip
     if isinstance(alpha, bool) and kind is not types.bool_:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, complex) and not kind.is_complex:
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex "
+                           "number.")  # fmt: skip
     return other * alpha
 
 

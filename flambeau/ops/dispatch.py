@@ -22,6 +22,7 @@ from ..tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
 from .explain import explained
 from .inplace import inplace_twin, write_out
+from .old_order import OLD_ORDERED, in_order
 from .pointwise_native import MIDDLE, large, large_with, swapped
 from .promotion import compute_pointwise
 from .registry import Kind, Operator, Promotion, publish
@@ -38,6 +39,8 @@ def build(operator: Operator) -> Callable:
     if operator.kind is Kind.COMPOSITE:
         policy = POLICIES.get(operator.name)
         body = _numpy_named(operator.body) if operator.numpy_names else operator.body
+        if operator.name.rstrip("_") in OLD_ORDERED:
+            body.__signature__ = _without_old(body)
         return body if policy is None else autocasting(body, policy)
     shape = [p.kind for p in operator.parameters]
     plain = operator.kind is Kind.POINTWISE and all(
@@ -293,6 +296,13 @@ def _public_signature(operator: Operator) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
+def _without_old(body: Callable) -> inspect.Signature:
+    """A body's signature without the parameter that takes what the old order has too many."""
+    whole = inspect.signature(body)
+    rest = [p for p in whole.parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    return whole.replace(parameters=rest)
+
+
 # NumPy's names for two parameters, which PyTorch takes too.
 _ALIASES = {"dim": "axis", "keepdim": "keepdims"}
 
@@ -349,6 +359,8 @@ class _Writer:
                     parts = self._with_default(parts, name)
         if self.operator.kind is not Kind.VIEW and "out" not in known:
             extra.append("out=None")
+        if self.operator.name in OLD_ORDERED:
+            parts[parts.index("*")] = "*old_"
         if extra and not starred:
             parts.append("*")
         return ", ".join([*parts, *extra])
@@ -366,6 +378,9 @@ class _Writer:
     def prologue(self) -> None:
         """Aliases and starred parameters become plain values."""
         known = set(self.operator.names)
+        if self.operator.name in OLD_ORDERED:
+            self.names["in_order"] = in_order
+            self.lines += ["    if old_:", f"        return {self._in_order()}"]
         for p in self.operator.parameters:
             if p.kind is p.VAR_POSITIONAL:
                 n = p.name
@@ -382,6 +397,17 @@ class _Writer:
             self.names["policy"] = POLICIES[self.operator.name]
             self.lines += ["    if AUTOCAST.count:",
                            f"        {self.every()} = cast_inputs(policy, {self.every()})"]
+
+    def _in_order(self) -> str:
+        """The call again, of the function that users call: a capture may be looking at it."""
+        operator = self.operator
+        first = [p.name for p in operator.parameters if p.kind is not p.KEYWORD_ONLY]
+        named = [p.name for p in operator.parameters if p.kind is p.KEYWORD_ONLY]
+        options = ", ".join(f"{n!r}: {n}" for n in [*named, "out"])
+        return (
+            f"in_order(operator.function, {operator.name!r}, ({', '.join(first)}, *old_), "
+            f"{{{options}}})"
+        )
 
     def arrays(self) -> list[str]:
         """The body's arguments: arrays for tensors, the rest as it came."""

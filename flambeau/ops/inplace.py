@@ -16,6 +16,7 @@ from ..autograd.plan import INPUT
 from ..autograd.tape import requires
 from ..tensor.promote import check_cast
 from ..tensor.tensor import Tensor
+from .old_order import OLD_ORDERED, in_order
 from .pointwise_native import LARGE, large_with
 from .row_copies import fill
 
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 def inplace_twin(operator: Operator, function: Callable) -> Callable:
     """`name_`: the operator's result written into its first argument, which is returned."""
     body, direct = operator.body, operator.ufunc
+    old_ordered = operator.name in OLD_ORDERED
 
     def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         recorded = MODE.grad and (
             check_writable(self, operator.name + "_") or any(map(_requires, args))
             or (kwargs and any(map(_requires, kwargs.values())))
         )  # fmt: skip
+        if old_ordered and len(args) > 2:
+            return in_order(twin, operator.name + "_", (self, *args), kwargs)
         if recorded and operator.differentiable:
             return _recorded(operator, function, self, args, kwargs)
         if self._array.size > LARGE and _by_kernel(operator, self._array, args, kwargs):

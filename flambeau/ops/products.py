@@ -14,6 +14,7 @@ from .axes import canonical_dim
 from .inplace import assign, write_out
 from .matmul import dot, matmul, product
 from .matrices import kind_name, linalg_function
+from .old_order import in_order
 from .registry import Array, composite, opaque
 from .samples import Rng
 
@@ -207,7 +208,7 @@ def _(g, batch1, alpha):
 
 
 @composite()
-def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
+def addbmm(input, batch1, batch2, *old, beta=1, alpha=1, out=None):
     """beta * input + alpha * the sum of bmm(batch1, batch2) over the batch.
 
     `batch1` (b, n, m) and `batch2` (b, m, p), `input` broadcastable to the result (n, p).
@@ -216,6 +217,9 @@ def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
     tensor([[12.],
             [12.]])
     """
+    if old:
+        named = {"beta": beta, "alpha": alpha, "out": out}
+        return in_order(addbmm, "addbmm", (input, batch1, batch2, *old), named)
     a, b = batch1._array, batch2._array
     _check_batches(a, b)
     if a.shape[0] != b.shape[0]:
@@ -235,18 +239,24 @@ def addbmm(input, batch1, batch2, *, beta=1, alpha=1, out=None):
 
 
 @composite(expose=("Tensor",))
-def addbmm_(self, batch1, batch2, *, beta=1, alpha=1):
+def addbmm_(self, batch1, batch2, *old, beta=1, alpha=1):
     """`addbmm` in place."""
+    if old:
+        named = {"beta": beta, "alpha": alpha}
+        return in_order(addbmm_, "addbmm_", (self, batch1, batch2, *old), named)
     return assign(self, addbmm(self, batch1, batch2, beta=beta, alpha=alpha), "addbmm_")
 
 
 @composite()
-def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
+def addr(input, vec1, vec2, *old, beta=1, alpha=1, out=None):
     """beta * input + alpha * outer(vec1, vec2).
 
     >>> torch.addr(torch.zeros(1, 2), torch.ones(1), torch.ones(2))
     tensor([[1., 1.]])
     """
+    if old:
+        named = {"beta": beta, "alpha": alpha, "out": out}
+        return in_order(addr, "addr", (input, vec1, vec2, *old), named)
     for name, v in (("vec1", vec1), ("vec2", vec2)):
         if v._array.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {v._array.ndim}-D")
@@ -266,8 +276,11 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1, out=None):
 
 
 @composite(expose=("Tensor",))
-def addr_(self, vec1, vec2, *, beta=1, alpha=1):
+def addr_(self, vec1, vec2, *old, beta=1, alpha=1):
     """`addr` in place."""
+    if old:
+        named = {"beta": beta, "alpha": alpha}
+        return in_order(addr_, "addr_", (self, vec1, vec2, *old), named)
     return assign(self, addr(self, vec1, vec2, beta=beta, alpha=alpha), "addr_")
 
 

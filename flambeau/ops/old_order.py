@@ -1,0 +1,116 @@
+"""The order of arguments of PyTorch before 1.5, numbers first: `x.add_(2, y)`, `addmm(2, m, a, b)`.
+
+Old programs have it, PyTorch still takes it. Functions whose tensors may follow numbers have a
+starred parameter for what is too many, so that today's order pays nothing, and call `in_order`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor
+
+# The factors that may come first, and the tensors that follow them, by operator.
+_FACTORS: dict[str, tuple[str, ...]] = {
+    "add": ("alpha",), "sub": ("alpha",), "addcmul": ("value",), "addcdiv": ("value",),
+    **dict.fromkeys(("addmm", "addmv", "addr", "addbmm", "baddbmm"), ("beta", "alpha")),
+}  # fmt: skip
+_TENSORS: dict[str, tuple[str, ...]] = {
+    "add": ("other",), "sub": ("other",),
+    **dict.fromkeys(("addcmul", "addcdiv"), ("tensor1", "tensor2")),
+    "addmm": ("mat1", "mat2"), "addmv": ("mat", "vec"), "addr": ("vec1", "vec2"),
+    **dict.fromkeys(("addbmm", "baddbmm"), ("batch1", "batch2")),
+}  # fmt: skip
+OLD_ORDERED = frozenset(_FACTORS)
+
+
+class Notice:
+    """Whether the process was warned of the old order, and whether each call is to warn."""
+
+    given = False
+    always = False
+
+
+def in_order(function: Callable, name: str, given: tuple, named: dict[str, Any]) -> Any:
+    """Calls `function`, known as `name`, with numbers that came before tensors by their names.
+
+    `given` is all that came by position, `named` what came by name. TypeError where it is not the
+    old order either.
+    """
+    plain = name.rstrip("_")
+    factors, tensors = _FACTORS[plain], _TENSORS[plain]
+    found = _split(given, factors, tensors)
+    if found is None:
+        most, came = len(tensors), len(given) - 1
+        raise TypeError(
+            f"{name}() takes {most} positional argument{'s' * (most > 1)} but {came} "
+            f"{'was' if came == 1 else 'were'} given"
+        )
+    for factor, value in found[1].items():
+        if named.get(factor, 1) != 1:
+            raise TypeError(f"{name}() got multiple values for argument '{factor}'")
+        named[factor] = value
+    _warn(name, given, named.get("out"), found[1])
+    named = {key: value for key, value in named.items() if key != "out" or value is not None}
+    return function(*found[0], **named)
+
+
+def _split(
+    given: tuple, factors: tuple[str, ...], tensors: tuple[str, ...]
+) -> tuple[list[Any], dict[str, Any]] | None:
+    """The tensors and, by name, the numbers of a call in the old order; None where it is not."""
+    numbers = [_number(x) if i != len(given) - 1 else None for i, x in enumerate(given)]
+    many = len(given) - 1 - len(tensors)
+    if not 1 <= many <= len(factors):
+        return None
+    first = 0 if len(factors) > 1 and not isinstance(given[0], Tensor) else 1
+    # Of the function beta is first and alpha second but one, of the method they are neighbours.
+    places = [first, 2 if first == 0 else first + 1][:many]
+    rest = [x for i, x in enumerate(given) if i not in places]
+    if any(numbers[i] is None for i in places) or not isinstance(rest[0], Tensor):
+        return None
+    if not all(isinstance(x, Tensor) for x in rest[:-1]) or not _operand(rest[-1], tensors):
+        return None
+    return rest, {factor: numbers[i] for factor, i in zip(factors, places, strict=False)}
+
+
+def _number(x: Any) -> Any:
+    """A number, or the one in a tensor of no axes that nobody differentiates; else None."""
+    if isinstance(x, (bool, int, float, complex)):
+        return x
+    if isinstance(x, np.generic):
+        return x.item()
+    if isinstance(x, Tensor) and x.dim() == 0 and not x.requires_grad:
+        return x.item()
+    return None
+
+
+def _operand(x: Any, tensors: tuple[str, ...]) -> bool:
+    """Whether the last argument is a tensor; of sums it may be a number."""
+    return isinstance(x, Tensor) or (tensors == ("other",) and _number(x) is not None)
+
+
+def _warn(name: str, given: tuple, out: Any, factors: dict[str, Any]) -> None:
+    """PyTorch's warning, once a process, for the line that called the operator."""
+    if Notice.given and not Notice.always:
+        return
+    Notice.given = True
+    plain = name.rstrip("_")
+    every, tensors = _FACTORS[plain], [f"Tensor {t}" for t in _TENSORS[plain]]
+    numbers = [f"Number {f}" for f in factors]
+    old, new = [*numbers, *tensors], [*tensors, "*", *(f"Number {f} = 1" for f in every)]
+    if out is not None or not isinstance(given[0], Tensor):
+        before = len(every) - 1  # beta comes before the input
+        old = [*numbers[:before], "Tensor input", *numbers[before:], *tensors, "*"]
+        old.append("Tensor out = None")
+        new = ["Tensor input", *new, "Tensor out = None"]
+    warnings.warn(
+        f"This overload of {name} is deprecated:\n\t{name}({', '.join(old)})\n"
+        f"Consider using one of the following signatures instead:\n\t{name}({', '.join(new)})",
+        UserWarning,
+        stacklevel=4,
+    )
