@@ -357,7 +357,8 @@ class Contract(Statement):
     among the threads.
 
     `precision`: how much of float32 operands must count, in bfloat16 parts (8 bits each): 3 is all
-    of them. Less may be used where that is faster, and need not.
+    of them. Less may be used where that is faster, and need not. `near`: whether the operands are
+    known to be small where their extents are not: in the first caches, and no deeper than 256.
     """
 
     rows: tuple[Axis, ...]
@@ -368,6 +369,7 @@ class Contract(Statement):
     sum: Accumulator
     body: list[Statement]
     precision: int = 3
+    near: bool = False
 
 
 @dataclass(eq=False)

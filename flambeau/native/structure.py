@@ -138,7 +138,7 @@ class _Writer:
 
         text = f"{axes(one.rows)} | {axes([one.column])} | {axes(one.depth)}"
         a, b = self.value(one.a), self.value(one.b)
-        self.line(f"contract {text} {self.accumulator(one.sum)} {a} {b} {one.precision}")
+        self.line(f"contract {text} {self.accumulator(one.sum)} {a} {b} {one.precision} {one.near}")
         self.body(one.body)
         self.line("end")
 

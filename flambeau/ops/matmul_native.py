@@ -1,12 +1,14 @@
-"""Large matrix products in machine code, made for their shape once it has come up a few times.
+"""Large matrix products in machine code: a kernel for each dtype and layout, of any size.
 
-Until a shape's kernel is there, and for what has none, `large_product` returns None and the
-linear algebra library under NumPy does the work.
+Until a form's kernel is there, and for what has none, `large_product` returns None and the linear
+algebra library under NumPy does the work. Where there is a matrix unit, which takes what is known
+beforehand only, products that may use it have kernels for their shapes.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,14 +17,24 @@ from ..native.invoke import shared
 from ..native.precision import Chosen
 from .registry import Array
 
-WORTH = 1 << 13  # elements of `a` below which nobody need ask
-_LEAST = 1 << 21  # multiplications from which on the call of a kernel is worth it
-_SHARED = 1 << 22  # multiplications from which on several threads are
-_PATIENT = 3  # calls with a shape before its kernel is made
-_MOST = 512  # shapes that have a kernel
+if TYPE_CHECKING:
+    from ..native.loops import Kernel
+
+WORTH = 1 << 10  # elements of `a` below which nobody need ask
+_LEAST = 1 << 18  # multiplications from which on the call of a kernel is worth it
+_SHARED = 1 << 18  # multiplications from which on several threads are
+_FEW = 8  # rows up to which each number of them has a kernel of its own
+_NEAR = 128 << 10  # bytes of operands up to which they are not packed, where also
+_NEAR_DEPTH, _NEAR_ROWS = 256, 128  # the depth is at most, and rows are fewer than, this
+_PATIENT = 3  # calls of a form before its kernel is made
+_MOST = 512  # shapes that have kernels of their own
 _TYPES = frozenset(("float32", "float64", "bfloat16", "float16"))
 
-_seen: dict[tuple, Any] = {}  # by shape and strides: how many calls, then the kernel's function
+_calls: dict[tuple, int] = {}  # by form or shape: how many there were without a kernel
+_plans: dict[tuple, _Plan] = {}  # by shapes and strides: what calls its kernel
+_MOST_PLANS = 4096
+
+_Plan = tuple[int, tuple[int, ...], int]  # a kernel's address, its sizes, threads (0: all)
 
 
 def large_product(a: Array, b: Array, bias: Array | None = None) -> Array | None:
@@ -32,43 +44,39 @@ def large_product(a: Array, b: Array, bias: Array | None = None) -> Array | None
     if count < _LEAST or len(shape) < 2 or b.ndim != len(shape) or not Policy.allowed:
         return None
     key = (a.dtype, shape, b.shape, a.strides, b.strides, bias is None, Chosen.parts)
-    found = _seen.get(key)
-    if found.__class__ is not tuple:
-        found = _asked(key, found, a, b, bias)
-        if found is None:
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _planned(key, a, b, bias)
+        if plan is None:
             return None
     if bias is not None and not bias.flags.c_contiguous:
         return None
     y = np.empty((*shape[:-1], b.shape[-1]), a.dtype)
-    arrays = (a, b, y) if bias is None else (a, b, bias, y)
-    shared(found[0], *arrays, threads=0 if count >= _SHARED else 1)
+    if bias is None:
+        shared(plan[0], a, b, y, *plan[1], threads=plan[2])
+    else:
+        shared(plan[0], a, b, bias, y, *plan[1], threads=plan[2])
     return y
 
 
-def _asked(key: tuple, found: Any, a: Array, b: Array, bias: Array | None) -> Any:
-    """Counts a call with a shape that has no kernel yet; gives the kernel when it is there."""
-    if found is None:
-        if len(_seen) < _MOST and _fits(a, b, bias):
-            _seen[key] = 1
+def _planned(key: tuple, a: Array, b: Array, bias: Array | None) -> _Plan | None:
+    """What calls the kernel of a product, once there is one."""
+    if not _fits(a, b, bias):
         return None
+    by_unit = _by_unit(a.dtype, Chosen.parts)
+    form, sizes = (("shape", *key), ()) if by_unit else _form(a, b, bias)
+    found = _calls.get(form, 0)
     if found < _PATIENT:
-        _seen[key] = found + 1
+        if found or len(_calls) < _MOST:
+            _calls[form] = found + 1
         return None
-    def build() -> Any:
-        from ..native.kernels.gemm import Layout, product
-        from ..native.loops import Type
-
-        size = a.itemsize
-        return product(Layout(
-            Type(a.dtype.name), a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
-            tuple(s // size for s in a.strides), tuple(s // size for s in b.strides),
-            bias is not None, key[-1],
-        ))  # fmt: skip
-
-    function = kernel_asked_for(("product", *key), build)
+    function = kernel_asked_for(("product", *form), lambda: _kernel(form, a, b))
     if function is None:
         return None
-    made = _seen[key] = (function.address,)
+    if len(_plans) >= _MOST_PLANS:
+        _plans.clear()
+    threads = 0 if a.size * b.shape[-1] >= _SHARED else 1
+    made = _plans[key] = (function.address, sizes, threads)
     return made
 
 
@@ -76,13 +84,75 @@ def _fits(a: Array, b: Array, bias: Array | None) -> bool:
     """Whether the operands are of a form that kernels are made for."""
     if a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:
         return False
-    if a.dtype.name not in _TYPES or b.dtype != a.dtype:
+    kind, shape, strides, others = a.dtype, a.shape, a.strides, b.strides
+    if kind.name not in _TYPES or b.dtype != kind or shape[-1] != b.shape[-2]:
         return False
-    if a.shape[:-2] != b.shape[:-2] or a.ndim > 4 or a.shape[-1] != b.shape[-2]:
+    if len(shape) > 2 and (shape[:-2] != b.shape[:-2] or len(shape) > 4):
         return False
-    if bias is not None and (bias.shape != b.shape[-1:] or bias.dtype != a.dtype):
+    if bias is not None and (bias.shape != b.shape[-1:] or bias.dtype != kind):
         return False
+    size = kind.itemsize
+    if size not in strides[-2:] or size not in others[-2:]:
+        return False
+    return not any(s < 0 or s % size for s in (*strides, *others))
+
+
+def _form(a: Array, b: Array, bias: Array | None) -> tuple[tuple, tuple[int, ...]]:
+    """What says which kernel it is, and the sizes that it is told."""
+    *stack, m, k = a.shape
     size = a.itemsize
-    if any(s < 0 or s % size for x in (a, b) for s in x.strides):
-        return False
-    return all(size in x.strides[-2:] for x in (a, b))
+    row, step = a.strides[-2:]
+    a_along, a_apart = (True, row) if step == size else (False, step)
+    step, column = b.strides[-2:]
+    b_along, b_apart = (False, step) if column == size else (True, column)
+    axes = _axes(stack, a, b, m * b.shape[-1]) if stack else []
+    n = b.shape[-1]
+    rows = m if m <= _FEW else None
+    near = k <= _NEAR_DEPTH and m < _NEAR_ROWS and k * max(m, n) * size <= _NEAR
+    key = ("form", a.dtype, a_along, b_along, len(axes), bias is not None, rows, near)
+    sizes = [m, n, k, a_apart // size, b_apart // size]
+    for axis in axes:
+        sizes += axis
+    return key, tuple(sizes)
+
+
+def _axes(stack: list[int], a: Array, b: Array, step: int) -> list[tuple[int, int, int, int]]:
+    """Of the stack: each axis' extent and strides, where two go on in one another as one."""
+    size = a.itemsize
+    found: list[tuple[int, int, int, int]] = []
+    for extent, ours, theirs in reversed(list(zip(stack, a.strides, b.strides, strict=False))):
+        if extent != 1:
+            axis = (extent, ours // size, theirs // size, step)
+            if found and all(x == y * found[0][0] for x, y in zip(axis[1:], found[0][1:],
+                                                                  strict=True)):  # fmt: skip
+                axis = (extent * found[0][0], *found.pop(0)[1:])
+            found.insert(0, axis)
+        step *= extent
+    return found
+
+
+@lru_cache
+def _by_unit(dtype: np.dtype, parts: int) -> bool:
+    """Whether products of such numbers may go to the matrix unit."""
+    from ..native.emit.parts import count
+    from ..native.loops import Type
+    from ..native.target import host
+
+    return 0 < count(Type(dtype.name), parts) <= host().parts
+
+
+def _kernel(key: tuple, a: Array, b: Array) -> Kernel:
+    """The kernel of a form; where the matrix unit may be used, of a shape."""
+    from ..native.kernels.gemm import Form, Layout, product, sized
+    from ..native.loops import Type
+
+    kind = Type(a.dtype.name)
+    if key[0] == "form":
+        return sized(Form(kind, *key[2:]))
+    *_, without_bias, parts = key
+    size = a.itemsize
+    return product(Layout(
+        kind, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
+        tuple(s // size for s in a.strides), tuple(s // size for s in b.strides),
+        not without_bias, parts,
+    ))  # fmt: skip

@@ -18,7 +18,8 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels from few multiplications on, and at once."""
     monkeypatch.setattr(matmul_native, "_LEAST", 1)
     monkeypatch.setattr(matmul_native, "_PATIENT", 0)
-    monkeypatch.setattr(matmul_native, "_seen", {})
+    monkeypatch.setattr(matmul_native, "_calls", {})
+    monkeypatch.setattr(matmul_native, "_plans", {})
 
 
 def ready(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
@@ -67,7 +68,7 @@ def test_what_does_not_fit_is_left_to_others() -> None:
                  (a, np.ones((7, 8), "f")), (a.astype("i"), b.astype("i"))):  # fmt: skip
         for _ in range(5):
             assert matmul_native.large_product(*pair) is None
-    assert not matmul_native._seen
+    assert not matmul_native._calls
 
 
 def test_operators_use_them_and_agree() -> None:

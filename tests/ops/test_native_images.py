@@ -100,7 +100,8 @@ def test_one_tap_is_a_product(made, monkeypatch, shape: tuple, outputs: int) -> 
     """Of images with rows innermost, with many pixels and with few: no convolution's kernel."""
     monkeypatch.setattr(matmul_native, "_LEAST", 1)
     monkeypatch.setattr(matmul_native, "_PATIENT", 1)
-    monkeypatch.setattr(matmul_native, "_seen", {})
+    monkeypatch.setattr(matmul_native, "_calls", {})
+    monkeypatch.setattr(matmul_native, "_plans", {})
     monkeypatch.setattr(matmul_native, "kernel_asked_for",
                         lambda key, build: eager.kernel_asked_for(key, build))  # fmt: skip
     rng = np.random.default_rng(5)

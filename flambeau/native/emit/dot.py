@@ -19,17 +19,17 @@ from .tile import (
     times, widened,
 )  # fmt: skip
 
-_ROWS = 6  # of a tile, at most
+_ROWS = {32: 6, 16: 3}  # of a tile, at most, by registers
 # How deep a product must be for so many rows: (rows, depth), as measured against packing.
-_WORTH = ((8, 0), (16, 128), (24, 256))
+_WORTH = {32: ((8, 0), (16, 128), (24, 256)), 16: ((8, 0),)}
 
 
-def suits(p: Any) -> bool:
+def suits(p: Any, target: Any) -> bool:
     """Whether a product (gemm.Problem) is one of few rows along contiguous depths."""
     if not isinstance(p.m, int) or p.a_depth != p.a_type.size or p.b_depth != p.b_type.size:
         return False
     depth = p.k if isinstance(p.k, int) else 256
-    return any(p.m <= rows and depth >= least for rows, least in _WORTH)
+    return any(p.m <= rows and depth >= least for rows, least in _WORTH[target.vector_registers])
 
 
 def folded(b: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
@@ -61,9 +61,10 @@ class Dot:
         self.context, self.statement, self.p = context, statement, p
         self.builder = context.builder
         self.lanes = context.target.lanes(p.type)
-        groups = -(-p.m // _ROWS)
+        registers = context.target.vector_registers
+        groups = -(-p.m // _ROWS[registers])
         self.rows = -(-p.m // groups)
-        self.columns = min(self.lanes, 8 if self.rows <= 3 else 4)
+        self.columns = min(self.lanes, 8 if self.rows <= registers // 10 else 4)
 
     def emit(self) -> None:
         """The whole product, or this thread's share of it."""

@@ -35,7 +35,7 @@ def gemm(context: Any, statement: Contract) -> bool:
 
 
 def _emit(context: Any, statement: Contract, p: Problem) -> None:
-    if suits(p):
+    if suits(p, context.target):
         Dot(context, statement, p).emit()
     elif pays(p, context.target):
         PartsProduct(context, statement, p, divided(p)).emit()

@@ -14,6 +14,7 @@ from ..loops import (
 from .tile import Number, Tile, constant, sum_type, times
 
 WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
+NEAR_DEPTH = 256  # of operands that are said to be near, at most
 BLOCK_DEPTH = 1024  # where a known depth is cut, about this much of it at a time
 A_BYTES = 4608 << 10  # for packed rows of a: many, since panels of b come from afar for each block
 FIRST_CACHE = 32 << 10  # a panel up to this stays in the nearest cache while all rows pass
@@ -21,6 +22,7 @@ _LONG = 384  # steps of a on lines of their own beyond this do not stay in the n
 _APART = 1536 << 10  # steps of a over this much memory are too many pages
 _WAYS = 16  # of a second-level cache
 _FEW_ROWS, _MANY_ROWS = 18, 128  # of a, from which on packing b pays where it is far, and near
+_MANY = 60  # vectors of columns whose number is not known
 ALONE = 200_000  # multiply-adds that are hardly worth sharing
 SUMS_BYTES = 2 << 20  # for partial sums while the depth is cut
 _CHEAP = 6  # operations in an epilogue that is worth repeating for each vector of a tile
@@ -34,7 +36,7 @@ class Problem:
     """A product's extents, its operands' first elements and their strides in bytes.
 
     `row` is the index of its rows: one that nothing else knows where it is a vector times b.
-    `precision`: as a Contract's.
+    `precision`, `near`: as a Contract's.
     """
 
     row: Index
@@ -51,6 +53,7 @@ class Problem:
     b_type: Type
     type: Type
     precision: int
+    near: bool
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def problem(context: Any, statement: Contract) -> Problem | None:
         row.index, number(row.extent), number(column.extent), number(depth.extent),
         context.address(a.buffer, a.at, start), context.address(b.buffer, b.at, start),
         stride(a, row), stride(a, depth), stride(b, depth), stride(b, column),
-        a.type, b.type, type, statement.precision,
+        a.type, b.type, type, statement.precision, statement.near,
     )  # fmt: skip
 
 
@@ -196,12 +199,12 @@ def best_tile(
 
     `shared`: among several threads; `packed`: b is; `beside`: a is, from rows side by side.
     """
-    wide = (8, 3) if registers == 32 else (6, 2)
-    if not (known(m) and known(n)):
+    wide = (8, 3) if registers == 32 else (4, 3)
+    if not known(m):
         return wide
-    vectors = -(-n // lanes)
+    vectors = -(-n // lanes) if known(n) else _MANY
     depth = k if known(k) else 256
-    shared = shared and m * n * depth > ALONE
+    shared = shared and m * vectors * lanes * depth > ALONE
     best, least = wide, float("inf")
     for v in range(1, min(6, max(vectors, 1)) + 1):
         for r in range(1, min(30, max(m, 1)) + 1):
@@ -226,14 +229,17 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     half = p.a_type in (Type.F16, Type.BF16)
     near = Near(target.near)
     pack_a, pack_b = half or _packs_a(p, near), _packs_b(p, near)
+    beside = p.a_row == p.a_type.size
     rows, vectors = best_tile(
-        p.m, p.n, p.k, lanes, registers, shared, pack_b, pack_a and p.a_row == p.a_type.size
+        p.m, p.n, p.k, lanes, registers, shared, pack_b, pack_a and beside
     )
+    if registers == 16 and p.near and beside and not known(p.m):
+        rows, vectors = 6, 2  # one pointer serves all rows
     tile = Tile(rows, vectors, lanes, p.type)
     if p.k == 0:  # nothing is read
         pack_a = pack_b = False
-    cut = not known(p.k) or p.k > WHOLE_DEPTH
-    depth = p.k if known(p.k) else WHOLE_DEPTH
+    cut = not p.near if not known(p.k) else p.k > WHOLE_DEPTH
+    depth = p.k if known(p.k) else NEAR_DEPTH if p.near else WHOLE_DEPTH
     if cut and known(p.k):
         depth = _divided(p.k)
     return Plan(tile, pack_a, pack_b, depth, cut, _unroll(rows, vectors, registers, half))
@@ -249,10 +255,8 @@ def _unroll(rows: int, vectors: int, registers: int, half: bool) -> int:
 
 
 def _packs_a(p: Problem, near: Near) -> bool:
-    """Whether rows of a are packed: their distance is not known, or steps lie far apart."""
-    if not (known(p.m) and known(p.a_row)):
-        return True
-    if p.a_depth == p.a_type.size:
+    """Whether rows of a are packed: steps of the depth lie far apart, or nobody knows how far."""
+    if p.a_depth == p.a_type.size or (p.near and p.a_row == p.a_type.size):
         return False
     if not (known(p.a_depth) and known(p.k)):
         return True
@@ -261,8 +265,10 @@ def _packs_a(p: Problem, near: Near) -> bool:
 
 def _packs_b(p: Problem, near: Near) -> bool:
     """Whether panels of b are packed: not contiguous, far, or read by many rows of a."""
-    if p.b_column != p.b_type.size or not known(p.n):
+    if p.b_column != p.b_type.size:
         return True
+    if p.near:
+        return False
     far = not (known(p.k) and known(p.b_depth)) or p.k * p.b_depth > near.b
     return not known(p.m) or p.m >= (_FEW_ROWS if far else _MANY_ROWS)
 

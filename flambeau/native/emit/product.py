@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -250,46 +251,66 @@ class Product:
     def _over_panels(
         self, first: Number, last: Number, body: Callable[[Number, Columns], None]
     ) -> None:
-        """body(panel, its columns); the edge panel has a body of its own where it is known."""
+        """body(panel, its columns); the edge panel has bodies of its own, by its vectors."""
         b, n, width = self.builder, self.p.n, self.tile.columns
+        if known(n):
+            full, tail = divmod(n, width)
+            narrow = -(-tail // self.tile.lanes)
+            edges = {narrow: tail} if tail else {}
+        else:
+            full, tail = self._divided(n, width)
+            edges = dict.fromkeys(range(1, self.tile.vectors + 1), tail)
 
-        def panel(i: Number) -> None:
-            start = times(b, i, width)
-            count = width if known(n) else minimum(b, width, b.sub(n, constant(start)))
-            body(i, Columns(start, count, self.tile.vectors))
+        def whole(i: Number) -> None:
+            body(i, Columns(times(b, i, width), width, self.tile.vectors))
 
-        if not known(n):
-            self._between(first, last, panel)
-            return
-        full, tail = divmod(n, width)
-        if full:
-            self._between(first, minimum(b, last, full), panel)
-        if tail:
-            edge = Columns(full * width, tail, -(-tail // self.tile.lanes))
-            self._if_beyond(last, full, lambda: body(full, edge))
+        if full != 0:
+            self._between(first, minimum(b, last, full), whole)
+        for vectors, count in edges.items():
+            edge = Columns(times(b, full, width), count, vectors)
+            lanes = self.tile.lanes
+            fits = self._within(tail, (vectors - 1) * lanes, vectors * lanes)
+            self._if_beyond(last, full, partial(body, full, edge), fits)
 
     def _over_groups(
         self, first: Number, last: Number, body: Callable[[Number, int, Number], None]
     ) -> None:
-        """body(group, rows of the tile, rows that exist)."""
+        """body(group, rows of the tile, rows that exist); the last ones by how many there are."""
         b, m, rows = self.builder, self.p.m, self.tile.rows
-        if not known(m):
-            self._between(first, last, lambda g: body(
-                g, rows, minimum(b, rows, b.sub(m, constant(times(b, g, rows))))))  # fmt: skip
-            return
-        full, tail = divmod(m, rows)
-        if full:
+        if known(m):
+            full, tail = divmod(m, rows)
+            edges = {tail: 0} if tail else {}
+        else:
+            full, tail = self._divided(m, rows)
+            edges = _edges(rows)
+        if full != 0:
             self._between(first, minimum(b, last, full), lambda g: body(g, rows, rows))
-        if tail:
-            self._if_beyond(last, full, lambda: body(full, tail, tail))
+        for some, fewer in edges.items():
+            fits = self._within(tail, fewer, some)
+            self._if_beyond(last, full, partial(body, full, some, tail), fits)
 
-    def _if_beyond(self, end: Number, start: int, body: Callable[[], None]) -> None:
-        """The edge part, for the thread whose share reaches over it."""
-        if isinstance(end, int):
+    def _divided(self, extent: ir.Value, size: int) -> tuple[ir.Value, ir.Value]:
+        b = self.builder
+        return b.udiv(extent, constant(size)), b.urem(extent, constant(size))
+
+    def _within(self, tail: Number, low: int, high: int) -> ir.Value | None:
+        """Whether low < tail <= high; None where that is known to be so."""
+        if isinstance(tail, int):
+            return None
+        above = self.builder.icmp_signed(">", tail, constant(low))
+        return self.builder.and_(above, self.builder.icmp_signed("<=", tail, constant(high)))
+
+    def _if_beyond(
+        self, end: Number, start: Number, body: Callable[[], None], fits: ir.Value | None
+    ) -> None:
+        """The edge part, for the thread whose share reaches over it, where it `fits`."""
+        if isinstance(end, int) and isinstance(start, int):
             if end > start:
                 body()
             return
-        with self.builder.if_then(self.builder.icmp_signed(">", end, constant(start))):
+        b = self.builder
+        beyond = b.icmp_signed(">", constant(end), constant(start))
+        with b.if_then(beyond if fits is None else b.and_(beyond, fits)):
             body()
 
     def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
@@ -350,12 +371,11 @@ class Product:
         first = times(b, group, self.tile.rows)
         if plan.pack_a:
             a = moved(b, self.memory, times(b, local, self.group_bytes))
-            offsets = [i * self.size for i in range(rows)]
+            offsets: list[Number] = [i * self.size for i in range(rows)]
             a_step, a_type = self.tile.rows * self.size, p.type
         else:
             a = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, work.start, p.a_depth))
-            offsets = [times(b, i, p.a_row) for i in range(rows)]
-            a_step, a_type = p.a_depth, p.a_type
+            offsets, a_step, a_type = self._rows(rows, valid), p.a_depth, p.a_type
         mask = None
         if plan.pack_b:
             at = self._packed(difference(b, panel, work.near))
@@ -371,18 +391,30 @@ class Product:
         if work.ends is None:
             fetch(self.context, self.streams, (self.row, first, tile.rows),
                   (self.column, columns.first, tile.columns))  # fmt: skip
-            sums = accumulate(b, tile, source, depth, None, plan.unroll, self._following(tile, a))
+            sums = accumulate(b, tile, source, depth, None, self._unroll(tile),
+                              self._following(tile, a))  # fmt: skip
             self._finish(tile, sums, first, valid, columns)
             return
         index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
         kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
         sums = self._resumed(tile, kept, work.ends[0])
-        sums = accumulate(b, tile, source, depth, sums, plan.unroll, self._following(tile, a))
+        sums = accumulate(b, tile, source, depth, sums, self._unroll(tile),
+                          self._following(tile, a))  # fmt: skip
         with b.if_else(work.ends[1]) as (last, more):
             with last:
                 self._finish(tile, sums, first, valid, columns)
             with more:
                 self._keep(tile, sums, kept)
+
+    def _rows(self, rows: int, valid: Number) -> list[Number]:
+        """Where a tile's rows of a begin; one that is not there repeats the last one."""
+        b = self.builder
+        last = plus(b, valid, -1)
+        return [times(b, minimum(b, i, last), self.p.a_row) for i in range(rows)]
+
+    def _unroll(self, tile: Tile) -> int:
+        """Steps in a round: one where a tile is seldom the one that is run."""
+        return self.plan.unroll if known(self.p.m) or tile.rows == self.tile.rows else 1
 
     def _following(self, tile: Tile, a: ir.Value) -> Callable[[ir.Value], None] | None:
         """What asks, round by round of a tile, for the lines of the rows after the tile's.
@@ -510,6 +542,14 @@ class Work:
     g0: Number
     p0: Number
     near: Number  # the first of the panels that are kept near
+
+
+def _edges(rows: int) -> dict[int, int]:
+    """Rows of the tiles for groups of fewer than `rows`: each for how many more than."""
+    found = [count for count in (1, 2, 4, 8, 16) if count < rows]
+    if found[-1] < rows - 1:
+        found.append(rows)
+    return dict(zip(found, [0, *found], strict=False))
 
 
 def difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:

@@ -1,12 +1,15 @@
-"""Matrix products as kernels: a stack of a @ b, in any layout, perhaps plus a row."""
+"""Matrix products as kernels: a stack of a @ b, in any layout, perhaps plus a row.
+
+`product` is one shape's; `sized` serves all shapes of a form, and is told sizes at each call.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from ..loops import (
-    Accumulator, Affine, Apply, Axis, Buffer, Contract, Expression, Fold, Index, Kernel, Kind, Load,
-    Loop, Scalar, Statement, Store, Type,
+    Accumulator, Affine, Apply, Axis, Buffer, Contract, Expression, Extent, Fold, Index, Kernel,
+    Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
 )  # fmt: skip
 
 
@@ -28,6 +31,49 @@ class Layout:
     precision: int = 3
 
 
+@dataclass(frozen=True)
+class Form:
+    """What products have in common that one kernel serves: all but their sizes.
+
+    `a_along`, `b_along`: whether memory runs along the depth, else along rows or columns. `rows`:
+    how many there are, where few rows have kernels of their own. `near`: as a Contract's.
+    """
+
+    type: Type
+    a_along: bool
+    b_along: bool
+    stack: int = 0  # axes
+    bias: bool = False
+    rows: int | None = None
+    near: bool = False
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Extents, and how far apart elements are, of all axes (the stack's, then two)."""
+
+    stack: tuple[Extent, ...]
+    m: Extent
+    n: Extent
+    k: Extent
+    a: tuple[Extent, ...]
+    b: tuple[Extent, ...]
+    c: tuple[Extent, ...]
+
+
+def product(layout: Layout) -> Kernel:
+    """c = a @ b (+ bias), c contiguous. Buffers: a, b, bias where there is one, c."""
+    layout = _of_several(layout)
+    result: list[int] = [layout.n, 1]
+    step = layout.m * layout.n
+    for extent in reversed(layout.stack):
+        result.insert(0, step)
+        step *= extent
+    places = _Places(layout.stack, layout.m, layout.n, layout.k, layout.a, layout.b, tuple(result))
+    body = _body(layout.type, places, layout.bias, precision=layout.precision)
+    return Kernel("product", *body)
+
+
 def _of_several(layout: Layout) -> Layout:
     """Without axes of one product: threads share out the outermost loop, or the only product."""
     last = len(layout.stack)
@@ -36,38 +82,47 @@ def _of_several(layout: Layout) -> Layout:
     return replace(layout, stack=tuple([layout.stack[i] for i in kept]), a=a, b=b)
 
 
-def product(layout: Layout) -> Kernel:
-    """c = a @ b (+ bias), c contiguous. Buffers: a, b, bias where there is one, c."""
-    layout = _of_several(layout)
-    row, column, depth = (Index(name) for name in ("row", "column", "depth"))
-    numbers = [Index(f"stack{i}") for i in range(len(layout.stack))]
-    a, b, c = (Buffer(layout.type, name) for name in "abc")
-    result: list[int] = []
-    step = layout.m * layout.n
-    for extent in reversed(layout.stack):
-        result.insert(0, step)
-        step *= extent
+def sized(form: Form) -> Kernel:
+    """c = a @ b (+ bias) of any size. Buffers as `product`'s; then m, n and k; how far rows of a
+    and b lie apart in memory (columns of a, rows of b, as the form says); for each axis of the
+    stack its extent and its strides of a, b and c. In elements; c's matrices are contiguous."""
+    m, n, k, a, b = (Size(name) for name in ("m", "n", "k", "a_apart", "b_apart"))
+    stack = [[Size(f"{name}{i}") for name in ("stack", "a_step", "b_step", "c_step")]
+             for i in range(form.stack)]  # fmt: skip
+    extents, *steps = (tuple(each) for each in zip(*stack, strict=True)) if stack else [()] * 4
+    rows: Extent = m if form.rows is None else form.rows
+    pairs = ((a, 1) if form.a_along else (1, a), (1, b) if form.b_along else (b, 1), (n, 1))
+    places = _Places(extents, rows, n, k, *(s + p for s, p in zip(steps, pairs, strict=True)))
+    buffers, body = _body(form.type, places, form.bias, near=form.near)
+    return Kernel("products", buffers, body, [m, n, k, a, b, *(one for s in stack for one in s)])
 
-    def at(strides: tuple[int, ...], first: Index, second: Index) -> Affine:
+
+def _body(
+    type: Type, places: _Places, has_bias: bool, precision: int = 3, near: bool = False
+) -> tuple[list[Buffer], list[Statement]]:
+    """The buffers and statements of a product."""
+    row, column, depth = (Index(name) for name in ("row", "column", "depth"))
+    numbers = [Index(f"stack{i}") for i in range(len(places.stack))]
+    a, b, c = (Buffer(type, name) for name in "abc")
+
+    def at(strides: tuple[Extent, ...], first: Index, second: Index) -> Affine:
         return Affine(0, tuple(zip((*numbers, first, second), strides, strict=True)))
 
-    half = layout.type in (Type.F16, Type.BF16)
-    sums = Accumulator(Fold.SUM, Type.F32 if half else layout.type)
+    half = type in (Type.F16, Type.BF16)
+    sums = Accumulator(Fold.SUM, Type.F32 if half else type)
     value: Expression = sums
     buffers = [a, b]
-    if layout.bias:
-        bias = Buffer(layout.type, "bias")
+    if has_bias:
+        bias = Buffer(type, "bias")
         buffers.append(bias)
-        added = Load(bias, Affine(0, ((column, 1),)))
-        value = Apply(Scalar.ADD, (sums, added), layout.type)
+        value = Apply(Scalar.ADD, (sums, Load(bias, Affine(0, ((column, 1),)))), type)
     if half:
-        value = Apply(Scalar.CAST, (value,), layout.type)
-    target = at((*result, layout.n, 1), row, column)
+        value = Apply(Scalar.CAST, (value,), type)
     body: list[Statement] = [Contract(
-        (Axis(row, layout.m),), Axis(column, layout.n), (Axis(depth, layout.k),),
-        Load(a, at(layout.a, row, depth)), Load(b, at(layout.b, depth, column)), sums,
-        [Store(c, target, value)], layout.precision,
+        (Axis(row, places.m),), Axis(column, places.n), (Axis(depth, places.k),),
+        Load(a, at(places.a, row, depth)), Load(b, at(places.b, depth, column)), sums,
+        [Store(c, at(places.c, row, column), value)], precision, near,
     )]  # fmt: skip
-    for number, extent in zip(reversed(numbers), reversed(layout.stack), strict=True):
+    for number, extent in zip(reversed(numbers), reversed(places.stack), strict=True):
         body = [Loop(number, extent, body, Kind.PARALLEL)]
-    return Kernel("product", [*buffers, c], body)
+    return [*buffers, c], body

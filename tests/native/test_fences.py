@@ -1,0 +1,74 @@
+"""Kernels on memory that ends, or begins, at a page that nobody may touch: nothing is read beyond.
+
+In a process of their own: a read outside ends it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import subprocess
+import sys
+from itertools import product as combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flambeau.native.compiled import compiled
+from flambeau.native.kernels.gemm import Form, sized
+from flambeau.native.loops import Type
+
+from .test_gemm import matrix_product
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect")
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = mmap.PAGESIZE
+LAYOUTS = list(combinations((True, False), repeat=2))
+EXTENTS = [(3, 5, 7), (7, 23, 33), (31, 49, 17), (9, 8, 130), (14, 26, 64), (3, 17, 1)]
+_kept: list[mmap.mmap] = []
+
+
+def fenced(array: np.ndarray, after: bool) -> np.ndarray:
+    """A copy of an array that ends where a page of no access begins; or begins where one ends."""
+    pages = -(-array.nbytes // PAGE) + 2
+    memory = mmap.mmap(-1, pages * PAGE)
+    _kept.append(memory)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for page in (0, pages - 1):
+        done = ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + page * PAGE), PAGE, 0)
+        assert done == 0
+    offset = (pages - 1) * PAGE - array.nbytes if after else PAGE
+    inside = np.frombuffer(memory, array.dtype, array.size, offset)
+    inside[...] = array.reshape(-1)
+    return inside
+
+
+def run(kernel, shapes: list[tuple[int, ...]], sizes: list[int]) -> None:
+    """The kernel's last buffer is its result, of ones that are multiplied."""
+    function = compiled(kernel)
+    for after in (False, True):
+        arrays = [fenced(np.ones(shape, np.float32), after) for shape in shapes]
+        function.run(arrays, sizes, 2)
+        assert np.isfinite(arrays[-1]).all()
+
+
+def products() -> None:
+    """Of every form, and of shapes that are known."""
+    for layout, near in combinations(LAYOUTS, (False, True)):
+        for m, n, k in EXTENTS:
+            a, b = ((m, k) if layout[0] else (k, m)), ((n, k) if layout[1] else (k, n))
+            sizes = [m, n, k, a[1], b[1]]
+            run(sized(Form(Type.F32, *layout, near=near)), [a, b, (m, n)], sizes)
+    for layout, (m, n, k) in combinations(LAYOUTS, EXTENTS[:3]):
+        a, b = ((m, k) if layout[0] else (k, m)), ((n, k) if layout[1] else (k, n))
+        run(sized(Form(Type.F32, *layout, rows=m)), [a, b, (m, n)], [m, n, k, a[1], b[1]])
+        flipped = not layout[0], layout[1]
+        run(matrix_product(m, n, k, flipped), [a, b, (m, n)], [])
+
+
+@pytest.mark.parametrize("name", ["products"])
+def test_nothing_is_read_beyond(name: str) -> None:
+    code = f"from tests.native import test_fences; test_fences.{name}()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:] or f"ended by signal {-done.returncode}"

@@ -1,0 +1,120 @@
+"""Products of any size by the kernel of their form: between poisoned margins, against NumPy."""
+
+from __future__ import annotations
+
+from itertools import product as combinations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from flambeau.native.compiled import compiled
+from flambeau.native.emit.kernel import emit
+from flambeau.native.interp import interpret
+from flambeau.native.kernels.gemm import Form, sized
+from flambeau.native.loops import Type
+from flambeau.native.show import show
+from flambeau.native.target import TARGETS, assembly
+
+from .conftest import poisoned, unharmed
+
+LAYOUTS = list(combinations((True, False), repeat=2))
+EXTENTS = [(1, 1, 1), (3, 2, 0), (0, 3, 2), (5, 24, 7), (4, 25, 64), (7, 23, 33), (31, 49, 17),
+           (9, 8, 130), (64, 100, 50), (13, 65, 255)]  # fmt: skip
+
+
+def operands(
+    form: Form, stack: tuple[int, ...], extents: tuple[int, int, int], pad: int
+) -> tuple[list[np.ndarray], list[int], np.ndarray]:
+    """a, b (and bias) with NaN between their rows, c; the sizes; what c is to be."""
+    m, n, k = extents
+    kind = np.dtype(ml_dtypes.bfloat16 if form.type is Type.BF16 else form.type.value)
+    rng = np.random.default_rng(m * 101 + n * 11 + k)
+    found, views = [], []
+    for shape, along in (((m, k), form.a_along), ((n, k), form.b_along)):
+        wide = np.full((*stack, *(shape if along else shape[::-1])), np.nan, kind)
+        wide = np.concatenate([wide, np.full((*wide.shape[:-1], pad), np.nan, kind)], -1)
+        values = rng.normal(size=(*stack, *shape)).astype(kind)
+        wide[..., : shape[1] if along else shape[0]] = values if along else values.swapaxes(-1, -2)
+        found.append(wide)
+        views.append(values.astype(np.float64))
+    wanted = views[0] @ views[1].swapaxes(-1, -2)
+    sizes = [m, n, k, found[0].shape[-1], found[1].shape[-1]]
+    steps = [m * n]
+    for extent in reversed(stack[1:]):
+        steps.insert(0, steps[0] * extent)
+    for axis, step in zip(range(len(stack)), steps, strict=False):
+        each = (int(np.prod(one.shape[axis + 1 :])) for one in found)
+        sizes += [stack[axis], *each, step]
+    if form.bias:
+        found.append(rng.normal(size=n).astype(kind))
+        wanted = wanted + found[-1].astype(np.float64)
+    return [*found, np.full((*stack, m, n), 7, kind)], sizes, wanted
+
+
+def check(form: Form, stack: tuple[int, ...], extents: tuple[int, int, int], pad: int = 0) -> None:
+    """One product, on one thread and on several."""
+    arrays, sizes, wanted = operands(form, stack, extents, pad)
+    function = compiled(sized(form))
+    for threads in (1, 2, 5):
+        memories = [poisoned(one) for one in arrays]
+        function.run([inside for _, inside in memories], sizes, threads)
+        assert all(unharmed(memory, inside.dtype.itemsize) for memory, inside in memories)
+        found = memories[-1][1].reshape(wanted.shape).astype(np.float64)
+        loose = {Type.F64: 1e-13, Type.F32: 1e-5}.get(form.type, 0.01)
+        np.testing.assert_allclose(found, wanted, loose, loose * (extents[2] + 1) ** 0.5 * 4)
+
+
+@pytest.mark.parametrize("near", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_and_edge(layout: tuple[bool, bool], near: bool) -> None:
+    for extents in EXTENTS:
+        check(Form(Type.F32, *layout, near=near), (), extents, pad=3)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_long_depth_is_cut(layout: tuple[bool, bool]) -> None:
+    check(Form(Type.F32, *layout), (), (10, 30, 4500))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_few_rows_have_kernels_of_their_own(layout: tuple[bool, bool], rows: int) -> None:
+    for n, k in ((1, 1), (24, 64), (50, 33), (7, 300)):
+        check(Form(Type.F32, *layout, rows=rows), (), (rows, n, k), pad=1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_row_is_added(layout: tuple[bool, bool]) -> None:
+    for extents in EXTENTS:
+        check(Form(Type.F32, *layout, bias=True), (), extents)
+
+
+@pytest.mark.parametrize("near", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_stacks(layout: tuple[bool, bool], near: bool) -> None:
+    for stack in ((3,), (2, 3), (1, 5)):
+        for extents in ((5, 24, 7), (31, 49, 17), (3, 0, 2)):
+            check(Form(Type.F32, *layout, len(stack), near=near), stack, extents, pad=2)
+
+
+@pytest.mark.parametrize("type", [Type.F64, Type.F16, Type.BF16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_types(type: Type, layout: tuple[bool, bool]) -> None:
+    check(Form(type, *layout), (), (31, 49, 17))
+    check(Form(type, *layout, 1), (3,), (13, 20, 40))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_target_has_code_for_it(name: str) -> None:
+    for form in (Form(Type.F32, True, True, bias=True), Form(Type.F32, False, False, near=True)):
+        assert "products" in assembly(emit(sized(form), TARGETS[name]), TARGETS[name])
+
+
+def test_the_interpreter_says_the_same() -> None:
+    form = Form(Type.F32, True, False, 2, bias=True, near=True)
+    arrays, sizes, wanted = operands(form, (2, 2), (3, 5, 4), 1)
+    flat = [one.reshape(-1) for one in arrays]
+    interpret(sized(form), flat, sizes)
+    np.testing.assert_allclose(flat[-1].reshape(wanted.shape), wanted, 1e-5, 1e-5)
+    assert "all near" in show(sized(form))
