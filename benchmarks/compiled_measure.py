@@ -207,7 +207,8 @@ def matmul_job(engine: str, size: int, quick: bool) -> Found:
 
 
 def _beside_the_peak(work: Callable, turns: int) -> Found:
-    """The median time of a call; what all threads sustain of multiply-adds meanwhile, and best."""
+    """The median time of a call and the best turn's; what all threads sustain of multiply-adds
+    meanwhile, and their best."""
     from flambeau.native.limits import flops
 
     seconds, sustained, best = [], [], []
@@ -219,7 +220,10 @@ def _beside_the_peak(work: Callable, turns: int) -> Found:
             work()
             calls += 1
         seconds.append((time.perf_counter() - begin) / calls)
-    return {"seconds": median(seconds), "peak": median(sustained), "burst": max(best)}
+    return {
+        "seconds": median(seconds), "quickest": min(seconds), "peak": median(sustained),
+        "burst": max(best),
+    }  # fmt: skip
 
 
 def job(engine: str, text: str, quick: bool) -> Found:

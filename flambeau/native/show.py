@@ -102,9 +102,9 @@ class _Printer:
 
         product = f"{self.value(one.a, {})} * {self.value(one.b, {})}"
         yield f"{indent}contract {axes((*one.rows, one.column))}"
-        bits = "" if one.precision == 3 else f" to {8 * one.precision} bits"
-        near = ", all near" if one.near else ""
-        yield f"{indent}  {self.name(one.sum)} = sum of {product}{bits} over {axes(one.depth)}{near}"
+        hint = "" if one.precision == 3 else f" to {8 * one.precision} bits"
+        hint += ", all near," if one.near else ""
+        yield f"{indent}  {self.name(one.sum)} = sum of {product}{hint} over {axes(one.depth)}"
         yield from self.body(one.body, indent + "  ")
 
     def extent(self, one: Extent) -> str:

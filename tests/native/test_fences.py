@@ -70,5 +70,6 @@ def products() -> None:
 @pytest.mark.parametrize("name", ["products"])
 def test_nothing_is_read_beyond(name: str) -> None:
     code = f"from tests.native import test_fences; test_fences.{name}()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
+                          check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:] or f"ended by signal {-done.returncode}"
