@@ -39,23 +39,28 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
             stacklevel=5,
         )
         array = array.real
-    if array.dtype.kind in "fV" and dtype.kind in "iu":
-        array = _truncated(array, dtype)
     if array.dtype == dtype:
         return copy_in_format(array, form)
-    if form is preserve_format and not array.flags.c_contiguous:
-        return copy_in_format(array, form).astype(dtype, order="K")
     y = large_cast(array, dtype) if array.size > MIDDLE and array.flags.c_contiguous else None
     if y is not None:
         return y if form in (preserve_format, contiguous_format) else copy_in_format(y, form)
-    return array.astype(dtype, order="C") if form in (preserve_format, contiguous_format) \
-        else copy_in_format(array.astype(dtype), form)  # fmt: skip
+    if form is preserve_format and not array.flags.c_contiguous:
+        array = copy_in_format(array, form)
+        return _truncated(array, dtype).astype(dtype, order="K", copy=False)
+    made = _truncated(array, dtype).astype(dtype, order="C", copy=False)
+    return made if form in (preserve_format, contiguous_format) else copy_in_format(made, form)
 
 
 def _truncated(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Floats on their way to integers, through int64 so that narrow ones wrap around."""
+    """Floats on their way to integers, through the integers by way of which PyTorch goes: so what
+    does not fit becomes the same. Others as they are."""
+    if array.dtype.kind not in "fV" or dtype.kind not in "iu" or dtype == np.uint64:
+        return array
     wide = array.astype(np.float64) if array.dtype.kind == "V" else array
-    return wide.astype(np.int64) if dtype != np.uint64 else wide
+    return wide.astype(np.int32 if dtype in _BY_INT32 else np.int64)
+
+
+_BY_INT32 = frozenset(map(np.dtype, ("int8", "int16", "uint16", "int32")))
 
 
 @_to_copy.vjp

@@ -38,8 +38,8 @@ _HALVES = frozenset((float16.numpy, bfloat16.numpy))
 _ndarray = np.ndarray
 _FLOATS = frozenset((FLOAT32, FLOAT64))
 
-_CASTS = (np.dtype(bool), *[np.dtype(f"{s}int{n}") for s, n in (("u", 8), ("", 8), ("", 32),
-          ("", 64))], *[np.dtype(n) for n in ("float16", "bfloat16", "float32", "float64")])
+_CASTS = (np.dtype(bool), *[np.dtype(f"{s}int{n}") for s, n in (("u", 8), ("", 8), ("", 16),
+          ("", 32), ("", 64))], *[np.dtype(n) for n in ("float16", "bfloat16", "float32", "float64")])
 _MOST = 1024  # kernels
 _WIDE = 16  # elements of a row from which on it is read where it lies
 _brief: set[Any] = set()  # bodies of a step or two
@@ -138,11 +138,16 @@ def swapped(body: Any) -> Callable:
 
 
 def large_cast(x: Array, kind: np.dtype) -> Array | None:
-    """x.astype(kind) for a large array and a float dtype, or None."""
-    slow = kind in _HALVES or x.dtype in _HALVES
-    if x.size <= (MIDDLE if slow else _CHEAP_LARGE) \
-            or x.dtype not in _CASTS or kind not in _CASTS[5:] \
-            or x.__class__ is not _ndarray or not Policy.allowed:  # fmt: skip
+    """A large array in another dtype, or None."""
+    if x.__class__ is not _ndarray or not Policy.allowed:
+        return None
+    if x.dtype not in _CASTS or kind not in _CASTS:
+        return None
+    whole = x.dtype.kind in "fV" and kind.kind in "iu"  # two steps of NumPy's
+    slow = whole or kind in _HALVES or x.dtype in _HALVES
+    if x.size <= (MIDDLE if slow else _CHEAP_LARGE):
+        return None
+    if x.dtype is FLOAT64 and kind.kind == "u":  # kernels go by way of int32, PyTorch does not
         return None
     return served(("cast", kind), (x,), lambda v: v, kind)
 
