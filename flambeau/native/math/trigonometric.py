@@ -1,55 +1,91 @@
-"""sin, cos, tan and the inverses of float32, in float64 inside."""
+"""sin, cos and the inverses of float32; tan and atan2 in float64 inside."""
 
 from __future__ import annotations
 
 import math
 
+from .exponential import MAGIC32, MAGIC64
 from .lanes import Lanes, Value, where_rare
 
 # pi / 2 in three parts; fused multiply-adds make the reduction exact up to FAR.
 PARTS = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
+PARTS32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 FAR = 1e15  # beyond, the C library reduces, lane by lane
-SIN = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(7, 0, -1))
-COS = tuple((-1) ** k / math.factorial(2 * k) for k in range(8, 1, -1))
-ATAN = tuple((-1) ** k / (2 * k + 1) for k in range(13, 0, -1))  # for |x| < tan(pi / 8)
+FAR32 = 1048576.0
+COS = tuple((-1) ** k / math.factorial(2 * k) for k in range(8, 1, -1))  # to float64's last bit
+# (sin(r) - r) / r**3 and (cos(r) - 1 + r**2 / 2) / r**4 in r**2 for r up to 0.83, which is more
+# than a turn's eighth, towards minimax: to 0.1 units of float32, and to a thousandth.
+SIN32 = (-0.00019479789449768176, 0.008331894318506228, -0.1666665036080741)
+COS32 = (2.438966748682774e-05, -0.001388692094027602, 0.04166663724955484)
+SIN_OF_WIDE = (
+    2.7139725840413854e-06, -0.00019838858901452538, 0.00833332784131665, -0.16666666627763682,
+)  # fmt: skip
+COS_OF_WIDE = (
+    -2.716429579583566e-07, 2.4798926655467124e-05, -0.0013888881342717062, 0.04166666659265175,
+)  # fmt: skip
+# (atan(r) - r) / r**3 in r**2 for r up to 1, to a 25th of a unit.
+ATAN32 = (
+    -0.0018272135950193249, 0.011064444055076408, -0.03145570832890433, 0.05823455865253938,
+    -0.0841945978171565, 0.10957576523277066, -0.1426524547614189, 0.1999863863294209,
+    -0.3333330186713831,
+)  # fmt: skip
+# (asin(r) - r) / r**3 in r**2 for r up to 1 / 2, to a 12th of a unit.
+ASIN32 = (
+    0.04221856804629434, 0.024147600309000705, 0.04547709898883706, 0.07495241769248476,
+    0.16666753927975556,
+)  # fmt: skip
+_SIGN = -(1 << 31)
 
 
-def _sin_cos(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
-    """sin and cos of the rest after quarter turns, and the number of these (as integers)."""
-    shifted = m.fma(x, 2 / math.pi, 6755399441055744.0)
-    quarter = m.bits(shifted)
-    n = m.sub(shifted, 6755399441055744.0)
-    r = x
-    for part in PARTS:
-        r = m.fma(n, -part, r)
-    square = m.mul(r, r)
-    sine = m.fma(m.mul(m.polynomial(square, SIN), square), r, r)
-    cosine = m.fma(m.polynomial(square, COS), m.mul(square, square), m.fma(square, -0.5, 1.0))
-    return sine, cosine, quarter
-
-
-def _turned(m: Lanes, x: Value, turns: int) -> Value:
-    """sin(x + turns quarter turns)."""
+def _turned(m: Lanes, size: Value, turns: int) -> tuple[Value, Value]:
+    """sin(size + turns quarter turns) of float32, but for the sign of the whole, and that sign as
+    the highest bit of an integer. NaN for infinities."""
     b = m.b
-    sine, cosine, quarter = _sin_cos(m, x)
-    quarter = b.add(quarter, m.integer(turns))
-    odd = b.icmp_unsigned("!=", b.and_(quarter, m.integer(1)), m.integer(0))
-    y = b.select(odd, cosine, sine)
-    flip = b.icmp_unsigned("!=", b.and_(quarter, m.integer(2)), m.integer(0))
-    y = m.where(flip, m.neg(y), y)
-    return m.where(m.same(m.abs(x), float("inf")), float("nan"), y)
+    shifted = m.fma(size, 2 / math.pi, MAGIC32)
+    n = m.sub(shifted, MAGIC32)
+    first = m.fma(n, -PARTS32[0], size)  # exact
+    r = m.fma(n, -PARTS32[1], first)
+    square = m.mul(r, r)
+    cube = m.mul(square, r)
+    sine = m.add(m.fma(m.polynomial(square, SIN32), cube, m.mul(n, -PARTS32[2])), r)
+    near = m.fma(square, -0.5, 1.0)
+    rest = m.fma(square, -0.5, m.sub(1.0, near))  # what rounding it lost
+    cosine = m.add(m.fma(m.polynomial(square, COS32), m.mul(square, square), rest), near)
+    quarter = b.add(m.bits(shifted), m.integer(turns)) if turns else m.bits(shifted)
+    odd = b.icmp_signed("<", b.shl(quarter, m.integer(31)), m.integer(0))
+    return b.select(odd, cosine, sine), b.shl(quarter, m.integer(30))
 
 
 def sin32(m: Lanes, x: Value) -> Value:
     """sin of float32."""
-    wide, z = m.wide(x)
-    return _checked(m, x, m.narrowed(wide.where(wide.same(z, 0.0), z, _turned(wide, z, 0))), "sinf")
+    b = m.b
+    y, sign = _turned(m, m.abs(x), 0)
+    sign = b.and_(b.xor(sign, m.bits(x)), m.integer(_SIGN))
+    return _checked(m, x, m.floats(b.xor(m.bits(y), sign)), "sinf", FAR32)
 
 
 def cos32(m: Lanes, x: Value) -> Value:
     """cos of float32."""
-    wide, z = m.wide(x)
-    return _checked(m, x, m.narrowed(_turned(wide, z, 1)), "cosf")
+    b = m.b
+    y, sign = _turned(m, m.abs(x), 1)
+    sign = b.and_(sign, m.integer(_SIGN))
+    return _checked(m, x, m.floats(b.xor(m.bits(y), sign)), "cosf", FAR32)
+
+
+def _sin_cos(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
+    """sin and cos of the rest after quarter turns, and the number of these (as integers): in
+    float64, as exactly as float32 asks for."""
+    shifted = m.fma(x, 2 / math.pi, MAGIC64)
+    quarter = m.bits(shifted)
+    n = m.sub(shifted, MAGIC64)
+    r = x
+    for part in PARTS:
+        r = m.fma(n, -part, r)
+    square = m.mul(r, r)
+    sine = m.fma(m.mul(m.polynomial(square, SIN_OF_WIDE), square), r, r)
+    cosine = m.fma(m.polynomial(square, COS_OF_WIDE), m.mul(square, square),
+                   m.fma(square, -0.5, 1.0))  # fmt: skip
+    return sine, cosine, quarter
 
 
 def tan32(m: Lanes, x: Value) -> Value:
@@ -70,40 +106,50 @@ def _checked(m: Lanes, x: Value, y: Value, name: str, limit: float = FAR) -> Val
     return where_rare(m, far, name, (x,), y)
 
 
-def atan64(m: Lanes, x: Value) -> Value:
-    """atan, reduced to |x| < tan(pi / 8)."""
-    size = m.abs(x)
-    great, middle = m.less(2.414213562373095, size), m.less(0.41421356237309503, size)
-    flipped = m.div(-1.0, size)
-    slid = m.div(m.sub(size, 1.0), m.add(size, 1.0))
-    r = m.where(great, flipped, m.where(middle, slid, size))
-    start = m.where(great, math.pi / 2, m.where(middle, math.pi / 4, 0.0))
-    square = m.mul(r, r)
-    y = m.add(m.fma(m.mul(m.polynomial(square, ATAN), square), r, r), start)
-    return m.signed(y, x)
+def _atan(m: Lanes, size: Value) -> Value:
+    """atan of numbers from 0 to 1, as exactly as float32 asks for."""
+    square = m.mul(size, size)
+    return m.fma(m.mul(m.polynomial(square, ATAN32), square), size, size)
 
 
 def atan32(m: Lanes, x: Value) -> Value:
-    """atan of float32."""
-    wide, z = m.wide(x)
-    return m.narrowed(atan64(wide, z))
+    """atan of float32: beyond 1 it is pi / 2 - atan(1 / x)."""
+    size = m.abs(x)
+    great = m.less(1.0, size)
+    r = m.where(great, m.div(-1.0, size), size)
+    square = m.mul(r, r)
+    rest = m.where(great, PARTS32[1], 0.0)
+    y = m.add(m.fma(m.mul(m.polynomial(square, ATAN32), square), r, rest), r)
+    return m.signed(m.add(y, m.where(great, PARTS32[0], 0.0)), x)
 
 
-def _asin(wide: Lanes, z: Value) -> Value:
-    product = wide.mul(wide.sub(1.0, z), wide.add(z, 1.0))
-    return atan64(wide, wide.div(z, wide.sqrt(product)))
+def _asin(m: Lanes, size: Value) -> tuple[Value, Value, Value]:
+    """Whether sizes are above 1 / 2; asin, as a number and the small rest of it: of the size, or
+    there of sqrt((1 - size) / 2)."""
+    far = m.less(0.5, size)
+    square = m.where(far, m.mul(m.sub(1.0, size), 0.5), m.mul(size, size))
+    r = m.where(far, m.sqrt(square), size)
+    return far, r, m.mul(m.mul(m.polynomial(square, ASIN32), square), r)
 
 
 def asin32(m: Lanes, x: Value) -> Value:
-    """asin of float32: atan(x / sqrt(1 - x**2))."""
-    wide, z = m.wide(x)
-    return m.narrowed(_asin(wide, z))
+    """asin of float32: pi / 2 - 2 * asin(sqrt((1 - x) / 2)) above 1 / 2."""
+    far, r, rest = _asin(m, m.abs(x))
+    turned = m.fma(r, -2.0, PARTS32[0])
+    lost = m.fma(r, -2.0, m.sub(PARTS32[0], turned))
+    turned = m.add(m.fma(rest, -2.0, m.add(lost, PARTS32[1])), turned)
+    return m.signed(m.where(far, turned, m.add(r, rest)), x)
 
 
 def acos32(m: Lanes, x: Value) -> Value:
-    """acos of float32: pi / 2 - asin(x)."""
-    wide, z = m.wide(x)
-    return m.narrowed(wide.sub(math.pi / 2, _asin(wide, z)))
+    """acos of float32: 2 * asin(sqrt((1 - x) / 2)) above 1 / 2, pi less that of -x below -1 / 2."""
+    far, r, rest = _asin(m, m.abs(x))
+    below = m.negative(x)
+    y = m.add(r, rest)
+    near = m.sub(PARTS32[0], m.sub(m.signed(y, x), PARTS32[1]))
+    twice = m.add(y, y)
+    turned = m.sub(2 * PARTS32[0], m.sub(twice, 2 * PARTS32[1]))
+    return m.where(far, m.where(below, turned, twice), near)
 
 
 def atan2_32(m: Lanes, y: Value, x: Value) -> Value:
@@ -116,7 +162,7 @@ def atan2_32(m: Lanes, y: Value, x: Value) -> Value:
     ratio = wide.div(small, great)
     ratio = wide.where(wide.same(great, 0.0), 0.0, ratio)
     ratio = wide.where(wide.same(small, float("inf")), 1.0, ratio)
-    angle = atan64(wide, ratio)
+    angle = _atan(wide, ratio)
     angle = wide.where(steep, wide.sub(math.pi / 2, angle), angle)
     angle = wide.where(wide.negative(u), wide.sub(math.pi, angle), angle)
     angle = wide.signed(angle, v)
