@@ -134,12 +134,13 @@ def inference(results: dict) -> list[str]:
 def matmul(results: dict) -> list[str]:
     """Products of square matrices, and what they reach of the machine's multiply-adds.
 
-    The peak is what all threads sustain in registers, measured in turn with the products. A guest on
-    the same core takes a fifth of a product's time and nothing of a loop's in registers, so the best
-    turn is given beside the best moment of that loop too.
+    The peak is what all threads sustain in registers, measured in turn with the products. A guest
+    on the same core makes products a fifth slower and that loop not at all, so the best turn is
+    given too, beside the loop's best.
     """
     lines = head("Matrix product", NAMES["torch"], NAMES["eager"], NAMES["compiled"],
-                 "over PyTorch", "GFLOP/s", "of the peak", "best turn, of the best peak", "aim")  # fmt: skip
+                 "over PyTorch", "GFLOP/s", "of the peak", "best turn, of the best peak",
+                 "aim")  # fmt: skip
     for size, found in _of(results, "matmul"):
         theirs, ours = value(found, "torch"), value(found, "compiled")
         flops, peak, burst, quickest = 2 * int(size) ** 3, *(
