@@ -38,8 +38,10 @@ _HALVES = frozenset((float16.numpy, bfloat16.numpy))
 _ndarray = np.ndarray
 _FLOATS = frozenset((FLOAT32, FLOAT64))
 
-_CASTS = (np.dtype(bool), *[np.dtype(f"{s}int{n}") for s, n in (("u", 8), ("", 8), ("", 16),
-          ("", 32), ("", 64))], *[np.dtype(n) for n in ("float16", "bfloat16", "float32", "float64")])
+_CASTS = frozenset(np.dtype(n) for n in (
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+    "float64",
+))  # fmt: skip
 _MOST = 1024  # kernels
 _WIDE = 16  # elements of a row from which on it is read where it lies
 _brief: set[Any] = set()  # bodies of a step or two
