@@ -1,4 +1,4 @@
-"""Copies of large transposed arrays in machine code, made for a shape once it comes up again."""
+"""Copies of large transposed arrays in machine code, by one kernel for arrays of any size."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .conv_native import kernel_for, run_kernel
+from ..native.eager import kernel_asked_for
+from ..native.invoke import shared
 from .row_copies import MANY, large_copy
 
 Array = np.ndarray
@@ -39,13 +40,17 @@ def in_order(x: Array) -> Array | None:
         from ..native.loops import Type
 
         kind = Type.I32 if size == 4 else Type.I64
-        return moved.in_order(kind, shape, strides, inner)
+        return moved.in_order(kind, len(shape), inner)
 
-    function = kernel_for(("in order", size, shape, strides), build)
+    function = kernel_asked_for(("in order", size, len(shape), inner), build, exact=True)
     if function is None:
         return None
     y = np.empty(x.shape, x.dtype)
-    run_kernel(function, [x, y])
+    sizes, step = list[int](), 1
+    for extent, apart in zip(reversed(shape), reversed(strides), strict=True):
+        sizes = [extent, apart, step, *sizes]
+        step *= extent
+    shared(function.address, x, y, *sizes)
     return y
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from flambeau.native.compiled import compiled
 from flambeau.native.kernels.gemm import Form, sized
+from flambeau.native.kernels.moved import in_order
 from flambeau.native.loops import Type
 
 from .test_gemm import matrix_product
@@ -67,7 +68,19 @@ def products() -> None:
         run(matrix_product(m, n, k, flipped), [a, b, (m, n)], [])
 
 
-@pytest.mark.parametrize("name", ["products"])
+def copies() -> None:
+    """Of transposed arrays, by squares that are turned in registers."""
+    for axes, inner, shape in ((2, 0, (9, 17)), (2, 0, (16, 8)), (3, 1, (2, 11, 19))):
+        steps = [int(np.prod(shape[k + 1 :])) for k in range(axes)]
+        apart = [1 if k == inner else steps[k] * shape[inner] // steps[inner] for k in range(axes)]
+        apart[-1] = shape[inner]
+        for k in range(inner):
+            apart[k] = steps[k]
+        sizes = [one for each in zip(shape, apart, steps, strict=True) for one in each]
+        run(in_order(Type.F32, axes, inner), [shape, shape], sizes)
+
+
+@pytest.mark.parametrize("name", ["products", "copies"])
 def test_nothing_is_read_beyond(name: str) -> None:
     code = f"from tests.native import test_fences; test_fences.{name}()"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,

@@ -10,14 +10,13 @@ import pytest
 
 import flambeau as torch
 from flambeau.native.pool import POOL
-from flambeau.ops import conv_native, copies_native, row_copies
+from flambeau.ops import copies_native, row_copies
 
 
 @pytest.fixture(autouse=True, params=[1, 2])
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for few elements, on one thread and on two."""
     monkeypatch.setattr(copies_native, "LARGE", 0)
-    monkeypatch.setattr(conv_native, "_seen", {})
     monkeypatch.setattr(row_copies, "MANY", 0)
     monkeypatch.setattr(row_copies, "_FEW", 3)
     before = POOL.threads()

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from ..loops import Kind, Load, Loop, Store
+from ..loops import Affine, Kind, Load, Loop, Store
 from .context import Context, Scope
 from .pack import transposed
 from .plan import Plan, nodes
 
 SIZES = (4, 8)  # of elements that shuffles turn well
-Rounds = Callable[[Context, Scope, Loop, int, int], None]
+Bound = int | ir.Value
+Rounds = Callable[[Context, Scope, Loop, Bound, Bound], None]
 
 
 def turned(loop: Loop, made: Plan) -> list[Load]:
@@ -24,7 +25,7 @@ def turned(loop: Loop, made: Plan) -> list[Load]:
     inner = loop.body[0] if len(loop.body) == 1 else None
     if loop in made.widths or not isinstance(inner, Loop) or inner.kind is not Kind.LANES:
         return []
-    if not isinstance(inner.extent, int) or not all(isinstance(s, Store) for s in inner.body):
+    if isinstance(inner.extent, Affine) or not all(isinstance(s, Store) for s in inner.body):
         return []
     every = nodes(inner.body)
     written = {s.buffer for s in inner.body if isinstance(s, Store)}
@@ -38,7 +39,7 @@ def _turns(one: Load, outer: Loop, inner: Loop) -> bool:
     if one.indirect or one.mask is not None or one.buffer.type.size not in SIZES:
         return False
     along, across = one.at.stride(inner.index), one.at.stride(outer.index)
-    return across == 1 and isinstance(along, int) and abs(along) > 4
+    return across == 1 and not (isinstance(along, int) and abs(along) <= 4)
 
 
 def side(context: Context, loads: Sequence[Load]) -> int:
@@ -57,11 +58,13 @@ def tiles(
 
     b, inner = context.builder, loop.body[0]
     assert isinstance(inner, Loop)
-    assert isinstance(inner.extent, int)
     size = side(context, loads)
     start, stop = (b.integer(one) if isinstance(one, int) else one for one in bounds)
     end = b.add(start, b.and_(b.sub(stop, start), b.integer(-size)))
-    columns = inner.extent // size * size
+    known = isinstance(inner.extent, int)
+    width: Bound = inner.extent if isinstance(inner.extent, int) else context.extent(inner.extent)
+    columns: Bound = width // size * size if isinstance(width, int) \
+        else b.and_(width, b.integer(-size))
     with b.counted(start, end, size, loop.index.name) as row:
         with b.counted(0, columns, size, inner.index.name) as column:
             corner = scope.inside({loop.index: row, inner.index: column})
@@ -72,17 +75,19 @@ def tiles(
                 for one, rows in zip(loads, found, strict=True):
                     here.memo[context.key(one)] = rows[i]
                 emit_body(context, here, inner.body)
-        if columns < inner.extent:
+        if not known or columns < width:
             with b.counted(row, b.add(row, b.integer(size)), name=loop.index.name) as each:
-                rest(context, scope.inside({loop.index: each}), inner, columns, inner.extent)
+                rest(context, scope.inside({loop.index: each}), inner, columns, width)
     return end
 
 
 def _tile(context: Context, corner: Scope, inner: Loop, one: Load, size: int) -> list[ir.Value]:
     """A square of a buffer, as the vectors of its turned rows."""
     b, kind = context.builder, one.buffer.type
-    stride = one.at.stride(inner.index)
-    assert isinstance(stride, int)
+    stride = context.extent(one.at.stride(inner.index))
     pointer = context.pointer(one.buffer, one.at, corner)
-    read = [b.read(b.moved(pointer, b.integer(j * stride), kind), kind, size) for j in range(size)]
+    read = []
+    for _ in range(size):
+        read.append(b.read(pointer, kind, size))
+        pointer = b.moved(pointer, stride, kind)
     return transposed(b, read)

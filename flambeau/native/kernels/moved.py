@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type
 
 _AXES = 4  # of which `rows_apart` copies rows: queries, keys and values side by side
 
 
-def in_order(type: Type, shape: Sequence[int], strides: Sequence[int], inner: int) -> Kernel:
-    """x, y: x of these strides (in elements), copied to y, whose axes lie in order.
+def in_order(type: Type, axes: int, inner: int) -> Kernel:
+    """x, y: x, whose axis `inner`, not the last one, lies step by step, copied to y in order.
 
-    `inner`: the axis along which x lies step by step, which is not the last one.
+    Sizes: for each axis its extent, and how far apart (in elements) its elements are in x and in y.
     """
-    indices = [Index(f"i{k}") for k in range(len(shape))]
-    step, ordered = 1, list[int]()
-    for extent in reversed(shape):
-        ordered.insert(0, step)
-        step *= extent
-    x, y = Buffer(type, "x"), Buffer(type, "y")
-    source = Affine(0, tuple(zip(indices, strides, strict=True)))
-    target = Affine(0, tuple(zip(indices, ordered, strict=True)))
+    indices = [Index(f"i{k}") for k in range(axes)]
+    each = [[Size(f"{name}{k}") for name in ("extent", "x", "y")] for k in range(axes)]
+    x, y, last = Buffer(type, "x"), Buffer(type, "y"), axes - 1
+    source = Affine(0, tuple([(i, 1 if k == inner else each[k][1]) for k, i in enumerate(indices)]))
+    target = Affine(0, tuple([(i, 1 if k == last else each[k][2]) for k, i in enumerate(indices)]))
     body: list[Statement] = [Store(y, target, Load(x, source))]
-    last = len(shape) - 1
-    body = [Loop(indices[last], shape[last], body, Kind.LANES)]
+    body = [Loop(indices[last], each[last][0], body, Kind.LANES)]
     for k in [inner, *[k for k in range(last - 1, -1, -1) if k != inner]]:
-        body = [Loop(indices[k], shape[k], body, Kind.PARALLEL)]
-    return Kernel("in_order", [x, y], body)
+        body = [Loop(indices[k], each[k][0], body, Kind.PARALLEL)]
+    return Kernel("in_order", [x, y], body, [size for sizes in each for size in sizes])
 
 
 def rows_apart(type: Type) -> Kernel:
