@@ -7,6 +7,7 @@ along the latter and transposing is several times faster than gathering.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from llvmlite import ir
 
@@ -16,7 +17,7 @@ from .pack import transposed
 from .plan import Plan, nodes
 
 SIZES = (4, 8)  # of elements that shuffles turn well
-Bound = int | ir.Value
+Bound: TypeAlias = int | ir.Value
 Rounds = Callable[[Context, Scope, Loop, Bound, Bound], None]
 
 
