@@ -46,6 +46,9 @@ _MOST = 1024  # kernels
 _WIDE = 16  # elements of a row from which on it is read where it lies
 _brief: set[Any] = set()  # bodies of a step or two
 _ready: dict[tuple, Any] = {}  # by body and layouts: how many calls there were, then the kernel
+# Kernels for contiguous arrays of one shape and dtype, by body, dtype and settings (none of which
+# needs to be looked into): address, dtype of the result, the elements up to which NumPy serves.
+_straight: dict[tuple, tuple[int, np.dtype, int]] = {}
 
 
 def least(body: Any) -> int:
@@ -64,12 +67,35 @@ def large(body: Any, *operands: Any) -> Array | None:
     first = operands[0]
     if first.__class__ is not _ndarray or not Policy.allowed:
         return None
-    kind = first.dtype
+    kind, shape = first.dtype, first.shape
+    plain = first.flags.c_contiguous
+    for a in operands[1:]:
+        plain = plain and a.__class__ is _ndarray and a.shape == shape and a.flags.c_contiguous
+    key = (body, kind, len(operands)) if plain else None
+    found = _straight.get(key)
+    if found is not None and first.size > found[2]:
+        y = np.empty(shape, found[1])
+        run(found[0], first.size, *operands, y, first.size)
+        return y
     if kind not in _FLOATS and not (kind in _INTEGERS and _exact(body)):
         return None
     if first.size <= least(body):
         return None
-    return served(body, operands)
+    y = served(body, operands)
+    if key is not None and y is not None:
+        _keep_straight(key, body, operands)
+    return y
+
+
+def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
+    """Has a kernel found at once for arrays like these. Functions that are made anew for each call
+    are not kept by themselves."""
+    known = body[0] if body.__class__ is tuple else body
+    if getattr(known, "__closure__", None) is not None or len(_straight) >= _MOST:
+        return
+    found = _ready.get((body, tuple([(a.dtype, "full") for a in arrays])))
+    if found.__class__ is tuple:
+        _straight[key] = (*found, least(known))
 
 
 def _exact(body: Any) -> bool:
@@ -108,17 +134,42 @@ def large_with(
     first = given[0]
     if first.__class__ is not _ndarray or not Policy.allowed:
         return None
-    kind = first.dtype
-    if first.size <= (least(body) if kind in _FLOATS and target is None else MIDDLE):
+    kind, shape, size = first.dtype, first.shape, first.size
+    settings: list[Any] = [body]
+    arrays, straight = [], True
+    for v in (*given, *plain, *named.values()):
+        cls = v.__class__
+        if cls is _ndarray:
+            arrays.append(v)
+            settings.append(_ndarray)
+            straight = straight and v.dtype is kind and v.shape == shape and v.flags.c_contiguous
+        elif cls in _SETTINGS:
+            settings += (v if v else repr(v), cls)  # 0.0 is not -0.0, 1 not True
+        else:
+            return None
+    if named:
+        settings.extend(named)
+    key = tuple(settings)
+    found = _straight.get((kind, key)) if straight else None
+    if found is not None and size > found[2]:
+        y = np.empty(shape, found[1]) if target is None else target
+        if y.dtype == found[1]:
+            run(found[0], size, *arrays, y, size)
+            return y
+    if size <= (least(body) if kind in _FLOATS and target is None else MIDDLE):
         return None
     if kind not in _FLOATS and kind not in _HALVES and not (kind in _INTEGERS and _exact(body)):
         return None
-    arrays = tuple([v for v in given if v.__class__ is _ndarray])
-    settings = (*[v for v in given if v.__class__ is not _ndarray], *plain, *named.values())
-    if any(v.__class__ not in _SETTINGS for v in settings):
-        return None
     if any(a.dtype != kind and (a.ndim or kind in _FLOATS) for a in arrays):
         return None
+    return _served_with(body, given, plain, named, key, tuple(arrays), target, straight)
+
+
+def _served_with(
+    body: Any, given: tuple, plain: tuple, named: dict[str, Any], key: tuple, arrays: tuple,
+    target: Array | None, straight: bool,
+) -> Array | None:  # fmt: skip
+    """`served` of a body with settings, known by `key`; kept as such if all is `straight`."""
     places = tuple([v.__class__ is _ndarray for v in given])
 
     def formula(*values: Any) -> Any:
@@ -126,11 +177,13 @@ def large_with(
         full = [next(each) if place else v for place, v in zip(places, given, strict=True)]
         return body(*full, *plain, **named)
 
-    if len(places) == len(given) and not plain and not named and all(places):
-        return served(body, arrays, target=target)
-    key = (body, places, *named, *[v if v else repr(v) for v in settings],  # 0.0 is not -0.0
-           *[v.__class__ for v in settings])  # fmt: skip
-    return served(key, arrays, formula, target=target)
+    if len(arrays) == len(given) and not plain and not named:
+        y, known = served(body, arrays, target=target), body
+    else:
+        y, known = served(key, arrays, formula, target=target), key
+    if straight and y is not None:
+        _keep_straight((arrays[0].dtype, key), known, arrays)
+    return y
 
 
 @lru_cache(maxsize=256)

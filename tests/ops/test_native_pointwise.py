@@ -30,7 +30,8 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invoke, "SMALL", 3)
     for name in ("LARGE", "MIDDLE", "_CHEAP_LARGE"):
         monkeypatch.setattr(pointwise_native, name, 3)
-    monkeypatch.setattr(pointwise_native, "_ready", {})
+    for name in ("_ready", "_straight"):
+        monkeypatch.setattr(pointwise_native, name, {})
 
 
 def ready(body, *operands):
