@@ -80,7 +80,8 @@ newaxis = None
 
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
-    "_C", "__config__", "_dynamo", "_inductor", "_utils", "accelerator", "amp", "backends",
+    "_C", "__config__", "_dynamo", "_inductor", "_subclasses", "_tensor_str",
+    "_utils", "accelerator", "amp", "backends",
     "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func",
     "functional", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "mtia",
     "multiprocessing", "nested", "nn", "onnx", "optim", "overrides", "profiler", "random",
@@ -111,15 +112,17 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         try:
-            return importlib.import_module(f"{__name__}.{name}")
+            return importlib.import_module(f"{__package__}.{name}")
         except ModuleNotFoundError as error:
-            if error.name != f"{__name__}.{name}":
+            if error.name != f"{__package__}.{name}":
                 raise
             raise AttributeError(
                 f"module 'torch' has no attribute '{name}': flambeau does not have torch.{name} yet"
             ) from None
     if name in _ELSEWHERE:
-        return getattr(importlib.import_module(f"{__name__}.{_ELSEWHERE[name]}"), name)
+        return getattr(importlib.import_module(f"{__package__}.{_ELSEWHERE[name]}"), name)
+    if name == "torch":  # programs write torch.torch.Tensor too
+        return _sys.modules[__name__]
     raise AttributeError(f"module 'torch' has no attribute '{name}'")
 
 

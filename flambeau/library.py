@@ -1,13 +1,240 @@
-"""torch.library: operators of one's own in PyTorch's registry, which flambeau does not have yet."""
+"""torch.library: operators of one's own, found under torch.ops and differentiated by own formulas.
 
+>>> @torch.library.custom_op("docs::twice", mutates_args=())
+... def twice(x: torch.Tensor) -> torch.Tensor:
+...     return torch.from_numpy(x.numpy() * 2)
+>>> torch.library.register_autograd("docs::twice", lambda ctx, g: g * 2)
+>>> x = torch.ones(2, requires_grad=True)
+>>> torch.ops.docs.twice(x).sum().backward()
+>>> x.grad
+tensor([2., 2.])
+
+Kernels are for the CPU; those for other devices are kept, and never called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .ops import custom
+from .ops.custom import CustomOperator
 from .tensor.lacking import lacking
 
-__all__: list[str] = []
+__all__ = [
+    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract",
+    "infer_schema", "register_autograd", "register_fake", "register_kernel",
+]  # fmt: skip
 
-_NAMES = (
-    "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract",
-    "opcheck", "register_autocast", "register_autograd", "register_fake", "register_kernel",
-    "register_torch_dispatch", "register_vmap", "triton_op", "wrap_triton",
-)  # fmt: skip
+_NAMES = ("get_ctx", "get_kernel", "opcheck", "register_autocast", "register_torch_dispatch",
+          "register_vmap", "triton_op", "wrap_triton")  # fmt: skip
 
 __getattr__ = lacking(__name__, _NAMES)
+
+_KINDS = ("DEF", "IMPL", "FRAGMENT")
+_DEVICES = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "MPS"}
+_RESERVED = ("aten", "prim", "prims")
+
+
+def _qualified(qualname: str) -> tuple[str, str]:
+    space, colons, name = qualname.partition("::")
+    if not colons or "::" in name:
+        raise ValueError(
+            f'Expected `qualname` to be of the form "namespace::name", but got {qualname}. The '
+            "qualname passed to the torch.library APIs must consist of a namespace and a name, "
+            "e.g. aten::sin"
+        )
+    return space, name
+
+
+def _operator(op: Any) -> CustomOperator:
+    """The operator meant by a name, a definition, or what stands under torch.ops."""
+    if isinstance(op, CustomOpDef):
+        return op._opoverload
+    if isinstance(op, custom.CustomPacket):
+        return op.default
+    if isinstance(op, str):
+        return custom.find("::".join(_qualified(op)))
+    return op
+
+
+def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
+    """What is registered where a key has nothing to do: the next one is asked."""
+    raise NotImplementedError("fallthrough_kernel() should never be called.")
+
+
+class Library:
+    """Definitions and kernels of a namespace: `Library("mylib", "DEF")`.
+
+    `kind` is DEF, FRAGMENT (more of a namespace defined elsewhere) or IMPL (kernels only).
+    """
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in _KINDS:
+            raise ValueError(f"Unsupported kind: {kind}")
+        if kind == "DEF" and ns in _RESERVED:
+            raise RuntimeError(
+                f"Only a single TORCH_LIBRARY can be used to register the namespace {ns}; please "
+                "put all of your definitions in a single TORCH_LIBRARY block."
+            )
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._defined: list[CustomOperator] = []
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Defines `foo(Tensor x) -> Tensor`; its name."""
+        operator = custom.define(self.ns, schema)
+        self._defined.append(operator)
+        return operator._schema.name
+
+    def impl(
+        self, op_name: Any, fn: Callable, dispatch_key: str = "", with_keyset: bool = False,
+        *, allow_override: bool = False,
+    ) -> None:  # fmt: skip
+        """Gives an operator its kernel for a dispatch key ("CPU", "Meta", "Autograd", ...)."""
+        if not callable(fn):
+            raise TypeError(f"Input function is required to be a callable but found type "
+                            f"{type(fn)}")  # fmt: skip
+        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        if isinstance(op_name, str):
+            name = op_name if "::" in op_name else f"{self.ns}::{op_name}"
+            _operator(name).kernels[key] = fn
+        else:
+            _operator(op_name).kernels[key] = fn
+
+    def _destroy(self) -> None:
+        for operator in self._defined:
+            packets = custom.namespace(self.ns)._packets
+            packets[operator._opname]._made.pop(operator._overloadname, None)
+            if not packets[operator._opname]._made:
+                del packets[operator._opname]
+        self._defined.clear()
+
+
+class CustomOpDef:
+    """What `custom_op` gives: the operator, and what else is registered for it."""
+
+    def __init__(self, qualname: str, fn: Callable, operator: CustomOperator) -> None:
+        self._qualname, self._init_fn, self._opoverload = qualname, fn, operator
+        self._namespace, self._name = _qualified(qualname)
+        self.__name__, self.__doc__ = self._name, fn.__doc__
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._opoverload(*args, **kwargs)
+
+    def register_fake(self, fn: Callable, /) -> Callable:
+        """What gives tensors of the result's shape and dtype, for meta tensors."""
+        return register_fake(self, fn)
+
+    def register_kernel(self, device_types: Any, fn: Callable | None = None, /) -> Callable:
+        """The kernel for some kinds of device."""
+        return register_kernel(self, device_types, fn)
+
+    def register_autograd(
+        self, backward: Callable, /, *, setup_context: Callable | None = None
+    ) -> None:
+        """The derivative: `backward(ctx, *grads)`, and what it saves before."""
+        register_autograd(self, backward, setup_context=setup_context)
+
+
+def infer_schema(
+    prototype_function: Callable, /, *, mutates_args: Any, op_name: str | None = None
+) -> str:
+    """The schema that a function's annotations say.
+
+    >>> def scaled(x: torch.Tensor, k: float = 2.0) -> torch.Tensor: ...
+    >>> torch.library.infer_schema(scaled, mutates_args=())
+    '(Tensor x, float k=2.0) -> Tensor'
+    """
+    return custom.infer(prototype_function, mutates_args, op_name or "")
+
+
+def custom_op(
+    name: str, fn: Callable | None = None, /, *, mutates_args: str | Iterable[str],
+    device_types: str | Sequence[str] | None = None, schema: str | None = None,
+    tags: Any = None,
+) -> Any:  # fmt: skip
+    """Makes a function an operator, inside which nothing is recorded; a decorator without `fn`.
+
+    `mutates_args` names the arguments that it writes to. The schema is read from annotations
+    unless it is given.
+    """
+
+    def decorate(fn: Callable) -> CustomOpDef:
+        space, short = _qualified(name)
+        text = schema if schema is not None else custom.infer(fn, mutates_args)
+        custom.namespace(space)._packets.pop(short, None)  # a definition again replaces the first
+        operator = custom.define(space, short + text)
+        operator.opaque = True
+        made = CustomOpDef(name, fn, operator)
+        register_kernel(made, device_types, fn)
+        return made
+
+    return decorate if fn is None else decorate(fn)
+
+
+def define(qualname: str, schema: Any = None, *, lib: Any = None, tags: Any = ()) -> Any:
+    """Defines the operator `namespace::name` with a schema like `(Tensor x) -> Tensor`."""
+    space, name = _qualified(qualname)
+    custom.define(space, name + schema)
+
+
+def impl(
+    qualname: Any, types: str | Sequence[str], func: Callable | None = None, *, lib: Any = None
+) -> Any:
+    """Gives an operator its kernel for some kinds of device ("default": all); a decorator too."""
+    return register_kernel(qualname, None if types == "default" else types, func)
+
+
+def register_kernel(
+    op: Any, device_types: str | Sequence[str] | None, func: Callable | None = None, /, *,
+    lib: Any = None,
+) -> Any:  # fmt: skip
+    """Gives an operator its kernel for some kinds of device (None: all); a decorator too."""
+    operator = _operator(op)
+    kinds = [device_types] if isinstance(device_types, str) else device_types
+    keys = ["CompositeExplicitAutograd"] if kinds is None else \
+        [_DEVICES.get(kind, kind) for kind in kinds]  # fmt: skip
+
+    def register(function: Callable) -> Callable:
+        operator.kernels.update(dict.fromkeys(keys, function))
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_fake(
+    op: Any, func: Callable | None = None, /, *, lib: Any = None, _stacklevel: int = 1,
+    allow_override: bool = False,
+) -> Any:  # fmt: skip
+    """What gives tensors of the result's shape and dtype, for meta tensors; a decorator too."""
+    operator = _operator(op)
+
+    def register(function: Callable) -> Callable:
+        operator.fake = function
+        return function
+
+    return register if func is None else register(func)
+
+
+def impl_abstract(
+    qualname: Any, func: Callable | None = None, *, lib: Any = None, _stacklevel: int = 1
+) -> Any:
+    """The old name of `register_fake`."""
+    return register_fake(qualname, func, lib=lib)
+
+
+def register_autograd(
+    op: Any, backward: Callable, /, *, setup_context: Callable | None = None, lib: Any = None
+) -> None:
+    """The derivative of an operator: `backward(ctx, *grads)` gives one for each argument.
+
+    `setup_context(ctx, inputs, output)` runs after the kernel and saves what backward reads.
+    """
+    operator = _operator(op)
+    operator.backward, operator.setup_context = backward, setup_context

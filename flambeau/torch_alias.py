@@ -119,6 +119,18 @@ def _reach_children() -> None:
     spawn.get_preparation_data = get_preparation_data
 
 
+def _wear(package: str) -> None:
+    """Names the package and its tensors as programs know them: `print(type(x))`, and libraries
+    that ask a class for its module to find out whose tensor it is."""
+    flambeau = importlib.import_module("flambeau")
+    flambeau.__name__ = package
+    torch_s = package == "torch"
+    flambeau.Tensor.__module__ = "torch" if torch_s else "flambeau.tensor.tensor"
+    flambeau.dtype.__module__ = "torch" if torch_s else "flambeau.tensor.dtypes"
+    flambeau.device.__module__ = "torch" if torch_s else "flambeau.tensor.devices"
+    flambeau.Size.__module__ = "torch" if torch_s else "flambeau.tensor.size"
+
+
 def installed() -> bool:
     """Whether `import torch` means flambeau in this process."""
     return any(isinstance(finder, TorchFinder) for finder in sys.meta_path)
@@ -135,6 +147,7 @@ def install() -> None:
     if present is not None and present is not sys.modules.get("flambeau"):
         raise RuntimeError("torch is imported already: install the alias before")
     sys.meta_path.insert(0, TorchFinder())
+    _wear("torch")
     _reach_children()
 
 
@@ -142,6 +155,8 @@ def uninstall() -> None:
     """Makes `import torch` mean PyTorch again, where it is installed."""
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, TorchFinder)]
     flambeau = sys.modules.get("flambeau")
+    if flambeau is not None:
+        _wear("flambeau")
     if sys.modules.get("torch") is flambeau:
         for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
             del sys.modules[name]

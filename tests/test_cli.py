@@ -114,7 +114,7 @@ def test_interrupt(tmp_path):
 
 
 def test_module_code_and_stdin(tmp_path):
-    code = "import sys, torch; print(torch.__name__, sys.argv[1:], __name__)"
+    code = "import sys, torch; print(torch.__spec__.name, sys.argv[1:], __name__)"
     expected = "flambeau ['a'] __main__\n"
     assert run("-m", "program", "a", cwd=tmp_path, code=code).stdout == expected
     assert run("-c", code, "a", cwd=tmp_path).stdout == expected
@@ -126,7 +126,7 @@ def test_module_code_and_stdin(tmp_path):
 def test_spawned_processes_see_it_too(tmp_path):
     done = run("program.py", cwd=tmp_path, code="""\
         import multiprocessing, torch
-        def f(x): return x + 1, torch.__name__
+        def f(x): return x + 1, torch.__spec__.name
         if __name__ == "__main__":
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 print(pool.map(f, [1]))
@@ -149,3 +149,12 @@ def test_own_messages(tmp_path):
     assert "No module named none_such" in module.stderr
     assert run("--wrong", cwd=tmp_path).returncode == 2
     assert run("-m", cwd=tmp_path).returncode == 2
+
+
+def test_tensors_say_that_they_are_pytorchs(tmp_path):
+    found = subprocess.run(
+        [sys.executable, "-m", "flambeau", "-c",
+         "import torch; print(torch.__name__, type(torch.ones(1)), type(torch.float32))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert found.stdout == "torch <class 'torch.Tensor'> <class 'torch.dtype'>\n"

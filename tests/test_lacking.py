@@ -13,7 +13,7 @@ from flambeau.tensor.lacking import Lacking
 
 @pytest.mark.parametrize("name", [
     "onnx.export", "fx.symbolic_trace", "export.export", "sparse.mm", "nested.nested_tensor",
-    "library.custom_op", "profiler.profile", "autograd.profiler.profile",
+    "library.opcheck", "profiler.profile", "autograd.profiler.profile",
     "autograd.forward_ad.make_dual", "distributed.TCPStore",
 ])  # fmt: skip
 def test_using_one_names_it(name: str) -> None:

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 from ..tensor.devices import device as _Device
 
-__all__ = [
-    "Event", "Stream", "amp", "current_device", "current_stream", "default_stream", "device",
-    "device_count", "empty_cache", "get_arch_list", "get_device_capability", "get_device_name",
-    "get_device_properties", "get_rng_state", "get_rng_state_all", "init", "ipc_collect",
-    "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized",
-    "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
-    "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats", "nvtx",
-    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state",
-    "set_rng_state_all", "stream", "synchronize",
-]  # fmt: skip
-
-
-def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
-    raise AssertionError("Torch not compiled with CUDA enabled: flambeau runs on the CPU")
-
+from . import absent
 
 def is_available() -> bool:
     """False: flambeau runs on the CPU."""
@@ -98,6 +85,44 @@ def memory_stats(device: Any = None) -> dict[str, Any]:
     return OrderedDict()
 
 
+def reset_peak_host_memory_stats() -> None:
+    """Accepted: there is nothing to reset."""
+
+
+def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
+    """Nothing is counted: an empty dict."""
+    return {}
+
+
+def host_memory_stats() -> dict[str, Any]:
+    """Nothing is counted: an empty dict."""
+    return OrderedDict()
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """Nothing is counted: an empty dict."""
+    return {}
+
+
+def list_gpu_processes(device: Any = None) -> str:
+    """What PyTorch says where NVIDIA's package is not installed."""
+    return "pynvml module not found, please install nvidia-ml-py"
+
+
+def caching_allocator_enable(value: bool = True) -> None:
+    """Accepted: there is no cache of a GPU's memory."""
+
+
+def is_tf32_supported() -> bool:
+    """False."""
+    return False
+
+
+def get_gencode_flags() -> str:
+    """The compiler's flags for the kinds of GPU that there is code for: none."""
+    return ""
+
+
 def get_arch_list() -> list[str]:
     """The kinds of GPU that there is code for: none."""
     return []
@@ -108,11 +133,6 @@ def is_current_stream_capturing() -> bool:
     return False
 
 
-init = synchronize = current_device = set_device = _refuse
-get_device_name = get_device_properties = get_device_capability = _refuse
-current_stream = default_stream = mem_get_info = get_rng_state = set_rng_state = _refuse
-
-
 def get_rng_state_all() -> list[Any]:
     """The generators' states of all GPUs: none."""
     return []
@@ -121,23 +141,7 @@ def get_rng_state_all() -> list[Any]:
 def set_rng_state_all(new_states: Any) -> None:
     """Sets the generators of all GPUs, of which there is none."""
     for state in new_states:
-        set_rng_state(state)
-
-
-class Stream:
-    """A queue of work for a GPU: RuntimeError without one."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"torch.cuda.{type(self).__name__} requires CUDA support")
-
-
-class Event(Stream):
-    """A mark in a queue of work for a GPU: RuntimeError without one."""
-
-
-def stream(stream: Any) -> Any:
-    """A context in which work goes to a stream; without one (None) it changes nothing."""
-    return nullcontext()
+        absent.refuse(state)
 
 
 class device:
@@ -147,13 +151,64 @@ class device:
         device = _Device(device) if isinstance(device, str) else device
         index = getattr(device, "index", device)
         if index is not None and index >= 0:
-            _refuse()
+            absent.refuse()
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *exception: object) -> None:
         return None
+
+
+class device_of(device):
+    """A context in which CUDA calls use the GPU that a tensor is on, if it is on one."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.get_device() if obj.is_cuda else -1)
+
+
+class StreamContext:
+    """The context that `stream` gives; without a stream it changes nothing."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+
+class cudaStatus:
+    """CUDA's codes for how a call went."""
+
+    SUCCESS = 0
+    ERROR_NOT_READY = 34
+
+
+def stream(stream: Any) -> StreamContext:
+    """A context in which work goes to a stream; without one (None) it changes nothing."""
+    return StreamContext(stream)
+
+
+@contextmanager
+def caching_allocator_disabled() -> Iterator[None]:
+    """A context without a GPU's cache of memory, of which there is none."""
+    yield
+
+
+default_generators: tuple[Any, ...] = ()
+has_half = True
+has_magma = False
+max_memory_cached, memory_cached = max_memory_reserved, memory_reserved
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+
+globals().update(absent.names())
+globals().update(absent.settle(__name__, globals()))
+__all__ = [name for name in globals() if not name.startswith("_")
+           and name not in ("Any", "Iterator", "OrderedDict", "absent", "annotations",
+                            "contextmanager", "import_module")]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from ..tensor.lacking import Lacking
+from .placements import PLACEMENTS
 
 _MODULES = (
     "_composable _composable.fsdp _functional_collectives _shard _shard.sharded_tensor _tensor "
@@ -19,7 +20,9 @@ _MODULES = (
     "algorithms.ddp_comm_hooks.default_hooks algorithms.ddp_comm_hooks.post_localSGD_hook "
     "algorithms.ddp_comm_hooks.powerSGD_hook algorithms.join algorithms.model_averaging "
     "algorithms.model_averaging.averagers checkpoint checkpoint.default_planner "
-    "checkpoint.filesystem checkpoint.format_utils checkpoint.optimizer checkpoint.state_dict "
+    "checkpoint._consolidate_hf_safetensors checkpoint.api checkpoint.filesystem "
+    "checkpoint.format_utils checkpoint.hf_storage checkpoint.metadata checkpoint.optimizer "
+    "checkpoint.planner checkpoint.stateful checkpoint.storage checkpoint.state_dict "
     "checkpoint.state_dict_loader checkpoint.state_dict_saver device_mesh elastic "
     "elastic.multiprocessing elastic.multiprocessing.errors fsdp fsdp._common_utils "
     "fsdp._fully_shard fsdp._runtime_utils fsdp.api fsdp.fully_sharded_data_parallel "
@@ -33,7 +36,7 @@ class _Absent(ModuleType):
     """A module every name of which is a Lacking."""
 
     def __getattr__(self, name: str) -> Lacking:
-        if name.startswith("__"):
+        if name.startswith("__") or (self.__name__.endswith(".rpc") and name == "api"):
             raise AttributeError(name)
         return Lacking(f"torch{self.__name__.removeprefix('flambeau')}.{name}")
 
@@ -52,4 +55,7 @@ def settle(package: str) -> dict[str, ModuleType]:
             setattr(sys.modules[f"{package}.{above}"], last, module)
         else:
             top[path] = module
+    vars(top["rpc"])["is_available"] = lambda: False  # and then it has no `api`
+    for name in ("tensor", "tensor.placement_types"):
+        vars(sys.modules[f"{package}.{name}"]).update({one.__name__: one for one in PLACEMENTS})
     return top

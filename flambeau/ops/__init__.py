@@ -129,7 +129,20 @@ def __getattr__(name: str) -> Any:
     try:
         return PUBLIC["torch"][name]
     except KeyError:
-        raise AttributeError(f"module 'flambeau.ops' has no attribute '{name}'") from None
+        if name.startswith("_"):
+            raise AttributeError(f"module 'flambeau.ops' has no attribute '{name}'") from None
+    from .custom import namespace  # late: few programs have operators of their own
+
+    return namespace(name)  # as in PyTorch every name is one, with nothing in it at first
+
+
+loaded_libraries: set[str] = set()
+
+
+def load_library(path: Any) -> None:
+    """NotImplementedError: operators in C++ are made for PyTorch's own tensors."""
+    raise NotImplementedError(f"torch.ops.load_library({str(path)!r}): flambeau runs no operators "
+                              "in C++")  # fmt: skip
 
 
 def __dir__() -> list[str]:

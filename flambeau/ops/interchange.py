@@ -11,7 +11,7 @@ from ..tensor import dtypes as types
 from ..tensor.dtypes import FROM_NUMPY, from_numpy_dtype
 from ..tensor.dtypes import dtype as Dtype
 from ..tensor.meta import MetaArray
-from ..tensor.storage import anchored
+from ..tensor.storage import UntypedStorage, anchored
 from ..tensor.tensor import Tensor, _TensorType, wrap
 from .creation import empty, numpy_dtype, place, public
 from .python_data import array_of
@@ -89,7 +89,10 @@ def asarray(
     >>> torch.asarray(x, copy=True).data_ptr() == x.data_ptr()
     False
     """
-    made = as_tensor(obj, dtype, device)
+    if isinstance(obj, UntypedStorage):
+        made = wrap(obj._bytes.view(numpy_dtype(dtype)))
+    else:
+        made = as_tensor(obj, dtype, device)
     if copy and isinstance(obj, (Tensor, np.ndarray)):
         made = made.clone()
     if copy is False and isinstance(obj, Tensor) and made is not obj:
@@ -97,6 +100,27 @@ def asarray(
     if isinstance(obj, Tensor) and not requires_grad:
         return made.detach() if made.requires_grad else made
     return made.requires_grad_(requires_grad) if requires_grad else made
+
+
+@public()
+def from_file(
+    filename: Any, shared: bool | None = None, size: int = 0, *, dtype: Dtype | None = None,
+    layout: Any = None, device: Any = None, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """The first `size` elements of a file of numbers, read when looked at.
+
+    Writes go to the file where it is `shared`, which is made if need be.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     torch.from_file(file.name, shared=True, size=2).fill_(3.0)
+    ...     torch.from_file(file.name, size=1)
+    tensor([3., 3.])
+    tensor([3.])
+    """
+    kind = numpy_dtype(dtype)
+    found = UntypedStorage.from_file(filename, bool(shared), size * kind.itemsize)
+    return wrap(found._bytes.view(kind))
 
 
 @public()

@@ -77,6 +77,32 @@ class UntypedStorage:
     def __init__(self, size: int | np.ndarray = 0) -> None:
         self._bytes = size if isinstance(size, np.ndarray) else np.empty(size, np.uint8)
 
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """The first bytes of a file as memory, read when looked at.
+
+        Writes go to the file where it is `shared`, and it is made or made longer if need be; else
+        they stay in this process, and the file must be long enough.
+        """
+        import mmap
+
+        with open(filename, "a+b" if shared else "rb") as file:
+            there = file.seek(0, 2)
+            if shared and there < nbytes:
+                file.truncate(nbytes)
+            elif there < nbytes:
+                raise RuntimeError(f"unable to mmap {nbytes} bytes from file <{filename}>: it has "
+                                   f"{there} bytes")  # fmt: skip
+        if not nbytes:
+            return cls(0)
+        with open(filename, "r+b" if shared else "rb") as file:
+            access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
+            return cls(np.frombuffer(mmap.mmap(file.fileno(), nbytes, access=access), np.uint8))
+
+    def untyped(self) -> UntypedStorage:
+        """Itself."""
+        return self
+
     def nbytes(self) -> int:
         """Its size in bytes."""
         return self._bytes.size

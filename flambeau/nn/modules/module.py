@@ -3,6 +3,9 @@
 Module itself is in flambeau/nn/module.py.
 """
 
+from collections.abc import Callable as Callable  # what Module's annotations name, which
+from typing import Any as Any  # typing.get_type_hints looks for here
+
 from ..global_hooks import (
     register_module_backward_hook,
     register_module_buffer_registration_hook,

@@ -1,0 +1,72 @@
+"""torch._dynamo: what programs ask of PyTorch's compiler, as far as it means something here.
+
+Settings are taken and have no effect: flambeau.compile has none of these choices to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from ..compiler import allow_in_graph, disable, is_compiling, reset
+
+__all__ = [
+    "allow_in_graph", "assume_constant_result", "config", "disable", "graph_break", "is_compiling",
+    "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic",
+    "reset",
+]  # fmt: skip
+
+
+class Settings:
+    """Any setting may be set, and is remembered; one that was not set is None."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+
+config = Settings()
+
+
+def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
+    """Accepted: flambeau.compile(dynamic=True) keeps programs for several shapes."""
+
+
+maybe_mark_dynamic = mark_dynamic
+
+
+def mark_static(t: Any, index: Any = None) -> None:
+    """Accepted: a program is made for its shapes."""
+
+
+def mark_static_address(t: Any, guard: bool = True) -> None:
+    """Accepted: programs look at where tensors lie on each call."""
+
+
+def assume_constant_result(fn: Callable) -> Callable:
+    """The function itself: what it gives is looked at like all else that a step reads."""
+    return fn
+
+
+def graph_break(msg: str = "") -> None:
+    """Accepted: a step is one program, or stays eager."""
+
+
+def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+    """Names that `torch.compile(backend=...)` is given; flambeau has one compiler.
+
+    >>> from flambeau import _dynamo
+    >>> _dynamo.list_backends()
+    ['inductor']
+    """
+    return ["inductor"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "eval_frame":
+        return import_module(f"{__name__}.eval_frame")
+    if name == "OptimizedModule":
+        return import_module(f"{__name__}.eval_frame").OptimizedModule
+    raise AttributeError(f"module 'torch._dynamo' has no attribute '{name}'")

@@ -1,0 +1,7 @@
+"""torch._dynamo.eval_frame: the class of compiled modules, which programs look for."""
+
+from __future__ import annotations
+
+from ..compiler.module import OptimizedModule
+
+__all__ = ["OptimizedModule"]

@@ -1,0 +1,49 @@
+"""torch._tensor_str: what prints tensors, by the names that programs find it under."""
+
+from __future__ import annotations
+
+from .tensor.print import (
+    OPTIONS as PRINT_OPTS,
+)
+from .tensor.print import (
+    PrintOptions,
+    array_str,
+    get_printoptions,
+    printoptions,
+    set_printoptions,
+    tensor_str,
+)
+from .tensor.tensor import Tensor
+
+__all__ = ["PRINT_OPTS", "PrintOptions", "get_printoptions", "printoptions", "set_printoptions"]
+
+
+def _tensor_str(self: Tensor, indent: int) -> str:
+    """The numbers of a tensor in brackets, further lines behind `indent` blanks."""
+    return array_str(self.detach()._array, indent)
+
+
+def _str(self: Tensor, *, tensor_contents: str | None = None) -> str:
+    """A tensor as it is printed, or with other contents in its brackets."""
+    return tensor_str(self, tensor_contents=tensor_contents)
+
+
+_str_intern = _str
+
+
+def _add_suffixes(
+    tensor_str: str, suffixes: list[str], indent: int, force_newline: bool = False
+) -> str:
+    """What is printed with its suffixes (`dtype=...`), on new lines where a line gets too long."""
+    parts: list[str] = [tensor_str]
+    length = len(tensor_str) - tensor_str.rfind("\n") - 1
+    for suffix in suffixes:
+        if force_newline or length + len(suffix) + 2 > PRINT_OPTS.linewidth:
+            parts.append(",\n" + " " * indent + suffix)
+            length, force_newline = indent + len(suffix), False
+        else:
+            parts.append(", " + suffix)
+            length += len(suffix) + 2
+    return "".join([*parts, ")"])
+
+

@@ -1,0 +1,149 @@
+"""torch.library: operators of one's own, as PyTorch's documentation shows them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau import Tensor
+
+_count = itertools.count()
+
+
+@pytest.fixture
+def space() -> str:
+    return f"space{next(_count)}"
+
+
+def scaled_sine(x: Tensor, k: float = 1.0) -> Tensor:
+    return torch.from_numpy(np.sin(x.numpy()) * np.float32(k))
+
+
+def test_a_custom_operator_hides_its_inside_and_has_its_own_derivative(space: str) -> None:
+    sine = torch.library.custom_op(f"{space}::sine", scaled_sine, mutates_args=())
+    seen = []
+
+    def setup_context(ctx, inputs, output):
+        seen.append(inputs[1])
+        ctx.save_for_backward(inputs[0])
+        ctx.k = inputs[1]
+
+    sine.register_autograd(
+        lambda ctx, g: (g * ctx.saved_tensors[0].cos() * ctx.k, None), setup_context=setup_context
+    )
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = sine(x)
+    assert type(y.grad_fn).__name__ == f"GeneratedBackwardFor_{space}_sine_defaultBackward"
+    getattr(torch.ops, space).sine.default(x, k=2.0).sum().backward()
+    assert seen == [1.0, 2.0]
+    assert torch.allclose(x.grad, 2 * x.detach().cos())
+
+
+def test_without_a_formula_backward_says_so(space: str) -> None:
+    sine = torch.library.custom_op(f"{space}::sine", mutates_args=())(scaled_sine)
+    y = sine(torch.ones(2, requires_grad=True))
+    with pytest.raises(RuntimeError, match=f"backward through {space}.sine.default but no auto"):
+        y.sum().backward()
+
+
+def test_shapes_come_from_the_fake_kernel(space: str) -> None:
+    sine = torch.library.custom_op(f"{space}::sine", scaled_sine, mutates_args=())
+    with pytest.raises(NotImplementedError, match="no fake impl"):
+        sine(torch.empty(3, device="meta"))
+
+    @sine.register_fake
+    def _(x, k=1.0):
+        return torch.empty_like(x)
+
+    found = sine(torch.empty(3, device="meta"))
+    assert found.shape == (3,)
+    assert found.device.type == "meta"
+
+
+def test_writing_to_an_argument(space: str) -> None:
+    @torch.library.custom_op(f"{space}::add_into", mutates_args={"out"})
+    def add_into(x: Tensor, out: Tensor) -> None:
+        out.add_(x)
+
+    out = torch.zeros(2)
+    version = out._version
+    assert add_into(torch.ones(2), out) is None
+    assert out.tolist() == [1, 1]
+    assert out._version > version
+
+
+def test_several_results(space: str) -> None:
+    @torch.library.custom_op(f"{space}::two", mutates_args=())
+    def two(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        return x * n, x + n
+
+    two.register_autograd(lambda ctx, a, b: (a + b, None))
+    x = torch.ones(2, requires_grad=True)
+    a, b = two(x, 3)
+    (a * 2 + b).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+def test_a_library_of_schemas_and_kernels(space: str) -> None:
+    library = torch.library.Library(space, "DEF")
+    assert library.define("scaled(Tensor x, int k=2) -> Tensor") == "scaled"
+    library.impl("scaled", lambda x, k=2: x * k, "CPU")
+    scaled = getattr(torch.ops, space).scaled
+    x = torch.ones(2, requires_grad=True)
+    assert scaled(x).tolist() == [2, 2]
+    assert scaled(x, k=7).tolist() == [7, 7]
+    assert type(scaled(x).grad_fn).__name__ == "MulBackward0"
+    assert scaled.default.name() == f"{space}::scaled"
+    assert scaled.overloads() == ["default"]
+    declared = rf"Declaration: {space}::scaled\(Tensor x, int k=2\) -> Tensor"
+    with pytest.raises(RuntimeError, match=rf"missing value for argument 'x'. {declared}"):
+        scaled()
+    with pytest.raises(RuntimeError, match="at most 2 argument"):
+        scaled(x, 3, 4)
+    with pytest.raises(RuntimeError, match="'Tensor' for argument 'x' but instead found type 'st"):
+        scaled("s")
+    with pytest.raises(RuntimeError, match="same name and overload name"):
+        library.define("scaled(Tensor x) -> Tensor")
+    library._destroy()
+    assert not hasattr(getattr(torch.ops, space), "scaled")
+
+
+def test_functions_that_define_and_register_by_name(space: str) -> None:
+    torch.library.define(f"{space}::more", "(Tensor x) -> Tensor")
+
+    @torch.library.impl(f"{space}::more", "cpu")
+    def more(x):
+        return x + 1
+
+    torch.library.register_autograd(f"{space}::more", lambda ctx, g: g * 10)
+    x = torch.ones(2, requires_grad=True)
+    getattr(torch.ops, space).more(x).sum().backward()
+    assert x.grad.tolist() == [10, 10]
+    with pytest.raises(RuntimeError, match="does not exist"):
+        torch.library.register_fake(f"{space}::less", lambda x: x)
+    with pytest.raises(ValueError, match='of the form "namespace::name"'):
+        torch.library.define("nameless", "(Tensor x) -> Tensor")
+
+
+def test_names_that_are_nowhere() -> None:
+    with pytest.raises(AttributeError, match="'_OpNamespace' 'nolib' object has no attribute 'f'"):
+        _ = torch.ops.nolib.f
+    with pytest.raises(ValueError, match="Unsupported kind"):
+        torch.library.Library("x", "WHAT")
+    with pytest.raises(RuntimeError, match="Only a single TORCH_LIBRARY"):
+        torch.library.Library("aten", "DEF")
+
+
+def test_schemas_of_annotations() -> None:
+    def f(x: Tensor, y: Tensor | None, z: list[int], b: bool = True, s: str = "a", *,
+          kw: float | None = None) -> tuple[Tensor, list[Tensor]]: ...  # fmt: skip
+
+    assert torch.library.infer_schema(f, mutates_args={"x"}) == (
+        '(Tensor(a0!) x, Tensor? y, SymInt[] z, bool b=True, str s="a", *, float? kw=None) -> '
+        "(Tensor, Tensor[])"
+    )
+    with pytest.raises(ValueError, match="must have a type annotation"):
+        torch.library.custom_op("a::b", mutates_args=())(lambda x: x)

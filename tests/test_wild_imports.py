@@ -1,0 +1,99 @@
+"""Names that libraries from the wild import or ask for, whose programs need no more of them."""
+
+from __future__ import annotations
+
+import typing
+from pathlib import Path
+
+import pytest
+
+import flambeau as torch
+
+
+def test_cuda_has_its_names_and_refuses_as_pytorch_without_it() -> None:
+    from flambeau.cuda.memory import memory_summary
+    from flambeau.cuda.streams import Stream
+
+    with pytest.raises(RuntimeError, match="dummy base class CUDAGraph"):
+        torch.cuda.CUDAGraph()
+    for call in (torch.cuda.synchronize, memory_summary, torch.cuda.current_stream):
+        with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+            call()
+    with pytest.raises(RuntimeError, match=r"torch\.cuda\.Stream requires CUDA support"):
+        Stream()
+    with pytest.raises(TypeError, match=r"torch\.cuda\.FloatTensor not available"):
+        torch.cuda.FloatTensor(2)
+    with torch.cuda.stream(None), torch.cuda.device_of(torch.ones(1)):
+        assert torch.cuda.memory_stats_as_nested_dict() == {}
+    assert {"CUDAGraph", "stream", "is_available"} <= set(torch.cuda.__all__)
+
+
+def test_placements_say_how_a_tensor_lies() -> None:
+    from flambeau.distributed.tensor import Partial, Replicate, Shard
+    from flambeau.distributed.tensor.placement_types import Placement, _StridedShard
+
+    assert [repr(x) for x in (Shard(1), Replicate(), Partial("avg"))] == [
+        "Shard(dim=1)", "Replicate()", "Partial(avg)"]  # fmt: skip
+    assert [str(x) for x in (Shard(1), Replicate(), Partial(), _StridedShard(0, split_factor=2))] \
+        == ["S(1)", "R", "P(sum)", "_S(0, 2)"]  # fmt: skip
+    assert Shard(1).is_shard(1)
+    assert not Shard(1).is_shard(0)
+    assert Partial().is_partial("sum")
+    assert Partial() == Partial("sum")
+    assert isinstance(Shard(0), Placement)
+    assert len({Shard(0), Shard(0), Replicate()}) == 2
+
+
+def test_a_file_as_memory(tmp_path: Path) -> None:
+    path = tmp_path / "bytes.bin"
+    path.write_bytes(bytes(range(64)))
+    private = torch.UntypedStorage.from_file(str(path), False, 64)
+    x = torch.asarray(private[8:16], dtype=torch.uint8)
+    assert x.tolist() == list(range(8, 16))
+    x[0] = 99
+    assert private[8] == 99
+    assert path.read_bytes()[8] == 8
+    shared = torch.UntypedStorage.from_file(str(path), True, 64)
+    shared[0] = 9
+    assert path.read_bytes()[0] == 9
+    made = torch.from_file(str(tmp_path / "new.bin"), shared=True, size=3, dtype=torch.int16)
+    made.fill_(5)
+    assert (tmp_path / "new.bin").read_bytes() == b"\x05\x00" * 3
+    with pytest.raises(RuntimeError, match="unable to mmap 128 bytes"):
+        torch.UntypedStorage.from_file(str(path), False, 128)
+
+
+def test_what_compilers_are_asked() -> None:
+    from flambeau import _dynamo
+    from flambeau._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+    from flambeau._subclasses.fake_tensor import is_fake
+
+    compiled = torch.compile(torch.nn.Linear(1, 1))
+    assert isinstance(compiled, _dynamo.eval_frame.OptimizedModule)
+    assert _dynamo.assume_constant_result(len) is len
+    with TransformGetItemToIndex():
+        assert not is_fake(torch.ones(1))
+
+
+def test_annotations_of_modules_can_be_looked_up() -> None:
+    class Net(torch.nn.Linear):
+        width: int
+
+    assert typing.get_type_hints(Net)["width"] is int
+
+
+def test_private_parts_of_printing() -> None:
+    from flambeau import _tensor_str
+
+    assert _tensor_str._tensor_str(torch.ones(2, 2), 7) == "[[1., 1.],\n        [1., 1.]]"
+    assert _tensor_str._add_suffixes("f([1]", ["a=1"], 2) == "f([1], a=1)"
+    assert _tensor_str.PRINT_OPTS.linewidth == 80
+
+
+def test_other_names() -> None:
+    from flambeau.serialization import MAP_LOCATION
+
+    assert MAP_LOCATION is not None
+    assert torch.torch is torch
+    assert not torch.distributed.rpc.is_available()
+    assert not hasattr(torch.distributed.rpc, "api")
