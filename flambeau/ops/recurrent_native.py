@@ -1,7 +1,8 @@
-"""Recurrent layers with all steps in one kernel, made for their shape once it has come up often.
+"""Recurrent layers with all steps in one kernel, made for their width once it has come up often.
 
-Until a shape's kernels are there, and for what has none (steps of several sizes, projections,
-weights that do not stay in a cache), functions give None and NumPy goes step by step.
+Any number of steps and of rows goes through it, so many rows at a time. Until kernels are there,
+and for what has none (steps of several sizes, projections, weights that do not stay in a cache),
+functions give None and NumPy goes step by step.
 """
 
 from __future__ import annotations
@@ -22,39 +23,53 @@ from .recurrent import Steps
 Array = np.ndarray
 
 WORTH = 1 << 17  # multiplications of all steps from which on machine code is worth its making
-PATIENT = 2  # calls with a shape before its kernels are made
+PATIENT = 2  # calls of a form before its kernels are made
 WEIGHT_BYTES = 4 << 20  # of recurrent weights that are always read by each thread at each step
 _SHARED = 1 << 20  # multiplications from which on several threads are worth their start
-_MOST = 256  # shapes that have kernels
+_MOST = 256  # forms that have kernels
+_BLOCKS = (1, 2, 3, 4, 6, 8, 10, 12, 16)  # rows of a block
+_FAR = 16 << 10  # bytes of a step's gates from which on those of the next one are asked for ahead
 _FLOATS = frozenset((FLOAT32, FLOAT64))
-_seen: dict[Hashable, Any] = {}  # by shape: how many calls, then what runs it
+_seen: dict[Hashable, Any] = {}  # by form: how many calls, then what runs it
 
 
 @dataclass
 class _Runner:
-    """The two kernels of a shape: the weights as panels, then the steps."""
+    """The two kernels of a form: the weights as panels, then the steps."""
 
     packing: int  # addresses
     steps: int
     panels: int
-    blocks: int
     order: list[str]  # of the second kernel's arguments
-    work: list[int]  # elements of those of them that are working memory, which come last
+    work: list[int]  # elements of working memory for a block: the arguments that come last
+    sizes: list[str]
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _Form:
     """What kernels are made for."""
 
     cell: str
     kind: np.dtype
-    rows: int
+    rows: int  # of a block
+    even: bool  # whether all blocks have so many
+    far: bool  # whether a step's lines are asked for ahead
     width: int
     descending: bool  # whether steps are taken from the last one on
     threads: int
     given: tuple[str, ...]
     wanted: tuple[str, ...]
     backward: bool
+
+
+@dataclass(frozen=True)
+class _Call:
+    """How much one call has to do."""
+
+    count: int  # steps
+    batch: int
+    blocks: int
+    workers: int
 
 
 def present(given: dict[str, Array | None]) -> dict[str, Array]:
@@ -87,13 +102,24 @@ def prepared(
     if w.nbytes > WEIGHT_BYTES and not _whole(w.nbytes, steps.batch):
         return None
     ascending = count < 2 or steps.windows[0][0] == 0
-    shape = _Shape(cell, w.dtype, steps.batch, w.shape[1], ascending == backward, threads(),
-                   tuple(given), tuple(wanted), backward)  # fmt: skip
-    runner = _runner(shape)
+    batch, rows = steps.batch, _block(steps.batch)
+    form = _Form(cell, w.dtype, rows, batch % rows == 0, batch * w.nbytes // w.shape[1] >= _FAR,
+                 w.shape[1], ascending == backward, threads(), tuple(given), tuple(wanted),
+                 backward)  # fmt: skip
+    runner = _runner(form)
     if runner is None:
         return None
-    workers = shape.threads if work >= _SHARED else 1
-    return lambda arrays: _called(runner, shape, count, w, arrays, workers)
+    blocks = -(-batch // rows)
+    call = _Call(count, batch, blocks, min(form.threads, blocks) if work >= _SHARED else 1)
+    return lambda arrays: _called(runner, form, call, w, arrays)
+
+
+def _block(batch: int) -> int:
+    """Rows of a block: one of a few numbers, so that few kernels serve all batches."""
+    from ..native.kernels.recurrent import block_rows
+
+    wanted = block_rows(batch, threads())
+    return next((rows for rows in _BLOCKS if rows >= wanted), wanted)
 
 
 def _whole(size: int, rows: int) -> bool:
@@ -102,94 +128,101 @@ def _whole(size: int, rows: int) -> bool:
     return in_one_kernel(size, rows, threads())
 
 
-def _runner(shape: _Shape) -> _Runner | None:
-    found = _seen.get(shape)
+def _runner(form: _Form) -> _Runner | None:
+    found = _seen.get(form)
     if isinstance(found, _Runner):
         return found
     if found is None:
         if len(_seen) < _MOST:
-            _seen[shape] = 1
+            _seen[form] = 1
         return None
     if found < PATIENT:
-        _seen[shape] = found + 1
+        _seen[form] = found + 1
         return None
-    made = _made(shape)
+    made = _made(form)
     if made is not None:
-        _seen[shape] = made
+        _seen[form] = made
     return made
 
 
-def _made(shape: _Shape) -> _Runner | None:
-    """The kernels of a shape, when both are there."""
+def _parts(form: _Form) -> dict[str, int]:
+    """Of the sequences: how many times the layer's width a row has."""
+    from ..native.kernels.recurrent_cells import CELLS
+
+    cell = CELLS[form.cell]
+    return {"x": cell.gates, "d": cell.gates, "dx": cell.gates, "y": 1, "gy": 1, "previous": 1,
+            **cell.keeps}  # fmt: skip
+
+
+def _made(form: _Form) -> _Runner | None:
+    """The kernels of a form, when both are there."""
     from ..native.kernels import recurrent
     from ..native.kernels.recurrent_cells import CELLS
-    from ..native.loops import Affine, Buffer, Constant, Load, Size, Type
+    from ..native.loops import Affine, Buffer, Load, Size, Type
 
-    cell, type, n, width = CELLS[shape.cell], Type(shape.kind.name), shape.rows, shape.width
-    rows = recurrent.block_rows(n, shape.threads)
-    blocks = -(-n // rows)
-    parts = {"x": cell.gates, "d": cell.gates, "dx": cell.gates, "y": 1, "gy": 1, "previous": 1,
-             **cell.keeps}  # fmt: skip
+    cell, type, width = CELLS[form.cell], Type(form.kind.name), form.width
+    parts = _parts(form)
 
     def grid(name: str, buffer: str) -> Any:
-        many = parts.get(name, 0) * width
-        step = n * many * (-1 if shape.descending else 1)
-        return recurrent.Grid(Buffer(type, buffer), many or width, step)
+        if name not in parts:
+            return recurrent.Grid(Buffer(type, buffer), width)
+        later = Buffer(type, f"{buffer} later") if form.far else None
+        return recurrent.Grid(Buffer(type, buffer), parts[name] * width, Size(name), later=later)
 
-    given = {name: grid(name, name) for name in shape.given}
+    given = {name: grid(name, name) for name in form.given}
     if "bias" in given:
         given["bias"] = recurrent.Grid(given["bias"].buffer, 0)
     given["panels"] = recurrent.Grid(Buffer(type, "panels"), 0)
-    wanted = {name: [grid(name, f"{name} wanted")] for name in shape.wanted}
+    wanted = {name: [grid(name, f"{name} wanted")] for name in form.wanted}
     weight = recurrent.Grid(Buffer(type, "w"), width)
-    last = Buffer(Type.I64, "last")
-    extents = recurrent.Extents(
-        Size("steps"), width, rows, blocks,
-        None if rows * blocks == n else Constant(Type.I64, n), Load(last, Affine()),
-    )  # fmt: skip
-    make = recurrent.backward if shape.backward else recurrent.forward
+    last, batch = (Load(Buffer(Type.I64, name), Affine()) for name in ("last", "batch"))
+    extents = recurrent.Extents(Size("steps"), width, form.rows, Size("blocks"),
+                                None if form.even else batch, last)  # fmt: skip
+    make = recurrent.backward if form.backward else recurrent.forward
     written = make(cell, type, extents, given, wanted)
-    packing = kernel_asked_for(("panels", shape), lambda: recurrent.pack(
-        cell, width, weight, shape.backward))  # fmt: skip
-    all_steps = kernel_asked_for(("recurrence", shape), lambda: written.kernel)
+    packing = kernel_asked_for(("panels", form), lambda: recurrent.pack(
+        cell, width, weight, form.backward))  # fmt: skip
+    all_steps = kernel_asked_for(("recurrence", form), lambda: written.kernel)
     if packing is None or all_steps is None:
         return None
     return _Runner(
         packing.address, all_steps.address,
-        recurrent.packed_elements(cell, width, type, shape.backward), blocks,
+        recurrent.packed_elements(cell, width, type, form.backward),
         [b.name for b in written.kernel.buffers if b not in written.work],
-        [count * blocks for count in written.work.values()],
+        list(written.work.values()), [size.name for size in written.kernel.sizes],
     )  # fmt: skip
 
 
 def _called(
-    runner: _Runner, shape: _Shape, count: int, w: Array, given: dict[str, Array], workers: int
+    runner: _Runner, form: _Form, call: _Call, w: Array, given: dict[str, Array]
 ) -> dict[str, Array]:
     """Runs the kernels on arrays of rows; gives the results."""
-    panels = np.empty(runner.panels, shape.kind)
-    workers = min(workers, runner.blocks)
-    shared(runner.packing, w, panels, threads=workers)
-    n, width = shape.rows, shape.width
+    panels = np.empty(runner.panels, form.kind)
+    shared(runner.packing, w, panels, threads=call.workers)
+    n, width = call.batch, form.width
     columns = {"d": len(w), "dx": len(w), "gates": len(w)}
     made = {
-        name: np.empty((n if name in ("h", "c", "dh", "dc") else n * count,
-                        columns.get(name, width)), shape.kind)
-        for name in shape.wanted
+        name: np.empty((n if name in ("h", "c", "dh", "dc") else n * call.count,
+                        columns.get(name, width)), form.kind)
+        for name in form.wanted
     }  # fmt: skip
-    places: dict[str, Any] = {"panels": panels, "last": np.array([count - 1], np.int64)}
-    for name, array in given.items():
-        places[name] = _first(array, shape, count, name == "previous")
-    for name, array in made.items():
-        places[f"{name} wanted"] = _first(array, shape, count, False)
-    work = [np.empty(elements, shape.kind) for elements in runner.work]
-    shared(runner.steps, *(places[name] for name in runner.order), *work, count, threads=workers)
+    sizes = {"steps": call.count, "blocks": call.blocks}
+    forth = -1 if form.descending else 1
+    sizes.update({name: n * many * width * forth for name, many in _parts(form).items()})
+    places: dict[str, Any] = {
+        "panels": panels, "last": np.array([call.count - 1], np.int64),
+        "batch": np.array([n], np.int64),
+    }  # fmt: skip
+    for one, name in (*((name, name) for name in given), *((m, f"{m} wanted") for m in made)):
+        array = given[one] if name == one else made[one]
+        step = sizes.get(one, 0) * array.itemsize
+        first = array.__array_interface__["data"][0]
+        if step and form.descending:
+            first -= step * (call.count - 1)
+        if one == "previous":
+            first += step
+        places[name], places[f"{name} later"] = first, first + step
+    work = [np.empty(elements * call.blocks, form.kind) for elements in runner.work]
+    shared(runner.steps, *(places[name] for name in runner.order), *work,
+           *(sizes[name] for name in runner.sizes), threads=call.workers)  # fmt: skip
     return made
-
-
-def _first(array: Array, shape: _Shape, count: int, later: bool) -> Any:
-    """Where a sequence's first step lies of those that are taken, or the one after it."""
-    if array.ndim != 2 or len(array) != shape.rows * count or not (shape.descending or later):
-        return array
-    step = shape.rows * array.strides[0] * (-1 if shape.descending else 1)
-    first = -step * (count - 1) if shape.descending else 0
-    return array.__array_interface__["data"][0] + first + step * later

@@ -93,6 +93,30 @@ def test_inference(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("far", [0, 1 << 30])
+def test_batches_of_other_sizes_take_the_kernels_there_are(
+    far: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch's last batch, or an evaluation's, whether lines are asked for ahead or not."""
+    monkeypatch.setattr(recurrent_native, "_FAR", far)
+    POOL.set_threads(2)
+    layer = torch.nn.LSTM(4, 17)
+    states = [torch.zeros(1, 37, 17, requires_grad=True) for _ in range(2)]
+    x = torch.randn(5, 37, 4, requires_grad=True)
+    until_kernels(lambda: step(layer, x, states), 2)
+    forms = len(recurrent_native._seen)
+    for batch in (39, 35):
+        x = torch.randn(5, batch, 4, requires_grad=True)
+        states = [torch.randn(1, batch, 17, requires_grad=True) for _ in range(2)]
+        found = step(layer, x, states)
+        with monkeypatch.context() as patch:
+            patch.setattr(Policy, "allowed", False)
+            wanted = step(layer, x, states)
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+    assert len(recurrent_native._seen) == forms
+
+
 def test_gradcheck() -> None:
     layer = torch.nn.GRU(2, 3, dtype=torch.float64)
     x = torch.randn(3, 2, 2, dtype=torch.float64, requires_grad=True)
@@ -114,9 +138,9 @@ def test_what_has_no_kernels() -> None:
 def test_wide_layers_of_few_rows_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """With more than four megabytes of recurrent weights, where threads have few rows."""
     asked: list[int] = []
-    monkeypatch.setattr(recurrent_native, "_runner", lambda shape: asked.append(shape.rows))
+    monkeypatch.setattr(recurrent_native, "_runner", lambda form: asked.append(form.width))
     net = torch.nn.RNN(3, 1040)
     enough = 8 * POOL.threads()
     for rows in (1, enough):
         net(torch.randn(2, rows, 3))
-    assert asked == ([enough] if narrow() else [])
+    assert asked == ([1040] if narrow() else [])

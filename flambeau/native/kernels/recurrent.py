@@ -33,13 +33,17 @@ Terms = tuple[tuple[Index, int], ...]
 @dataclass(frozen=True)
 class Grid:
     """Where a sequence lies: the position of the first step that is taken, and the strides of
-    steps in the order in which they are taken, of rows and of columns."""
+    steps in the order in which they are taken, of rows and of columns.
+
+    `later`: the same, a step on, where lines of it are to be asked for and `step` is a Size.
+    """
 
     buffer: Buffer
     row: int
     step: Extent = 0
     base: int = 0
     column: int = 1
+    later: Buffer | None = None
 
     def at(self, step: Index | None, rows: Terms, columns: Terms, first: int = 0) -> Affine:
         """The position of an element; `first`: the column at which `columns` begin."""
@@ -206,6 +210,8 @@ class _Steps:
                 self.buffers[bound.buffer] = None
         for grid in (*given.values(), *(g for some in wanted.values() for g in some)):
             self.buffers[grid.buffer] = None
+            if grid.later is not None:
+                self.buffers[grid.later] = None
 
     def working(self, name: str, columns: int) -> Grid:
         """Memory of the block's own, of that many columns a row."""
@@ -254,12 +260,13 @@ class _Steps:
         for name in names:
             for grid in (*([self.given[name]] if name in self.given else ()),
                          *self.wanted.get(name, ())):  # fmt: skip
-                if not isinstance(grid.step, int) or abs(grid.step) * self.type.size < FAR:
-                    continue
                 for part in range(self.cell.parts(name)):
                     at = grid.at(self.step, self.rows(row), columns, part * self.extents.width)
-                    later = Affine(at.base + grid.step, at.terms)
-                    found.append(Prefetch(grid.buffer, later))
+                    if grid.later is not None:
+                        found.append(Prefetch(grid.later, at))
+                    elif isinstance(grid.step, int) and abs(grid.step) * self.type.size >= FAR:
+                        later = Affine(at.base + grid.step, at.terms)
+                        found.append(Prefetch(grid.buffer, later))
         return [Loop(row, self.extents.rows, list(found))] if found else []
 
     def over_rows(self, body: Sequence[Statement], row: Index, column: Index,
@@ -300,7 +307,9 @@ class _Steps:
 
     def written(self, name: str, body: list[Statement]) -> Written:
         loop = Loop(self.block, self.extents.blocks, body, Kind.PARALLEL)
-        sizes = [n for n in (self.extents.steps, self.extents.blocks) if isinstance(n, Size)]
+        grids = (*self.given.values(), *(g for some in self.wanted.values() for g in some))
+        every = (self.extents.steps, self.extents.blocks, *(grid.step for grid in grids))
+        sizes = [n for n in every if isinstance(n, Size)]
         return Written(Kernel(name, list(self.buffers), [loop], sizes), self.work)
 
 
