@@ -15,7 +15,7 @@ import numpy as np
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
-    Fold, If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store,
+    Fold, Given, If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store,
     Type, Update, While, operands_first,
 )  # fmt: skip
 from .philox import philox, philox_word
@@ -174,6 +174,8 @@ class _Machine:
             return np.asarray(one.value).astype(kind)[()]
         if isinstance(one, Position):
             return np.int64(self.affine(one.value))
+        if isinstance(one, Given):
+            return np.int64(self.sizes[one.size])
         if isinstance(one, Load):
             if one.mask is not None and not self.value(one.mask):
                 return kind.type(0)

@@ -214,6 +214,14 @@ class Position(Expression):
 
 
 @dataclass(eq=False)
+class Given(Expression):
+    """A size's value, as an I64."""
+
+    size: Size
+    type: Type = Type.I64
+
+
+@dataclass(eq=False)
 class Load(Expression):
     """An element of a buffer, at an affine position plus computed ones (for gathers).
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from .loops import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
-    Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Update, While,
-    expressions, operands,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Given,
+    If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Update,
+    While, expressions, operands,
 )  # fmt: skip
 
 SIGNS = {
@@ -136,6 +136,8 @@ class _Printer:
         if isinstance(one, Position):
             text = self.affine(one.value)
             return text if top or " " not in text else f"({text})"
+        if isinstance(one, Given):
+            return self.extent(one.size)
         if isinstance(one, Load):
             text = self.place(one, values)
             if one.mask is None:

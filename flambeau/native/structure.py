@@ -10,8 +10,8 @@ import struct
 from collections.abc import Sequence
 
 from .loops import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
-    Kernel, Load, Loop, Position, Prefetch, Statement, Store, Type, Update, While,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Given,
+    If, Kernel, Load, Loop, Position, Prefetch, Statement, Store, Type, Update, While,
     operands_first,
 )  # fmt: skip
 
@@ -161,6 +161,8 @@ class _Writer:
             return f"{one.type.value} {number(one)}"
         if isinstance(one, Position):
             return f"position {self.affine(one.value)}"
+        if isinstance(one, Given):
+            return f"given {self.extent(one.size)}"
         if isinstance(one, Load):
             mask = "" if one.mask is None else self.numbers[one.mask]
             place = f"{self.affine(one.at)};{self.indirect(one.indirect)}"

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from .loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
-    Fold, If, Index, Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement,
+    Fold, Given, If, Index, Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement,
     Store, Type, Update, While, expressions, operands, operands_first, statements,
 )  # fmt: skip
 
@@ -278,6 +278,8 @@ class _Check:
             self.memory(one)
         elif isinstance(one, Position):
             self.affine(one.value)
+        elif isinstance(one, Given):
+            self.extent(one.size)
         elif isinstance(one, Accumulator):
             if one not in self.begun:
                 self.fail(f"{one.name} is read, and not begun here")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .conv_native import empty, kernel_for, laid_out, run_kernel
+from .conv_native import empty, laid_out
 from .registry import Array
+from .shape_kernels import kernel_for, run_kernel
 
 if TYPE_CHECKING:
     from .conv_kernels import Window

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from ..loops import Accumulator, Apply, Buffer, Constant, Expression, Load, Position, Scalar, Store
+from ..loops import (
+    Accumulator, Apply, Buffer, Constant, Expression, Given, Load, Position, Scalar, Store,
+)  # fmt: skip
 from ..loops import operands as operands_of
 from . import arithmetic, conversion
 from .accumulator import Held
@@ -60,6 +62,10 @@ def _position(context: Context, scope: Scope, one: Position) -> ir.Value:
         return total
     offsets = context.lane_offsets(at.stride(scope.lane), scope.lanes)
     return b.add(b.splat(total, scope.lanes), offsets, flags=("nsw",))
+
+
+def _given(context: Context, scope: Scope, one: Given) -> ir.Value:
+    return context.extent(one.size)
 
 
 def _is_zero(value: ir.Value) -> bool:
@@ -247,5 +253,6 @@ def _words_in_order(context: Context, scope: Scope, one: Apply) -> ir.Value | No
 
 
 RULES: dict[type, Callable] = {
-    Constant: _constant, Accumulator: _accumulator, Position: _position, Load: _load, Apply: _apply,
+    Constant: _constant, Accumulator: _accumulator, Position: _position, Given: _given,
+    Load: _load, Apply: _apply,
 }  # fmt: skip

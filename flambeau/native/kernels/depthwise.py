@@ -10,8 +10,8 @@ from itertools import product
 from math import prod
 
 from ..loops import (
-    Accumulator, Affine, Apply, Begin, Buffer, Expression, Fold, Index, Kernel, Kind, Load, Loop,
-    Scalar, Statement, Store, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Expression, Extent, Fold, Index, Kernel, Kind, Load,
+    Loop, Scalar, Size, Statement, Store, Update,
 )  # fmt: skip
 from .conv import Geometry, image, taps
 
@@ -82,8 +82,8 @@ def _product(g: Geometry, x: Expression, y: Expression) -> Expression:
     return Apply(Scalar.MUL, (x, y), g.type)
 
 
-def forward(g: Geometry, bias: bool = False) -> Kernel:
-    """Buffers x, weight, (bias,) y."""
+def forward(g: Geometry, bias: bool = False, images: Size | None = None) -> Kernel:
+    """Buffers x, weight, (bias,) y. `images`: for any number of images."""
     x, weight, shift, y = (Buffer(g.type, name) for name in ("x", "weight", "bias", "y"))
     loops, total = _Loops(g, g.output), Accumulator(Fold.SUM, g.type)
     body: list[Statement] = [Begin(total)]
@@ -97,10 +97,10 @@ def forward(g: Geometry, bias: bool = False) -> Kernel:
     body.append(Store(y, loops.place(loops.outputs, g.y), value))
     nest = loops.channels(loops.places(body), True)
     buffers = [x, weight, *([shift] if bias else []), y]
-    return Kernel("depthwise", buffers, [_whole(g, loops, nest)])
+    return Kernel("depthwise", buffers, [_whole(images or g.batch, loops, nest)], _sizes(images))
 
 
-def backward_data(g: Geometry) -> Kernel:
+def backward_data(g: Geometry, images: Size | None = None) -> Kernel:
     """Buffers gy, weight, gx: the gradient of the input, phase by phase of the stride."""
     gy, weight, gx = (Buffer(g.type, name) for name in ("gy", "weight", "gx"))
     statements: list[Statement] = []
@@ -120,11 +120,11 @@ def backward_data(g: Geometry) -> Kernel:
             sums = [Loop(loops.m, g.outputs_each, sums)]
         place = loops.place(loops.inputs, g.x, g.stride, phase)
         nest = loops.places([Begin(total), *sums, Store(gx, place, total)])
-        statements.append(_whole(g, loops, loops.channels(nest, False)))
-    return Kernel("depthwise_data", [gy, weight, gx], statements)
+        statements.append(_whole(images or g.batch, loops, loops.channels(nest, False)))
+    return Kernel("depthwise_data", [gy, weight, gx], statements, _sizes(images))
 
 
-def backward_weight(g: Geometry) -> Kernel:
+def backward_weight(g: Geometry, images: Size | None = None) -> Kernel:
     """Buffers x, gy, gw: the gradient of the weight."""
     x, gy, gw = (Buffer(g.type, name) for name in ("x", "gy", "gw"))
     loops = _Loops(g, g.output)
@@ -135,13 +135,18 @@ def backward_weight(g: Geometry) -> Kernel:
     for (_, offsets), total in zip(found, totals, strict=True):
         read = loops.met(x, loops.inputs, g.x, g.stride, offsets, g.spatial)
         updates.append(Update(total, _product(g, read, share)))
-    sums = Loop(loops.n, g.batch, [loops.places(updates)])
+    sums = Loop(loops.n, images or g.batch, [loops.places(updates)])
     stores = [Store(gw, loops.weight(tap), total)
               for (tap, _), total in zip(found, totals, strict=True)]  # fmt: skip
     body: list[Statement] = [*map(Begin, totals), sums, *stores]
     each = Loop(loops.m, g.outputs_each, body)
-    return Kernel("depthwise_weight", [x, gy, gw], [Loop(loops.c, g.groups, [each], Kind.PARALLEL)])
+    shared = Loop(loops.c, g.groups, [each], Kind.PARALLEL)
+    return Kernel("depthwise_weight", [x, gy, gw], [shared], _sizes(images))
 
 
-def _whole(g: Geometry, loops: _Loops, nest: Statement) -> Statement:
-    return Loop(loops.n, g.batch, [nest], Kind.PARALLEL)
+def _sizes(images: Size | None) -> list[Size]:
+    return [] if images is None else [images]
+
+
+def _whole(images: Extent, loops: _Loops, nest: Statement) -> Statement:
+    return Loop(loops.n, images, [nest], Kind.PARALLEL)

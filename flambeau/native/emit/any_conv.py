@@ -1,0 +1,195 @@
+"""Convolutions whose sizes are known at run time: a product whose panels are windows of an image.
+
+Rows of the product are output channels, columns the positions of all images in a row, the depth is
+(channel, row, place) of a window. Weights and results may lie in any order; where they lie as
+usual they are packed and written by whole vectors, which is decided when the kernel runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from llvmlite import ir
+
+from ..loops import Axis, Contract, Index, Size, Store
+from .conv_plan import Unsupported
+from .gemm_plan import Problem, planned
+from .image import Image, image_of
+from .pack import minimum
+from .product import Columns, Product
+from .tile import (
+    Number, Sums, Tile, constant, loop, memory_type, moved, plus, times,
+)  # fmt: skip
+from .window_panel import WindowPanel
+
+
+def any_conv(context: Any, statement: Contract) -> None:
+    """Emits a convolution of any size; raises Unsupported where the Contract is none."""
+    axes = (*statement.rows, statement.column, *statement.depth)
+    if not all(isinstance(axis.extent, Size) for axis in axes):
+        raise Unsupported("known extents")
+    image = image_of(context, statement.a, statement.rows, statement.depth)
+    if len(statement.rows) != 3 or len(statement.depth) != 3 or len(statement.body) != 1:
+        raise Unsupported("other axes than a convolution's")
+    AnyConv(context, statement, image).emit()
+
+
+class AnyConv(Product):
+    """The emission of one convolution."""
+
+    def __init__(self, context: Any, statement: Contract, image: Image) -> None:
+        b, size, self.image = context.builder, context.extent, image
+        weights, rows = statement.b, (image.rows, image.columns)
+        at = [size(weights.at.stride(axis.index)) for axis in (
+            statement.column, image.channel, *(line.entry for line in rows))]  # fmt: skip
+        self.weight_apart = [times(b, one, weights.type.size) for one in at]
+        taps = b.mul(image.rows.entries, image.columns.entries)
+        self.each = b.mul(image.rows.outputs, image.columns.outputs)
+        zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
+        start = context.address(weights.buffer, weights.at, zero)
+        column = Axis(Index("position"), Size("positions"))
+        turned = Contract((statement.column,), column, statement.depth, statement.a, weights,
+                          statement.sum, statement.body)  # fmt: skip
+        kind = statement.sum.type
+        p = Problem(
+            statement.column.index, size(statement.column.extent), b.mul(image.images, self.each),
+            b.mul(image.channels, taps), start, image.start, self.weight_apart[0],
+            weights.type.size, image.columns.apart, image.columns.apart, kind, kind, kind, 3,
+        )  # fmt: skip
+        super().__init__(context, turned, p, planned(p, context.target, not context.parallel))
+        self.panel = WindowPanel(context, image, self.tile)
+        self._layouts(at, taps)
+
+    def _layouts(self, weights: list[ir.Value], taps: ir.Value) -> None:
+        """Whether weights lie in the order of the depth, and results in that of positions."""
+        line = self.image.columns
+        wanted = (taps, line.entries, constant(1))
+        self.in_order = self._same(zip(weights[1:], wanted, strict=True))
+        (store,) = self.statement.body
+        assert isinstance(store, Store)
+        self.store = store
+        apart = [self.context.extent(store.at.stride(one.output.index))
+                 for one in (self.image.rows, line)]  # fmt: skip
+        self.flat = self._same(zip(apart, (line.outputs, constant(1)), strict=True))
+        terms = tuple([(i, 1 if i is line.output.index else s) for i, s in store.at.terms])
+        self.flat_body = [replace(store, at=replace(store.at, terms=terms))]
+
+    def _same(self, pairs: Any) -> ir.Value:
+        found = ir.Constant(ir.IntType(1), 1)
+        for x, y in pairs:
+            found = self.builder.and_(found, self.builder.icmp_signed("==", x, y))
+        return found
+
+    # ----------------------------------------------------------------------------- packing
+
+    def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
+        """Packs the weights of a block, group by group."""
+        with self.builder.if_else(self.in_order) as (usual, other):
+            with usual:
+                super()._pack_a(g0, g1, start, depth)
+            with other:
+                self._pack_weights(g0, g1, start, depth)
+
+    def _pack_weights(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
+        """One weight after another, tap by tap."""
+        b, p, rows, panel = self.builder, self.p, self.tile.rows, self.panel
+        _, channel, down, right = self.weight_apart
+        columns = self.image.columns.entries
+
+        def group(g: Number) -> None:
+            local = times(b, b.sub(constant(g), constant(g0)), self.group_bytes)
+            into = moved(b, self.memory, local)
+            first, last = times(b, g, rows), plus(b, p.m, -1)
+            sources = [moved(b, p.a, times(b, minimum(b, plus(b, first, i), last), p.a_row))
+                       for i in range(rows)]  # fmt: skip
+
+            def tap(t: ir.Value, _: list) -> list:
+                low, high = (panel._channels(t, end) for end in (start, plus(b, start, depth)))
+                at = b.add(b.mul(b.udiv(t, columns), down), b.mul(b.urem(t, columns), right))
+                at = b.add(at, b.mul(low, channel))
+                step = b.sub(b.add(b.mul(low, panel.taps), t), constant(start))
+                apart = times(b, panel.taps, rows * self.size)
+
+                def one(_: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
+                    offset, target = held
+                    for i, source in enumerate(sources):
+                        value = b.load(moved(b, source, offset), typ=memory_type(p.type),
+                                       align=self.size)  # fmt: skip
+                        b.store(value, moved(b, target, i * self.size), align=self.size)
+                    return [b.add(offset, channel), moved(b, target, apart)]
+
+                target = moved(b, into, times(b, step, rows * self.size))
+                loop(b, b.sub(high, low), [at, target], one)
+                return []
+
+            loop(b, panel.taps, [], tap)
+
+        self._between(g0, g1, group)
+
+    def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
+        self._pack_each(q0, q1, q0, start, depth)
+
+    def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
+        self.panel.place(columns.first, columns.count)
+        self.panel.pack(start, depth, self._packed(local))
+
+    # ------------------------------------------------------------------------------ results
+
+    def _finish(
+        self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: Columns
+    ) -> None:
+        """Whole vectors where all of a tile's positions lie in a row, else one number at a time."""
+        b = self.builder
+        number, at = (f(constant(columns.first), self.each) for f in (b.udiv, b.urem))
+        full = b.icmp_signed("==", constant(plus(b, valid, columns.count)),
+                             constant(tile.rows + tile.columns))  # fmt: skip
+        inside = b.icmp_signed("<=", plus(b, at, tile.columns), self.each)
+        with b.if_else(b.and_(self.flat, b.and_(full, inside))) as (whole, edge):
+            with whole:
+                self._vectors(tile, sums, first, number, at)
+            with edge:
+                slot = self._tile_slot()
+                self._keep(tile, sums, slot)
+                self._numbers(slot, first, valid, columns.count, number, at)
+
+    def _vectors(self, tile: Tile, sums: Sums, first: Number, number: ir.Value, at: ir.Value
+                 ) -> None:  # fmt: skip
+        b, image = self.builder, self.image
+        known = {image.image.index: number, image.rows.output.index: constant(0)}
+        for i in range(tile.rows):
+            known[self.row] = constant(plus(b, first, i))
+            for j in range(tile.vectors):
+                start = constant(plus(b, at, j * tile.lanes))
+                self.context.epilogue(self.flat_body, known, (image.columns.output.index, start),
+                                      tile.lanes, sums[i * tile.vectors + j])  # fmt: skip
+
+    def _numbers(self, slot: ir.Value, first: Number, valid: Number, count: Number,
+                 number: ir.Value, at: ir.Value) -> None:  # fmt: skip
+        b, image, kind = self.builder, self.image, memory_type(self.p.type)
+        row, column = (f(at, image.columns.outputs) for f in (b.udiv, b.urem))
+        zero, one = constant(0), constant(1)
+
+        def position(j: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
+            number, row, column = held
+            known = {image.image.index: number, image.rows.output.index: row,
+                     image.columns.output.index: column}  # fmt: skip
+
+            def channel(i: ir.Value, _: list) -> list:
+                place = b.add(b.mul(i, constant(self.tile.columns)), j)
+                value = b.load(moved(b, slot, times(b, place, self.size)), typ=kind,
+                               align=self.size)  # fmt: skip
+                row = (self.row, constant(plus(b, first, i)))
+                self.context.epilogue(self.statement.body, known, row, 1, value)
+                return []
+
+            loop(b, valid, [], channel)
+            column = b.add(column, one)
+            over = b.icmp_signed("==", column, image.columns.outputs)
+            row = b.select(over, b.add(row, one), row)
+            below = b.icmp_signed("==", row, image.rows.outputs)
+            return [b.select(below, b.add(number, one), number), b.select(below, zero, row),
+                    b.select(over, zero, column)]  # fmt: skip
+
+        loop(b, count, [number, row, column], position)
+

@@ -1,0 +1,275 @@
+"""Gradients of convolutions' weights whose sizes are known at run time: a product of windows.
+
+Rows of the product are (channel, row, place) of a window, columns output channels, the depth the
+positions of all images in a row. Panels of windows are read as they are packed for a forward pass:
+a row of the product is a run of a panel's positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from llvmlite import ir
+
+from ..loops import Axis, Contract, Index, Size, Store
+from .conv_plan import Unsupported
+from .gemm_plan import Problem, planned
+from .image import Image, image_of
+from .pack import Panel, minimum, pack
+from .panel import turn
+from .product import Columns, Product, Work, difference
+from .tile import (
+    Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes, load_vector, loop,
+    memory_type, moved, plus, times,
+)  # fmt: skip
+from .window_panel import WindowPanel
+
+_DEPTH = 256  # positions of a block, about
+
+
+def any_weight(context: Any, statement: Contract) -> None:
+    """Emits the gradient of a weight of any size; raises Unsupported where it is none."""
+    axes = (*statement.rows, statement.column, *statement.depth)
+    if not all(isinstance(axis.extent, Size) for axis in axes):
+        raise Unsupported("known extents")
+    image = image_of(context, statement.a, statement.depth, statement.rows)
+    if len(statement.rows) != 3 or len(statement.depth) != 3 or len(statement.body) != 1:
+        raise Unsupported("other axes than a convolution's")
+    AnyWeight(context, statement, image).emit()
+
+
+class AnyWeight(Product):
+    """The emission of one gradient."""
+
+    def __init__(self, context: Any, statement: Contract, image: Image) -> None:
+        b, self.image = context.builder, image
+        lines, result = (image.rows, image.columns), statement.b
+        taps = b.mul(image.rows.entries, image.columns.entries)
+        self.each = b.mul(image.rows.outputs, image.columns.outputs)
+        strides = [context.extent(result.at.stride(axis.index)) for axis in (
+            statement.column, image.image, *(line.output for line in lines))]  # fmt: skip
+        apart = [times(b, one, result.type.size) for one in strides]
+        self.channel_apart, self.image_apart, self.row_apart, self.place_apart = apart
+        zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
+        start = context.address(result.buffer, result.at, zero)
+        row = Axis(Index("entry"), Size("entries"))
+        turned = Contract((row,), statement.column, statement.depth, statement.a, result,
+                          statement.sum, statement.body)  # fmt: skip
+        kind = statement.sum.type
+        p = Problem(
+            row.index, b.mul(image.channels, taps), context.extent(statement.column.extent),
+            b.mul(image.images, self.each), image.start, start, image.columns.apart,
+            image.columns.apart, self.place_apart, self.channel_apart, kind, kind, kind, 3,
+        )  # fmt: skip
+        plan = planned(p, context.target, not context.parallel)
+        columns = plan.tile.columns
+        plan = replace(plan, depth=_DEPTH // columns * columns)
+        super().__init__(context, turned, p, plan)
+        self.panel = WindowPanel(context, image, self.tile)
+        self._layouts(strides, taps)
+
+    def _layouts(self, strides: list[ir.Value], taps: ir.Value) -> None:
+        """Whether images' positions follow one another, and weights lie as rows do."""
+        line = self.image.columns
+        (store,) = self.statement.body
+        assert isinstance(store, Store)
+        one = constant(1)
+        self.flat = self._same((strides[2], line.outputs), (strides[3], one))
+        axes = (self.image.channel, self.image.rows.entry, line.entry)
+        apart = [self.context.extent(store.at.stride(axis.index)) for axis in axes]
+        self.in_order = self._same((apart[0], taps), (apart[1], line.entries), (apart[2], one))
+        terms = tuple([(i, 1 if i is line.entry.index else s) for i, s in store.at.terms])
+        self.ordered_body = [replace(store, at=replace(store.at, terms=terms))]
+        self.square = self._stack(self.tile.lanes * self.tile.lanes * self.size)
+
+    def _same(self, *pairs: tuple[ir.Value, ir.Value]) -> ir.Value:
+        found = ir.Constant(ir.IntType(1), 1)
+        for x, y in pairs:
+            found = self.builder.and_(found, self.builder.icmp_signed("==", x, y))
+        return found
+
+    def bytes_of_panel(self, depth: Number, width: int, stored: Any) -> Number:
+        """Of a whole block: panels of positions are as wide as ever at its end."""
+        return self.plan.depth * width * self.size
+
+    def costs(self) -> tuple[int, int, int]:
+        """Windows are packed once for each panel of channels, those for each group of rows."""
+        tile = self.tile
+        return tile.rows * tile.vectors, 2 * tile.columns, tile.rows
+
+    # ----------------------------------------------------------------------------- packing
+
+    def _pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
+        """Packs the windows of a block, some positions after others."""
+        b, rows, columns = self.builder, self.tile.rows, self.tile.columns
+        first = times(b, constant(g0), rows)
+        count = times(b, b.sub(constant(g1), constant(g0)), rows)
+        there = minimum(b, count, b.sub(constant(self.p.m), constant(first)))
+        self.apart = times(b, count, columns * self.size)
+
+        def some(i: ir.Value, _: Sums) -> Sums:
+            done = times(b, i, columns)
+            left = minimum(b, columns, b.sub(constant(depth), constant(done)))
+            self.panel.place(plus(b, start, done), left)
+            self.panel.pack(first, there, moved(b, self.memory, times(b, i, self.apart)))
+            return []
+
+        loop(b, self._parts(depth, columns), [], some)
+
+    def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
+        self._pack_each(q0, q1, q0, start, depth)
+
+    def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
+        """Packs a panel of the cotangent: the stretches of images that a block of positions has."""
+        b, p = self.builder, self.p
+        source = moved(b, p.b, times(b, columns.first, self.channel_apart))
+        first, last = (b.udiv(constant(one), self.each) for one in (
+            start, plus(b, plus(b, start, depth), -1)))  # fmt: skip
+
+        def image(i: ir.Value, _: Sums) -> Sums:
+            number = b.add(first, i)
+            begin = b.mul(number, self.each)
+            low = b.intrinsic("smax", begin.type, (begin, constant(start)))
+            end = minimum(b, b.add(begin, self.each), plus(b, start, depth))
+            done = b.sub(low, constant(start))
+            into = moved(b, self._packed(local), times(b, done, self.tile.columns * self.size))
+            here = moved(b, source, b.mul(number, self.image_apart))
+            with b.if_else(self.flat) as (runs, other):
+                with runs:
+                    at = moved(b, here, times(b, b.sub(low, begin), self.size))
+                    panel = Panel(at, self.channel_apart, self.size, p.b_type, p.type,
+                                  self.tile.columns, columns.count, b.sub(end, low),
+                                  self.tile.lanes)  # fmt: skip
+                    pack(b, panel, into)
+                with other:
+                    self._elements(here, b.sub(low, begin), b.sub(end, low), columns.count, into)
+            return []
+
+        loop(b, b.add(b.sub(last, first), constant(1)), [], image)
+
+    def _elements(self, image: ir.Value, first: ir.Value, many: ir.Value, count: Number,
+                  into: ir.Value) -> None:  # fmt: skip
+        """Some positions of an image, one number after another."""
+        b, kind, line = self.builder, memory_type(self.p.type), self.image.columns
+
+        def position(i: ir.Value, held: Sums) -> Sums:
+            row, place = held
+            at = moved(b, image, b.add(b.mul(row, self.row_apart), b.mul(place, self.place_apart)))
+            target = moved(b, into, times(b, i, self.tile.columns * self.size))
+
+            def channel(j: ir.Value, _: Sums) -> Sums:
+                value = b.load(moved(b, at, b.mul(j, self.channel_apart)), typ=kind,
+                               align=self.size)  # fmt: skip
+                b.store(value, moved(b, target, times(b, j, self.size)), align=self.size)
+                return []
+
+            loop(b, constant(count), [], channel)
+            following = b.add(place, constant(1))
+            over = b.icmp_signed("==", following, line.outputs)
+            return [b.select(over, b.add(row, constant(1)), row),
+                    b.select(over, constant(0), following)]  # fmt: skip
+
+        loop(b, many, [b.udiv(first, line.outputs), b.urem(first, line.outputs)], position)
+
+    # ------------------------------------------------------------------------------- tiles
+
+    def _tile(
+        self, group: Number, rows: int, valid: Number, panel: Number, columns: Columns,
+        work: Work,
+    ) -> None:  # fmt: skip
+        """One tile: its sums over a block of positions, and what becomes of them."""
+        b, tile, p = self.builder, self.tile, self.p
+        run, step = tile.columns * self.size, self.tile.columns * self.size
+        local = difference(b, group, work.g0)
+        a = moved(b, self.memory, times(b, local, rows * run))
+        at = self._packed(difference(b, panel, work.near))
+        index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
+        kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
+        assert work.ends is not None
+        sums = self._resumed(tile, kept, work.ends[0])
+        offsets = [i * run for i in range(rows)]
+        full = b.udiv(constant(work.depth), constant(tile.columns))
+        rest = b.urem(constant(work.depth), constant(tile.columns))
+        whole = [Depth(full, self.apart, tile.columns * step),
+                 Depth(tile.columns, self.size, step)]  # fmt: skip
+        source = Source(a, offsets, at, p.type, p.type)
+        sums = accumulate(b, tile, source, whole, sums, self.plan.unroll)
+        source = replace(source, a=moved(b, a, times(b, full, self.apart)),
+                         b=moved(b, at, times(b, full, tile.columns * step)))  # fmt: skip
+        sums = accumulate(b, tile, source, [Depth(rest, self.size, step)], sums)
+        with b.if_else(work.ends[1]) as (last, more):
+            with last:
+                self._finish(tile, sums, times(b, group, rows), valid, columns)
+            with more:
+                self._keep(tile, sums, kept)
+
+    def _finish(
+        self, tile: Tile, sums: Sums, first: Number, valid: Number, columns: Columns
+    ) -> None:
+        """Runs of rows where weights lie so, else one number at a time."""
+        b, slot = self.builder, self._tile_slot()
+        self._keep(tile, sums, slot)
+        with b.if_else(self.in_order) as (runs, other):
+            with runs:
+                self._runs(slot, first, valid, columns)
+            with other:
+                self._numbers(slot, first, valid, columns)
+
+    def _runs(self, slot: ir.Value, first: Number, valid: Number, columns: Columns) -> None:
+        """Squares of rows by columns are turned, so that lanes run along the rows."""
+        b, tile = self.builder, self.tile
+        lanes, stride = tile.lanes, tile.columns * self.size
+
+        def square(v: ir.Value, _: Sums) -> Sums:
+            done = times(b, v, lanes)
+            left = minimum(b, lanes, b.sub(constant(columns.count), constant(done)))
+            column = plus(b, constant(columns.first), done)
+            for begin in range(0, tile.rows, lanes):
+                source = moved(b, slot, begin * stride)
+                source = moved(b, source, times(b, done, self.size))
+                rows = min(lanes, tile.rows - begin)
+                turn(b, tile.type, lanes, source, stride, rows, lanes, self.square)
+                mask = first_lanes(b, constant(plus(b, valid, -begin)), lanes)
+                self._turned(column, left, constant(plus(b, first, begin)), mask)
+            return []
+
+        loop(b, self._parts(constant(columns.count), lanes), [], square)
+
+    def _turned(self, column: Number, count: Number, row: ir.Value, mask: ir.Value | None
+                ) -> None:  # fmt: skip
+        """The lines of the square: `count` columns, with rows in lanes."""
+        b, tile, image = self.builder, self.tile, self.image
+        known = {image.channel.index: constant(0), image.rows.entry.index: constant(0)}
+
+        def channel(c: ir.Value, _: Sums) -> Sums:
+            line = moved(b, self.square, times(b, c, tile.lanes * self.size))
+            value = load_vector(b, line, tile.type, tile.lanes)
+            at = {**known, self.column: constant(plus(b, c, column))}
+            self.context.epilogue(self.ordered_body, at, (image.columns.entry.index, row),
+                                  tile.lanes, value, mask)  # fmt: skip
+            return []
+
+        loop(b, count, [], channel)
+
+    def _numbers(self, slot: ir.Value, first: Number, valid: Number, columns: Columns) -> None:
+        b, image, kind = self.builder, self.image, memory_type(self.p.type)
+        entries = image.columns.entries
+
+        def row(i: ir.Value, _: Sums) -> Sums:
+            at = plus(b, i, first)
+            channel, tap = (f(constant(at), self.panel.taps) for f in (b.udiv, b.urem))
+            known = {image.channel.index: channel, image.rows.entry.index: b.udiv(tap, entries),
+                     image.columns.entry.index: b.urem(tap, entries)}  # fmt: skip
+            source = moved(b, slot, times(b, i, self.tile.columns * self.size))
+
+            def one(j: ir.Value, _: Sums) -> Sums:
+                value = b.load(moved(b, source, times(b, j, self.size)), typ=kind, align=self.size)
+                start = constant(plus(b, j, columns.first))
+                self.context.epilogue(self.statement.body, known, (self.column, start), 1, value)
+                return []
+
+            loop(b, constant(columns.count), [], one)
+            return []
+
+        loop(b, valid, [], row)

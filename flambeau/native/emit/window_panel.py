@@ -1,0 +1,209 @@
+"""Windows of an image packed as panels of a product: sizes are known at run time only.
+
+A panel has a few positions of the output for columns, and an entry of the window (channel, row and
+place in the kernel) for each step of the depth. Where neighbouring positions lie side by side in
+memory, a vector of them is read from one row of positions or from two, else it is gathered. Masks
+keep reads inside of the image; they and the addresses are worked out once for all channels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from .builder import Builder
+from .image import Image
+from .tile import (
+    I32, I64, POINTER, Number, Tile, constant, load_vector, loop, moved, plus, splat,
+    store_vector, times,
+)  # fmt: skip
+
+_NOWHERE = -(1 << 30)  # a coordinate that no image has, whatever entry of the kernel is added
+
+
+class WindowPanel:
+    """Packs panels of windows. Steps of the depth are ordered (channel, row, place)."""
+
+    def __init__(self, context: Any, image: Image, tile: Tile) -> None:
+        self.b: Builder = context.builder
+        self.image, self.tile, self.size = image, tile, tile.type.size
+        b, lines = self.b, (image.rows, image.columns)
+        self.taps = b.mul(image.rows.entries, image.columns.entries)
+        self.each = b.mul(image.rows.outputs, image.columns.outputs)  # positions of an image
+        columns = tile.columns
+        self.offsets = b.entry_slot(I64, columns, "offsets", 64)
+        self.places = [b.entry_slot(I32, columns, "places", 64) for _ in lines]
+        self.extents = [splat(b, b.trunc(one.extent, I32), tile.lanes) for one in lines]
+        step = b.mul(image.columns.stride, image.columns.apart)
+        near = b.icmp_signed("==", step, constant(self.size))
+        few = b.icmp_signed(">=", image.columns.outputs, constant(tile.lanes - 1))
+        self.in_rows = b.and_(near, few)  # a vector lies in two rows of positions at most
+
+    # ------------------------------------------------------------------- where columns are
+
+    def place(self, first: Number, count: Number) -> None:
+        """Writes down where the columns' windows begin, for `count` positions from `first` on."""
+        b, image = self.b, self.image
+        first = constant(first)
+        number, at = b.udiv(first, self.each), b.urem(first, self.each)
+        row, column = b.udiv(at, image.columns.outputs), b.urem(at, image.columns.outputs)
+        zero, one = constant(0), constant(1)
+
+        def lane(i: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
+            number, row, column = held
+            there = b.icmp_signed("<", i, constant(count))
+            offset = b.mul(number, image.image_apart)
+            for line, at, places in zip((image.rows, image.columns), (row, column), self.places,
+                                        strict=True):  # fmt: skip
+                start = b.sub(b.mul(at, line.stride), line.padding)
+                offset = b.add(offset, b.mul(start, line.apart))
+                kept = b.select(there, start, constant(_NOWHERE))
+                b.store(b.trunc(kept, I32), moved(b, places, times(b, i, 4)), align=4)
+            b.store(offset, moved(b, self.offsets, times(b, i, 8)), align=8)
+            column = b.add(column, one)
+            over = b.icmp_signed("==", column, image.columns.outputs)
+            column = b.select(over, zero, column)
+            row = b.select(over, b.add(row, one), row)
+            below = b.icmp_signed("==", row, image.rows.outputs)
+            row = b.select(below, zero, row)
+            return [b.select(below, b.add(number, one), number), row, column]
+
+        loop(b, self.tile.columns, [number, row, column], lane)
+        self.column = column
+
+    # --------------------------------------------------------------------------- packing
+
+    def pack(self, start: Number, depth: Number, into: ir.Value) -> None:
+        """Packs the steps [start, start + depth) of the columns that were placed."""
+        b = self.b
+        with b.if_else(self.in_rows) as (rows, apart):
+            with rows:
+                self._from_rows(start, depth, into)
+            with apart:
+                self._gathered(start, depth, into)
+
+    def _each_tap(self, start: Number, depth: Number, into: ir.Value, body: Any) -> None:
+        """body(what its place moves, masks, channels from and to, where they go) for each tap."""
+        b, image, lines = self.b, self.image, (self.image.rows, self.image.columns)
+        lanes = self.tile.lanes
+        vectors = range(self.tile.vectors)
+        loaded = [[b.load(moved(b, places, v * lanes * 4), typ=ir.VectorType(I32, lanes), align=32)
+                   for v in vectors] for places in self.places]  # fmt: skip
+
+        def inside(which: int, entry: ir.Value) -> tuple[list[ir.Value], ir.Value]:
+            line = lines[which]
+            ahead = b.mul(entry, line.dilation)
+            step = splat(b, b.trunc(ahead, I32), lanes)
+            masks = [b.icmp_unsigned("<", b.add(loaded[which][v], step), self.extents[which])
+                     for v in vectors]  # fmt: skip
+            return masks, b.mul(ahead, line.apart)
+
+        def row(i: ir.Value, _: list) -> list:
+            across, down = inside(0, i)
+
+            def column(j: ir.Value, _: list) -> list:
+                along, right = inside(1, j)
+                masks = [b.and_(x, y) for x, y in zip(across, along, strict=True)]
+                tap = b.add(b.mul(i, image.columns.entries), j)
+                low, high = self._channels(tap, start), self._channels(tap, plus(b, start, depth))
+                step = b.sub(b.add(b.mul(low, self.taps), tap), constant(start))
+                place = moved(b, into, times(b, step, self.tile.columns * self.size))
+                offset = b.add(b.add(down, right), b.mul(low, image.channel_apart))
+                body(offset, masks, b.sub(high, low), place)
+                return []
+
+            loop(b, image.columns.entries, [], column)
+            return []
+
+        loop(b, image.rows.entries, [], row)
+
+    def _channels(self, tap: ir.Value, end: Number) -> ir.Value:
+        """How many channels' steps of a tap come before step `end` of the depth."""
+        b = self.b
+        left = b.add(b.sub(constant(end), tap), b.sub(self.taps, constant(1)))
+        return b.sdiv(left, self.taps)
+
+    def _from_rows(self, start: Number, depth: Number, into: ir.Value) -> None:
+        """Each vector from the row of positions that it begins in, and the one after."""
+        b, lanes, vectors = self.b, self.tile.lanes, range(self.tile.vectors)
+        steps = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
+        bases, firsts, whole = [], [], ir.Constant(ir.IntType(1), 1)
+        column = self.column
+        for v in vectors:
+            left = b.minimum_of(b.sub(self.image.columns.outputs, column), constant(lanes))
+            last = b.minimum_of(left, constant(lanes - 1))
+            at = moved(b, self.offsets, v * lanes * 8)
+            one = b.load(at, typ=I64, align=8)
+            other = b.load(moved(b, at, times(b, last, 8)), typ=I64, align=8)
+            bases.append((one, b.sub(other, times(b, last, self.size))))
+            firsts.append(b.icmp_signed("<", steps, splat(b, b.trunc(left, I32), lanes)))
+            whole = b.and_(whole, b.icmp_signed("==", left, constant(lanes)))
+            column = b.urem(b.add(column, constant(lanes)), self.image.columns.outputs)
+
+        def several(count: int) -> None:
+            def tap(offset: ir.Value, masks: list[ir.Value], many: ir.Value, place: ir.Value
+                    ) -> None:  # fmt: skip
+                parts = [[(b.add(bases[v][0], offset), masks[v])] for v in vectors]
+                if count == 2:
+                    parts = [[(b.add(bases[v][0], offset), b.and_(masks[v], firsts[v])),
+                              (b.add(bases[v][1], offset), b.and_(masks[v], b.not_(firsts[v])))]
+                             for v in vectors]  # fmt: skip
+                self._copied(parts, many, place)
+
+            self._each_tap(start, depth, into, tap)
+
+        with b.if_else(whole) as (one_row, two_rows):
+            with one_row:
+                several(1)
+            with two_rows:
+                several(2)
+
+    def _copied(self, parts: list, many: ir.Value, place: ir.Value) -> None:
+        """A tap's channels: vectors that are the sum of (offset, mask) parts of memory."""
+        b, tile, kind = self.b, self.tile, self.tile.type
+
+        def channel(_: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
+            source, target = held
+            for v, some in enumerate(parts):
+                read = [load_vector(b, moved(b, source, offset), kind, tile.lanes, mask)
+                        for offset, mask in some]  # fmt: skip
+                value = read[0] if len(read) == 1 else self._either(*read)
+                store_vector(b, value, moved(b, target, v * tile.lanes * self.size), self.size)
+            return self._next(source, target)
+
+        loop(b, many, [self.image.start, place], channel)
+
+    def _next(self, source: ir.Value, target: ir.Value) -> list[ir.Value]:
+        step = times(self.b, self.taps, self.tile.columns * self.size)
+        return [moved(self.b, source, self.image.channel_apart), moved(self.b, target, step)]
+
+    def _either(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """Two vectors, one of which is zero in each lane."""
+        b = self.b
+        bits = ir.VectorType(ir.IntType(8 * self.size), self.tile.lanes)
+        return b.bitcast(b.or_(b.bitcast(x, bits), b.bitcast(y, bits)), x.type)
+
+    def _gathered(self, start: Number, depth: Number, into: ir.Value) -> None:
+        """Each lane from a place of its own."""
+        b, tile, kind = self.b, self.tile, self.tile.type
+        vectors = range(tile.vectors)
+        wide = ir.VectorType(I64, tile.lanes)
+        places = [b.load(moved(b, self.offsets, v * tile.lanes * 8), typ=wide, align=64)
+                  for v in vectors]  # fmt: skip
+
+        def tap(offset: ir.Value, masks: list[ir.Value], many: ir.Value, place: ir.Value) -> None:
+            def channel(_: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
+                source, target = held
+                for v in vectors:
+                    where = b.gep(moved(b, source, offset), [places[v]],
+                                  source_etype=ir.IntType(8))  # fmt: skip
+                    where.type = ir.VectorType(POINTER, tile.lanes)
+                    value = b.gather(where, kind, tile.lanes, masks[v])
+                    store_vector(b, value, moved(b, target, v * tile.lanes * self.size), self.size)
+                return self._next(source, target)
+
+            loop(b, many, [self.image.start, place], channel)
+
+        self._each_tap(start, depth, into, tap)
+

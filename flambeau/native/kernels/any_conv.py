@@ -1,0 +1,194 @@
+"""Convolutions of any size as kernels: extents, strides and padding are given when they run.
+
+One kernel serves forward passes and gradients of inputs, in any layout: `forward_calls` and
+`data_calls` say with which arguments. What one kernel for each shape gains over it is in conv.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from ..loops import (
+    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Fold, Given, Index,
+    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type,
+)  # fmt: skip
+from .conv import Geometry, Strides, taps
+
+_EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")
+_STRIDES = ("xn", "xc", "xh", "xw", "wo", "wi", "wh", "ww", "yn", "yc", "yh", "yw")
+_WINDOW = ("h", "w", "sh", "sw", "dh", "dw", "ph", "pw")
+_GROUPS = ("groups", "xg", "wg", "yg")  # how many, and what is between them
+_NAMES = (*_EXTENTS, *_STRIDES, *_WINDOW, *_GROUPS)
+
+
+class Call(NamedTuple):
+    """A run of a kernel: where each buffer begins, in elements, and the sizes."""
+
+    places: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+class _Named:
+    """The sizes of a kernel, an axis for each extent, and one of groups if they are `grouped`."""
+
+    def __init__(self, grouped: bool) -> None:
+        names = _NAMES if grouped else _NAMES[: -len(_GROUPS)]
+        self.sizes = {name: Size(name) for name in names}
+        self.axes = {name: Axis(Index(name), self.sizes[name]) for name in _EXTENTS}
+        self.group = Index("group") if grouped else None
+
+    def at(self, group: str = "", **strides: str) -> Affine:
+        """A position: the stride of each axis that occurs, and between groups."""
+        found = [(self.axes[axis].index, stride) for axis, stride in strides.items()]
+        if self.group is not None and group:
+            found.append((self.group, group))
+        return Affine(0, tuple([(index, self.sizes[stride]) for index, stride in found]))
+
+    def kernel(self, name: str, buffers: list[Buffer], contract: Contract) -> Kernel:
+        """The kernel of a contraction, for each group."""
+        body: list[Statement] = [contract]
+        if self.group is not None:
+            body = [Loop(self.group, self.sizes["groups"], body, Kind.PARALLEL)]
+        return Kernel(name, buffers, body, list(self.sizes.values()))
+
+    def row(self, axis: str) -> Expression:
+        """The row of the image (`h`), or the place in it (`w`), that a window's entry is at."""
+        moved = Position(self.at(**{f"o{axis}": f"s{axis}", f"k{axis}": f"d{axis}"}))
+        return Apply(Scalar.SUB, (moved, Given(self.sizes[f"p{axis}"])), Type.I64)
+
+    def inside(self, at: Expression, axis: str) -> Expression:
+        """The mask of an axis: 0 <= at < extent."""
+        low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
+        high = Apply(Scalar.LT, (at, Given(self.sizes[axis])), Type.BOOL)
+        return Apply(Scalar.AND, (low, high), Type.BOOL)
+
+    def image(self, x: Buffer) -> Load:
+        """The element of the image that a window's entry is: zero where there is none."""
+        rows = {axis: self.row(axis) for axis in "hw"}
+        masks = tuple([self.inside(row, axis) for axis, row in rows.items()])
+        indirect = tuple([(row, self.sizes[f"x{axis}"]) for axis, row in rows.items()])
+        inside = Apply(Scalar.AND, masks, Type.BOOL)
+        return Load(x, self.at("xg", n="xn", ic="xc"), indirect, inside)
+
+
+@cache
+def windows(type: Type, grouped: bool = False) -> Kernel:
+    """Buffers x, weight, bias, y: y = bias + the sum of windows of x by weights.
+
+    `grouped`: threads share out groups of channels, else those share out each.
+    """
+    x, weight, bias, y = (Buffer(type, name) for name in ("x", "weight", "bias", "y"))
+    named, total = _Named(grouped), Accumulator(Fold.SUM, type)
+    a = named.axes
+    terms = [(a["oc"].index, 1), (named.group, named.sizes["oc"]) if named.group else None]
+    at = Affine(0, tuple([one for one in terms if one is not None]))
+    shifted = Apply(Scalar.ADD, (total, Load(bias, at)), type)
+    contract = Contract(
+        (a["n"], a["oh"], a["ow"]), a["oc"], (a["ic"], a["kh"], a["kw"]), named.image(x),
+        Load(weight, named.at("wg", oc="wo", ic="wi", kh="wh", kw="ww")), total,
+        [Store(y, named.at("yg", n="yn", oc="yc", oh="yh", ow="yw"), shifted)],
+    )  # fmt: skip
+    return named.kernel("conv_windows", [x, weight, bias, y], contract)
+
+
+@cache
+def weight(type: Type, grouped: bool = False) -> Kernel:
+    """Buffers x, gy, gw: the gradient of the weight; `grouped` as in `windows`."""
+    x, gy, gw = (Buffer(type, name) for name in ("x", "gy", "gw"))
+    named, total = _Named(grouped), Accumulator(Fold.SUM, type)
+    a = named.axes
+    contract = Contract(
+        (a["ic"], a["kh"], a["kw"]), a["oc"], (a["n"], a["oh"], a["ow"]), named.image(x),
+        Load(gy, named.at("yg", n="yn", oc="yc", oh="yh", ow="yw")), total,
+        [Store(gw, named.at("wg", oc="wo", ic="wi", kh="wh", kw="ww"), total)],
+    )  # fmt: skip
+    return named.kernel("conv_weight", [x, gy, gw], contract)
+
+
+def _strides(letter: str, strides: Strides) -> dict[str, int]:
+    names = "oihw" if letter == "w" else "nchw"
+    return {f"{letter}{name}": stride for name, stride in zip(names, strides, strict=True)}
+
+
+def _filled(values: dict[str, int]) -> tuple[int, ...]:
+    """The sizes' values in the order of a kernel's."""
+    return tuple([values[name] for name in _NAMES])
+
+
+def _each(
+    g: Geometry, grouped: bool, places: Sequence[int], groups: Sequence[int], sizes: tuple
+) -> Iterator[Call]:
+    """A call for all groups, or one for each: `groups` is what a group moves each place by."""
+    if grouped:
+        yield Call(tuple(places), sizes)
+        return
+    for group in range(g.groups):
+        moved = [at + group * step for at, step in zip(places, groups, strict=True)]
+        yield Call(tuple(moved), sizes[: -len(_GROUPS)])
+
+
+def _apart(g: Geometry) -> tuple[int, int, int]:
+    """What a group moves in x, the weight and y."""
+    return g.inputs_each * g.x[1], g.outputs_each * g.weight[0], g.outputs_each * g.y[1]
+
+
+def _forward_sizes(g: Geometry) -> tuple[int, ...]:
+    x, weight, y = _apart(g)
+    return _filled({
+        "n": g.batch, "oc": g.outputs_each, "oh": g.output[0], "ow": g.output[1],
+        "ic": g.inputs_each, "kh": g.kernel[0], "kw": g.kernel[1], "h": g.spatial[0],
+        "w": g.spatial[1], "sh": g.stride[0], "sw": g.stride[1], "dh": g.dilation[0],
+        "dw": g.dilation[1], "ph": g.padding[0], "pw": g.padding[1], **_strides("x", g.x),
+        **_strides("w", g.weight), **_strides("y", g.y),
+        "groups": g.groups, "xg": x, "wg": weight, "yg": y,
+    })  # fmt: skip
+
+
+def forward_calls(g: Geometry, grouped: bool = False) -> Iterator[Call]:
+    """Calls of `windows` on x, weight, bias, y."""
+    x, weight, y = _apart(g)
+    apart = (x, weight, g.outputs_each, y)
+    return _each(g, grouped, (0, 0, 0, 0), apart, _forward_sizes(g))
+
+
+def weight_calls(g: Geometry, grouped: bool = False) -> Iterator[Call]:
+    """Calls of `weight` on x, gy, gw."""
+    x, weight, y = _apart(g)
+    return _each(g, grouped, (0, 0, 0), (x, y, weight), _forward_sizes(g))
+
+
+def data_calls(g: Geometry, grouped: bool = False) -> Iterator[Call]:
+    """Calls of `windows` on gy, weight, zeros, gx: for each phase of the stride.
+
+    Positions of x that are congruent modulo the stride meet the same entries of the kernel.
+    """
+    x, weight, y = _apart(g)
+    for phase in ((i, j) for i in range(g.stride[0]) for j in range(g.stride[1])):
+        counts = [-(-(n - p) // s) for n, p, s in zip(g.spatial, phase, g.stride, strict=True)]
+        if min(counts) <= 0:
+            continue
+        meets = [taps(g, axis, phase[axis]) for axis in (0, 1)]
+        first = [meet[0] if meet else 0 for meet, _, _ in meets]
+        places = (0, first[0] * g.weight[2] + first[1] * g.weight[3], 0,
+                  phase[0] * g.x[2] + phase[1] * g.x[3])  # fmt: skip
+        apart = (y, weight, g.inputs_each, x)
+        yield from _each(g, grouped, places, apart, _phase(g, counts, meets))
+
+
+def _phase(g: Geometry, counts: Sequence[int], meets: Sequence[tuple[list[int], int, int]]
+           ) -> tuple[int, ...]:  # fmt: skip
+    steps = [m[1] - m[0] if len(m) > 1 else 1 for m, _, _ in meets]
+    o, i, *entries = g.weight
+    apart = [stride * s for stride, s in zip(g.x[2:], g.stride, strict=True)]
+    x, weight, y = _apart(g)
+    return _filled({
+        "n": g.batch, "oc": g.inputs_each, "ic": g.outputs_each, "oh": counts[0],
+        "ow": counts[1], "kh": len(meets[0][0]), "kw": len(meets[1][0]), "h": g.output[0],
+        "w": g.output[1], "sh": 1, "sw": 1, "dh": -meets[0][2], "dw": -meets[1][2],
+        "ph": -meets[0][1], "pw": -meets[1][1], **_strides("x", g.y), "wo": i, "wi": o,
+        "wh": entries[0] * steps[0], "ww": entries[1] * steps[1],
+        "yn": g.x[0], "yc": g.x[1], "yh": apart[0], "yw": apart[1],
+        "groups": g.groups, "xg": y, "wg": weight, "yg": x,
+    })  # fmt: skip

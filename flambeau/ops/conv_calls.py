@@ -1,0 +1,159 @@
+"""Which kernel makes a convolution: one that takes all shapes, or one of the shape's own.
+
+The kernel for all shapes is made when the first convolution asks for it, and used from the second
+one on. A shape for which Winograd's algorithm saves multiplications gets a kernel of its own once
+it has come up several times; depthwise convolutions have kernels for their shapes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .registry import Array
+from .shape_kernels import kernel_for, run_kernel
+
+if TYPE_CHECKING:
+    from ..native.kernels.any_conv import Call
+    from ..native.kernels.conv import Geometry
+    from ..native.loops import Kernel
+    from .conv_kernels import Window
+
+_ASKED, _USED = 4, 12  # calls of a shape that ask for its own kernel, and first take it
+
+
+class Convolution(NamedTuple):
+    """A direction, the shapes of x, the weight and y, and what makes them one convolution.
+
+    `last`: whether each of them has its channels innermost in memory.
+    """
+
+    direction: str  # "forward", "data" or "weight"
+    x: tuple[int, ...]
+    weight: tuple[int, ...]
+    y: tuple[int, ...]
+    kind: str
+    window: Window
+    groups: int
+    last: tuple[bool, bool, bool]
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each output channel reads one input channel."""
+        return self.groups > 1 and self.weight[1] == 1
+
+    @property
+    def square(self) -> bool:
+        """Whether its windows are those of Winograd's algorithm."""
+        window = self.window
+        return (self.groups == 1 and window.dense and window.kernel == (3, 3)
+                and window.dilation == (1, 1))  # fmt: skip
+
+    def geometry(self) -> Geometry:
+        """What its kernels are made from: a single spatial axis is the second of two."""
+        from ..native.kernels.conv import Geometry, strides_of
+        from ..native.loops import Type
+
+        x, w, y = (one if len(one) == 4 else (*one[:2], 1, *one[2:])
+                   for one in (self.x, self.weight, self.y))  # fmt: skip
+        window, one = self.window, len(self.x) == 3
+        stride, dilation = ((1, *each) if one else each
+                            for each in (window.stride, window.dilation))  # fmt: skip
+        before = [0] * one + [lo for lo, _ in window.padding]
+        strides = [strides_of(*each) for each in zip((x, w, y), self.last, strict=True)]
+        return Geometry(
+            Type.F32 if self.kind == "f" else Type.F64, x[0], x[1], (x[2], x[3]), w[0],
+            (y[2], y[3]), (w[2], w[3]), (stride[0], stride[1]), (before[0], before[1]),
+            (dilation[0], dilation[1]), self.groups, strides[0], strides[1], strides[2],
+        )  # fmt: skip
+
+
+def ran(one: Convolution, arrays: Sequence[Array]) -> bool:
+    """Runs a convolution on arrays, of which the last is its result; False where no kernel is.
+
+    They are x, weight, bias, y, or gy, weight, gx, or x, gy, gw.
+    """
+    if one.depthwise:
+        alike = one._replace(x=(0, *one.x[1:]), y=(0, *one.y[1:]))
+        function = kernel_for(("depthwise", alike), lambda: _depthwise(alike))
+        if function is not None:
+            run_kernel(function, arrays, [one.x[0]])
+        return function is not None
+    if one.square:
+        function = kernel_for(("winograd", one), lambda: _winograd(one), _ASKED, _USED)
+        if function is not None:
+            run_kernel(function, arrays)
+            return True
+    return _ran_by_any(one, arrays)
+
+
+def _depthwise(one: Convolution) -> Kernel:
+    """For any number of images."""
+    from ..native.kernels import depthwise
+    from ..native.loops import Size
+
+    g, images = one.geometry(), Size("images")
+    if one.direction == "forward":
+        return depthwise.forward(g, True, images)
+    if one.direction == "data":
+        return depthwise.backward_data(g, images)
+    return depthwise.backward_weight(g, images)
+
+
+def _winograd(one: Convolution) -> Kernel:
+    """Raises Unsupported where direct sums are as fast."""
+    from ..native.emit.contract import check_winograd
+    from ..native.kernels import conv
+
+    g = one.geometry()
+    if one.direction == "forward":
+        kernel = conv.forward(g, True)
+    else:
+        kernel = conv.backward_data(g) if one.direction == "data" else conv.backward_weight(g)
+    check_winograd(kernel)
+    return kernel
+
+
+# --------------------------------------------------------------------- the kernel for all shapes
+
+
+@lru_cache(maxsize=1024)
+def _calls(one: Convolution, grouped: bool) -> tuple[Call, ...]:
+    """The calls of the kernel for all shapes that make a convolution."""
+    from ..native.kernels import any_conv
+
+    calls = {"forward": any_conv.forward_calls, "data": any_conv.data_calls,
+             "weight": any_conv.weight_calls}[one.direction]  # fmt: skip
+    return tuple(calls(one.geometry(), grouped))
+
+
+def _builder(one: Convolution, grouped: bool) -> Kernel:
+    from ..native.kernels import any_conv
+    from ..native.loops import Type
+
+    builder = any_conv.weight if one.direction == "weight" else any_conv.windows
+    return builder(Type.F32 if one.kind == "f" else Type.F64, grouped)
+
+
+def _ran_by_any(one: Convolution, arrays: Sequence[Array]) -> bool:
+    from ..native.eager import kernel_asked_for
+    from ..native.invoke import shared
+    from ..native.pool import threads
+
+    grouped = one.groups > 1 and one.groups >= threads()
+    key = ("any convolution", one.direction == "weight", one.kind, grouped)
+    function = kernel_asked_for(key, lambda: _builder(one, grouped))
+    if function is None:
+        return False
+    if one.direction == "data":
+        g, weight, made = arrays
+        arrays = [g, weight, np.zeros(one.x[1], g.dtype), made]
+    starts = [array.ctypes.data for array in arrays]
+    size = arrays[0].itemsize
+    for places, sizes in _calls(one, grouped):
+        shared(function.address, *[start + place * size for start, place in
+                                   zip(starts, places, strict=True)], *sizes)  # fmt: skip
+    return True
