@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..native.loops import Kernel
     from .conv_kernels import Window
 
-_ASKED, _USED = 4, 12  # calls of a shape that ask for its own kernel, and first take it
+_ASKED, _USED = 16, 64  # calls of a shape that ask for its own kernel, and first take it
 
 
 class Convolution(NamedTuple):
