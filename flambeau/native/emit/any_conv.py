@@ -7,17 +7,17 @@ usual they are packed and written by whole vectors, which is decided when the ke
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Axis, Contract, Index, Size, Store
+from ..loops import Axis, Contract, Index, Size
+from .any_product import AnyProduct, any_plan
 from .conv_plan import Unsupported
-from .gemm_plan import Problem, planned
+from .gemm_plan import Problem
 from .image import Image, image_of
 from .pack import minimum
-from .product import Columns, Product
+from .product import Columns
 from .tile import (
     Number, Sums, Tile, constant, loop, memory_type, moved, plus, times,
 )  # fmt: skip
@@ -35,7 +35,7 @@ def any_conv(context: Any, statement: Contract) -> None:
     AnyConv(context, statement, image).emit()
 
 
-class AnyConv(Product):
+class AnyConv(AnyProduct):
     """The emission of one convolution."""
 
     def __init__(self, context: Any, statement: Contract, image: Image) -> None:
@@ -55,9 +55,9 @@ class AnyConv(Product):
         p = Problem(
             statement.column.index, size(statement.column.extent), b.mul(image.images, self.each),
             b.mul(image.channels, taps), start, image.start, self.weight_apart[0],
-            weights.type.size, image.columns.apart, image.columns.apart, kind, kind, kind, 3,
+            weights.type.size, image.columns.apart, image.columns.apart, kind, kind, kind, 3, False,
         )  # fmt: skip
-        super().__init__(context, turned, p, planned(p, context.target, not context.parallel))
+        super().__init__(context, turned, p, any_plan(context, p))
         self.panel = WindowPanel(context, image, self.tile)
         self._layouts(at, taps)
 
@@ -65,21 +65,12 @@ class AnyConv(Product):
         """Whether weights lie in the order of the depth, and results in that of positions."""
         line = self.image.columns
         wanted = (taps, line.entries, constant(1))
-        self.in_order = self._same(zip(weights[1:], wanted, strict=True))
-        (store,) = self.statement.body
-        assert isinstance(store, Store)
-        self.store = store
+        self.in_order = self.same(*zip(weights[1:], wanted, strict=True))
+        store = self.only_store()
         apart = [self.context.extent(store.at.stride(one.output.index))
                  for one in (self.image.rows, line)]  # fmt: skip
-        self.flat = self._same(zip(apart, (line.outputs, constant(1)), strict=True))
-        terms = tuple([(i, 1 if i is line.output.index else s) for i, s in store.at.terms])
-        self.flat_body = [replace(store, at=replace(store.at, terms=terms))]
-
-    def _same(self, pairs: Any) -> ir.Value:
-        found = ir.Constant(ir.IntType(1), 1)
-        for x, y in pairs:
-            found = self.builder.and_(found, self.builder.icmp_signed("==", x, y))
-        return found
+        self.flat = self.same(*zip(apart, (line.outputs, constant(1)), strict=True))
+        self.flat_body = self.in_lanes(line.output.index)
 
     # ----------------------------------------------------------------------------- packing
 
@@ -105,7 +96,8 @@ class AnyConv(Product):
                        for i in range(rows)]  # fmt: skip
 
             def tap(t: ir.Value, _: list) -> list:
-                low, high = (panel._channels(t, end) for end in (start, plus(b, start, depth)))
+                ends = (start, plus(b, start, depth))
+                low, high = (panel.channels_before(t, end) for end in ends)
                 at = b.add(b.mul(b.udiv(t, columns), down), b.mul(b.urem(t, columns), right))
                 at = b.add(at, b.mul(low, channel))
                 step = b.sub(b.add(b.mul(low, panel.taps), t), constant(start))
@@ -126,9 +118,6 @@ class AnyConv(Product):
             loop(b, panel.taps, [], tap)
 
         self._between(g0, g1, group)
-
-    def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
-        self._pack_each(q0, q1, q0, start, depth)
 
     def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
         self.panel.place(columns.first, columns.count)

@@ -12,13 +12,14 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Axis, Contract, Index, Size, Store
+from ..loops import Axis, Contract, Index, Size
+from .any_product import AnyProduct, any_plan
 from .conv_plan import Unsupported
-from .gemm_plan import Problem, planned
+from .gemm_plan import Problem
 from .image import Image, image_of
 from .pack import Panel, minimum, pack
 from .panel import turn
-from .product import Columns, Product, Work, difference
+from .product import Columns, Work, difference
 from .tile import (
     Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes, load_vector, loop,
     memory_type, moved, plus, times,
@@ -39,7 +40,7 @@ def any_weight(context: Any, statement: Contract) -> None:
     AnyWeight(context, statement, image).emit()
 
 
-class AnyWeight(Product):
+class AnyWeight(AnyProduct):
     """The emission of one gradient."""
 
     def __init__(self, context: Any, statement: Contract, image: Image) -> None:
@@ -60,34 +61,22 @@ class AnyWeight(Product):
         p = Problem(
             row.index, b.mul(image.channels, taps), context.extent(statement.column.extent),
             b.mul(image.images, self.each), image.start, start, image.columns.apart,
-            image.columns.apart, self.place_apart, self.channel_apart, kind, kind, kind, 3,
+            image.columns.apart, self.place_apart, self.channel_apart, kind, kind, kind, 3, False,
         )  # fmt: skip
-        plan = planned(p, context.target, not context.parallel)
-        columns = plan.tile.columns
-        plan = replace(plan, depth=_DEPTH // columns * columns)
-        super().__init__(context, turned, p, plan)
+        super().__init__(context, turned, p, any_plan(context, p, _DEPTH))
         self.panel = WindowPanel(context, image, self.tile)
         self._layouts(strides, taps)
 
     def _layouts(self, strides: list[ir.Value], taps: ir.Value) -> None:
         """Whether images' positions follow one another, and weights lie as rows do."""
         line = self.image.columns
-        (store,) = self.statement.body
-        assert isinstance(store, Store)
-        one = constant(1)
-        self.flat = self._same((strides[2], line.outputs), (strides[3], one))
+        store, one = self.only_store(), constant(1)
+        self.flat = self.same((strides[2], line.outputs), (strides[3], one))
         axes = (self.image.channel, self.image.rows.entry, line.entry)
         apart = [self.context.extent(store.at.stride(axis.index)) for axis in axes]
-        self.in_order = self._same((apart[0], taps), (apart[1], line.entries), (apart[2], one))
-        terms = tuple([(i, 1 if i is line.entry.index else s) for i, s in store.at.terms])
-        self.ordered_body = [replace(store, at=replace(store.at, terms=terms))]
+        self.in_order = self.same((apart[0], taps), (apart[1], line.entries), (apart[2], one))
+        self.ordered_body = self.in_lanes(line.entry.index)
         self.square = self._stack(self.tile.lanes * self.tile.lanes * self.size)
-
-    def _same(self, *pairs: tuple[ir.Value, ir.Value]) -> ir.Value:
-        found = ir.Constant(ir.IntType(1), 1)
-        for x, y in pairs:
-            found = self.builder.and_(found, self.builder.icmp_signed("==", x, y))
-        return found
 
     def bytes_of_panel(self, depth: Number, width: int, stored: Any) -> Number:
         """Of a whole block: panels of positions are as wide as ever at its end."""
@@ -116,9 +105,6 @@ class AnyWeight(Product):
             return []
 
         loop(b, self._parts(depth, columns), [], some)
-
-    def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
-        self._pack_each(q0, q1, q0, start, depth)
 
     def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
         """Packs a panel of the cotangent: the stretches of images that a block of positions has."""

@@ -242,10 +242,10 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     depth = p.k if known(p.k) else NEAR_DEPTH if p.near else WHOLE_DEPTH
     if cut and known(p.k):
         depth = _divided(p.k)
-    return Plan(tile, pack_a, pack_b, depth, cut, _unroll(rows, vectors, registers, half))
+    return Plan(tile, pack_a, pack_b, depth, cut, unrolled(rows, vectors, registers, half))
 
 
-def _unroll(rows: int, vectors: int, registers: int, half: bool) -> int:
+def unrolled(rows: int, vectors: int, registers: int, half: bool) -> int:
     """Steps in a round: short ones of narrow vectors would be half counting and asking ahead."""
     if half:
         return 1

@@ -106,7 +106,8 @@ class WindowPanel:
                 along, right = inside(1, j)
                 masks = [b.and_(x, y) for x, y in zip(across, along, strict=True)]
                 tap = b.add(b.mul(i, image.columns.entries), j)
-                low, high = self._channels(tap, start), self._channels(tap, plus(b, start, depth))
+                ends = (start, plus(b, start, depth))
+                low, high = (self.channels_before(tap, end) for end in ends)
                 step = b.sub(b.add(b.mul(low, self.taps), tap), constant(start))
                 place = moved(b, into, times(b, step, self.tile.columns * self.size))
                 offset = b.add(b.add(down, right), b.mul(low, image.channel_apart))
@@ -118,7 +119,7 @@ class WindowPanel:
 
         loop(b, image.rows.entries, [], row)
 
-    def _channels(self, tap: ir.Value, end: Number) -> ir.Value:
+    def channels_before(self, tap: ir.Value, end: Number) -> ir.Value:
         """How many channels' steps of a tap come before step `end` of the depth."""
         b = self.b
         left = b.add(b.sub(constant(end), tap), b.sub(self.taps, constant(1)))

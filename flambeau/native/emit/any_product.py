@@ -1,0 +1,77 @@
+"""What products share that convolutions of any size are made by: tiles of one shape only.
+
+Both operands are packed by functions of the convolution's own. At the edges a tile multiplies what
+is not there, and nothing of that is stored: few kinds of tiles make a kernel that is there soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from llvmlite import ir
+
+from ..loops import Index, Statement, Store
+from .gemm_plan import WHOLE_DEPTH, Plan, Problem, unrolled
+from .pack import minimum
+from .product import Columns, Product
+from .tile import Number, Tile, constant, times
+
+
+def any_plan(context: Any, p: Problem, depth: int = WHOLE_DEPTH) -> Plan:
+    """Everything is packed, and a depth above about `depth` is cut."""
+    registers = context.target.vector_registers
+    rows, vectors = (8, 3) if registers == 32 else (6, 2)
+    tile = Tile(rows, vectors, context.target.lanes(p.type), p.type)
+    whole = depth // tile.columns * tile.columns
+    return Plan(tile, True, True, whole, True, unrolled(rows, vectors, registers, False))
+
+
+class AnyProduct(Product):
+    """A product whose extents are known when it runs."""
+
+    def same(self, *pairs: tuple[ir.Value, ir.Value]) -> ir.Value:
+        """Whether the numbers of each pair are the same."""
+        found = ir.Constant(ir.IntType(1), 1)
+        for x, y in pairs:
+            found = self.builder.and_(found, self.builder.icmp_signed("==", x, y))
+        return found
+
+    def only_store(self) -> Store:
+        """The one statement of the epilogue."""
+        (store,) = self.statement.body
+        assert isinstance(store, Store)
+        return store
+
+    def in_lanes(self, index: Index) -> list[Statement]:
+        """The epilogue, for when what it stores lies in a row along an index."""
+        store = self.only_store()
+        terms = tuple([(one, 1 if one is index else stride) for one, stride in store.at.terms])
+        return [replace(store, at=replace(store.at, terms=terms))]
+
+    def _over_panels(
+        self, first: Number, last: Number, body: Callable[[Number, Columns], None]
+    ) -> None:
+        b, n, width = self.builder, self.p.n, self.tile.columns
+
+        def panel(i: Number) -> None:
+            start = times(b, i, width)
+            count = minimum(b, width, b.sub(constant(n), constant(start)))
+            body(i, Columns(start, count, self.tile.vectors))
+
+        self._between(first, last, panel)
+
+    def _over_groups(
+        self, first: Number, last: Number, body: Callable[[Number, int, Number], None]
+    ) -> None:
+        b, m, rows = self.builder, self.p.m, self.tile.rows
+
+        def group(g: Number) -> None:
+            left = b.sub(constant(m), constant(times(b, g, rows)))
+            body(g, rows, minimum(b, rows, left))
+
+        self._between(first, last, group)
+
+    def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
+        self._pack_each(q0, q1, q0, start, depth)
