@@ -1,4 +1,6 @@
-"""Pooling of large arrays in machine code; None until it is there, and where it is not for."""
+"""Pooling of large arrays in machine code, of any number of images of a shape; None until it is
+there, and where it is not for.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,15 @@ def _fits(x: Array, window: Window, count: int = 0) -> bool:
 def _pooling(x: tuple[int, ...], kind: str, window: Window, last: bool) -> Any:
     from ..native.kernels.conv import strides_of
     from ..native.kernels.pool import Pooling
-    from ..native.loops import Type
+    from ..native.loops import Size, Type
 
     output = window.output(x[2:])
     kernel, stride, padding, dilation = window
     return Pooling(
-        Type.F32 if kind == "f" else Type.F64, x[0], x[1], (x[2], x[3]), (output[0], output[1]),
-        (kernel[0], kernel[1]), (stride[0], stride[1]), (padding[0][0], padding[1][0]),
-        (dilation[0], dilation[1]), strides_of(x, last), strides_of((*x[:2], *output), last),
+        Type.F32 if kind == "f" else Type.F64, Size("images"), x[1], (x[2], x[3]),
+        (output[0], output[1]), (kernel[0], kernel[1]), (stride[0], stride[1]),
+        (padding[0][0], padding[1][0]), (dilation[0], dilation[1]),
+        strides_of(x, last), strides_of((*x[:2], *output), last),
     )  # fmt: skip
 
 
@@ -50,11 +53,11 @@ def maxima(x: Array, window: Window) -> Array | None:
 
         return pool.maxima(_pooling(x.shape, x.dtype.char, window, last))
 
-    function = kernel_for(("max pool", x.dtype.char, x.shape, window, last), build)
+    function = kernel_for(("max pool", x.dtype.char, x.shape[1:], window, last), build)
     if function is None:
         return None
     y = empty((*x.shape[:2], *window.output(x.shape[2:])), x.dtype, last)
-    run_kernel(function, [x, y])
+    run_kernel(function, [x, y], [len(x)])
     return y
 
 
@@ -69,11 +72,11 @@ def maxima_backward(g: Array, x: Array, y: Array, window: Window) -> Array | Non
 
         return pool.maxima_backward(_pooling(x.shape, x.dtype.char, window, last))
 
-    function = kernel_for(("max pool back", x.dtype.char, x.shape, window, last), build)
+    function = kernel_for(("max pool back", x.dtype.char, x.shape[1:], window, last), build)
     if function is None:
         return None
     gx = empty(x.shape, x.dtype, last)
-    run_kernel(function, [x, _like(y, last), _like(g, last), gx])
+    run_kernel(function, [x, _like(y, last), _like(g, last), gx], [len(x)])
     return gx
 
 
@@ -88,12 +91,12 @@ def averages(x: Array, window: Window, divisors: Array) -> Array | None:
 
         return pool.averages(_pooling(x.shape, x.dtype.char, window, last), _one(divisors))
 
-    key = ("average pool", x.dtype.char, x.shape, window, last, _one(divisors))
+    key = ("average pool", x.dtype.char, x.shape[1:], window, last, _one(divisors))
     function = kernel_for(key, build)
     if function is None:
         return None
     y = empty((*x.shape[:2], *window.output(x.shape[2:])), x.dtype, last)
-    run_kernel(function, [x, *_several(divisors, x.dtype), y])
+    run_kernel(function, [x, *_several(divisors, x.dtype), y], [len(x)])
     return y
 
 
@@ -110,12 +113,12 @@ def averages_backward(g: Array, spatial: Sequence[int], window: Window, divisors
 
         return pool.averages_backward(_pooling(shape, g.dtype.char, window, last), _one(divisors))
 
-    key = ("average pool back", g.dtype.char, shape, window, last, _one(divisors))
+    key = ("average pool back", g.dtype.char, shape[1:], window, last, _one(divisors))
     function = kernel_for(key, build)
     if function is None:
         return None
     gx = empty(shape, g.dtype, last)
-    run_kernel(function, [g, *_several(divisors, g.dtype), gx])
+    run_kernel(function, [g, *_several(divisors, g.dtype), gx], [len(g)])
     return gx
 
 

@@ -200,6 +200,24 @@ def test_average_pool(made, settings: tuple, last: bool) -> None:
         np.testing.assert_allclose(after, before, 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_pooling_of_any_number_of_images(made, last: bool) -> None:
+    """An epoch's last batch takes the kernels that there are."""
+    x = np.random.default_rng(6).integers(0, 50, (7, 19, 37, 41)).astype(np.float32)
+
+    def work(x):
+        return F.max_pool2d(x, 3, 2, 1) + F.avg_pool2d(x, 3, 2, 1)
+
+    plain = gradients(work, x, last=last)
+    gradients(work, x[:5], last=last)
+    made.clear()
+    for count in (7, 6):
+        found = gradients(work, x[:count], last=last)
+        np.testing.assert_allclose(found[0], plain[0][:count], 1e-5, 1e-6)
+    assert len(made) == 8
+    assert len(set(made)) == 4
+
+
 def test_gradient_that_is_one_number(made) -> None:
     """A sum's gradient is one number seen everywhere: strides of 0."""
     x, w = flambeau.ones(8, 16, 20, 20), flambeau.ones(32, 16, 3, 3, requires_grad=True)

@@ -12,18 +12,21 @@ from itertools import product
 from math import inf, prod
 
 from ..loops import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Expression, Fold, Index, Kernel,
-    Kind, Load, Loop, Position, Scalar, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Expression, Extent, Fold, Index,
+    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
 from .conv import Strides
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """Windows over x (n, c, h, w), giving y (n, c, oh, ow); `padding`: before each axis."""
+    """Windows over x (n, c, h, w), giving y (n, c, oh, ow); `padding`: before each axis.
+
+    The number of images may be a Size: the kernel's only one.
+    """
 
     type: Type
-    batch: int
+    batch: Extent
     channels: int
     spatial: tuple[int, int]
     output: tuple[int, int]
@@ -33,6 +36,11 @@ class Pooling:
     dilation: tuple[int, int]
     x: Strides
     y: Strides
+
+    @property
+    def sizes(self) -> list[Size]:
+        """What is not known."""
+        return [self.batch] if isinstance(self.batch, Size) else []
 
     @property
     def last(self) -> bool:
@@ -141,7 +149,7 @@ def maxima(p: Pooling, places: bool = False) -> Kernel:
     if places:
         body.append(Store(where, loops.at(p.y), place))
     buffers = [x, y, *([where] if places else [])]
-    return Kernel("max_pool", buffers, [loops.nest(body)])
+    return Kernel("max_pool", buffers, [loops.nest(body)], p.sizes)
 
 
 def maxima_backward(p: Pooling) -> Kernel:
@@ -173,9 +181,9 @@ def maxima_backward(p: Pooling) -> Kernel:
     nest = loops.nest(body, lanes=p.apart or p.last)
     if not p.apart:  # what overlaps is one thread's
         nest = _serial_rows(loops, body)
-    if p.apart and p.covers:
-        return Kernel("max_pool_backward", [x, y, gy, gx], [nest])
-    return Kernel("max_pool_backward", [x, y, gy, gx], [_cleared_first(p, gx, nest, loops)])
+    if not (p.apart and p.covers):
+        nest = _cleared_first(p, gx, nest, loops)
+    return Kernel("max_pool_backward", [x, y, gy, gx], [nest], p.sizes)
 
 
 def _serial_rows(loops: _Loops, body: list[Statement]) -> Statement:
@@ -223,7 +231,7 @@ def averages(p: Pooling, divisor: float | None) -> Kernel:
         else Constant(p.type, divisor)  # fmt: skip
     body.append(Store(y, loops.at(p.y), Apply(Scalar.DIV, (total, by), p.type)))
     return Kernel("average_pool", [x, *([divisors] if divisor is None else []), y],
-                  [loops.nest(body)])  # fmt: skip
+                  [loops.nest(body)], p.sizes)  # fmt: skip
 
 
 def averages_backward(p: Pooling, divisor: float | None) -> Kernel:
@@ -253,7 +261,8 @@ def averages_backward(p: Pooling, divisor: float | None) -> Kernel:
             one.append(Update(total, Apply(Scalar.DIV, (share, by), p.type)))
         one.append(Store(gx, loops.at(p.x, p.stride, phase), total))
         body.append(loops.nest(one))
-    return Kernel("average_pool_backward", [gy, *([divisors] if divisor is None else []), gx], body)
+    buffers = [gy, *([divisors] if divisor is None else []), gx]
+    return Kernel("average_pool_backward", buffers, body, p.sizes)
 
 
 def _meeting(p: Pooling, phase: tuple[int, int]) -> Iterator[tuple[int, int]]:
