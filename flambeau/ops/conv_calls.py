@@ -1,8 +1,9 @@
 """Which kernel makes a convolution: one that takes all shapes, or one of the shape's own.
 
 The kernel for all shapes is made when the first convolution asks for it, and used from the second
-one on. A shape for which Winograd's algorithm saves multiplications gets a kernel of its own once
-it has come up several times; depthwise convolutions have kernels for their shapes only.
+one on. A shape gets a kernel of its own once it has come up many times, where that is faster: where
+Winograd's algorithm saves multiplications, for groups, and for images with channels innermost,
+whose windows are gathered. Depthwise convolutions have kernels for their shapes only.
 """
 
 from __future__ import annotations
@@ -46,11 +47,15 @@ class Convolution(NamedTuple):
         return self.groups > 1 and self.weight[1] == 1
 
     @property
+    def unusual(self) -> bool:
+        """Whether a kernel for all shapes is far from the best, whatever the sizes."""
+        return self.groups > 1 or any(self.last)
+
+    @property
     def square(self) -> bool:
         """Whether its windows are those of Winograd's algorithm."""
         window = self.window
-        return (self.groups == 1 and window.dense and window.kernel == (3, 3)
-                and window.dilation == (1, 1))  # fmt: skip
+        return window.dense and window.kernel == (3, 3) and window.dilation == (1, 1)
 
     def geometry(self) -> Geometry:
         """What its kernels are made from: a single spatial axis is the second of two."""
@@ -82,8 +87,8 @@ def ran(one: Convolution, arrays: Sequence[Array]) -> bool:
         if function is not None:
             run_kernel(function, arrays, [one.x[0]])
         return function is not None
-    if one.square:
-        function = kernel_for(("winograd", one), lambda: _winograd(one), _ASKED, _USED)
+    if one.square or one.unusual:
+        function = kernel_for(("convolution", one), lambda: _own(one), _ASKED, _USED)
         if function is not None:
             run_kernel(function, arrays)
             return True
@@ -103,8 +108,8 @@ def _depthwise(one: Convolution) -> Kernel:
     return depthwise.backward_weight(g, images)
 
 
-def _winograd(one: Convolution) -> Kernel:
-    """Raises Unsupported where direct sums are as fast."""
+def _own(one: Convolution) -> Kernel:
+    """Raises Unsupported where the kernel for all shapes is as fast."""
     from ..native.emit.contract import check_winograd
     from ..native.kernels import conv
 
@@ -113,7 +118,8 @@ def _winograd(one: Convolution) -> Kernel:
         kernel = conv.forward(g, True)
     else:
         kernel = conv.backward_data(g) if one.direction == "data" else conv.backward_weight(g)
-    check_winograd(kernel)
+    if not one.unusual:
+        check_winograd(kernel)
     return kernel
 
 

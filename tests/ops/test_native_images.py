@@ -83,23 +83,25 @@ def test_new_shapes_take_the_kernels_that_are_there(made, monkeypatch, case, las
     assert len({key for key in made if key[0] != "in order"}) == 2
 
 
-def test_shapes_that_come_often_get_winograd_kernels(made) -> None:
-    """From a certain call on, and only where that algorithm saves something."""
+def test_shapes_that_come_often_get_kernels_of_their_own(made, monkeypatch) -> None:
+    """From a certain call on, and only where that saves something."""
+    monkeypatch.setattr(conv_calls, "_ASKED", 3)
+    monkeypatch.setattr(conv_calls, "_USED", 6)
     rng = np.random.default_rng(7)
     square, wide = (rng.normal(size=(32, 32, n, n)).astype(np.float32) for n in (3, 5))
     x = rng.normal(size=(4, 32, 24, 24)).astype(np.float32)
-    for weight in (square, wide):
+    for weight, last in ((square, False), (wide, False), (wide, True)):
         first, used = None, []
         for _ in range(conv_calls._USED + 1):
             made.clear()
-            found = gradients(lambda x, w: F.conv2d(x, w, padding=1), x, weight)
+            found = gradients(lambda x, w: F.conv2d(x, w, padding=1), x, weight, last=last)
             used.append({key[0] for key in made})
             first = found if first is None else first
             for one, right in zip(found, first, strict=True):
                 np.testing.assert_allclose(one, right, 1e-3, 1e-4 * np.abs(right).max())
         for call, kinds in enumerate(used, 1):
             own = call == conv_calls._ASKED or call >= conv_calls._USED
-            assert ("winograd" in kinds) == (own and weight is square)
+            assert ("convolution" in kinds) == (own and (last or weight is square))
 
 
 def test_depthwise_kernels_take_any_number_of_images(made, monkeypatch) -> None:
