@@ -16,10 +16,13 @@ import numpy as np
 import pytest
 
 from flambeau.native.compiled import compiled
+from flambeau.native.kernels import any_conv
 from flambeau.native.kernels.gemm import Form, sized
 from flambeau.native.kernels.moved import in_order
 from flambeau.native.loops import Type
 
+from .test_any_conv import placed
+from .test_conv import geometry, shapes
 from .test_gemm import matrix_product
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect")
@@ -80,7 +83,24 @@ def copies() -> None:
         run(in_order(Type.F32, axes, inner), [shape, shape], sizes)
 
 
-@pytest.mark.parametrize("name", ["products", "copies"])
+def convolutions() -> None:
+    """Of any size, in both layouts: each direction."""
+    for case, last in combinations(("primes", "narrow", "groups", "kernel beyond the image",
+                                    "long strides"), (False, True)):  # fmt: skip
+        g = geometry(case, last, last)
+        x, w, y = shapes(g)
+        windows, gradient = any_conv.windows(Type.F32), any_conv.weight(Type.F32)
+        runs = [(windows, any_conv.forward_calls, [x, w, (g.outputs,), y]),
+                (windows, any_conv.data_calls, [y, w, (g.channels,), x]),
+                (gradient, any_conv.weight_calls, [x, y, w])]  # fmt: skip
+        for (kernel, calls, each), after in combinations(runs, (False, True)):
+            arrays = [fenced(np.ones(shape, np.float32), after) for shape in each]
+            for call in calls(g):
+                compiled(kernel).run(placed(arrays, call), call.sizes, 2)
+            assert np.isfinite(arrays[-1]).all()
+
+
+@pytest.mark.parametrize("name", ["products", "copies", "convolutions"])
 def test_nothing_is_read_beyond(name: str) -> None:
     code = f"from tests.native import test_fences; test_fences.{name}()"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
