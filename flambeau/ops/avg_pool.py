@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,20 +29,25 @@ class Average(NamedTuple):
     divisor: int | None
 
     def divisors(self, spatial: Sequence[int]) -> Array:
-        """The number to divide each sum by, or one number for all."""
-        if self.divisor is not None:
-            return np.asarray(self.divisor, np.int64)
-        made = np.ones((), np.int64)
-        window = self.window
-        for n, k, s, p, m in zip(spatial, window.kernel, window.stride, self.pads,
-                                 window.output(spatial), strict=True):  # fmt: skip
-            start = np.arange(m) * s - p
-            end = np.minimum(start + k, n + p)
-            if not self.count_include_pad:
-                start, end = np.maximum(start, 0), np.minimum(end, n)
-            made = made[..., None] * (end - start)
-        first = made.flat[0]
-        return np.asarray(first) if (made == first).all() else made
+        """The number to divide each sum by, or one number for all. Not to be written to."""
+        return _divisors(self, tuple(spatial))
+
+
+@lru_cache(maxsize=256)
+def _divisors(average: Average, spatial: tuple[int, ...]) -> Array:
+    if average.divisor is not None:
+        return np.asarray(average.divisor, np.int64)
+    made = np.ones((), np.int64)
+    window = average.window
+    for n, k, s, p, m in zip(spatial, window.kernel, window.stride, average.pads,
+                             window.output(spatial), strict=True):  # fmt: skip
+        start = np.arange(m) * s - p
+        end = np.minimum(start + k, n + p)
+        if not average.count_include_pad:
+            start, end = np.maximum(start, 0), np.minimum(end, n)
+        made = made[..., None] * (end - start)
+    first = made.flat[0]
+    return np.asarray(first) if (made == first).all() else made
 
 
 def _sums(x: Array, window: Window, output: Sequence[int]) -> Array:

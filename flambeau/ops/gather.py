@@ -92,6 +92,8 @@ def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
     _within(index, input.shape[at], at)
     if index.ndim == 0:
         return input[index]
+    if input.ndim == 1:
+        return input.take(index)
     return input[_grid(index, at)] if (y := along_native.taken(input, at, index)) is None else y
 
 

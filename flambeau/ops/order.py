@@ -39,6 +39,21 @@ def small_order(x: Array, descending: bool) -> Array | None:
     return where if short or not (found[..., 1:] == found[..., :-1]).any() else None
 
 
+def distinct_order(x: Array, descending: bool) -> Array | None:
+    """The order of few elements along the only axis; None where two are equal or one is NaN, and
+    for many."""
+    if x.__class__ is not np.ndarray or x.ndim != 1 or not 0 < x.size <= _SMALL:
+        return None
+    kind = x.dtype.kind
+    if kind not in "iuf" or x.itemsize == 2:
+        return None
+    where = x.argsort()
+    found = x.take(where)
+    if not np.logical_and.reduce(found[1:] > found[:-1]) or (x.size == 1 and found[0] != found[0]):
+        return None
+    return np.ascontiguousarray(where[::-1]) if descending else where
+
+
 def keys(x: Array, descending: bool = False) -> Array:
     """int32 or int64 in the order of x, or its reverse: equal where x is, NaN greatest."""
     kind = x.dtype

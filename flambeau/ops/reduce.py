@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -300,6 +301,8 @@ def _first(input: Array, dim, largest: bool) -> Array:
     find = np.argmax if largest else np.argmin
     if input.size > LARGE and dim is not None and (y := position(find, input, dim)) is not None:
         return y
+    if input.__class__ is np.ndarray:  # its method does the same, sooner
+        return input.argmax(dim) if largest else input.argmin(dim)
     return find(input, dim)
 
 
@@ -307,6 +310,8 @@ def _chosen(x: Array, where: Array, at: int) -> Array:
     """The elements of these numbers along an axis, one for each place."""
     if x.__class__ is not np.ndarray or not x.flags.c_contiguous:
         return np.take_along_axis(x, np.expand_dims(where, at), at).squeeze(at)
+    if x.ndim == 1:
+        return np.asarray(x.take(where))
     if not x.size:
         return np.empty(where.shape, x.dtype)
     n, inner = x.shape[at], math.prod(x.shape[at + 1 :])
@@ -325,7 +330,8 @@ def _extreme_along(name: str, largest: bool):
         if not input.ndim:
             canonical_dims(dim, 0)
             return input.copy(), np.zeros((), np.int64)
-        _needs_elements(input, dim, name)
+        if not input.size:
+            _needs_elements(input, dim, name)
         at = canonical_dim(dim, input.ndim)
         where = np.asarray(_first(input, at, largest))
         values = _chosen(input, where, at)
@@ -554,12 +560,15 @@ def _var(input: Array, dim, keepdim, correction) -> Array:
     inside = inside_dtype(kind)
     x = input if input.dtype == inside else input.astype(inside)
     n = count_along(input.shape, dim)
-    with np.errstate(all="ignore"):
+    with _QUIET if n > correction else np.errstate(all="ignore"):  # which takes 2 us
         d = x - np.add.reduce(x, axes, None, None, True) / inside.type(n)
         square = (d * d.conj()).real if d.dtype.kind == "c" else np.multiply(d, d, out=d)
         y = np.add.reduce(square, axes, None, None, keepdim)
         y = y / y.dtype.type(builtins.max(n - correction, 0))
     return rounded(y, kind if kind.kind != "c" else y.dtype)
+
+
+_QUIET = nullcontext()  # nothing is divided by zero
 
 
 @_var.vjp
@@ -609,8 +618,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None, out=N
 def _std(input: Array, dim, keepdim, correction) -> Array:
     """Square root of the variance."""
     y = _var.operator.body(input, dim, keepdim, correction)
-    with np.errstate(all="ignore"):
-        return np.asarray(np.sqrt(y)).astype(y.dtype)
+    return np.asarray(np.sqrt(y)).astype(y.dtype, copy=False)  # never below zero
 
 
 @_std.vjp

@@ -139,6 +139,9 @@ def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Arr
         raise RuntimeError("selected index k out of range")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
+    if sorted and (where := order.distinct_order(input, largest)) is not None:
+        where = where[:k]
+        return input.take(where), where
     return _found(input, at, k, largest, lambda keys: order.least_numbers(keys, k))
 
 
@@ -168,6 +171,9 @@ def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{at}")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
+    if (ranks := order.distinct_order(input, False)) is not None:
+        where = ranks[k - 1 : k] if keepdim else np.asarray(ranks[k - 1])
+        return np.asarray(input.take(where)), where
     values, where = _found(
         input, at, 1, False, lambda keys: order.rank_numbers(keys, k - 1, False)
     )
@@ -214,6 +220,10 @@ def _median(name: str, ignore_nan: bool) -> Any:
             return input.copy(), np.zeros((), np.int64)
         if input.shape[at] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {at} to have non-zero size.")
+        if (ranks := order.distinct_order(input, False)) is not None:
+            rank = (input.size - 1) // 2
+            where = ranks[rank : rank + 1] if keepdim else np.asarray(ranks[rank])
+            return np.asarray(input.take(where)), where
         where = _middle(input, at, ignore_nan)
         values = np.take_along_axis(input, where, at)
         return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))

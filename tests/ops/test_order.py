@@ -125,3 +125,33 @@ def test_least_of_many_short_rows(shape) -> None:
     found, where = torch.from_numpy(x).topk(3, largest=False)
     np.testing.assert_array_equal(found.numpy(), np.tile([0, 1, 2], (shape[0], 1)))
     np.testing.assert_array_equal(where.numpy(), np.argsort(x, 1)[:, :3])
+
+
+FEW = {
+    "distinct": [3.0, -1.0, 7.5, 0.25, -8.0], "one": [2.0], "equal": [1.0, 2.0, 1.0, 0.5],
+    "zeros": [0.0, -0.0, 1.0], "NaN": [1.0, float("nan"), 0.5], "only NaN": [float("nan")],
+    "infinite": [float("inf"), 1.0, float("-inf")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.int64, torch.uint8])
+@pytest.mark.parametrize("name", FEW)
+def test_few_elements_go_a_short_way_to_the_same_result(name, kind, monkeypatch) -> None:
+    if not kind.is_floating_point and ("NaN" in name or name == "infinite"):
+        pytest.skip("no integers")
+    x = torch.tensor(FEW[name]).abs().to(kind) if kind == torch.uint8 \
+        else torch.tensor(FEW[name]).to(kind)  # fmt: skip
+
+    def found():
+        for k in range(1, len(x) + 1):
+            yield from (*x.topk(k), *x.topk(k, largest=False), *x.kthvalue(k))
+            yield from x.kthvalue(k, keepdim=True)
+        yield from (*x.median(0), *x.median(0, True), x.median(), x.nanmedian(), *x.nanmedian(0))
+        yield from (*x.max(0), *x.min(0), *x.max(0, keepdim=True))
+
+    short = list(found())
+    monkeypatch.setattr(order, "distinct_order", lambda *a: None)
+    for y, expected in zip(short, found(), strict=True):
+        assert y.dtype == expected.dtype
+        assert y.shape == expected.shape
+        np.testing.assert_array_equal(y.numpy(), expected.numpy())
