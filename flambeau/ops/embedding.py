@@ -35,6 +35,9 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
             f"Long, Int; but got torch.{legacy_name(FROM_NUMPY[indices.dtype])} instead (while "
             f"checking arguments for {name})"
         )
+    if indices.__class__ is np.ndarray and indices.dtype == np.int64 \
+            and np.maximum.reduce(indices.view(np.uint64), None, initial=0) < rows:  # fmt: skip
+        return  # negative ones are the greatest so
     if indices.size and (np.minimum.reduce(indices, None) < 0
                          or np.maximum.reduce(indices, None) >= rows):  # fmt: skip
         wrong = indices[(indices < 0) | (indices >= rows)].reshape(-1)[0]

@@ -13,6 +13,7 @@ import numpy as np
 from ..autograd.inplace import before_write, bump, check_writable
 from ..autograd.mode import MODE
 from ..autograd.tape import record, requires
+from ..tensor.dtypes import FLOAT32, FLOAT64
 from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor, view_of, wrap
 from .inplace import assign
@@ -377,8 +378,12 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             _check_size(target, source._array, rest)
             if self._array.__class__ is MetaArray:
                 return
-            with np.errstate(all="ignore"):
-                target[Ellipsis if rest is None else rest] = source._array
+            given = source._array
+            if given.dtype is target.dtype:  # nothing is converted
+                target[Ellipsis if rest is None else rest] = given
+            else:
+                with np.errstate(all="ignore"):
+                    target[Ellipsis if rest is None else rest] = given
             bump(self)
             return
         target = self if basic is None or _whole(basic, rest) else _viewed(self, basic)
@@ -414,7 +419,15 @@ def _like(source: Tensor, target: Tensor) -> Tensor:
     return source if source._array.dtype == target._array.dtype else source.to(target.dtype)
 
 
+_ORDINARY, _INT64 = 1 << 24, np.dtype(np.int64)  # numbers that convert without a thought
+
+
 def _as_value(self: Tensor, value: Any) -> Tensor:
+    cls = value.__class__
+    if (cls is float or cls is int) and -_ORDINARY < value < _ORDINARY:
+        kind = self._array.dtype
+        if kind is FLOAT32 or kind is FLOAT64 or (cls is int and kind is _INT64):
+            return wrap(np.array(value, kind))
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (bool, int, float, complex, np.generic)):

@@ -49,7 +49,7 @@ def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     tensor([4., 6.])
     """
     if input.size > LARGE and (y := _large(np.add, input, dim, keepdim, dtype)) is not None:
-        return rounded(y, input.dtype)
+        return rounded(y, summed_dtype(input, None))
     if dim is None and dtype is None and input.dtype.kind == "f" and input.itemsize > 2:
         return np.add.reduce(input, None, out=..., keepdims=keepdim)  # out=...: an array, always
     kind = summed_dtype(input, dtype)

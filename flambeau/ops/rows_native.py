@@ -158,6 +158,18 @@ _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minim
           np.argmax: "ARGMAX", np.argmin: "ARGMIN"}  # fmt: skip
 
 
+_INT64 = np.dtype(np.int64)
+_WHOLE = frozenset(np.dtype(n) for n in ("bool", "uint8", "int8", "int16", "int32", "int64"))
+
+
+def _inside(ufunc: Any, x: Array) -> np.dtype | None:
+    """The dtype in which large arrays are folded, int64 for sums of integers; None: not here."""
+    if x.__class__ is not _ndarray or x.size <= LARGE:
+        return None
+    kind = x.dtype
+    return _INT64 if ufunc is np.add and kind in _WHOLE else _INSIDE.get(kind)
+
+
 def _named(name: str, x: Array, ufunc: Callable, formula: str, *settings: Any) -> int | None:
     from ..native.loops import Fold
 
@@ -166,14 +178,15 @@ def _named(name: str, x: Array, ufunc: Callable, formula: str, *settings: Any) -
 
 def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
             formula: str = "same") -> Array | None:  # fmt: skip
-    """ufunc.reduce of a formula of a large array over some axes; float32 for half precision."""
+    """ufunc.reduce of a formula of a large array over some axes; float32 for half precision, int64
+    for sums of integers."""
     if x.__class__ is _ndarray and not x.flags.c_contiguous:
         if (y := _apart(ufunc, x, axes, keepdims, formula)) is not None:
             return y
         return _in_order(ufunc, x, axes, keepdims, formula)
-    if not fits(x):
+    rank, inside = x.ndim, _inside(ufunc, x)
+    if inside is None:
         return None
-    rank, inside = x.ndim, _INSIDE[x.dtype]
     if axes is None or len(axes) == rank:
         y = _total(ufunc, x.reshape(-1), formula)
         if y is None:
@@ -203,7 +216,8 @@ def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
 def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
            ) -> Array | None:  # fmt: skip
     """`reduced` of rows with gaps between them, over all axes or those of rows or of columns."""
-    if x.size <= LARGE or x.dtype not in _INSIDE or (found := rows_apart(x)) is None:
+    inside = _inside(ufunc, x)
+    if inside is None or (found := rows_apart(x)) is None:
         return None
     outer, step = found
     rows, rank = prod(x.shape[:outer]), x.ndim
@@ -216,7 +230,7 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
     address = _named(name, x, ufunc, formula, True)
     if address is None:
         return None
-    y = np.empty(columns if down else rows, _INSIDE[x.dtype])
+    y = np.empty(columns if down else rows, inside)
     call(address, (x, y), rows, columns, step)
     if every:
         return np.full((1,) * rank if keepdims else (), ufunc.reduce(y), y.dtype)
@@ -228,7 +242,7 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
 def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, formula: str
               ) -> Array | None:  # fmt: skip
     """`reduced` of an array whose axes lie in another order, or with gaps: then it is copied."""
-    if x.size <= LARGE or x.dtype not in _INSIDE or 0 in x.strides:
+    if _inside(ufunc, x) is None or 0 in x.strides:
         return None
     from .copies_native import ordered
 
@@ -269,7 +283,7 @@ def _total(ufunc: Any, flat: Array, formula: str) -> Any:
     if found is None:
         return None
     rows, rest = divmod(flat.size, _PIECE)
-    parts = np.empty(rows + bool(rest), _INSIDE[flat.dtype])
+    parts = np.empty(rows + bool(rest), _inside(ufunc, flat))
     call(found, (flat, parts), rows, _PIECE)
     if rest:
         call(found, (flat[flat.size - rest :], parts[rows:]), 1, rest)

@@ -150,6 +150,15 @@ def _(gs, ys, input_shape, dim):
     return along_axis(gs[0], ys[1], input_shape, dim, True)
 
 
+def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | None:
+    """The element of this rank among few distinct ones along the only axis, and its index."""
+    ranks = order.distinct_order(input, False)
+    if ranks is None:
+        return None
+    where = ranks[rank : rank + 1] if keepdim else np.asarray(ranks[rank])
+    return np.asarray(input.take(where)), where
+
+
 @opaque(result_type=return_type("kthvalue", "values", "indices"), constant_outputs=(1,),
         ref=lambda x, k, dim=-1, keepdim=False: np.sort(x, dim).take(k - 1, dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))  # fmt: skip
@@ -171,9 +180,8 @@ def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " f"{at}")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    if (ranks := order.distinct_order(input, False)) is not None:
-        where = ranks[k - 1 : k] if keepdim else np.asarray(ranks[k - 1])
-        return np.asarray(input.take(where)), where
+    if (few := _of_few(input, k - 1, keepdim)) is not None:
+        return few
     values, where = _found(
         input, at, 1, False, lambda keys: order.rank_numbers(keys, k - 1, False)
     )
@@ -220,10 +228,8 @@ def _median(name: str, ignore_nan: bool) -> Any:
             return input.copy(), np.zeros((), np.int64)
         if input.shape[at] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {at} to have non-zero size.")
-        if (ranks := order.distinct_order(input, False)) is not None:
-            rank = (input.size - 1) // 2
-            where = ranks[rank : rank + 1] if keepdim else np.asarray(ranks[rank])
-            return np.asarray(input.take(where)), where
+        if (few := _of_few(input, (input.size - 1) // 2, keepdim)) is not None:
+            return few
         where = _middle(input, at, ignore_nan)
         values = np.take_along_axis(input, where, at)
         return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))

@@ -68,6 +68,13 @@ def _check_source(name: str, input: Array, at: int, index: Array, source: Array)
         raise IndexError(f"{name}(): index out of range in self")
 
 
+def _spread(index: Array, at: int, source: Array) -> Array:
+    """The index of each of a source's elements along an axis."""
+    shape = [1] * source.ndim
+    shape[at] = index.size
+    return np.broadcast_to(index.reshape(shape), source.shape)
+
+
 @opaque(name="_index_add", node="IndexAddBackward0", expose=(), ref=None,
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1, np.array([3, 0, 0]),
                                     rng.normal(size=(3, 3)), 2.0), {})]))  # fmt: skip
@@ -92,11 +99,9 @@ def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
 
         add_rows(target, (index,), source)
     else:
-        shape = [1] * target.ndim
-        shape[at] = index.size
-        places = np.broadcast_to(index.reshape(shape), source.shape)
-        if not (source.shape == target.shape[:at] + index.shape + target.shape[at + 1 :]
-                and along_native.put(target, at, places, source, True)):
+        fits = source.shape == target.shape[:at] + index.shape + target.shape[at + 1 :]
+        if not (fits and source.size > along_native.LARGE
+                and along_native.put(target, at, _spread(index, at, source), source, True)):
             np.add.at(target, _along(at, index), source)
     return made
 

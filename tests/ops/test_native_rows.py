@@ -259,3 +259,24 @@ def test_operators() -> None:
                   lambda x: x.max(1).values, lambda x: x.amax(), lambda x: x.sum(1)):  # fmt: skip
             np.testing.assert_allclose(f(x).numpy(), f(wide).numpy(), 1e-4, 1e-5)
         assert torch.equal(x.argmax(1), wide.argmax(1))
+
+
+@pytest.mark.parametrize("kind", ["bool", "uint8", "int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("shape", [(70_001,), (40, 41, 43)])
+def test_integers_are_added_up_in_int64(kind, shape) -> None:
+    high = {"bool": 2, "uint8": 256, "int8": 128, "int16": 1 << 15}.get(kind, 1 << 31)
+    low = 0 if kind in ("bool", "uint8") else -high
+    drawn = np.random.default_rng(0).integers(low, high, shape).astype(kind)
+    x = torch.from_numpy(drawn)
+    for axes in [None, (0,)] if len(shape) == 1 else [None, (0,), (2,), (1,), (0, 1), (0, 2)]:
+        cut = (slice(None),) * (len(shape) - 1) + (slice(0, -1),)  # rows with gaps between them
+        for given, own in ((x, drawn), (x[cut], drawn[cut])):
+            wanted = own.sum(axes, dtype=np.int64)
+            for _ in range(3):  # array code, then the kernel
+                y = given.sum() if axes is None else given.sum(axes)
+                assert y.dtype == torch.int64
+                np.testing.assert_array_equal(y.numpy(), wanted)
+    turned = x.transpose(0, -1)
+    for _ in range(3):
+        np.testing.assert_array_equal(turned.sum(0).numpy(), drawn.T.sum(0))
+    assert any(key[0].startswith("reduce") and key[1] == drawn.dtype for key in rows_native._ready)

@@ -15,12 +15,12 @@ class Rows:
     """Writes a kernel that does one row after the other, in passes over its columns.
 
     `type` is that of the matrices. What there is for each row or column, and all that is worked
-    out, is of the type in which they are computed: float32 for half precision. Rows that lie
-    `apart` are as far from one another as a third size says.
+    out, is of the type in which they are computed: float32 for half precision, or `inside`. Rows
+    that lie `apart` are as far from one another as a third size says.
     """
 
-    def __init__(self, type: Type, apart: bool = False) -> None:
-        self.type, self.inside = type, computed(type)
+    def __init__(self, type: Type, apart: bool = False, inside: Type | None = None) -> None:
+        self.type, self.inside = type, inside or computed(type)
         self.row, self.column = Index("row"), Index("column")
         self.rows, self.columns = Size("rows"), Size("columns")
         self.buffers: list[Buffer] = []
@@ -193,9 +193,14 @@ FORMULAS: dict[str, Callable[[Value], Value]] = {
 }  # fmt: skip
 
 
+def folded_in(type: Type, fold: Fold) -> Type | None:
+    """The type of a fold, if not that of its computed elements: integers are added up in I64."""
+    return Type.I64 if fold is Fold.SUM and not type.floating else None
+
+
 def reduce_rows(type: Type, fold: Fold, formula: str = "same", apart: bool = False) -> Kernel:
     """x, y: each row's fold of a formula of its elements; the positions of ARGMAX and ARGMIN."""
-    r = Rows(type, apart)
+    r = Rows(type, apart, folded_in(type, fold))
     value = FORMULAS[formula](r.matrix("x"))
     if fold in (Fold.ARGMAX, Fold.ARGMIN):
         y, one = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
@@ -210,6 +215,6 @@ def reduce_rows(type: Type, fold: Fold, formula: str = "same", apart: bool = Fal
 
 def reduce_columns(type: Type, fold: Fold, formula: str = "same", apart: bool = False) -> Kernel:
     """x, y: each column's fold of a formula of its elements."""
-    r = Rows(type, apart)
+    r = Rows(type, apart, folded_in(type, fold))
     value = FORMULAS[formula](r.matrix("x"))
     return columns(r, "reduce_columns", [(fold, value, r.vector("y"))])

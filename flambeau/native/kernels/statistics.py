@@ -11,7 +11,7 @@ from ..loops import (
     Accumulator, Affine, Begin, Buffer, Constant, Fold, Index, Kernel, Kind, Load, Loop, Size,
     Statement, Store, Type, Update,
 )  # fmt: skip
-from .rows import FORMULAS, Rows, _exp, _log
+from .rows import FORMULAS, Rows, _exp, _log, folded_in
 from .value import Value, computed, where
 
 
@@ -62,7 +62,7 @@ def reduce_middle(type: Type, fold: Fold, formula: str = "same") -> Kernel:
 
     Sizes: planes, rows, columns, elements of a plane.
     """
-    inside = computed(type)
+    inside = folded_in(type, fold) or computed(type)
     x, y, one = Buffer(type, "x"), Buffer(inside, "y"), Accumulator(fold, inside)
     plane, row, column = Index("plane"), Index("row"), Index("column")
     planes, rows, columns, each = (Size(n) for n in ("planes", "rows", "columns", "each"))
