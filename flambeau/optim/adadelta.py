@@ -92,9 +92,8 @@ class Adadelta(Elementwise):
 
     def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
-            state["step"] = new_counter()
-            state["square_avg"] = ops.zeros_like(param)
-            state["acc_delta"] = ops.zeros_like(param)
+            state.update(step=new_counter(), square_avg=ops.zeros_like(param),
+                         acc_delta=ops.zeros_like(param))  # fmt: skip
         tick(state["step"])
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:

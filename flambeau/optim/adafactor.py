@@ -110,10 +110,10 @@ class Adafactor(Optimizer):
 
 
 def _start(state: dict[str, Any], grad: Tensor) -> None:
-    state["step"] = new_counter()
+    """Fills the state at once, as `Elementwise._begin` does."""
     if grad.dim() > 1:
         shape = list(grad.shape)
-        state["row_var"] = grad.new_zeros([*shape[:-1], 1])
-        state["col_var"] = grad.new_zeros([*shape[:-2], 1, shape[-1]])
+        state.update(step=new_counter(), row_var=grad.new_zeros([*shape[:-1], 1]),
+                     col_var=grad.new_zeros([*shape[:-2], 1, shape[-1]]))  # fmt: skip
     else:
-        state["variance"] = ops.zeros_like(grad)
+        state.update(step=new_counter(), variance=ops.zeros_like(grad))

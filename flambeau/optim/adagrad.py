@@ -96,10 +96,9 @@ class Adagrad(Elementwise):
 
     def _start(self, group: dict[str, Any], param: Tensor) -> None:
         value = self.defaults["initial_accumulator_value"]
-        state = self.state[param]
-        state["step"] = new_counter(group["fused"])
         filling = complex(value, value) if param.is_complex() else value
-        state["sum"] = ops.full_like(param, filling)
+        made = {"step": new_counter(group["fused"]), "sum": ops.full_like(param, filling)}
+        self.state[param].update(made)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

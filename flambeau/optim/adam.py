@@ -127,11 +127,11 @@ class Adam(Elementwise):
 
     def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
-            state["step"] = new_counter(group["fused"])
-            state["exp_avg"] = ops.zeros_like(param)
-            state["exp_avg_sq"] = ops.zeros_like(param)
+            made = {"step": new_counter(group["fused"]), "exp_avg": ops.zeros_like(param),
+                    "exp_avg_sq": ops.zeros_like(param)}  # fmt: skip
             if group["amsgrad"]:
-                state["max_exp_avg_sq"] = ops.zeros_like(param)
+                made["max_exp_avg_sq"] = ops.zeros_like(param)
+            state.update(made)
         return tick(state["step"])
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:

@@ -92,10 +92,8 @@ class ASGD(Elementwise):
         """The rate and the weight of the average at this step; leaves those of the next."""
         lr = number(group["lr"])
         if not state:
-            state["step"] = new_counter()
-            state["eta"] = new_counter(value=lr)
-            state["mu"] = new_counter(value=1.0)
-            state["ax"] = ops.zeros_like(param)
+            state.update(step=new_counter(), eta=new_counter(value=lr), mu=new_counter(value=1.0),
+                         ax=ops.zeros_like(param))  # fmt: skip
         step = tick(state["step"])
         eta, mu = state["eta"], state["mu"]
         now = eta._array.item(), mu._array.item()

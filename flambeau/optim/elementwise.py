@@ -89,7 +89,10 @@ class Elementwise(Optimizer):
 
     def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> Hashable:
         """Makes the parameter's state if it has none and counts the step; the count, or whatever
-        decides the flags and scalars of this parameter beside its group."""
+        decides the flags and scalars of this parameter beside its group.
+
+        A state is filled at once: half of one, left by Ctrl-C, would be an error at the next step.
+        """
         raise NotImplementedError
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:

@@ -107,10 +107,8 @@ class NAdam(Elementwise):
     ) -> tuple[float, float]:
         """The step, and the product of the momenta of the steps so far."""
         if not state:
-            state["step"] = new_counter()
-            state["mu_product"] = new_counter(value=1.0)
-            state["exp_avg"] = ops.zeros_like(param)
-            state["exp_avg_sq"] = ops.zeros_like(param)
+            state.update(step=new_counter(), mu_product=new_counter(value=1.0),
+                         exp_avg=ops.zeros_like(param), exp_avg_sq=ops.zeros_like(param))
         step = tick(state["step"])
         product = state["mu_product"]
         array = product._array

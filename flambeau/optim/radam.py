@@ -100,9 +100,8 @@ class RAdam(Elementwise):
 
     def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
-            state["step"] = new_counter()
-            state["exp_avg"] = ops.zeros_like(param)
-            state["exp_avg_sq"] = ops.zeros_like(param)
+            state.update(step=new_counter(), exp_avg=ops.zeros_like(param),
+                         exp_avg_sq=ops.zeros_like(param))  # fmt: skip
         return tick(state["step"])
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:

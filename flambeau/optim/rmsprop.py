@@ -110,12 +110,12 @@ class RMSprop(Elementwise):
 
     def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
-            state["step"] = new_counter()
-            state["square_avg"] = ops.zeros_like(param)
+            made = {"step": new_counter(), "square_avg": ops.zeros_like(param)}
             if group["momentum"] > 0:
-                state["momentum_buffer"] = ops.zeros_like(param)
+                made["momentum_buffer"] = ops.zeros_like(param)
             if group["centered"]:
-                state["grad_avg"] = ops.zeros_like(param)
+                made["grad_avg"] = ops.zeros_like(param)
+            state.update(made)
         tick(state["step"])
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:

@@ -90,10 +90,9 @@ class Rprop(Elementwise):
     def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
             lr = number(group["lr"])
-            state["step"] = new_counter()
-            state["prev"] = ops.zeros_like(param)
             filling = complex(lr, lr) if param.is_complex() else lr
-            state["step_size"] = ops.full_like(param, filling)
+            state.update(step=new_counter(), prev=ops.zeros_like(param),
+                         step_size=ops.full_like(param, filling))  # fmt: skip
         tick(state["step"])
 
     def _states(self, group: dict[str, Any]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -381,3 +382,37 @@ def test_round_trip(name, reference, options, how):
     run(after, resumed, STEPS - 5, 5)
     for a, b in zip(straight, resumed, strict=True):
         np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+
+
+@pytest.mark.parametrize(("name", "reference", "options"), CASES)
+def test_a_first_step_cut_short_at_any_line_leaves_one_that_works(name, reference, options):
+    def interrupted(at):
+        p = leaf(np.ones((2, 2)))
+        optimizer = getattr(torch.optim, name)([p], **options)
+        p.grad = torch.ones(2, 2).double()
+        left = at
+
+        def trace(frame, event, _):
+            nonlocal left
+            if "optim" not in frame.f_code.co_filename:
+                return None
+            left -= event == "line"
+            if left == 0:
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        try:
+            sys.settrace(trace)
+            optimizer.step()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        optimizer.step()
+        return left <= 0
+
+    at = 1
+    while interrupted(at):
+        at += 1
+    assert at > 10
