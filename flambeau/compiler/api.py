@@ -90,6 +90,12 @@ class Pending:
         self.precedent: Precedent | None = None  # what is kept once its program was right
         self.error: BaseException | None = None
 
+    def failed(self) -> bool:
+        """Whether there is no program. Ctrl-C while it was made is raised: it is the caller's."""
+        if self.error is not None and not isinstance(self.error, Exception):
+            raise self.error
+        return self.error is not None
+
 
 class Compiled:
     """A compiled function. Calls go to its programs, or run as they are while there are none."""
@@ -255,11 +261,15 @@ class Compiled:
                 return self._advance(args, kwargs)
             self._forget(variant)
         variant.calls += 1
-        self._recall(variant, args, kwargs)
-        if variant.calls > 1 or self._settled or self._waits(variant):
-            with recording(self._now):
-                return self._record(variant, args, kwargs)
-        return self._function(*args, **kwargs)
+        try:
+            self._recall(variant, args, kwargs)
+            if variant.calls > 1 or self._settled or self._waits(variant):
+                with recording(self._now):
+                    return self._record(variant, args, kwargs)
+            return self._function(*args, **kwargs)
+        except BaseException:
+            variant.calls -= 1  # cut short: the next one may be the first yet to make state
+            raise
 
     @property
     def _now(self) -> bool:
@@ -525,7 +535,7 @@ class Compiled:
                 return False
             trace.deferred.expect(pending.bindings)
             self._work(pending, trace.deferred.arena)
-            if pending.error is not None:
+            if pending.failed():
                 return False  # once more, with values, which tells why
         leaves = flat((args, kwargs) if kwargs else args)
         if candidate is not None:
@@ -600,7 +610,7 @@ class Compiled:
     def _is_right(self, variant: Variant, pending: Pending, first: bool = False) -> bool:
         """Whether a program was made and agrees with the recorded call. `first`: where it does not,
         there is another try: a first step of Adam makes full steps of gradients that are noise."""
-        if pending.error is not None:
+        if pending.failed():
             error = pending.error
             stage = getattr(error, "stage", None)
             self._stop(variant, "compiling failed" + (f" in {stage}" if stage else "")

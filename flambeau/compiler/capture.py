@@ -33,7 +33,7 @@ from .precedent import Precedent
 from .reads import forgotten, plain, reads
 from .recorder import Recorder
 from .surroundings import Surroundings
-from .swapped import restore, swapped
+from .swapped import restore_all, swap_all
 from .trace import UPDATE, Backward, Trace, address, values_in
 
 _capturing = threading.RLock()  # functions are swapped for all threads: one capture at a time
@@ -87,14 +87,14 @@ def capture(
         trace = recorder.trace
         recorder.held.append(_remember(trace, args, kwargs))
         recorder.surroundings = Surroundings(function, args, kwargs)
-        swaps = swapped(recorder)
         if like is not None:
             recorder.deferred = trace.deferred = Deferred(recorder, like)
-        _recorders.current = recorder
-        Policy.counts = False
         real = builtins.print
-        builtins.print = functools.partial(_printed, recorder, real)
         try:
+            swap_all(recorder)
+            _recorders.current = recorder
+            Policy.counts = False
+            builtins.print = functools.partial(_printed, recorder, real)
             with nullcontext() if like is None else apart():
                 result = _recorded(recorder, function, args, kwargs, like)
         except BaseException:
@@ -104,7 +104,7 @@ def capture(
             builtins.print = real
             Policy.counts = True
             _recorders.current = None
-            restore(swaps)
+            restore_all()
             if recorder.numbers:
                 clean(recorder.surroundings)
                 if not forgotten(recorder.numbers):

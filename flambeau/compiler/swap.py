@@ -46,15 +46,19 @@ def clone(
 
 
 class Swap:
-    """One function swapped; `restore` gives it its own code back."""
+    """One function that is swapped from `start` on; `restore` gives it its own code back."""
 
-    __slots__ = ("code", "defaults", "function", "kwdefaults")
+    __slots__ = ("code", "defaults", "function", "kwdefaults", "record")
 
     def __init__(self, function: types.FunctionType, recorder: Recorder) -> None:
         self.function = function
         self.keep()
-        original = clone(function)
-        function.__kwdefaults__ = {"_record": functools.partial(recorder, original)}
+        self.record = functools.partial(recorder, clone(function))
+
+    def start(self) -> None:
+        """Gives the function the code of a stub."""
+        function = self.function
+        function.__kwdefaults__ = {"_record": self.record}
         function.__defaults__ = None
         function.__code__ = _stub(len(function.__code__.co_freevars))
 

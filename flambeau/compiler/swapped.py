@@ -80,22 +80,31 @@ def _through(twin: Any) -> Callable:
 _WITHOUT_KERNELS = {**vars(in_place), "_by_kernel": lambda *_: False}
 
 
-def swapped(recorder: Recorder) -> list[Swap]:
+_swaps: list[Swap] = []  # of the capture that is on; what Ctrl-C left of an earlier one
+
+
+def swap_all(recorder: Recorder) -> None:
     """Swaps every function that is to be recorded."""
-    swaps: list[Swap] = []
-    try:
-        for function, record, operator in _functions(recorder):
-            if operator is not None and function.__code__ is _unwritten.__code__:
-                swaps.append(LateSwap(function, record, operator))
-            else:
-                swaps.append(Swap(function, record))
-    except BaseException:
-        restore(swaps)
-        raise
-    return swaps
+    restore_all()
+    for function, record, operator in _functions(recorder):
+        if operator is not None and function.__code__ is _unwritten.__code__:
+            swap: Swap = LateSwap(function, record, operator)
+        else:
+            swap = Swap(function, record)
+        _swaps.append(swap)
+        swap.start()
 
 
-def restore(swaps: list[Swap]) -> None:
-    """Puts all functions back."""
-    for swap in reversed(swaps):
-        swap.restore()
+def restore_all() -> None:
+    """Puts all functions back. Ctrl-C meanwhile is raised when they are: half of them would stay
+    swapped."""
+    late = None
+    while _swaps:
+        try:
+            while _swaps:
+                _swaps[-1].restore()
+                _swaps.pop()
+        except KeyboardInterrupt as error:
+            late = error
+    if late is not None:
+        raise late

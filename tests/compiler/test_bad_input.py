@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -15,6 +17,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
 from flambeau.compiler import pipeline
+from flambeau.ops.registry import OPERATORS
 
 from .steps import left_by, runs, same, trainer
 
@@ -306,6 +309,83 @@ def test_an_interrupt_while_a_program_is_checked_leaves_the_recorded_call(monkey
     monkeypatch.undo()
     for _ in range(4):
         same(step(x, y), plain(x, y), 1e-4)
+
+
+@pytest.mark.parametrize("call", [0, 1])
+def test_an_interrupt_while_a_program_is_made_is_raised(monkeypatch, call):
+    def interrupted(graph):
+        raise KeyboardInterrupt
+
+    net, optimiser, parts = training()
+    step = native(trainer(net, optimiser, lambda net, x, y: F.cross_entropy(net(x), y)))
+    for _ in range(call):
+        step(*batch())
+    step.forget()
+    monkeypatch.setattr(pipeline, "PASSES", [interrupted])
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(3):
+            step(*batch())
+    monkeypatch.undo()
+    settled(step, *batch())
+
+
+def test_a_first_call_that_is_cut_short_is_not_the_first():
+    """The next one makes the optimiser's state, which later ones do not."""
+    torch.manual_seed(0)
+    net = nn.Linear(12, 4)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    short = [True]
+
+    def loss(net, x, y):
+        if short[0]:
+            raise KeyboardInterrupt
+        return F.cross_entropy(net(x), y)
+
+    for mode in ("now", "default"):
+        short[0] = True
+        step = torch.compile(trainer(net, optimiser, loss), mode=mode)
+        optimiser.state.clear()
+        with pytest.raises(KeyboardInterrupt):
+            step(*batch())
+        short[0] = False
+        deadline = time.perf_counter() + 60
+        while not runs(step):
+            assert time.perf_counter() < deadline, step.explain()
+            step(*batch())
+
+
+def test_an_interrupt_while_functions_are_swapped_leaves_none_swapped():
+    def swapped():
+        return [name for name, operator in OPERATORS.items()
+                if operator.function.__code__.co_filename == "<flambeau capture>"]  # fmt: skip
+
+    def interrupted(at):
+        step = native(lambda x: x * 2)
+        left = at
+
+        def trace(frame, event, _):
+            nonlocal left
+            if not frame.f_code.co_filename.endswith(("swapped.py", "swap.py")):
+                return None
+            left -= event == "line"
+            if left == 0:
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        try:
+            sys.settrace(trace)
+            with contextlib.suppress(KeyboardInterrupt):
+                step(torch.ones(3))
+        finally:
+            sys.settrace(before)
+        return step, at - left
+
+    _, lines = interrupted(1 << 30)
+    for at in range(7, lines, lines // 10):
+        step, _ = interrupted(at)
+        assert not swapped()
+        settled(step, torch.ones(3))
 
 
 def test_programs_made_beside_the_training_take_over_unnoticed():
