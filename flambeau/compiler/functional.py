@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from .bounds import Bound, checked, label_bound
 from .counted import Counted
 from .formula import copied, updated
 from .graph import Graph, Node, Op, Source, permute, reshape
+from .graph import window as part_of
 from .lower import NotLowered, lower, writes
 from .lower.nodes import literal, number, stretched, type_of
 from .lower.registry import Untraceable
@@ -282,9 +284,7 @@ class _Functional:
         except NotLowered as error:
             self.bindings.calls.append(f"{error} ({event.line})")
             found = self._called(event, targets)
-        for value, node in zip((*event.results, *targets), found, strict=True):
-            if value is not None and node is not None:
-                self.write(value, _named(node, event))
+        self._put(event, [None if node is None else _named(node, event) for node in found], targets)
 
     def _called(self, event: Event, targets: list[Value]) -> tuple[Node, ...]:
         function = event.operator.function if event.operator is not None else event.function
@@ -304,10 +304,20 @@ class _Functional:
         """A function that is no operator, called as it is."""
         self.bindings.calls.append(f"{event.name} ({event.line})")
         targets = list(event.written)
-        found = self._called(event, targets)
-        for value, node in zip((*event.results, *targets), found, strict=True):
-            if value is not None:
-                self.write(value, node)
+        self._put(event, self._called(event, targets), targets)
+
+    def _put(self, event: Event, nodes: Sequence[Node | None], targets: list[Value]) -> None:
+        """Writes results, and what was written in place. A result may be one that NumPy stretched,
+        in which an element of memory is seen many times: it is written once."""
+        for i, (value, node) in enumerate(zip((*event.results, *targets), nodes, strict=True)):
+            if value is None or node is None:
+                continue
+            if i < len(event.results) and value.shape == node.shape:
+                shape = tuple(n and 1 if s == 0 else n
+                              for n, s in zip(value.shape, value.strides, strict=True))  # fmt: skip
+                zeros, ones = (0,) * len(shape), (1,) * len(shape)
+                node, value = part_of(node, zeros, ones, shape), replace(value, shape=shape)
+            self.write(value, node)
 
     def window(self, event: Event) -> None:
         """Autograd's maps between a base's cotangent and a window's."""

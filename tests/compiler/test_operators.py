@@ -202,3 +202,16 @@ def test_every_sample_is_compiled(operator, narrow):
     assert name not in CALLED or "called" in forward | backward, f"{name} is compiled: unlist it"
     assert name not in EAGER or "eager" in forward | backward, f"{name} is compiled: unlist it"
     assert name not in EAGER_BACKWARD or "eager" in backward, f"{name} is compiled: unlist it"
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_a_result_that_numpy_stretched_is_written_once(mode):
+    """The bags' maxima are one -1, stretched, where there are none."""
+    table = torch.nn.EmbeddingBag(10, 4, mode=mode).requires_grad_(False)
+    step = torch.compile(lambda i, o: table(i, o) * 2, mode="now")
+    for i in range(4):
+        torch.manual_seed(i)
+        indices = torch.randint(10, (7,))
+        offsets = torch.tensor([0, 2, 5])
+        same([step(indices, offsets)], [table(indices, offsets) * 2])
+    assert sum(one.calls for one in step._programs)
