@@ -13,11 +13,12 @@
 11. column_sums: sums over the rows of what a kernel makes, for that kernel to add up.
 12. weight_parts: gradients of small weights, of a part of the images by each thread.
 13. split_reductions: other long folds in parts that threads can share.
-14. fuse (in schedule): which nodes one kernel computes together.
-15. schedule: groups become kernels in the loop IR, in an order in which little is alive.
-16. join (in schedule): small kernels that need not wait for one another as one.
-17. plan_memory: lifetimes in one arena; where threads must wait.
-18. native.emit: kernels become machine code, each structure once.
+14. packed_sources: copies of arguments with gaps, where they are reshaped.
+15. fuse (in schedule): which nodes one kernel computes together.
+16. schedule: groups become kernels in the loop IR, in an order in which little is alive.
+17. join (in schedule): small kernels that need not wait for one another as one.
+18. plan_memory: lifetimes in one arena; where threads must wait.
+19. native.emit: kernels become machine code, each structure once.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from .passes.fold_constants import fold_constants
 from .passes.gathered_products import gathered_products
 from .passes.keep_windows import keep_windows
 from .passes.one_pass_moments import one_pass_moments
+from .passes.packed_sources import packed_sources
 from .passes.picked import picked
 from .passes.plan_memory import Plan, plan_memory
 from .passes.share_common import share_common
@@ -52,7 +54,7 @@ from .table import Table, keep, kept, key_of, table_of
 PASSES = (
     drop_dead, fold_constants, few_pixels, simplify, gathered_products, choose_layout, simplify,
     share_common, simplify, keep_windows, picked, one_pass_moments, column_sums, weight_parts,
-    split_reductions, share_common,
+    split_reductions, packed_sources, share_common,
 )  # fmt: skip
 WORTH = 0.005  # seconds of planning from which on what came of it is kept on disk
 TURN = 2e-4  # seconds that a compiler keeps Python for itself while a program goes on

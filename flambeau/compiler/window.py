@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from .graph import Node, Op, Shape
+from .graph import Graph, Node, Op, Shape
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,19 @@ def row_major(shape: Shape) -> tuple[int, ...]:
 def whole(shape: Shape) -> Window:
     """A buffer in row-major order."""
     return Window(tuple(shape), row_major(shape))
+
+
+def source_window(graph: Graph, slot: int) -> Window:
+    """How a source's elements lie from its address on."""
+    source = graph.sources[slot]
+    return Window(source.shape, source.strides or row_major(source.shape))
+
+
+def gaps(graph: Graph) -> dict[int, Window]:
+    """How values lie, by id, that are sources with gaps or are written to such."""
+    slots = [(node.slot, node) for node in graph.inputs] + graph.writes
+    return {id(node): source_window(graph, slot) for slot, node in slots
+            if graph.sources[slot].strides is not None}  # fmt: skip
 
 
 def _clip(valid: tuple[int, int], start: int, step: int, n: int) -> tuple[int, int]:

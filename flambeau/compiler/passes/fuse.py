@@ -32,7 +32,7 @@ from ..group import (
     reshaping_away,
     window_through,
 )
-from ..window import whole
+from ..window import Window, gaps, whole
 from .turned_shares import turned_shares
 from .turned_weights import turned_weights
 from .waists import waists
@@ -57,6 +57,7 @@ class Fusion:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.nodes = graph.nodes()
+        self._gaps = gaps(graph)
         self.kept: dict[int, Node] = {}
         self._read: dict[int, list[tuple[Node, Chain]]] = {}
         self._keep()
@@ -170,14 +171,14 @@ class Fusion:
         while one.op in MOVEMENTS and id(one) not in self.kept:
             chain.insert(0, one)
             one = one.inputs[0]
-        at = _impossible(one, tuple(chain))
+        at = self._impossible(one, tuple(chain))
         while at is not None and at not in chain[:1]:
             if prod(at.inputs[0].shape) > prod(node.shape):
                 break
             chain = chain[chain.index(at) :]  # from what strides can say again
             one = at.inputs[0]
-            at = _impossible(one, tuple(chain))
-        window = window_through(whole(one.shape), tuple(chain))
+            at = self._impossible(one, tuple(chain))
+        window = window_through(self._window(one), tuple(chain))
         usable = window is not None and (bordered or window.whole) and one.op is not Op.CONSTANT
         last = one if usable else node
         self.kept[id(last)] = last
@@ -186,7 +187,7 @@ class Fusion:
         """Keeps what lies under movements that strides cannot express."""
         while True:
             for leaf, chain in leaves(node, self.kept):
-                at = _impossible(leaf, chain)
+                at = self._impossible(leaf, chain)
                 if at is not None:
                     broken = at.inputs[0]
                     self.kept[id(broken)] = broken
@@ -194,6 +195,20 @@ class Fusion:
                     break
             else:
                 return
+
+    def _window(self, node: Node) -> Window:
+        """How a kept value lies."""
+        return self._gaps.get(id(node)) or whole(node.shape)
+
+    def _impossible(self, leaf: Node, chain: Chain) -> Node | None:
+        """The first movement of a chain that strides cannot express; None if all can."""
+        window = self._window(leaf)
+        for node in chain:
+            after = moved(window, node)
+            if after is None:
+                return node
+            window = after
+        return None
 
     # ------------------------------------------------------------------- which go together
 
@@ -310,7 +325,7 @@ class Fusion:
                 reads_group = True
                 if not is_identity(group.shape, reshaping_away(leaf, group.shape, movements)):
                     return False
-            elif _impossible(leaf, movements) is not None:
+            elif self._impossible(leaf, movements) is not None:
                 return False
         return reads_group
 
@@ -361,7 +376,7 @@ class Fusion:
                     return False
                 if not is_identity(group.rows, reshaping_away(leaf, group.rows, chain)):
                     return False
-            elif _impossible(leaf, chain) is not None:
+            elif self._impossible(leaf, chain) is not None:
                 return False
         return True
 
@@ -403,17 +418,6 @@ def _under_movements(node: Node) -> Node:
     while node.op in MOVEMENTS:
         node = node.inputs[0]
     return node
-
-
-def _impossible(leaf: Node, chain: Chain) -> Node | None:
-    """The first movement of a chain that strides cannot express; None if all can."""
-    window = whole(leaf.shape)
-    for node in chain:
-        after = moved(window, node)
-        if after is None:
-            return node
-        window = after
-    return None
 
 
 def _one_kernel(a: Node, b: Node) -> bool:

@@ -8,7 +8,7 @@ from ..graph import Graph, Node, Op
 from ..group import TOGETHER, Group, reshaping, window_through
 from ..memory import Home, Memory, Place, in_arena
 from ..passes.fuse import Fusion, is_turned
-from ..window import Window, row_major, whole
+from ..window import Window, source_window, whole
 
 PLACED = TOGETHER | {Op.CONCAT}  # special nodes that can write to where strides say
 
@@ -233,12 +233,6 @@ def _product(shape: tuple[int, ...]) -> int:
     for n in shape:
         found *= n
     return found
-
-
-def source_window(graph: Graph, slot: int) -> Window:
-    """How a source's elements lie from its address on."""
-    source = graph.sources[slot]
-    return Window(source.shape, source.strides or row_major(source.shape))
 
 
 def _source_memory(graph: Graph, slot: int) -> Memory:
