@@ -27,8 +27,8 @@ PATIENT = 2  # calls of a form before its kernels are made
 WEIGHT_BYTES = 4 << 20  # of recurrent weights that are always read by each thread at each step
 _SHARED = 1 << 20  # multiplications from which on several threads are worth their start
 _MOST = 256  # forms that have kernels
-_BLOCKS = (1, 2, 3, 4, 6, 8, 10, 12, 16)  # rows of a block
-_FAR = 16 << 10  # bytes of a step's gates from which on those of the next one are asked for ahead
+_BLOCKS = (1, 2, 4, 6, 8, 12, 16)  # rows of a block
+_FAR = 1 << 10  # bytes of a row's gates from which on those of the next step are asked for ahead
 _FLOATS = frozenset((FLOAT32, FLOAT64))
 _seen: dict[Hashable, Any] = {}  # by form: how many calls, then what runs it
 
@@ -103,8 +103,8 @@ def prepared(
         return None
     ascending = count < 2 or steps.windows[0][0] == 0
     batch, rows = steps.batch, _block(steps.batch)
-    form = _Form(cell, w.dtype, rows, batch % rows == 0, batch * w.nbytes // w.shape[1] >= _FAR,
-                 w.shape[1], ascending == backward, threads(), tuple(given), tuple(wanted),
+    form = _Form(cell, w.dtype, rows, batch % rows == 0, len(w) * w.itemsize >= _FAR, w.shape[1],
+                 ascending == backward, threads(), tuple(given), tuple(wanted),
                  backward)  # fmt: skip
     runner = _runner(form)
     if runner is None:
