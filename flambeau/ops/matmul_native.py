@@ -26,7 +26,7 @@ _SHARED = 1 << 18  # multiplications from which on several threads are
 _FEW = 8  # rows up to which each number of them has a kernel of its own
 _NEAR = 128 << 10  # bytes of operands up to which they are not packed, where also
 _NEAR_DEPTH, _NEAR_ROWS = 256, 128  # the depth is at most, and rows are fewer than, this
-_PATIENT = 3  # calls of a form before its kernel is made
+_ASKED, _USED = 2, 24  # calls of a form that has its kernel made, and that first waits for it
 _MOST = 512  # shapes that have kernels of their own
 _TYPES = frozenset(("float32", "float64", "bfloat16", "float16"))
 
@@ -65,13 +65,14 @@ def _planned(key: tuple, a: Array, b: Array, bias: Array | None) -> _Plan | None
         return None
     by_unit = _by_unit(a.dtype, Chosen.parts)
     form, sizes = (("shape", *key), ()) if by_unit else _form(a, b, bias)
-    found = _calls.get(form, 0)
-    if found < _PATIENT:
-        if found or len(_calls) < _MOST:
-            _calls[form] = found + 1
+    calls = _calls.get(form, 0) + 1
+    if calls == 1 and len(_calls) >= _MOST:
+        return None
+    _calls[form] = min(calls, _USED)
+    if calls != _ASKED and calls < _USED:
         return None
     function = kernel_asked_for(("product", *form), lambda: _kernel(form, a, b))
-    if function is None:
+    if function is None or calls < _USED:
         return None
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()

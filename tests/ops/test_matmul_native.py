@@ -17,7 +17,7 @@ from flambeau.ops import matmul_native
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels from few multiplications on, and at once."""
     monkeypatch.setattr(matmul_native, "_LEAST", 1)
-    monkeypatch.setattr(matmul_native, "_PATIENT", 0)
+    monkeypatch.setattr(matmul_native, "_USED", 3)
     monkeypatch.setattr(matmul_native, "_calls", {})
     monkeypatch.setattr(matmul_native, "_plans", {})
 
@@ -90,3 +90,12 @@ def test_deterministic_algorithms_do_not_change_over() -> None:
     finally:
         torch.use_deterministic_algorithms(False)
     assert matmul_native.large_product(a, a) is not None
+
+
+def test_which_call_is_the_first_depends_on_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on how long a kernel takes to make, nor on the shapes."""
+    monkeypatch.setattr(matmul_native, "_USED", 6)
+    rng = np.random.default_rng(0)
+    found = [matmul_native.large_product(*(rng.normal(size=(9 + i, 9 + i)) for _ in "ab"))
+             for i in range(8)]  # fmt: skip
+    assert [one is not None for one in found] == [False] * 5 + [True] * 3

@@ -127,7 +127,7 @@ def test_depthwise_kernels_take_any_number_of_images(made, monkeypatch) -> None:
 def test_one_tap_is_a_product(made, monkeypatch, shape: tuple, outputs: int) -> None:
     """Of images with rows innermost, with many pixels and with few: no convolution's kernel."""
     monkeypatch.setattr(matmul_native, "_LEAST", 1)
-    monkeypatch.setattr(matmul_native, "_PATIENT", 1)
+    monkeypatch.setattr(matmul_native, "_USED", 2)
     monkeypatch.setattr(matmul_native, "_calls", {})
     monkeypatch.setattr(matmul_native, "_plans", {})
     monkeypatch.setattr(matmul_native, "kernel_asked_for",
