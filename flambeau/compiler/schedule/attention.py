@@ -2,7 +2,8 @@
 
 For a block of query rows: for each block of keys the scores, a column a query, in memory of the
 thread's own; the softmax's maxima and sums run along. Backward works the probabilities out again
-from the sums. Where `causal` hides every element of a block, it is not visited.
+from the sums. Where `causal` hides every element of a block, it is not visited; of a block on the
+diagonal of a square, products leave out what is hidden, in steps of a few rows or columns.
 """
 
 from __future__ import annotations
@@ -44,8 +45,7 @@ from .values import FIXED, At, Values, along
 LOCAL_BYTES = 60 * 1024  # for the blocks of one thread
 LANES = 16  # extents of blocks are whole vectors
 BLOCK = 64  # rows and columns of a block, where so many fit
-SMALL = 32  # where half of the blocks are skipped: smaller ones, to skip more of a short triangle
-SHORT = 256  # rows of a short triangle
+STEP = 16  # rows or columns by which products on the diagonal grow or shrink
 WHOLE = 96  # rows and columns up to this are one block, where they fit
 
 Written = tuple[Kernel, list[Memory]]
@@ -79,10 +79,9 @@ def block_extent(rows: int, columns: int, depth: int, width: int, size: int, cau
 
     extent = max(rows, columns)
     triangle = causal and rows == columns
-    if extent <= (SMALL if triangle else WHOLE) and fits(extent):
+    if extent <= (BLOCK if triangle else WHOLE) and fits(extent):
         return extent
-    largest = SMALL if triangle and extent <= SHORT else BLOCK
-    most = next((n for n in range(largest, 0, -LANES) if fits(n)), 0)
+    most = next((n for n in range(BLOCK, 0, -LANES) if fits(n)), 0)
     if not most:
         return 0
     each = -(-extent // -(-extent // most))
@@ -99,6 +98,19 @@ class _Block:
     def element(self, index: Index) -> At:
         base, terms = self.at
         return base, (*terms, (index, 1))
+
+    def part(self, first: int, count: int) -> _Block:
+        """Some of them, from the `first` on."""
+        base, terms = self.at
+        return _Block((base + first, terms), count)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Of a block of scores: some columns and some rows, as (first, how many)."""
+
+    columns: tuple[int, int]
+    rows: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -140,6 +152,7 @@ class _Blocks:
             self.rows, self.columns, self.depth, width, self.type.size, self.node.causal
         )
         self.several = self.columns > self.size
+        self.turns = self.several or (self.triangle and self.size > STEP)
         self.scores = Buffer(self.type, "scores", local=self.size * self.size)
         if mask is not None:
             place = self.layout.seen(mask)
@@ -166,9 +179,10 @@ class _Blocks:
             for place in self.layout.targets(node)
         ]  # fmt: skip
 
-    def score(self, column: Index, row: Index) -> Affine:
+    def score(self, part: _Part, column: Index, row: Index) -> Affine:
         """Where a score is kept."""
-        return Affine(0, ((column, self.size), (row, 1)))
+        base = part.columns[0] * self.size + part.rows[0]
+        return Affine(base, ((column, self.size), (row, 1)))
 
     def number(self, value: float) -> Constant:
         return Constant(self.type, value)
@@ -178,18 +192,20 @@ class _Blocks:
 
     def turned(self, node: Node, rows: _Block, buffer: Buffer) -> list[Statement]:
         """Rows of an operand with its axes in the other order, where several products read them."""
-        if not self.several:
+        if not self.turns:
             return []
         r, c = Index("r"), Index("c")
         store = Store(buffer, Affine(0, ((c, self.size), (r, 1))),
                       self.load(node, rows.element(r), along(c)))  # fmt: skip
         return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], Kind.LANES)])]
 
-    def across(self, node: Node, rows: _Block, buffer: Buffer, row: Index, depth: Index) -> Load:
+    def across(
+        self, node: Node, rows: _Block, part: _Part, buffer: Buffer, row: Index, depth: Index
+    ) -> Load:  # fmt: skip
         """An element of such rows, for a product that has them as columns."""
-        if self.several:
-            return Load(buffer, Affine(0, ((depth, self.size), (row, 1))))
-        return self.load(node, rows.element(row), along(depth))
+        if self.turns:
+            return Load(buffer, Affine(part.rows[0], ((depth, self.size), (row, 1))))
+        return self.load(node, rows.part(*part.rows).element(row), along(depth))
 
     # -------------------------------------------------------------------- loops
 
@@ -237,6 +253,34 @@ class _Blocks:
         if tail:
             found.append((_Block((full * self.size, ()), tail), None, 1, True))
         return found
+
+    def _steps(self, visit: _Visit, rows: _Block, step: int) -> list[tuple[int, int]]:
+        """Of a block on the diagonal, so many rows or columns at a time, as (first, how many)."""
+        n = rows.count
+        if not (self.triangle and visit.hidden):
+            return []
+        return [(first, min(step, n - first)) for first in range(0, n, step)]
+
+    def scored(self, visit: _Visit, rows: _Block) -> list[_Part]:
+        """Parts that together have all that is not hidden: wide ones, of two steps of rows."""
+        found: list[_Part] = []
+        for first, count in self._steps(visit, rows, 2 * STEP):
+            near = min(STEP, count)
+            found.append(_Part((0, first + near), (first, count)))
+            if count > near:
+                found.append(_Part((first + near, count - near), (first + near, count - near)))
+        return found or [_Part((0, visit.columns.count), (0, rows.count))]
+
+    def by_rows(self, visit: _Visit, rows: _Block) -> list[_Part]:
+        """A few rows each, with all columns that they see."""
+        found = [_Part((0, first + n), (first, n)) for first, n in self._steps(visit, rows, STEP)]
+        return found or [_Part((0, visit.columns.count), (0, rows.count))]
+
+    def by_columns(self, visit: _Visit, rows: _Block) -> list[_Part]:
+        """A few columns each, with all rows that see them."""
+        found = [_Part((first, n), (first, rows.count - first))
+                 for first, n in self._steps(visit, rows, STEP)]  # fmt: skip
+        return found or [_Part((0, visit.columns.count), (0, rows.count))]
 
     def visited(self, visit: _Visit, body: list[Statement]) -> list[Statement]:
         return body if visit.index is None else [Loop(visit.index, visit.rounds, body)]
@@ -312,11 +356,13 @@ class _Forward(_Blocks):
         if not visits[0].first:
             body += self._nothing_yet(rows)
         for visit in visits:
-            steps = [*self._scores(visit, rows), self._softmax(visit, rows)]
+            steps = [self._scores(visit, rows, part) for part in self.scored(visit, rows)]
+            by_rows = self.by_rows(visit, rows)
+            steps += [self._softmax(visit, part) for part in by_rows]
             if alone:
                 steps.append(self._ends(rows))
             if self.y is not None:
-                steps.append(self._values(visit, rows, alone))
+                steps += [self._values(visit, rows, part, alone) for part in by_rows]
             body += self.visited(visit, steps)
         if not alone:
             body.append(self._ends(rows))
@@ -333,21 +379,22 @@ class _Forward(_Blocks):
             body.append(Loop(row, rows.count, [Loop(c, self.width, [clear], Kind.LANES)]))
         return body
 
-    def _scores(self, visit: _Visit, rows: _Block) -> list[Statement]:
+    def _scores(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns
-        value = self.shown(total, rows, columns, r, k, visit.hidden)
-        return [self.product(
-            (k, columns.count), (r, rows.count), (c, self.depth),
+        total, columns = self.total(), visit.columns.part(*part.columns)
+        value = self.shown(total, rows.part(*part.rows), columns, r, k, visit.hidden)
+        return self.product(
+            (k, columns.count), (r, part.rows[1]), (c, self.depth),
             self.load(self.k, columns.element(k), along(c)),
-            self.across(self.q, rows, self.q_turned, r, c),
-            total, [Store(self.scores, self.score(k, r), value)],
-        )]  # fmt: skip
+            self.across(self.q, rows, part, self.q_turned, r, c),
+            total, [Store(self.scores, self.score(part, k, r), value)],
+        )  # fmt: skip
 
-    def _softmax(self, visit: _Visit, rows: _Block) -> Statement:
+    def _softmax(self, visit: _Visit, part: _Part) -> Statement:
         """Scores become their exponentials; maxima and sums take them in."""
-        r, k, n = Index("r"), Index("k"), visit.columns.count
-        at, score = Affine(0, ((r, 1),)), Load(self.scores, self.score(k, r))
+        r, k, n = Index("r"), Index("k"), part.columns[1]
+        at = Affine(part.rows[0], ((r, 1),))
+        score = Load(self.scores, self.score(part, k, r))
         top = Accumulator(Fold.MAXIMUM, self.type, "top")
         total = Accumulator(Fold.SUM, self.type)
         body: list[Statement] = [
@@ -361,31 +408,32 @@ class _Forward(_Blocks):
             body.append(Store(self.factor, at, self.apply(Scalar.EXP, before)))
             start = self.apply(Scalar.MUL, Load(self.sum, at), Load(self.factor, at))
         again = Index("k")
-        score = Load(self.scores, self.score(again, r))
+        score = Load(self.scores, self.score(part, again, r))
         e = self.apply(Scalar.EXP, self.apply(Scalar.SUB, score, base))
         body += [
             Begin(total, start),
-            Loop(again, n, [Update(total, e), Store(self.scores, self.score(again, r), e)]),
+            Loop(again, n, [Update(total, e), Store(self.scores, self.score(part, again, r), e)]),
             Store(self.top, at, top),
             Store(self.sum, at, total),
         ]
-        return Loop(r, rows.count, body, Kind.LANES)
+        return Loop(r, part.rows[1], body, Kind.LANES)
 
     def _finite(self, top: Expression) -> Expression:
         """A maximum that can be subtracted: 0 as long as all scores are -inf."""
         nothing = Apply(Scalar.EQ, (top, self.number(-math.inf)), Type.BOOL)
         return self.apply(Scalar.WHERE, nothing, self.number(0), top)
 
-    def _values(self, visit: _Visit, rows: _Block, alone: bool) -> Statement:
+    def _values(self, visit: _Visit, rows: _Block, part: _Part, alone: bool) -> Statement:
         """Adds the probabilities' product with the values."""
         assert self.y is not None
         v = self.y.inputs[2]
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns
-        at, row = Affine(0, ((r, self.width), (c, 1))), Affine(0, ((r, 1),))
+        total, columns = self.total(), visit.columns.part(*part.columns)
+        first, count = part.rows
+        at, row = Affine(first * self.width, ((r, self.width), (c, 1))), Affine(first, ((r, 1),))
         if alone:
             value = self.apply(Scalar.MUL, total, Load(self.factor, row))
-            body = self.stores(self.y, value, rows.element(r), along(c))
+            body = self.stores(self.y, value, rows.part(first, count).element(r), along(c))
         elif visit.first:
             body = [Store(self.made_y, at, total)]
         else:
@@ -393,8 +441,8 @@ class _Forward(_Blocks):
             value = self.apply(Scalar.FMA, so_far, Load(self.factor, row), total)
             body = [Store(self.made_y, at, value)]
         return self.product(
-            (r, rows.count), (c, self.width), (k, columns.count),
-            Load(self.scores, self.score(k, r)), self.load(v, columns.element(k), along(c)),
+            (r, count), (c, self.width), (k, columns.count),
+            Load(self.scores, self.score(part, k, r)), self.load(v, columns.element(k), along(c)),
             total, body,
         )  # fmt: skip
 
@@ -465,65 +513,74 @@ class _Backward(_Blocks):
         for visit in self.visits(rows, number, last):
             fresh = self.triangle and visit.first
             add_rows, add_columns = self.several and not fresh, many_rows and not fresh
-            steps: list[Statement] = [self._probabilities(visit, rows)]
+            scored = self.scored(visit, rows)
+            by_columns = self.by_columns(visit, rows)
+            steps: list[Statement] = [self._probabilities(visit, rows, part) for part in scored]
             if 2 in self.wanted:
-                steps.append(self._columns(2, self.g, visit, rows, add_columns))
+                steps += [self._columns(2, self.g, visit, rows, part, add_columns)
+                          for part in by_columns]  # fmt: skip
             if 0 in self.wanted or 1 in self.wanted:
-                steps.append(self._slopes(visit, rows))
+                steps += [self._slopes(visit, rows, part) for part in scored]
             if 1 in self.wanted:
-                steps.append(self._columns(1, self.q, visit, rows, add_columns))
+                steps += [self._columns(1, self.q, visit, rows, part, add_columns)
+                          for part in by_columns]  # fmt: skip
             if 0 in self.wanted:
-                steps.append(self._rows(visit, rows, add_rows))
+                steps += [self._rows(visit, rows, part, add_rows)
+                          for part in self.by_rows(visit, rows)]  # fmt: skip
             body += self.visited(visit, steps)
         return body
 
-    def _probabilities(self, visit: _Visit, rows: _Block) -> Statement:
+    def _probabilities(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns
-        value = self.shown(total, rows, columns, r, k, visit.hidden)
-        value = self.apply(Scalar.SUB, value, self.load(self.sums, rows.element(r)))
+        total, columns = self.total(), visit.columns.part(*part.columns)
+        some = rows.part(*part.rows)
+        value = self.shown(total, some, columns, r, k, visit.hidden)
+        value = self.apply(Scalar.SUB, value, self.load(self.sums, some.element(r)))
         value = self.apply(Scalar.EXP, value)
         return self.product(
-            (k, columns.count), (r, rows.count), (c, self.depth),
+            (k, columns.count), (r, some.count), (c, self.depth),
             self.load(self.k, columns.element(k), along(c)),
-            self.across(self.q, rows, self.q_turned, r, c),
-            total, [Store(self.scores, self.score(k, r), value)],
+            self.across(self.q, rows, part, self.q_turned, r, c),
+            total, [Store(self.scores, self.score(part, k, r), value)],
         )  # fmt: skip
 
-    def _slopes(self, visit: _Visit, rows: _Block) -> Statement:
+    def _slopes(self, visit: _Visit, rows: _Block, part: _Part) -> Statement:
         """The gradient of the scores, in their place."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns, at = self.total(), visit.columns, self.score(k, r)
-        value = self.apply(Scalar.SUB, total, self.load(self.inner, rows.element(r)))
+        total, columns = self.total(), visit.columns.part(*part.columns)
+        at, some = self.score(part, k, r), rows.part(*part.rows)
+        value = self.apply(Scalar.SUB, total, self.load(self.inner, some.element(r)))
         value = self.apply(Scalar.MUL, value, Load(self.scores, at))
         value = self.apply(Scalar.MUL, value, self.number(self.node.scale))
         return self.product(
-            (k, columns.count), (r, rows.count), (c, self.width),
+            (k, columns.count), (r, some.count), (c, self.width),
             self.load(self.v, columns.element(k), along(c)),
-            self.across(self.g, rows, self.g_turned, r, c),
+            self.across(self.g, rows, part, self.g_turned, r, c),
             total, [Store(self.scores, at, value)],
         )  # fmt: skip
 
     def _columns(
-        self, of: int, other: Node, visit: _Visit, rows: _Block, add: bool
+        self, of: int, other: Node, visit: _Visit, rows: _Block, part: _Part, add: bool
     ) -> Statement:
         """Adds to the gradient of keys or values."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns
+        total, columns = self.total(), visit.columns.part(*part.columns)
+        some = rows.part(*part.rows)
         body = self.stores(self.wanted[of], total, columns.element(k), along(c), add=add)
         return self.product(
-            (k, columns.count), (c, other.shape[-1]), (r, rows.count),
-            Load(self.scores, self.score(k, r)), self.load(other, rows.element(r), along(c)),
+            (k, columns.count), (c, other.shape[-1]), (r, some.count),
+            Load(self.scores, self.score(part, k, r)), self.load(other, some.element(r), along(c)),
             total, body,
         )  # fmt: skip
 
-    def _rows(self, visit: _Visit, rows: _Block, add: bool) -> Statement:
+    def _rows(self, visit: _Visit, rows: _Block, part: _Part, add: bool) -> Statement:
         """Adds to the gradient of queries."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.total(), visit.columns
-        body = self.stores(self.wanted[0], total, rows.element(r), along(c), add=add)
+        total, columns = self.total(), visit.columns.part(*part.columns)
+        some = rows.part(*part.rows)
+        body = self.stores(self.wanted[0], total, some.element(r), along(c), add=add)
         return self.product(
-            (r, rows.count), (c, self.depth), (k, columns.count),
-            Load(self.scores, self.score(k, r)), self.load(self.k, columns.element(k), along(c)),
-            total, body,
+            (r, some.count), (c, self.depth), (k, columns.count),
+            Load(self.scores, self.score(part, k, r)),
+            self.load(self.k, columns.element(k), along(c)), total, body,
         )  # fmt: skip

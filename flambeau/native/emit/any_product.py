@@ -25,7 +25,8 @@ def any_plan(context: Any, p: Problem, depth: int = WHOLE_DEPTH) -> Plan:
     rows, vectors = (8, 3) if registers == 32 else (6, 2)
     tile = Tile(rows, vectors, context.target.lanes(p.type), p.type)
     whole = depth // tile.columns * tile.columns
-    return Plan(tile, True, True, whole, True, unrolled(rows, vectors, registers, False))
+    unroll = unrolled(rows, vectors, registers, whole, False)
+    return Plan(tile, True, True, whole, True, unroll)
 
 
 class AnyProduct(Product):

@@ -20,6 +20,7 @@ A_BYTES = 4608 << 10  # for packed rows of a: many, since panels of b come from 
 FIRST_CACHE = 32 << 10  # a panel up to this stays in the nearest cache while all rows pass
 _LONG = 384  # steps of a on lines of their own beyond this do not stay in the nearest cache
 _APART = 1536 << 10  # steps of a over this much memory are too many pages
+_FEW_STEPS = 64  # of the depth, for which long rounds are only more code
 _WAYS = 16  # of a second-level cache
 _FEW_ROWS, _MANY_ROWS = 18, 128  # of a, from which on packing b pays where it is far, and near
 _MANY = 60  # vectors of columns whose number is not known
@@ -242,15 +243,16 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     depth = p.k if known(p.k) else NEAR_DEPTH if p.near else WHOLE_DEPTH
     if cut and known(p.k):
         depth = _divided(p.k)
-    return Plan(tile, pack_a, pack_b, depth, cut, unrolled(rows, vectors, registers, half))
+    unroll = unrolled(rows, vectors, registers, depth, half)
+    return Plan(tile, pack_a, pack_b, depth, cut, unroll)
 
 
-def unrolled(rows: int, vectors: int, registers: int, half: bool) -> int:
+def unrolled(rows: int, vectors: int, registers: int, depth: int, half: bool) -> int:
     """Steps in a round: short ones of narrow vectors would be half counting and asking ahead."""
     if half:
         return 1
     if registers == 16:
-        return 4
+        return 4 if depth > _FEW_STEPS else 2
     return 2 if rows * vectors + vectors + 1 <= registers - 3 else 1
 
 
