@@ -279,12 +279,16 @@ def test_a_gradient_and_the_update_of_its_weight(shape: tuple[int, int, int]) ->
 
 def test_matrices_that_an_epilogue_reads_are_fetched_ahead() -> None:
     """Where they are too large to be near; one that is only written is waited for by nobody."""
-    def fetched(kernel: Kernel) -> int:
-        return len(re.findall(r"call void @.?llvm.prefetch", emit(kernel, TARGETS["avx512"])))
+    def fetched(kernel: Kernel, cache: int = 3) -> int:
+        calls = rf"call void @.?llvm.prefetch.*i32 {cache}, i32 1\)"
+        return len(re.findall(calls, emit(kernel, TARGETS["avx512"])))
 
     assert fetched(stepped(160, 480, 16))
     assert not fetched(stepped(32, 48, 16))
     assert not fetched(matrix_product(160, 480, 16, (True, False)))
+    # What is packed is asked for too, where it is far.
+    assert fetched(matrix_product(128, 512, 768, (True, False)), 2)
+    assert not fetched(matrix_product(128, 64, 96, (True, False)), 2)
 
 
 def test_what_is_the_same_for_all_elements_is_computed_once() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from ..loops import Type
+from .ahead import SECOND, prefetch
 from .tile import (
     I32, I64, POINTER, Number, constant, first_lanes, internal, load_vector, loop, memory_type,
     moved, plus, store_vector, times, widened,
@@ -59,6 +60,8 @@ def pack(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
 
 
 STEPS = 16  # of the depth that side-by-side panels are packed together
+_FAR = 256 << 10  # bytes over which the depth goes, from which on lines are asked for ahead
+_LINE = 64
 
 
 def pack_groups(
@@ -67,7 +70,8 @@ def pack_groups(
     """Packs panels that lie side by side along the width, each `apart` bytes after the one before.
 
     Where memory runs along the width, all of them a few steps of the depth at a time, so that it
-    is read in long runs. `valid` counts what all of them have.
+    is read in long runs, and as many steps ahead are asked for: the processor does not guess what
+    lies that far apart. `valid` counts what all of them have.
     """
     if panel.width_stride != panel.stored.size:
 
@@ -82,6 +86,8 @@ def pack_groups(
         loop(b, groups, [], one)
         return
 
+    over = times(b, panel.depth, panel.depth_stride)
+    ahead = 0 if isinstance(over, int) and over < _FAR else STEPS
     whole = b.udiv(constant(panel.valid), constant(panel.width))
     rest = b.urem(constant(panel.valid), constant(panel.width))
 
@@ -96,7 +102,7 @@ def pack_groups(
         def group(g: ir.Value, valid: Number) -> None:
             at = moved(b, here.pointer, times(b, g, panel.width * panel.stored.size))
             alone = replace(here, pointer=at, valid=valid)
-            _pack_along_width(b, alone, moved(b, target, times(b, g, apart)))
+            _pack_along_width(b, alone, moved(b, target, times(b, g, apart)), ahead)
 
         def full(g: ir.Value, _: list) -> list:
             group(g, panel.width)
@@ -111,7 +117,10 @@ def pack_groups(
     loop(b, stretches, [], stretch)
 
 
-def _pack_along_width(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
+def _pack_along_width(
+    b: ir.IRBuilder, panel: Panel, into: ir.Value, ahead: int = 0
+) -> None:  # fmt: skip
+    """Step by step of the depth; `ahead`: of which step each one asks for the lines."""
     masks: list[tuple[int, int, ir.Value | None]] = []
     for start in range(0, panel.width, panel.lanes):
         count = min(panel.lanes, panel.width - start)
@@ -121,6 +130,10 @@ def _pack_along_width(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
     def body(k: ir.Value, _: list) -> list:
         source = moved(b, panel.pointer, times(b, k, panel.depth_stride))
         target = moved(b, into, times(b, k, panel.step))
+        if ahead:
+            for start in range(0, panel.width * panel.stored.size, _LINE):
+                far = moved(b, source, times(b, panel.depth_stride, ahead))
+                prefetch(b, moved(b, far, start), False, SECOND)
         for start, count, mask in masks:
             at = moved(b, source, start * panel.stored.size)
             read = load_vector(b, at, panel.stored, count, mask)
