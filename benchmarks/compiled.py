@@ -1,6 +1,11 @@
 """Measures compiled steps: PyTorch, torch.compile, JAX, flambeau eager and compiled, in turn, in
 fresh processes on two processors. Shown are medians over the rounds and ratios; above 1 is better.
 
+All engines of a job are there at once, and each in turn times its calls for a quarter of a second:
+on a machine that others use too, where all takes twice as long for seconds at a time, one engine
+after the other gave a char GPT's step as 1.33 of PyTorch's speed in a run and 1.8 in the next. An
+engine that waits for its turn uses no processor.
+
     python benchmarks/compiled.py [--only PART ...] [--models REGEX] [--rounds N] [--readme]
 
 The first round has cold caches of machine code, later ones have those that it left. torch.compile
@@ -15,7 +20,6 @@ import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -26,13 +30,14 @@ from compiled_table import markdown, merged, write
 from eager import load_before, versions
 from models import MODELS
 from processes import THREADS, python_with, python_with_torch
+from turns import Process, all_in_turn
 
 HERE = Path(__file__).resolve().parent
 ENGINES = ("torch", "inductor", "jax", "eager", "compiled")
 PARTS = ("steps", "inference", "matmul", "first", "memory", "growth")
 SIZES = (512, 1024, 2048)
 GROWTH = ((2, 128), (4, 128), (8, 128), (16, 128), (4, 64), (4, 256), (4, 512))
-LIMIT = 900.0  # seconds after which a process counts as one that does not run
+LIMIT = 900.0  # seconds of a turn after which a process counts as one that does not run
 
 
 def jobs(parts: set[str], models: str, rounds: int) -> Iterator[tuple[str, tuple[str, ...], int]]:
@@ -59,20 +64,25 @@ def caches(folder: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def measure(python: str, engine: str, job: str, folder: Path, quick: bool) -> dict | None:
-    """Runs compiled_measure.py once in a fresh process; None where it fails."""
-    command = [python, str(HERE / "compiled_measure.py"), engine, job]
-    try:
-        run = subprocess.run(
-            command + ["--quick"] * quick, env={**os.environ, **THREADS, **caches(folder)},
-            capture_output=True, text=True, check=False, timeout=LIMIT,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return None
-    if run.returncode:
-        print(f"\n{engine} {job}:\n{run.stderr[-2000:]}", file=sys.stderr)
-        return None
-    return json.loads(run.stdout.splitlines()[-1])
+def measured(
+    job: str, pythons: dict[str, str], folder: Path, quick: bool
+) -> dict[str, dict | None]:
+    """Runs compiled_measure.py once in a fresh process for each engine, all of them in turn; None
+    for those that fail."""
+    processes: dict[str, Process] = {}
+    for engine, python in pythons.items():
+        command = [python, str(HERE / "compiled_measure.py"), engine, job, "--turns"]
+        place = folder / f"{engine}-{job.replace(':', '-')}"
+        env = {**os.environ, **THREADS, **caches(place)}
+        processes[engine] = Process(command + ["--quick"] * quick, env, LIMIT)
+    all_in_turn(list(processes.values()))
+    found: dict[str, dict | None] = {}
+    for engine, one in processes.items():
+        if one.failed:
+            print(f"\n{engine} {job}:\n{one.errors[-2000:]}", file=sys.stderr)
+        found[engine] = None if one.failed else json.loads(one.lines[-1])
+        print(".", end="", file=sys.stderr, flush=True)
+    return found
 
 
 def engines(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
@@ -101,11 +111,9 @@ def collect(args: argparse.Namespace, pythons: dict[str, str]) -> dict[str, dict
         for number in range(args.rounds):
             for job, wanted, rounds in todo:
                 order = [one for one in wanted if one in pythons and number < rounds]
-                for engine in order if number % 2 == 0 else order[::-1]:
-                    place = Path(folder) / f"{engine}-{job.replace(':', '-')}"
-                    found = measure(pythons[engine], engine, job, place, quick)
+                some = {one: pythons[one] for one in (order if number % 2 == 0 else order[::-1])}
+                for engine, found in measured(job, some, Path(folder), quick).items():
                     samples.setdefault(job, {}).setdefault(engine, []).append(found)
-                    print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return samples
 

@@ -1,10 +1,11 @@
 """One fresh process of the compiler's benchmark: one engine, one job; prints a line of JSON.
 
-    python compiled_measure.py {torch,inductor,jax,eager,compiled} JOB [--quick]
+    python compiled_measure.py {torch,inductor,jax,eager,compiled} JOB [--quick] [--turns]
 
 Jobs: step:MODEL, inference:MODEL:BATCH[,BATCH], matmul:SIZE, growth:LAYERS:WIDTH. Times are in
 seconds, memory in MB. "first" is the time of the calls until one was compiled, "compiling" what of
-it went into that.
+it went into that. With --turns it waits before it begins, and before each repeat of what it times,
+until it is told to go on (turns.py).
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from statistics import median
 from typing import Any
 
 from measure import THREADS, memory, time_of
+from turns import wait_for_turn
 
 HERE = Path(__file__).resolve().parent
 CALLS = 8  # after which a step that is not compiled stays eager
 TURNS = 15  # of products and multiply-adds in registers
 Found = dict[str, Any]
+BEFORE: Callable[[], None] | None = wait_for_turn if "--turns" in sys.argv else None
 
 
 def library(engine: str) -> Any:
@@ -154,7 +157,7 @@ def timed(work: Callable, wait: Callable | None, quick: bool) -> float:
             wait()
         return (time.perf_counter() - begin) / 3
     if wait is None:
-        return time_of(work, "steps")
+        return time_of(work, "steps", BEFORE)
     work()
     wait()
     begin = time.perf_counter()
@@ -167,7 +170,7 @@ def timed(work: Callable, wait: Callable | None, quick: bool) -> float:
             work()
         wait()
 
-    return time_of(several, "steps") / calls
+    return time_of(several, "steps", BEFORE) / calls
 
 
 def inference_job(engine: str, name: str, batches: list[int], quick: bool) -> Found:
@@ -213,6 +216,9 @@ def _beside_the_peak(work: Callable, turns: int) -> Found:
 
     seconds, sustained, best = [], [], []
     for _ in range(turns):
+        if BEFORE is not None:
+            BEFORE()
+            work()
         sustained.append(flops(THREADS, seconds=0.03, sustained=True))
         best.append(flops(THREADS, seconds=0.01))
         begin, calls = time.perf_counter(), 0
@@ -240,4 +246,6 @@ def job(engine: str, text: str, quick: bool) -> Found:
 
 
 if __name__ == "__main__":
+    if BEFORE is not None:
+        BEFORE()
     print(json.dumps(job(sys.argv[1], sys.argv[2], "--quick" in sys.argv)))

@@ -34,8 +34,12 @@ def memory() -> float:
     return peak / (1024 if sys.platform != "darwin" else 1024 * 1024)
 
 
-def time_of(work, group: str) -> float:
-    """Median over the repeats of the seconds that one call takes."""
+def time_of(work, group: str, before=None) -> float:
+    """Median over the repeats of the seconds that one call takes.
+
+    `before()` is called before each repeat: where others had the machine meanwhile, a call follows
+    that does not count.
+    """
     for _ in range(WARM_UP[group]):
         work()
     begin = time.perf_counter()
@@ -44,6 +48,9 @@ def time_of(work, group: str) -> float:
     calls = max(1, round(SPAN[group] / once))
     repeats = []
     for _ in range(REPEATS):
+        if before is not None:
+            before()
+            work()
         begin = time.perf_counter()
         for _ in range(calls):
             work()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import flambeau
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = ("cases", "table", "models", "compiled_table", "compiled_measure", "measure", "eager",
-           "processes", "compiled")  # fmt: skip
+           "processes", "turns", "compiled")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +63,9 @@ def test_a_row_that_did_not_run_says_so(benchmarks):
 
 def found_by(engine: str, job: str, tmp_path: Path) -> dict:
     """What compiled_measure.py prints about a job, in a process of its own."""
-    from compiled import measure
+    from compiled import measured
 
-    found = measure(sys.executable, engine, job, tmp_path, quick=True)
+    found = measured(job, {engine: sys.executable}, tmp_path, quick=True)[engine]
     assert found is not None
     return found
 
@@ -126,3 +127,29 @@ def test_the_pages_have_the_marks(benchmarks):
     for page in ("README.md", "docs/speed.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         assert text.count(compiled_table.BEGIN) == text.count(compiled_table.END) == 1
+
+
+def test_processes_take_turns(benchmarks, tmp_path):
+    """One is at work at a time; one that fails says why, and the others go on."""
+    from turns import Process, all_in_turn
+
+    text = (
+        "import sys; from turns import wait_for_turn as w; from pathlib import Path\n"
+        "log = Path(sys.argv[2])\n"
+        "for i in range(3):\n"
+        "    w(); log.open('a').write(f'{sys.argv[1]}{i} begin\\n')\n"
+        "    if sys.argv[1] == 'b' and i == 1: raise ValueError('no more')\n"
+        "    log.open('a').write(f'{sys.argv[1]}{i} end\\n')\n"
+        "print('done', sys.argv[1])\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")}
+    found = [Process([sys.executable, "-c", text, name, str(tmp_path / "log")], env, 60.0)
+             for name in "abc"]  # fmt: skip
+    all_in_turn(found)
+    lines = (tmp_path / "log").read_text().split("\n")[:-1]
+    turns = [f"{name}{i}" for i in range(3) for name in "abc" if (name, i) != ("b", 2)]
+    assert lines == [f"{turn} {what}" for turn in turns for what in ("begin", "end")
+                     if (turn, what) != ("b1", "end")]  # fmt: skip
+    assert [one.failed for one in found] == [False, True, False]
+    assert "no more" in found[1].errors
+    assert found[2].lines == ["done c\n"]
