@@ -74,18 +74,8 @@ def pack_groups(
     lies that far apart. `valid` counts what all of them have.
     """
     if panel.width_stride != panel.stored.size:
-
-        def one(g: ir.Value, _: list) -> list:
-            done = times(b, g, panel.width)
-            left = b.sub(constant(panel.valid), constant(done))
-            at = moved(b, panel.pointer, times(b, done, panel.width_stride))
-            valid = minimum(b, left, panel.width)
-            pack(b, replace(panel, pointer=at, valid=valid), moved(b, into, times(b, g, apart)))
-            return []
-
-        loop(b, groups, [], one)
+        _pack_one_by_one(b, panel, into, groups, apart)
         return
-
     over = times(b, panel.depth, panel.depth_stride)
     ahead = 0 if isinstance(over, int) and over < _FAR else STEPS
     whole = b.udiv(constant(panel.valid), constant(panel.width))
@@ -115,6 +105,22 @@ def pack_groups(
 
     stretches = b.udiv(plus(b, constant(panel.depth), STEPS - 1), constant(STEPS))
     loop(b, stretches, [], stretch)
+
+
+def _pack_one_by_one(
+    b: ir.IRBuilder, panel: Panel, into: ir.Value, groups: Number, apart: Number
+) -> None:  # fmt: skip
+    """Such panels, one after another."""
+
+    def one(g: ir.Value, _: list) -> list:
+        done = times(b, g, panel.width)
+        left = b.sub(constant(panel.valid), constant(done))
+        at = moved(b, panel.pointer, times(b, done, panel.width_stride))
+        valid = minimum(b, left, panel.width)
+        pack(b, replace(panel, pointer=at, valid=valid), moved(b, into, times(b, g, apart)))
+        return []
+
+    loop(b, groups, [], one)
 
 
 def _pack_along_width(
