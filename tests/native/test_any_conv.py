@@ -25,6 +25,8 @@ MORE = {
     "several blocks": ((3, 5, (30, 31), 20, (3, 3)), {}),
     "kernel beyond the image": ((2, 3, (4, 5), 7, (7, 7)), {"padding": (3, 3)}),
     "long strides": ((2, 3, (17, 23), 5, (3, 3)), {"stride": (4, 5), "padding": (2, 0)}),
+    "every second element": ((3, 4, (13, 33), 10, (3, 3)), {"stride": (1, 2)}),
+    "strided between rows": ((3, 4, (9, 17), 10, (5, 5)), {"stride": (2, 2), "padding": (3, 2)}),
     "dilated and strided": ((2, 4, (15, 16), 8, (3, 3)), {"dilation": (3, 2), "stride": (2, 3)}),
     "two groups": ((3, 6, (8, 9), 14, (3, 3)), {"groups": 2, "stride": (2, 1)}),
     "many groups": ((2, 12, (8, 8), 12, (3, 3)), {"groups": 6}),

@@ -84,9 +84,10 @@ def copies() -> None:
 
 
 def convolutions() -> None:
-    """Of any size, in both layouts: each direction."""
-    for case, last in combinations(("primes", "narrow", "groups", "kernel beyond the image",
-                                    "long strides"), (False, True)):  # fmt: skip
+    """Of any size, in both layouts: each direction; windows from rows, two apart, gathered."""
+    cases = ("primes", "narrow", "groups", "kernel beyond the image", "long strides", "strided",
+             "strided between rows", "wide padding", "tiles across rows")  # fmt: skip
+    for case, last in combinations(cases, (False, True)):
         g = geometry(case, last, last)
         x, w, y = shapes(g)
         windows, gradient = any_conv.windows(Type.F32), any_conv.weight(Type.F32)

@@ -36,9 +36,11 @@ class WindowPanel:
         self.places = [b.entry_slot(I32, columns, "places", 64) for _ in lines]
         self.extents = [splat(b, b.trunc(one.extent, I32), tile.lanes) for one in lines]
         step = b.mul(image.columns.stride, image.columns.apart)
-        near = b.icmp_signed("==", step, constant(self.size))
-        few = b.icmp_signed(">=", image.columns.outputs, constant(tile.lanes - 1))
-        self.in_rows = b.and_(near, few)  # a vector lies in two rows of positions at most
+        long = b.icmp_signed(">=", image.columns.outputs, constant(tile.lanes - 1))
+        self.in_rows = [  # by steps: whether a vector lies in two rows of positions at most
+            (steps, b.and_(long, b.icmp_signed("==", step, constant(steps * self.size))))
+            for steps in (1, 2)
+        ]
 
     # ------------------------------------------------------------------- where columns are
 
@@ -76,12 +78,19 @@ class WindowPanel:
 
     def pack(self, start: Number, depth: Number, into: ir.Value) -> None:
         """Packs the steps [start, start + depth) of the columns that were placed."""
-        b = self.b
-        with b.if_else(self.in_rows) as (rows, apart):
+        self._pack(self.in_rows, start, depth, into)
+
+    def _pack(self, ways: list[tuple[int, ir.Value]], start: Number, depth: Number, into: ir.Value
+              ) -> None:  # fmt: skip
+        if not ways:
+            self._gathered(start, depth, into)
+            return
+        (steps, fits), *others = ways
+        with self.b.if_else(fits) as (rows, apart):
             with rows:
-                self._from_rows(start, depth, into)
+                self._from_rows(steps, start, depth, into)
             with apart:
-                self._gathered(start, depth, into)
+                self._pack(others, start, depth, into)
 
     def _each_tap(self, start: Number, depth: Number, into: ir.Value, body: Any) -> None:
         """body(what its place moves, masks, channels from and to, where they go) for each tap."""
@@ -125,10 +134,13 @@ class WindowPanel:
         left = b.add(b.sub(constant(end), tap), b.sub(self.taps, constant(1)))
         return b.sdiv(left, self.taps)
 
-    def _from_rows(self, start: Number, depth: Number, into: ir.Value) -> None:
-        """Each vector from the row of positions that it begins in, and the one after."""
+    def _from_rows(self, steps: int, start: Number, depth: Number, into: ir.Value) -> None:
+        """Each vector from the row of positions that it begins in, and the one after.
+
+        `steps`: elements from one position to the next.
+        """
         b, lanes, vectors = self.b, self.tile.lanes, range(self.tile.vectors)
-        steps = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
+        order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
         bases, firsts, whole = [], [], ir.Constant(ir.IntType(1), 1)
         column = self.column
         for v in vectors:
@@ -137,8 +149,8 @@ class WindowPanel:
             at = moved(b, self.offsets, v * lanes * 8)
             one = b.load(at, typ=I64, align=8)
             other = b.load(moved(b, at, times(b, last, 8)), typ=I64, align=8)
-            bases.append((one, b.sub(other, times(b, last, self.size))))
-            firsts.append(b.icmp_signed("<", steps, splat(b, b.trunc(left, I32), lanes)))
+            bases.append((one, b.sub(other, times(b, last, steps * self.size))))
+            firsts.append(b.icmp_signed("<", order, splat(b, b.trunc(left, I32), lanes)))
             whole = b.and_(whole, b.icmp_signed("==", left, constant(lanes)))
             column = b.urem(b.add(column, constant(lanes)), self.image.columns.outputs)
 
@@ -150,7 +162,7 @@ class WindowPanel:
                     parts = [[(b.add(bases[v][0], offset), b.and_(masks[v], firsts[v])),
                               (b.add(bases[v][1], offset), b.and_(masks[v], b.not_(firsts[v])))]
                              for v in vectors]  # fmt: skip
-                self._copied(parts, many, place)
+                self._copied(steps, parts, many, place)
 
             self._each_tap(start, depth, into, tap)
 
@@ -160,20 +172,42 @@ class WindowPanel:
             with two_rows:
                 several(2)
 
-    def _copied(self, parts: list, many: ir.Value, place: ir.Value) -> None:
+    def _copied(self, steps: int, parts: list, many: ir.Value, place: ir.Value) -> None:
         """A tap's channels: vectors that are the sum of (offset, mask) parts of memory."""
-        b, tile, kind = self.b, self.tile, self.tile.type
+        b, tile = self.b, self.tile
+        if steps == 2:
+            parts = [[(offset, self._even(mask)) for offset, mask in some] for some in parts]
+        else:
+            parts = [[(offset, [mask]) for offset, mask in some] for some in parts]
 
         def channel(_: ir.Value, held: list[ir.Value]) -> list[ir.Value]:
             source, target = held
             for v, some in enumerate(parts):
-                read = [load_vector(b, moved(b, source, offset), kind, tile.lanes, mask)
-                        for offset, mask in some]  # fmt: skip
+                read = [self._read(moved(b, source, offset), masks) for offset, masks in some]
                 value = read[0] if len(read) == 1 else self._either(*read)
                 store_vector(b, value, moved(b, target, v * tile.lanes * self.size), self.size)
             return self._next(source, target)
 
         loop(b, many, [self.image.start, place], channel)
+
+    def _even(self, mask: ir.Value) -> list[ir.Value]:
+        """The masks of two vectors of memory, of which every second element is wanted."""
+        lanes = self.tile.lanes
+        none = ir.Constant(mask.type, None)
+        picks = ([part * lanes // 2 + i // 2 if i % 2 == 0 else lanes for i in range(lanes)]
+                 for part in (0, 1))  # fmt: skip
+        kind = ir.VectorType(I32, lanes)
+        return [self.b.shuffle_vector(mask, none, ir.Constant(kind, pick)) for pick in picks]
+
+    def _read(self, pointer: ir.Value, masks: list[ir.Value]) -> ir.Value:
+        """A vector of memory, or every second element of two."""
+        b, lanes, kind = self.b, self.tile.lanes, self.tile.type
+        read = [load_vector(b, moved(b, pointer, i * lanes * self.size), kind, lanes, mask)
+                for i, mask in enumerate(masks)]  # fmt: skip
+        if len(read) == 1:
+            return read[0]
+        pick = ir.Constant(ir.VectorType(I32, lanes), list(range(0, 2 * lanes, 2)))
+        return b.shuffle_vector(*read, pick)
 
     def _next(self, source: ir.Value, target: ir.Value) -> list[ir.Value]:
         step = times(self.b, self.taps, self.tile.columns * self.size)
