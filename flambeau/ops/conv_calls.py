@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..native import eager
+from ..native.invoke import run
+from ..native.pool import threads
 from .registry import Array
 from .shape_kernels import kernel_for, run_kernel
 
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from ..native.loops import Kernel
     from .conv_kernels import Window
 
+LARGE = 1 << 22  # multiplications from which on a kernel of a shape's own is worth its making
+_LANES = 16  # multiplications that take as long as an element's work elsewhere
 _ASKED, _USED = 16, 64  # calls of a shape that ask for its own kernel, and first take it
 
 
@@ -45,6 +51,11 @@ class Convolution(NamedTuple):
     def depthwise(self) -> bool:
         """Whether each output channel reads one input channel."""
         return self.groups > 1 and self.weight[1] == 1
+
+    @property
+    def multiplications(self) -> int:
+        """How many there are."""
+        return prod(self.y) * prod(self.weight[1:])
 
     @property
     def unusual(self) -> bool:
@@ -87,7 +98,7 @@ def ran(one: Convolution, arrays: Sequence[Array]) -> bool:
         if function is not None:
             run_kernel(function, arrays, [one.x[0]])
         return function is not None
-    if one.square or one.unusual:
+    if (one.square or one.unusual) and one.multiplications >= LARGE:
         function = kernel_for(("convolution", one), lambda: _own(one), _ASKED, _USED)
         if function is not None:
             run_kernel(function, arrays)
@@ -145,21 +156,19 @@ def _builder(one: Convolution, grouped: bool) -> Kernel:
 
 
 def _ran_by_any(one: Convolution, arrays: Sequence[Array]) -> bool:
-    from ..native.eager import kernel_asked_for
-    from ..native.invoke import shared
-    from ..native.pool import threads
-
     grouped = one.groups > 1 and one.groups >= threads()
     key = ("any convolution", one.direction == "weight", one.kind, grouped)
-    function = kernel_asked_for(key, lambda: _builder(one, grouped))
+    function = eager.kernel_asked_for(key, lambda: _builder(one, grouped))
     if function is None:
         return False
     if one.direction == "data":
         g, weight, made = arrays
         arrays = [g, weight, np.zeros(one.x[1], g.dtype), made]
-    starts = [array.ctypes.data for array in arrays]
-    size = arrays[0].itemsize
+    size, work = arrays[0].itemsize, one.multiplications // _LANES
     for places, sizes in _calls(one, grouped):
-        shared(function.address, *[start + place * size for start, place in
-                                   zip(starts, places, strict=True)], *sizes)  # fmt: skip
+        if any(places):
+            starts = zip(arrays, places, strict=True)
+            run(function.address, work, *[a.ctypes.data + at * size for a, at in starts], *sizes)
+        else:
+            run(function.address, work, *arrays, *sizes)
     return True

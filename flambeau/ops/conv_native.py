@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .conv_calls import Convolution, ran
+from .conv_calls import LARGE, Convolution, ran
 from .registry import Array
 
 if TYPE_CHECKING:
     from .conv_kernels import Window
 
-_LEAST = 1 << 22  # multiplications from which on machine code is worth its making
+_LEAST = 1 << 18  # multiplications from which on machine code is worth its making
 
 
-def _fits(x: Array, w: Array, window: Window, count: int) -> bool:
+def _fits(x: Array, w: Array, window: Window, count: int, depthwise: bool) -> bool:
     """Whether a convolution of `count` multiplications is for machine code."""
+    least = max(_LEAST, LARGE) if depthwise else _LEAST
     return (
-        count >= _LEAST and x.__class__ is np.ndarray and w.__class__ is np.ndarray
+        count >= least and x.__class__ is np.ndarray and w.__class__ is np.ndarray
         and x.dtype.char in "fd" and w.dtype.char == x.dtype.char and len(window.kernel) <= 2
     )  # fmt: skip
 
@@ -55,9 +56,10 @@ def empty(shape: Sequence[int], dtype: np.dtype, last: bool) -> Array:
 def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int) -> Array | None:
     """The convolution of x with w."""
     shape = (x.shape[0], w.shape[0], *window.output(x.shape[2:]))
-    if not _fits(x, w, window, prod(shape) * prod(w.shape[1:])):
+    depthwise = groups > 1 and w.shape[1] == 1
+    if not _fits(x, w, window, prod(shape) * prod(w.shape[1:]), depthwise):
         return None
-    (x, x_last), (w, w_last) = _laid_out(groups > 1 and w.shape[1] == 1, x, w)
+    (x, x_last), (w, w_last) = _laid_out(depthwise, x, w)
     y = empty(shape, x.dtype, x_last or w_last)
     shift = np.zeros(shape[1], x.dtype) if bias is None else np.ascontiguousarray(bias)
     one = Convolution("forward", x.shape, w.shape, shape, x.dtype.char, window, groups,
@@ -68,10 +70,11 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, groups: int
                   ) -> Array | None:  # fmt: skip
     """The gradient of the input, whose spatial axes have the lengths `spatial`."""
-    if not _fits(g, w, window, g.size * prod(w.shape[1:])):
+    depthwise = groups > 1 and w.shape[1] == 1
+    if not _fits(g, w, window, g.size * prod(w.shape[1:]), depthwise):
         return None
     shape = (g.shape[0], w.shape[1] * groups, *spatial)
-    (g, g_last), (w, w_last) = _laid_out(groups > 1 and w.shape[1] == 1, g, w)
+    (g, g_last), (w, w_last) = _laid_out(depthwise, g, w)
     made = empty(shape, g.dtype, g_last or w_last)
     one = Convolution("data", shape, w.shape, g.shape, g.dtype.char, window, groups,
                       (g_last or w_last, w_last, g_last))  # fmt: skip
@@ -81,9 +84,10 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | None:
     """The gradient of the weight."""
     shape = (g.shape[1], x.shape[1] // groups, *window.kernel)
-    if not _fits(x, g, window, g.size * prod(shape[1:])):
+    depthwise = groups > 1 and shape[1] == 1
+    if not _fits(x, g, window, g.size * prod(shape[1:]), depthwise):
         return None
-    (x, x_last), (g, g_last) = _laid_out(groups > 1 and shape[1] == 1, x, g)
+    (x, x_last), (g, g_last) = _laid_out(depthwise, x, g)
     last = x_last and len(shape) == 4
     made = empty(shape, x.dtype, last)
     one = Convolution("weight", x.shape, shape, g.shape, x.dtype.char, window, groups,
