@@ -73,6 +73,7 @@ __version__ = "2.13.0+flambeau.0.1.0"
 
 globals().update(_dtypes.all_dtypes())
 globals().update(_dtypes.ALIASES)
+globals().update(_dtypes.NOMINAL)
 globals().update(_PUBLIC["torch"])
 
 e, pi, inf, nan, tau = _math.e, _math.pi, _math.inf, _math.nan, _math.tau
@@ -80,10 +81,10 @@ newaxis = None
 
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
-    "_C", "__config__", "_dynamo", "_inductor", "_subclasses", "_tensor_str",
+    "_C", "__config__", "_dynamo", "_higher_order_ops", "_inductor", "_subclasses", "_tensor_str",
     "_utils", "accelerator", "amp", "backends",
     "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func",
-    "functional", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "mtia",
+    "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "mtia",
     "multiprocessing", "nested", "nn", "onnx", "optim", "overrides", "profiler", "random",
     "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
     "torch_alias", "torch_version", "train", "types", "utils", "version", "xpu",
@@ -103,6 +104,8 @@ _ELSEWHERE = {
         "set_autocast_gpu_dtype", "set_autocast_ipu_dtype", "set_autocast_ipu_enabled",
         "set_autocast_xla_dtype", "set_autocast_xla_enabled",
     ), "amp.device_names"),
+    **dict.fromkeys(("ScriptFunction", "ScriptModule"), "jit"),
+    **dict.fromkeys(("fork", "wait"), "jit"),
     "Parameter": "nn.parameter", "compile": "compiler", "load": "serialization",
     "save": "serialization",
     "vmap": "func",
@@ -121,6 +124,10 @@ def __getattr__(name: str) -> Any:
             ) from None
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(f"{__package__}.{_ELSEWHERE[name]}"), name)
+    if name in ("PyTorchFileReader", "PyTorchFileWriter"):  # named in annotations
+        from .tensor.lacking import Lacking
+
+        return Lacking(f"torch.{name}")
     if name == "torch":  # programs write torch.torch.Tensor too
         return _sys.modules[__name__]
     raise AttributeError(f"module 'torch' has no attribute '{name}'")

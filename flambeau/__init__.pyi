@@ -719,6 +719,7 @@ def zeros_like(input: Tensor, *, dtype: _dtype | None = ..., layout: Any = ..., 
 from . import _C as _C
 from . import __config__ as __config__
 from . import _dynamo as _dynamo
+from . import _higher_order_ops as _higher_order_ops
 from . import _inductor as _inductor
 from . import _subclasses as _subclasses
 from . import _tensor_str as _tensor_str
@@ -736,6 +737,7 @@ from . import export as export
 from . import fft as fft
 from . import func as func
 from . import functional as functional
+from . import futures as futures
 from . import fx as fx
 from . import hub as hub
 from . import jit as jit
@@ -771,11 +773,14 @@ from .accelerator import AcceleratorError as AcceleratorError
 from .amp import GradScaler as GradScaler
 from .accelerator import OutOfMemoryError as OutOfMemoryError
 from .nn.parameter import Parameter as Parameter
+from .jit import ScriptFunction as ScriptFunction
+from .jit import ScriptModule as ScriptModule
 from .amp import autocast as autocast
 from .amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting
 from .amp.autocast_mode import autocast_increment_nesting as autocast_increment_nesting
 from .amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
 from .compiler import compile as compile
+from .jit import fork as fork
 from .amp.device_names import get_autocast_cpu_dtype as get_autocast_cpu_dtype
 from .amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
 from .amp.device_names import get_autocast_gpu_dtype as get_autocast_gpu_dtype
@@ -799,6 +804,7 @@ from .amp.device_names import set_autocast_ipu_enabled as set_autocast_ipu_enabl
 from .amp.device_names import set_autocast_xla_dtype as set_autocast_xla_dtype
 from .amp.device_names import set_autocast_xla_enabled as set_autocast_xla_enabled
 from .func import vmap as vmap
+from .jit import wait as wait
 BFloat16Storage: Any
 BFloat16Tensor: Any
 BoolStorage: Any
@@ -832,14 +838,21 @@ from .tensor.storage import UntypedStorage as UntypedStorage
 __version__: builtins.str
 from .settings import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 bfloat16: _dtype
+bits16: _dtype
+bits1x8: _dtype
+bits2x4: _dtype
+bits4x2: _dtype
+bits8: _dtype
 bool: _dtype
 from .tensor.promote import can_cast as can_cast
 cdouble: _dtype
 cfloat: _dtype
+chalf: _dtype
 channels_last: memory_format
 channels_last_3d: memory_format
 from .settings import compiled_with_cxx11_abi as compiled_with_cxx11_abi
 complex128: _dtype
+complex32: _dtype
 complex64: _dtype
 contiguous_format: memory_format
 default_generator: Any
@@ -852,9 +865,13 @@ from .tensor.dtypes import finfo as finfo
 float: _dtype
 float16: _dtype
 float32: _dtype
+float4_e2m1fn_x2: _dtype
 float64: _dtype
 float8_e4m3fn: _dtype
+float8_e4m3fnuz: _dtype
 float8_e5m2: _dtype
+float8_e5m2fnuz: _dtype
+float8_e8m0fnu: _dtype
 from .tensor.devices import get_default_device as get_default_device
 from .tensor.dtypes import get_default_dtype as get_default_dtype
 from .settings import get_deterministic_debug_mode as get_deterministic_debug_mode
@@ -868,9 +885,16 @@ inf: builtins.float
 from .autograd.mode import inference_mode as inference_mode
 from .settings import init_num_threads as init_num_threads
 int: _dtype
+int1: _dtype
 int16: _dtype
+int2: _dtype
+int3: _dtype
 int32: _dtype
+int4: _dtype
+int5: _dtype
+int6: _dtype
 int64: _dtype
+int7: _dtype
 int8: _dtype
 from .autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from .autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
@@ -889,6 +913,11 @@ from .autograd.mode import no_grad as no_grad
 pi: builtins.float
 preserve_format: memory_format
 from .tensor.promote import promote_types as promote_types
+qint32: _dtype
+qint8: _dtype
+quint2x4: _dtype
+quint4x2: _dtype
+quint8: _dtype
 from .tensor.promote import result_type as result_type
 from .autograd.anomaly import set_anomaly_enabled as set_anomaly_enabled
 from .tensor.devices import set_default_device as set_default_device
@@ -919,8 +948,15 @@ from .symbols import sym_sqrt as sym_sqrt
 from .symbols import sym_sum as sym_sum
 tau: builtins.float
 from .legacy_types import typename as typename
+uint1: _dtype
 uint16: _dtype
+uint2: _dtype
+uint3: _dtype
 uint32: _dtype
+uint4: _dtype
+uint5: _dtype
+uint6: _dtype
 uint64: _dtype
+uint7: _dtype
 uint8: _dtype
 from .settings import use_deterministic_algorithms as use_deterministic_algorithms

@@ -1,14 +1,21 @@
-"""torch.overrides: tensor-like objects. Operators of flambeau do not call `__torch_function__`."""
+"""torch.overrides: tensor-like objects, and modes that functions of torch go through.
+
+Operators of flambeau do not call the `__torch_function__` of their arguments.
+"""
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from types import FunctionType
+from typing import Any, Self
 
 from .tensor import Tensor
 
-__all__ = ["handle_torch_function", "has_torch_function", "is_tensor_like",
-           "is_tensor_method_or_property", "resolve_name"]  # fmt: skip
+__all__ = ["BaseTorchFunctionMode", "TorchFunctionMode", "handle_torch_function",
+           "has_torch_function", "is_tensor_like", "is_tensor_method_or_property",
+           "resolve_name"]  # fmt: skip
 
 
 def _overrides(value: Any) -> bool:
@@ -54,3 +61,105 @@ def resolve_name(f: Any) -> str | None:
     """A function's public name."""
     module, name = getattr(f, "__module__", None), getattr(f, "__qualname__", None)
     return None if name is None else name if module is None else f"{module}.{name}"
+
+
+class TorchFunctionMode:
+    """A context in which calls of torch's functions go to `__torch_function__` of the mode.
+
+    The mode that was entered last gets them; while it handles one, it is off. Attributes of
+    tensors (`x.shape`) do not go through it. While any is on, public functions wear other code.
+
+    >>> class Log(torch.overrides.TorchFunctionMode):
+    ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+    ...         print(func.__name__)
+    ...         return func(*args, **(kwargs or {}))
+    >>> with Log():
+    ...     x = torch.ones(2)
+    ones
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """What a call of `func` gives."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        if not _MODES.swaps:
+            _MODES.swaps = _swap_all()
+        _MODES.stack.append(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _MODES.stack.remove(self)
+        if not _MODES.stack:
+            for swap in reversed(_MODES.swaps):
+                swap.restore()
+            _MODES.swaps = []
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that calls each function as it is."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """The call itself."""
+        return func(*args, **(kwargs or {}))
+
+
+class _Modes:
+    """The modes that are on, and the functions swapped for them."""
+
+    def __init__(self) -> None:
+        self.stack: list[TorchFunctionMode] = []
+        self.swaps: list[Any] = []
+        self.inside = False  # a function of torch runs: what it calls is its own affair
+
+
+_MODES = _Modes()
+_OPERATORS = frozenset(
+    f"__{way}{name}__"
+    for way in ("", "r", "i")
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or",
+                 "xor", "lshift", "rshift")
+) | {"__getitem__", "__setitem__", "__neg__", "__abs__", "__invert__", "__eq__", "__ne__",
+     "__lt__", "__le__", "__gt__", "__ge__"}  # fmt: skip
+
+
+def _swap_all() -> list[Any]:
+    from .compiler.swapped import swap_of
+    from .nn import init
+    from .ops.registry import PUBLIC
+
+    found: dict[int, FunctionType] = {}
+    for names in (*PUBLIC.values(), vars(Tensor), vars(init)):
+        for name, function in names.items():
+            public = not name.startswith("_") or name in _OPERATORS
+            if public and isinstance(function, FunctionType):
+                found[id(function)] = function
+    if sys.modules.get("torch") is sys.modules[__package__]:
+        for name in init.__all__:  # modes know initialisers by their module
+            getattr(init, name).__module__ = "torch.nn.init"
+    swaps = [swap_of(one, functools.partial(_handled, one)) for one in found.values()]
+    for swap in swaps:
+        swap.start()
+    return swaps
+
+
+def _handled(function: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of a swapped function: the last mode's affair, unless torch itself made it."""
+    modes = _MODES
+    if modes.inside:
+        return original(*args, **kwargs)
+    if not modes.stack:
+        modes.inside = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            modes.inside = False
+    mode = modes.stack.pop()
+    try:
+        return mode.__torch_function__(function, (), args, kwargs)
+    finally:
+        modes.stack.append(mode)

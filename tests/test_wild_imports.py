@@ -97,3 +97,53 @@ def test_other_names() -> None:
     assert torch.torch is torch
     assert not torch.distributed.rpc.is_available()
     assert not hasattr(torch.distributed.rpc, "api")
+
+
+def test_dtypes_that_are_only_named() -> None:
+    assert repr(torch.chalf) == "torch.complex32"
+    assert torch.complex32.is_complex
+    assert (torch.qint8.itemsize, torch.float8_e8m0fnu.itemsize) == (1, 1)
+    assert isinstance(torch.int4, torch.dtype)
+    assert torch.ones(1).dtype not in (torch.complex32, torch.quint8)
+    for call in (lambda: torch.zeros(2, dtype=torch.chalf), lambda: torch.ones(2).to(torch.qint8)):
+        with pytest.raises(NotImplementedError, match=r"dtype torch\.\w+ are not implemented"):
+            call()
+
+
+def test_trees_with_named_tuples_and_leaf_descriptions() -> None:
+    from collections import namedtuple
+
+    from flambeau.utils import _pytree as tree
+
+    pair = namedtuple("pair", "a b")
+    assert tree.tree_map(lambda x: x + 1, pair(1, (2, 3))) == pair(2, (3, 4))
+    assert tree.tree_structure(1) == tree.LeafSpec()
+    assert repr(tree.tree_structure([1, {"a": 2}])) == \
+        "TreeSpec(list, None, [*,\n  TreeSpec(dict, ['a'], [*])])"  # fmt: skip
+    assert tree._get_node_type(pair(1, 2)) in tree.SUPPORTED_NODES
+    assert tree.SUPPORTED_NODES[list].flatten_fn([1, 2]) == ([1, 2], None)
+
+
+def test_futures() -> None:
+    first, second = torch.futures.Future(), torch.futures.Future()
+    doubled = first.then(lambda done: done.value() * 2)
+    whole = torch.futures.collect_all([first, second])
+    with pytest.raises(RuntimeError, match="must be completed"):
+        first.value()
+    first.set_result(3)
+    assert doubled.wait() == 6
+    assert not whole.done()
+    second.set_exception(ValueError("no"))
+    assert whole.done()
+    with pytest.raises(ValueError, match="no"):
+        torch.futures.wait_all([first, second])
+    with pytest.raises(RuntimeError, match="completed Future as complete again"):
+        first.set_result(4)
+
+
+def test_traces_that_never_are() -> None:
+    from flambeau.fx.experimental.proxy_tensor import get_proxy_mode
+
+    assert get_proxy_mode() is None
+    assert not torch.profiler.kineto_available()
+    assert issubclass(torch.ScriptModule, torch.nn.Module)

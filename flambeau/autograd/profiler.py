@@ -10,7 +10,7 @@ from ..tensor.lacking import lacking
 
 __all__ = ["record_function"]
 
-_NAMES = ("emit_itt", "emit_nvtx", "kineto_available", "load_nvprof", "profile")
+_NAMES = ("EventList", "FunctionEvent", "emit_itt", "emit_nvtx", "load_nvprof", "profile")
 
 __getattr__ = lacking(__name__, _NAMES)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -108,3 +108,30 @@ def restore_all() -> None:
             late = error
     if late is not None:
         raise late
+
+
+def swap_of(function: Any, recorder: Callable) -> Swap:
+    """The swap of one public function, whose code may have to be written yet."""
+    if function.__code__ is _unwritten.__code__:
+        return LateSwap(function, recorder, function.operator)
+    return Swap(function, recorder)
+
+
+def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
+    """Swaps the functions of some operators, and Python's own operators that are made of them.
+
+    `recorder` gives what records an operator's calls.
+    """
+    wanted = {operator.name: operator for operator in operators}
+    swaps: list[Swap] = []
+    for operator in wanted.values():
+        swaps.append(swap_of(operator.function, recorder(operator)))
+    for function in set(filter(_is_function, vars(Tensor).values())):
+        free = function.__code__.co_freevars
+        if "operator" in free and "body" in free:
+            operator = function.__closure__[free.index("operator")].cell_contents
+            if wanted.get(operator.name) is operator:
+                swaps.append(Swap(function, recorder(operator)))
+    for swap in swaps:
+        swap.start()
+    return swaps

@@ -65,8 +65,13 @@ _MISSING = frozenset((
     "StackTransform", "StickBreakingTransform", "biject_to", "transform_to",
 ))  # fmt: skip
 
-# After the names: `torch.distributions.normal` is a module, as `Normal` is a class.
-globals().update(homes.settle(__name__, {**vars(distribution), **globals()}))
-
-
 __getattr__ = lacking(__name__, _MISSING)
+
+
+def _named(name: str) -> object:
+    found = {**vars(distribution), **globals()}
+    return found[name] if name in found else __getattr__(name)
+
+
+# After the names: `torch.distributions.normal` is a module, as `Normal` is a class.
+globals().update(homes.settle(__name__, _named))

@@ -49,6 +49,43 @@ def standard_normal(like: Tensor, shape: Sequence[int]) -> Tensor:
     return ops.normal(ops.zeros(shape, dtype=like.dtype), ops.ones(shape, dtype=like.dtype))
 
 
+def _standard_normal(shape: Sequence[int], dtype: types.dtype, device: Any) -> Tensor:
+    return ops.empty(shape, dtype=dtype, device=device).normal_()
+
+
+def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
+    """The lower triangles of (..., n, n) matrices as vectors, row by row; `diag` as in `tril`.
+
+    >>> from flambeau.distributions.utils import tril_matrix_to_vec
+    >>> tril_matrix_to_vec(torch.tensor([[1., 0.], [2., 3.]]))
+    tensor([1., 2., 3.])
+    """
+    n = mat.shape[-1]
+    if not -n <= diag < n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    below = ops.ones(n, n, dtype=types.bool_).tril(diag)
+    return mat[..., below]
+
+
+def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
+    """Vectors as the lower triangles of matrices: what `tril_matrix_to_vec` undoes.
+
+    >>> from flambeau.distributions.utils import vec_to_tril_matrix
+    >>> vec_to_tril_matrix(torch.tensor([1., 2., 3.]))
+    tensor([[1., 0.],
+            [2., 3.]])
+    """
+    many = vec.shape[-1]
+    n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * many + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
+    if round(n) - n > types.finfo(vec.dtype).eps:
+        raise ValueError(f"The size of last dimension is {many} which cannot be expressed as the "
+                         "lower triangular part of a square D x D matrix.")  # fmt: skip
+    size = round(n)
+    made = vec.new_zeros((*vec.shape[:-1], size, size))
+    made[..., ops.ones(size, size, dtype=types.bool_).tril(diag)] = vec
+    return made
+
+
 def clamp_probs(probs: Tensor) -> Tensor:
     """Probabilities pushed off 0 and 1 by the dtype's precision."""
     eps = types.finfo(probs.dtype).eps

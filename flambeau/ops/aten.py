@@ -66,6 +66,9 @@ class Packet:
         """The overloads' names: those that optimisers ask for, of which all work."""
         return ["Scalar", "List", "ScalarList", "Tensor", "default"]
 
+    def __str__(self) -> str:
+        return f"aten.{self.__name__}"
+
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
 

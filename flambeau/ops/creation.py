@@ -84,7 +84,7 @@ def numpy_dtype(dtype: Dtype | None) -> np.dtype:
     """NumPy's counterpart of a dtype; the default dtype's for None."""
     if dtype is None:
         return _default_dtype.floating.numpy
-    if dtype.__class__ is not Dtype:
+    if not isinstance(dtype, Dtype):
         raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
     return dtype.numpy
 

@@ -77,6 +77,37 @@ float8_e5m2 = _declare("float8_e5m2", ml_dtypes.float8_e5m2, FLOATING)
 complex64 = _declare("complex64", np.complex64, COMPLEX)
 complex128 = _declare("complex128", np.complex128, COMPLEX)
 
+
+class Nominal(dtype):
+    """A dtype of which flambeau makes no tensors: programs only compare others with it."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, itemsize: int, category: int, signed: bool) -> None:
+        self.name, self.itemsize, self.category = name, itemsize, category
+        self.is_floating_point, self.is_complex = category == FLOATING, category == COMPLEX
+        self.is_signed = signed
+
+    @property
+    def numpy(self) -> np.dtype:  # type: ignore[override]
+        """NotImplementedError."""
+        raise NotImplementedError(f"tensors of dtype torch.{self.name} are not implemented in "
+                                  "flambeau")  # fmt: skip
+
+
+NOMINAL: dict[str, dtype] = {
+    name: Nominal(name, 1, FLOATING, name != "float8_e8m0fnu")
+    for name in ("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+}
+NOMINAL["complex32"] = NOMINAL["chalf"] = Nominal("complex32", 4, COMPLEX, True)
+for _name, _size in (("qint8", 1), ("quint8", 1), ("qint32", 4), ("quint4x2", 1), ("quint2x4", 1),
+                     ("bits8", 1), ("bits16", 2), ("bits1x8", 1), ("bits2x4", 1),
+                     ("bits4x2", 1)):  # fmt: skip
+    NOMINAL[_name] = Nominal(_name, _size, INTEGER, _name.startswith("qint"))
+for _bits in range(1, 8):
+    NOMINAL[f"int{_bits}"] = Nominal(f"int{_bits}", 1, INTEGER, True)
+    NOMINAL[f"uint{_bits}"] = Nominal(f"uint{_bits}", 1, INTEGER, False)
+
 # The names users may also write, as in PyTorch.
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
@@ -89,7 +120,8 @@ HALF = (float16, bfloat16, float8_e4m3fn, float8_e5m2)
 
 def by_name(name: str) -> dtype:
     """The dtype called `name`, without 'torch.'; raises KeyError when there is none."""
-    return _BY_NAME[name] if name in _BY_NAME else ALIASES[name]
+    found = _BY_NAME.get(name) or NOMINAL.get(name)
+    return ALIASES[name] if found is None else found
 
 
 def all_dtypes() -> dict[str, dtype]:

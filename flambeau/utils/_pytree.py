@@ -6,20 +6,29 @@ classes that are registered.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
-    "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_leaves",
-    "tree_map", "tree_map_", "tree_map_only", "tree_structure", "tree_unflatten",
+    "LeafSpec", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten",
+    "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_structure", "tree_unflatten",
 ]  # fmt: skip
 
 _Flatten = Callable[[Any], tuple[Sequence[Any], Any]]
 _Unflatten = Callable[[Iterable[Any], Any], Any]
 
-_kinds: dict[type, tuple[_Flatten, _Unflatten]] = {
+
+class NodeDef(NamedTuple):
+    """How a kind of container is taken apart and put together."""
+
+    type: Any
+    flatten_fn: _Flatten
+    unflatten_fn: _Unflatten
+
+
+_built_in: dict[Any, tuple[_Flatten, _Unflatten]] = {
     tuple: (lambda x: (list(x), None), lambda values, _: tuple(values)),
     list: (lambda x: (x, None), lambda values, _: list(values)),
     dict: (lambda x: (list(x.values()), list(x)),
@@ -29,10 +38,13 @@ _kinds: dict[type, tuple[_Flatten, _Unflatten]] = {
     defaultdict: (lambda x: (list(x.values()), (x.default_factory, list(x))),
                   lambda values, kept: defaultdict(kept[0], zip(kept[1], values, strict=True))),
     deque: (lambda x: (list(x), x.maxlen), lambda values, most: deque(values, maxlen=most)),
+    # All classes of named tuples, under the function that makes them.
+    namedtuple: (lambda x: (list(x), type(x)), lambda values, kind: kind(*values)),
 }  # fmt: skip
+_kinds: dict[Any, NodeDef] = {kind: NodeDef(kind, *both) for kind, both in _built_in.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TreeSpec:
     """What a container is without its leaves: its class, what else it needs, its children."""
 
@@ -49,22 +61,35 @@ class TreeSpec:
         """Whether it stands for a leaf."""
         return self.type is None
 
+    def __repr__(self) -> str:
+        inner = ",\n".join(map(repr, self.children_specs)).replace("\n", "\n  ")
+        return f"TreeSpec({self.type.__name__}, {self.context}, [{inner}])"
+
+
+@dataclass(frozen=True, repr=False)
+class LeafSpec(TreeSpec):
+    """The description of a leaf."""
+
+    type: Any = None
+    context: Any = None
+
+    def __repr__(self) -> str:
+        return "*"
+
 
 def register_pytree_node(
     cls: type, flatten_fn: _Flatten, unflatten_fn: _Unflatten, **names: Any
 ) -> None:
     """Makes a class a container: (children, context) of an instance, and back again."""
-    _kinds[cls] = flatten_fn, unflatten_fn
+    _kinds[cls] = NodeDef(cls, flatten_fn, unflatten_fn)
 
 
 def _parts(tree: Any) -> tuple[Sequence[Any], Any, Any] | None:
     """(children, context, class) of a container, None for a leaf."""
-    kind = type(tree)
+    kind = _get_node_type(tree)
     if kind in _kinds:
-        children, context = _kinds[kind][0](tree)
+        children, context = _kinds[kind].flatten_fn(tree)
         return children, context, kind
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return tree, kind, kind
     return None
 
 
@@ -81,7 +106,7 @@ def tree_flatten(
     """
     parts = None if is_leaf is not None and is_leaf(tree) else _parts(tree)
     if parts is None:
-        return [tree], TreeSpec(None, None)
+        return [tree], LeafSpec()
     children, context, kind = parts
     leaves: list[Any] = []
     specs = []
@@ -106,9 +131,7 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
     for spec in treespec.children_specs:
         children.append(tree_unflatten(leaves[start : start + spec.num_leaves], spec))
         start += spec.num_leaves
-    if treespec.type in _kinds:
-        return _kinds[treespec.type][1](children, treespec.context)
-    return treespec.type(*children)
+    return _kinds[treespec.type].unflatten_fn(children, treespec.context)
 
 
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
@@ -179,8 +202,11 @@ class MappingKey:
     key: Any
 
 
-def _get_node_type(tree: Any) -> type:
-    return type(tree)
+def _get_node_type(tree: Any) -> Any:
+    kind = type(tree)
+    if kind not in _kinds and isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return namedtuple
+    return kind
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:

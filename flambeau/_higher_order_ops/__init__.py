@@ -1,0 +1,9 @@
+"""torch._higher_order_ops: operators on functions, which only PyTorch's compiler has a use for."""
+
+from ..tensor.lacking import lacking
+
+__all__: list[str] = []
+
+_NAMES = ("associative_scan", "cond", "flex_attention", "scan", "while_loop")
+
+__getattr__ = lacking(__name__, _NAMES)

@@ -1,0 +1,119 @@
+"""torch.futures: a value that another thread will set."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Future", "collect_all", "wait_all"]
+
+
+class Future:
+    """A value to come: `wait()` blocks until `set_result` or `set_exception` was called.
+
+    >>> future = torch.futures.Future()
+    >>> doubled = future.then(lambda done: done.value() * 2)
+    >>> future.set_result(3)
+    >>> doubled.wait()
+    6
+    """
+
+    def __init__(self, *, devices: Any = None) -> None:
+        self._event, self._lock = threading.Event(), threading.Lock()
+        self._callbacks: list[Callable[[Future], Any]] = []
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def done(self) -> bool:
+        """Whether there is a value, or an error."""
+        return self._event.is_set()
+
+    def wait(self) -> Any:
+        """The value, when it is there; raises the error if there is one."""
+        self._event.wait()
+        return self._taken()
+
+    def value(self) -> Any:
+        """The value, which must be there: RuntimeError otherwise."""
+        if not self.done():
+            raise RuntimeError("Future must be completed before calling value()")
+        return self._taken()
+
+    def _taken(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def set_result(self, result: Any) -> None:
+        """Sets the value, once: RuntimeError the second time."""
+        self._complete(result, None)
+
+    def set_exception(self, result: BaseException) -> None:
+        """Sets an error, which `wait` and `value` raise."""
+        if not isinstance(result, BaseException):
+            raise TypeError(f"{result} is of type {type(result)}, not an Exception.")
+        self._complete(None, result)
+
+    def _complete(self, value: Any, error: BaseException | None) -> None:
+        with self._lock:
+            if self.done():
+                raise RuntimeError("Attempting to mark a completed Future as complete again. Note "
+                                   "that a Future can only be marked completed once.")  # fmt: skip
+            self._value, self._error = value, error
+            self._event.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
+        """Calls `callback(future)` when there is a value; at once if there is one already."""
+        with self._lock:
+            if not self.done():
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def then(self, callback: Callable[[Future], Any]) -> Future:
+        """A future of what `callback(future)` will give."""
+        later = Future()
+
+        def run(done: Future) -> None:
+            try:
+                later.set_result(callback(done))
+            except Exception as error:
+                later.set_exception(error)
+
+        self.add_done_callback(run)
+        return later
+
+
+def collect_all(futures: list[Future]) -> Future:
+    """A future of the list itself, which is done when all of them are."""
+    whole, left = Future(), len(futures)
+    lock = threading.Lock()
+    if not futures:
+        whole.set_result([])
+
+    def one_done(_: Future) -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            last = left == 0
+        if last:
+            whole.set_result(futures)
+
+    for future in list(futures):
+        future.add_done_callback(one_done)
+    return whole
+
+
+def wait_all(futures: list[Future]) -> list[Any]:
+    """The values of all, when they are there; raises the first error.
+
+    >>> future = torch.futures.Future()
+    >>> future.set_result(1)
+    >>> torch.futures.wait_all([future])
+    [1]
+    """
+    return [future.wait() for future in collect_all(futures).wait()]

@@ -1,0 +1,1 @@
+"""torch.fx.experimental: what traces of PyTorch's compiler are asked; there is none."""

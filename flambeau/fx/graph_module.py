@@ -1,0 +1,5 @@
+"""torch.fx.graph_module: importing its class works, using it does not."""
+
+from ..tensor.lacking import lacking
+
+__getattr__ = lacking(__name__, ("GraphModule",))

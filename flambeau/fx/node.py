@@ -1,0 +1,5 @@
+"""torch.fx.node: importing its class works, using it does not."""
+
+from ..tensor.lacking import lacking
+
+__getattr__ = lacking(__name__, ("Node",))

@@ -1,0 +1,240 @@
+"""torch.utils.flop_counter: how many multiplications and additions a piece of program makes.
+
+While a FlopCounterMode is on, the operators that products and convolutions come down to wear other
+code (as in a capture of the compiler), which counts. As in PyTorch on a CPU, attention as one
+operator and recurrent layers count as nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from ..compiler.swap import Swap
+from ..compiler.swapped import swaps_of
+from ..nn.modules.module import (
+    Module,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from ..ops.aten import aten
+from ..ops.registry import OPERATORS
+from ..tensor.lacking import lacking
+from ..tensor.tensor import Tensor
+
+__all__ = ["FlopCounterMode"]
+
+__getattr__ = lacking(__name__, ("register_flop_formula", "flop_registry"))
+
+# (name in aten, number) of a call, from its tensors and its result; None where nothing counts.
+Count = tuple[str, int] | None
+
+
+def _matmul(shapes: list[tuple[int, ...]], y: tuple[int, ...]) -> Count:
+    a, b = shapes[:2]
+    if len(a) < 2 or len(b) < 2:
+        return None
+    return ("mm" if len(b) == 2 else "bmm"), 2 * prod(y) * a[-1]
+
+
+def _linear(shapes: list[tuple[int, ...]], y: tuple[int, ...]) -> Count:
+    if len(shapes[0]) < 2:
+        return None
+    return ("mm" if len(shapes) == 2 else "addmm"), 2 * prod(y) * shapes[0][-1]
+
+
+def _rows_product(shapes: list[tuple[int, ...]], y: tuple[int, ...]) -> Count:
+    return "mm", 2 * prod(shapes[0]) * shapes[1][-1]
+
+
+def _product_added(name: str) -> Callable[[list[tuple[int, ...]], tuple[int, ...]], Count]:
+    return lambda shapes, y: (name, 2 * prod(y) * shapes[1][-1])
+
+
+def _convolution(shapes: list[tuple[int, ...]], y: tuple[int, ...]) -> Count:
+    return "convolution", 2 * y[0] * prod(y[2:]) * prod(shapes[1])
+
+
+def _transposed(shapes: list[tuple[int, ...]], y: tuple[int, ...]) -> Count:
+    return "convolution", 2 * y[0] * prod(shapes[0][2:]) * prod(shapes[1])
+
+
+def _weight(shapes: list[tuple[int, ...]], y: tuple[int, ...]) -> Count:
+    return "convolution", 2 * shapes[1][0] * prod(shapes[1][2:]) * prod(y)
+
+
+_COUNTS: dict[str, Callable[[list[tuple[int, ...]], tuple[int, ...]], Count]] = {
+    "matmul": _matmul, "linear": _linear, "_rows_product": _rows_product,
+    "addmm": _product_added("addmm"), "baddbmm": _product_added("baddbmm"),
+    "_convolution": _convolution, "_transposed_convolution": _transposed,
+    "_convolution_weight": _weight,
+}  # fmt: skip
+
+
+class FlopCounterMode:
+    """A context that counts; afterwards the numbers can be asked for, and are printed.
+
+    Modules have entries by their names below the outermost one called, to `depth` levels in the
+    table. `mods` is not needed, as in PyTorch.
+
+    >>> from flambeau.utils.flop_counter import FlopCounterMode
+    >>> counter = FlopCounterMode(display=False)
+    >>> with counter:
+    ...     y = torch.nn.Linear(5, 6)(torch.ones(4, 5))
+    >>> counter.get_total_flops()
+    240
+    """
+
+    def __init__(
+        self, mods: Any = None, depth: int = 2, display: bool = True,
+        custom_mapping: dict[Any, Any] | None = None,
+    ) -> None:  # fmt: skip
+        if custom_mapping:
+            raise NotImplementedError("FlopCounterMode(custom_mapping=...) is not implemented in "
+                                      "flambeau")  # fmt: skip
+        if mods is not None:
+            warnings.warn("mods argument is not needed anymore, you can stop passing it",
+                          stacklevel=2)  # fmt: skip
+        self.depth, self.display = depth, display
+        self.flop_counts: dict[str, dict[Any, int]] = {}
+        self._swaps: list[Swap] = []
+        self._hooks: list[Any] = []
+        self._inside = False
+        self._stack: list[tuple[Module, str]] = []
+        self._places: dict[int, tuple[str, ...]] = {}
+
+    def __enter__(self) -> FlopCounterMode:
+        self.flop_counts = defaultdict(lambda: defaultdict(int), {"Global": defaultdict(int)})
+        self._places.clear()
+        self._hooks = [
+            register_module_forward_pre_hook(self._entered),
+            register_module_forward_hook(self._left, always_call=True),
+        ]
+        chosen = [OPERATORS[name] for name in _COUNTS]
+        self._swaps = swaps_of(chosen, self._recorder)
+        product: Any = Tensor.__matmul__  # which has a short way of its own
+        self._swaps.append(Swap(product, self._recorder(OPERATORS["matmul"])))
+        self._swaps[-1].start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for swap in reversed(self._swaps):
+            swap.restore()
+        for hook in self._hooks:
+            hook.remove()
+        self._stack.clear()
+        if self.display:
+            print(self.get_table(self.depth))
+
+    def get_total_flops(self) -> int:
+        """All that was counted."""
+        return sum(self.flop_counts.get("Global", {}).values())
+
+    def get_flop_counts(self) -> dict[str, dict[Any, int]]:
+        """By module's name ("Global": all), then by operator (`torch.ops.aten.mm`)."""
+        return {name: dict(counts) for name, counts in self.flop_counts.items()}
+
+    def get_table(self, depth: int | None = None) -> str:
+        """The counts as text: modules to `depth` levels, and their operators."""
+        depth = 999999 if depth is None else depth
+        total = self.get_total_flops()
+        names = [n for n in sorted(self.flop_counts) if n != "Global" and n.count(".") < depth]
+        whole = self.flop_counts.get("Global", {})
+        shown = ["Global", *names] if all(
+            sum(self.flop_counts[n].values()) != total for n in names) else names  # fmt: skip
+        rows = []
+        for name in shown:
+            counts = self.flop_counts[name] if name != "Global" else whole
+            indent = " " * (name.count(".") + ("Global" in shown and name != "Global"))
+            rows.append((indent + name, _short(sum(counts.values()), total),
+                         _share(sum(counts.values()), total)))  # fmt: skip
+            rows += [(f"{indent} - {op}", _short(n, total), _share(n, total))
+                     for op, n in counts.items()]  # fmt: skip
+        return _table([("Module", "FLOP", "% Total"), *(rows or [("Global", "0", "0%")])])
+
+    # ------------------------------------------------------------------- while it is on
+
+    def _entered(self, module: Module, args: Any) -> None:
+        name = type(module).__name__
+        if self._stack:
+            above, path = self._stack[-1]
+            inner = [n for n, m in above.named_modules() if m is module]
+            name = f"{path}.{inner[0]}" if inner else name
+        self._stack.append((module, name))
+
+    def _left(self, module: Module, args: Any, y: Any) -> None:
+        if self._stack and self._stack[-1][0] is module:
+            self._stack.pop()
+
+    def _recorder(self, operator: Any) -> Callable:
+        count = _COUNTS[operator.name]
+
+        def record(original: Callable, args: tuple, kwargs: dict) -> Any:
+            if self._inside:
+                return original(*args, **kwargs)
+            self._inside = True
+            try:
+                y = original(*args, **kwargs)
+            finally:
+                self._inside = False
+            if isinstance(y, Tensor):
+                tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+                self._add(count([tuple(t.shape) for t in tensors], tuple(y.shape)), y)
+            return y
+
+        return record
+
+    def _add(self, found: Count, y: Tensor) -> None:
+        node = _running()
+        if node is None:
+            places = tuple(name for _, name in self._stack)
+            if y._node is not None:
+                self._places[id(y._node)] = places
+        else:
+            places = self._places.get(id(node), ())
+        if found is None:
+            return
+        name = found[0]
+        if name == "convolution" and node is not None:
+            name = "convolution_backward"
+        for place in {*places, "Global"}:
+            self.flop_counts[place][getattr(aten, name)] += found[1]
+
+
+def _running() -> Any:
+    """The node of the tape that backward is at, if this is called from backward."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(("autograd/engine.py", "autograd\\engine.py")):
+            node = frame.f_locals.get("node")
+            if node is not None:
+                return node
+        frame = frame.f_back
+    return None
+
+
+# --------------------------------------------------------------------------------- as text
+
+_SUFFIXES = ("", "K", "M", "B", "T")
+
+
+def _short(number: int, total: int) -> str:
+    """A number with the suffix that suits the total."""
+    index = max(0, min(len(_SUFFIXES) - 1, (len(str(total)) - 2) // 3))
+    return f"{number / 1000**index:.3f}{_SUFFIXES[index]}"
+
+
+def _share(number: int, total: int) -> str:
+    return f"{number / total:.2%}" if total else "0%"
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    lines = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w)
+                       for i, (cell, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+             for row in rows]  # fmt: skip
+    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
