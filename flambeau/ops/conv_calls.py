@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 22  # multiplications from which on a kernel of a shape's own is worth its making
 _LANES = 16  # multiplications that take as long as an element's work elsewhere
-_ASKED, _USED = 16, 64  # calls of a shape that ask for its own kernel, and first take it
+_ASKED, _USED = 16, 40  # calls of a shape that ask for its own kernel, and first take it
 
 
 class Convolution(NamedTuple):
