@@ -25,7 +25,8 @@ from ..optim.lr_scheduler import LRScheduler
 from ..tensor.tensor import Tensor
 from .plain import PLAIN
 
-_LIBRARIES = frozenset((*sys.stdlib_module_names, "flambeau", "numpy", "scipy", "llvmlite"))
+_NAMES = ("flambeau", "torch")  # under the alias the package has the second
+_LIBRARIES = frozenset((*sys.stdlib_module_names, *_NAMES, "numpy", "scipy", "llvmlite"))
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OWN = frozenset((*vars(Module()), "__weakref__"))  # attributes that every module has
 _DRAWING = (random.Random, np.random.RandomState, np.random.Generator)

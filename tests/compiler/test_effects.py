@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.compiler.effects import Inside
 
 CALLS = 7
 LOG: list[torch.Tensor] = []
@@ -400,3 +401,13 @@ def test_generators_that_a_step_only_reaches_do_not_matter() -> None:
         random.random()
         assert fast(torch.full((2,), float(i))).tolist() == [2 * i] * 2
     assert runs(fast) >= 3
+
+
+def test_the_library_is_not_watched_under_its_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking through it cost each call of a small step more than the step."""
+    monkeypatch.setattr(torch, "__name__", "torch")  # as the alias has it
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.relu(x)
+
+    assert "torch" not in [holder.path for holder in Inside(step).holders]
