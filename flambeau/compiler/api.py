@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..native.eager import recording
+from ..native.eager import beside, recording
 from ..native.flags import CHECK, DEBUG
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
@@ -498,8 +498,8 @@ class Compiled:
             self._adopt(variant, pending, args, kwargs)
             return
         pending.bindings.settle([slot for slot, _ in pending.graph.writes])
-        threading.Thread(target=self._work, args=(pending,), name="flambeau compile",
-                         daemon=True).start()  # fmt: skip
+        if not beside("flambeau compile", self._work, pending):
+            self._work(pending)
         if kept:  # as a rule the program was too, and is there before a plain call is
             pending.done.wait(SOON)
 

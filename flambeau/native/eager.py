@@ -119,7 +119,27 @@ def _start(most: int) -> None:
     global _working
     if _waiting and _working < most:
         _working += 1
-        threading.Thread(target=_work, name="flambeau-kernels", daemon=True).start()
+        if not beside("flambeau-kernels", _work):
+            _working -= 1
+            if not _working:
+                _give_up()
+
+
+def beside(name: str, work: Callable[..., None], *given: Any) -> bool:
+    """Does work on a thread of its own; whether the system, or its own end, allowed one."""
+    try:
+        threading.Thread(target=work, args=given, name=name, daemon=True).start()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _give_up() -> None:
+    """Nobody can make what waits: the NumPy path goes on to be used. Within the lock."""
+    for key, _ in _waiting:
+        _made[key] = None
+        _making[key].set()
+    _waiting.clear()
 
 
 def _work() -> None:

@@ -162,9 +162,7 @@ def _make(
         work()
 
     count = min(threads, len(names)) if aside else min(threads, len(names)) - 1
-    helpers = [Thread(target=helper, name="flambeau-compile", daemon=True) for _ in range(count)]
-    for one in helpers:
-        one.start()
+    helpers = _started(helper, count)
     made = 0
     try:
         for name in names:
@@ -177,9 +175,9 @@ def _make(
                 gc.collect()  # nodes of IR refer to one another
     except BaseException as error:
         errors.insert(0, error)
-    for _ in range(count + 1):
+    for _ in range(len(helpers) + 1):
         ready.put(None)
-    if not aside:
+    if not aside or not helpers:
         work()
     for one in helpers:
         one.join()
@@ -187,11 +185,27 @@ def _make(
         raise errors[0]
 
 
-def yield_to_others(level: int = _NICE) -> None:
-    """Gives this thread a low priority, for good, where threads have priorities of their own."""
-    if sys.platform == "linux":
+def _started(work: Callable[[], None], count: int) -> list[Thread]:
+    """Daemon threads that do work: so many, or as many as the system allows."""
+    found: list[Thread] = []
+    for _ in range(count):
+        one = Thread(target=work, name="flambeau-compile", daemon=True)
         try:
-            os.setpriority(os.PRIO_PROCESS, get_native_id(), level)
+            one.start()
+        except RuntimeError:
+            break
+        found.append(one)
+    return found
+
+
+def yield_to_others(level: int = _NICE) -> None:
+    """Gives this thread a low priority, for good, where threads have priorities of their own. One
+    that is lower already, as under `nice`, stays."""
+    if sys.platform == "linux":
+        thread = get_native_id()
+        try:
+            os.setpriority(os.PRIO_PROCESS, thread,
+                           max(level, os.getpriority(os.PRIO_PROCESS, thread)))  # fmt: skip
         except OSError:
             pass  # not allowed here: it competes with the others
 

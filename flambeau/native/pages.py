@@ -103,8 +103,12 @@ class Pages:
         with self._lock:
             self._waiting.append(array)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="flambeau-pages")
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="flambeau-pages")
+                try:
+                    thread.start()
+                except RuntimeError:  # no more threads: all is left to `finish`
+                    return
+                self._thread = thread
 
     def finish(self) -> None:
         """Helps with what was not fetched yet, and waits for it: threads that work together would

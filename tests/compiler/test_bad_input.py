@@ -404,6 +404,18 @@ def test_programs_made_beside_the_training_take_over_unnoticed():
     same(copied(parts["left"]), copied(other_parts["left"]), 1e-3)
 
 
+def test_where_no_thread_can_be_started_the_call_makes_the_program(monkeypatch):
+    step = torch.compile(lambda x: torch.tanh(x) * 2)
+
+    def refused(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    for _ in range(6):
+        same(step(torch.ones(3)), torch.tanh(torch.ones(3)) * 2)
+    assert runs(step)
+
+
 def test_a_mistake_in_the_recorder_leaves_the_step_eager_and_is_told(monkeypatch):
     from flambeau.compiler import api
 

@@ -116,6 +116,15 @@ def test_what_cannot_be_made_is_not_there(error: type[Exception]) -> None:
     assert eager.kernel_asked_for("slow", slow) is not None
 
 
+def test_where_no_thread_can_be_started_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    for _ in range(3):
+        assert eager.kernel_asked_for("slow", slow) is None
+
+
 def test_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager.Policy, "allowed", False)
     for _ in range(3):

@@ -160,4 +160,4 @@ def test_priorities_are_of_one_thread_alone() -> None:
     one.join()
     if os.name == "posix":
         assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
-    assert all(level > before or level == 19 for level in found)
+    assert all(level > before or level == before >= 5 for level in found)

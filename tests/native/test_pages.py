@@ -105,6 +105,18 @@ def test_what_is_left_at_the_end_is_shared(monkeypatch: pytest.MonkeyPatch) -> N
     assert len({one for many, one in threads if many == 2}) == 2
 
 
+def test_without_threads_finish_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    array = np.empty(pages.WORTH, np.uint8)
+    found = Pages()
+    found.ask(array)
+    found.finish()
+    array[:] = 1
+
+
 def test_nothing_is_fetched_where_there_is_one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "usable_processors", lambda: 1)
     array, asked = untouched(32 << 20), Pages()
