@@ -21,7 +21,7 @@ THREADS = 2
 REPEATS = 7
 SPAN = {"small": 0.015, "large": 0.05, "steps": 0.25}  # seconds one repeat lasts, at least
 # Kernels for large tensors begin within the first calls: at the fourth, of recurrent layers.
-WARM_UP = {"small": 200, "large": 6, "steps": 6}
+WARM_UP = {"small": 200, "large": 9, "steps": 6}
 
 
 def memory() -> float:

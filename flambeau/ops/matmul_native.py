@@ -26,7 +26,7 @@ _SHARED = 1 << 18  # multiplications from which on several threads are
 _FEW = 8  # rows up to which each number of them has a kernel of its own
 _NEAR = 128 << 10  # bytes of operands up to which they are not packed, where also
 _NEAR_DEPTH, _NEAR_ROWS = 256, 128  # the depth is at most, and rows are fewer than, this
-_ASKED, _USED = 2, 24  # calls of a form that has its kernel made, and that first waits for it
+_ASKED, _USED = 2, 8  # calls of a form that has its kernel made, and that first waits for it
 _MOST = 512  # shapes that have kernels of their own
 _TYPES = frozenset(("float32", "float64", "bfloat16", "float16"))
 

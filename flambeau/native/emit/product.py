@@ -251,57 +251,60 @@ class Product:
     def _over_panels(
         self, first: Number, last: Number, body: Callable[[Number, Columns], None]
     ) -> None:
-        """body(panel, its columns); the edge panel has bodies of its own, by its vectors."""
-        b, n, width = self.builder, self.p.n, self.tile.columns
-        if known(n):
-            full, tail = divmod(n, width)
-            narrow = -(-tail // self.tile.lanes)
-            edges = {narrow: tail} if tail else {}
-        else:
-            full, tail = self._divided(n, width)
-            edges = dict.fromkeys(range(1, self.tile.vectors + 1), tail)
+        """body(panel, its columns); the edge panel has a body of its own, by its vectors."""
+        b, n, width, lanes = self.builder, self.p.n, self.tile.columns, self.tile.lanes
+        if not known(n):
+            self._over_unknown(first, last, body)
+            return
+        full, tail = divmod(n, width)
+        if full:
+            self._between(first, minimum(b, last, full), lambda i: body(
+                i, Columns(times(b, i, width), width, self.tile.vectors)))  # fmt: skip
+        if tail:
+            edge = Columns(full * width, tail, -(-tail // lanes))
+            self._if_beyond(last, full, lambda: body(full, edge))
 
-        def whole(i: Number) -> None:
-            body(i, Columns(times(b, i, width), width, self.tile.vectors))
+    def _over_unknown(
+        self, first: Number, last: Number, body: Callable[[Number, Columns], None]
+    ) -> None:
+        """Panels of whose columns the last vector may be part; then one of fewer vectors."""
+        b, n, width, lanes = self.builder, constant(self.p.n), self.tile.columns, self.tile.lanes
+        most = self.tile.vectors
+        wide = b.udiv(b.add(n, constant(lanes - 1)), constant(width))
 
-        if full != 0:
-            self._between(first, minimum(b, last, full), whole)
-        for vectors, count in edges.items():
-            edge = Columns(times(b, full, width), count, vectors)
-            lanes = self.tile.lanes
-            fits = self._within(tail, (vectors - 1) * lanes, vectors * lanes)
-            self._if_beyond(last, full, partial(body, full, edge), fits)
+        def panel(i: Number) -> None:
+            start = times(b, i, width)
+            body(i, Columns(start, minimum(b, width, b.sub(n, constant(start))), most))
+
+        self._between(first, minimum(b, last, wide), panel)
+        left = b.sub(n, b.mul(wide, constant(width)))
+        for vectors in range(1, most):
+            edge = Columns(times(b, wide, width), left, vectors)
+            low, high = constant((vectors - 1) * lanes), constant(vectors * lanes)
+            fits = b.and_(b.icmp_signed(">", left, low), b.icmp_signed("<=", left, high))
+            self._if_beyond(last, wide, partial(body, wide, edge), fits)
 
     def _over_groups(
         self, first: Number, last: Number, body: Callable[[Number, int, Number], None]
     ) -> None:
-        """body(group, rows of the tile, rows that exist); the last ones by how many there are."""
+        """body(group, rows of the tile, rows that exist)."""
         b, m, rows = self.builder, self.p.m, self.tile.rows
+        if not (known(m) or self.p.near):
+            self._between(first, last, lambda g: body(
+                g, rows, minimum(b, rows, b.sub(m, constant(times(b, g, rows))))))  # fmt: skip
+            return
         if known(m):
             full, tail = divmod(m, rows)
-            edges = {tail: 0} if tail else {}
-        else:
-            full, tail = self._divided(m, rows)
-            edges = _edges(rows)
+            edge = tail
+        else:  # the last tile goes beyond the rows that there are
+            full, tail, edge = b.udiv(m, constant(rows)), b.urem(m, constant(rows)), rows
         if full != 0:
             self._between(first, minimum(b, last, full), lambda g: body(g, rows, rows))
-        for some, fewer in edges.items():
-            fits = self._within(tail, fewer, some)
-            self._if_beyond(last, full, partial(body, full, some, tail), fits)
-
-    def _divided(self, extent: ir.Value, size: int) -> tuple[ir.Value, ir.Value]:
-        b = self.builder
-        return b.udiv(extent, constant(size)), b.urem(extent, constant(size))
-
-    def _within(self, tail: Number, low: int, high: int) -> ir.Value | None:
-        """Whether low < tail <= high; None where that is known to be so."""
-        if isinstance(tail, int):
-            return None
-        above = self.builder.icmp_signed(">", tail, constant(low))
-        return self.builder.and_(above, self.builder.icmp_signed("<=", tail, constant(high)))
+        if tail != 0:
+            self._if_beyond(last, full, lambda: body(full, edge, tail))
 
     def _if_beyond(
-        self, end: Number, start: Number, body: Callable[[], None], fits: ir.Value | None
+        self, end: Number, start: Number, body: Callable[[], None], fits: ir.Value | None = None
     ) -> None:
         """The edge part, for the thread whose share reaches over it, where it `fits`."""
         if isinstance(end, int) and isinstance(start, int):
@@ -391,15 +394,13 @@ class Product:
         if work.ends is None:
             fetch(self.context, self.streams, (self.row, first, tile.rows),
                   (self.column, columns.first, tile.columns))  # fmt: skip
-            sums = accumulate(b, tile, source, depth, None, self._unroll(tile),
-                              self._following(tile, a))  # fmt: skip
+            sums = accumulate(b, tile, source, depth, None, plan.unroll, self._following(tile, a))
             self._finish(tile, sums, first, valid, columns)
             return
         index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
         kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
         sums = self._resumed(tile, kept, work.ends[0])
-        sums = accumulate(b, tile, source, depth, sums, self._unroll(tile),
-                          self._following(tile, a))  # fmt: skip
+        sums = accumulate(b, tile, source, depth, sums, plan.unroll, self._following(tile, a))
         with b.if_else(work.ends[1]) as (last, more):
             with last:
                 self._finish(tile, sums, first, valid, columns)
@@ -411,10 +412,6 @@ class Product:
         b = self.builder
         last = plus(b, valid, -1)
         return [times(b, minimum(b, i, last), self.p.a_row) for i in range(rows)]
-
-    def _unroll(self, tile: Tile) -> int:
-        """Steps in a round: one where a tile is seldom the one that is run."""
-        return self.plan.unroll if known(self.p.m) or tile.rows == self.tile.rows else 1
 
     def _following(self, tile: Tile, a: ir.Value) -> Callable[[ir.Value], None] | None:
         """What asks, round by round of a tile, for the lines of the rows after the tile's.
@@ -542,14 +539,6 @@ class Work:
     g0: Number
     p0: Number
     near: Number  # the first of the panels that are kept near
-
-
-def _edges(rows: int) -> dict[int, int]:
-    """Rows of the tiles for groups of fewer than `rows`: each for how many more than."""
-    found = [count for count in (1, 2, 4, 8, 16) if count < rows]
-    if found[-1] < rows - 1:
-        found.append(rows)
-    return dict(zip(found, [0, *found], strict=False))
 
 
 def difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:
