@@ -213,8 +213,8 @@ def _called(
         "panels": panels, "last": np.array([call.count - 1], np.int64),
         "batch": np.array([n], np.int64),
     }  # fmt: skip
-    for one, name in (*((name, name) for name in given), *((m, f"{m} wanted") for m in made)):
-        array = given[one] if name == one else made[one]
+    for name, array in (given | {f"{name} wanted": array for name, array in made.items()}).items():
+        one = name.removesuffix(" wanted")
         step = sizes.get(one, 0) * array.itemsize
         first = array.__array_interface__["data"][0]
         if step and form.descending:

@@ -13,7 +13,6 @@ from llvmlite import ir
 
 from ..loops import Axis, Contract, Index, Size
 from .any_product import AnyProduct, any_plan
-from .conv_plan import Unsupported
 from .gemm_plan import Problem
 from .image import Image, image_of
 from .pack import minimum
@@ -26,12 +25,7 @@ from .window_panel import WindowPanel
 
 def any_conv(context: Any, statement: Contract) -> None:
     """Emits a convolution of any size; raises Unsupported where the Contract is none."""
-    axes = (*statement.rows, statement.column, *statement.depth)
-    if not all(isinstance(axis.extent, Size) for axis in axes):
-        raise Unsupported("known extents")
-    image = image_of(context, statement.a, statement.rows, statement.depth)
-    if len(statement.rows) != 3 or len(statement.depth) != 3 or len(statement.body) != 1:
-        raise Unsupported("other axes than a convolution's")
+    image = image_of(context, statement, statement.rows, statement.depth)
     AnyConv(context, statement, image).emit()
 
 

@@ -6,7 +6,6 @@ is not there, and nothing of that is stored: few kinds of tiles make a kernel th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +13,8 @@ from llvmlite import ir
 
 from ..loops import Index, Statement, Store
 from .gemm_plan import WHOLE_DEPTH, Plan, Problem, unrolled
-from .pack import minimum
-from .product import Columns, Product
-from .tile import Number, Tile, constant, times
+from .product import Product
+from .tile import Tile
 
 
 def any_plan(context: Any, p: Problem, depth: int = WHOLE_DEPTH) -> Plan:
@@ -31,6 +29,8 @@ def any_plan(context: Any, p: Problem, depth: int = WHOLE_DEPTH) -> Plan:
 
 class AnyProduct(Product):
     """A product whose extents are known when it runs."""
+
+    narrows = False
 
     def same(self, *pairs: tuple[ir.Value, ir.Value]) -> ir.Value:
         """Whether the numbers of each pair are the same."""
@@ -50,29 +50,3 @@ class AnyProduct(Product):
         store = self.only_store()
         terms = tuple([(one, 1 if one is index else stride) for one, stride in store.at.terms])
         return [replace(store, at=replace(store.at, terms=terms))]
-
-    def _over_panels(
-        self, first: Number, last: Number, body: Callable[[Number, Columns], None]
-    ) -> None:
-        b, n, width = self.builder, self.p.n, self.tile.columns
-
-        def panel(i: Number) -> None:
-            start = times(b, i, width)
-            count = minimum(b, width, b.sub(constant(n), constant(start)))
-            body(i, Columns(start, count, self.tile.vectors))
-
-        self._between(first, last, panel)
-
-    def _over_groups(
-        self, first: Number, last: Number, body: Callable[[Number, int, Number], None]
-    ) -> None:
-        b, m, rows = self.builder, self.p.m, self.tile.rows
-
-        def group(g: Number) -> None:
-            left = b.sub(constant(m), constant(times(b, g, rows)))
-            body(g, rows, minimum(b, rows, left))
-
-        self._between(first, last, group)
-
-    def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
-        self._pack_each(q0, q1, q0, start, depth)

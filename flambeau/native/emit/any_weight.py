@@ -14,7 +14,6 @@ from llvmlite import ir
 
 from ..loops import Axis, Contract, Index, Size
 from .any_product import AnyProduct, any_plan
-from .conv_plan import Unsupported
 from .gemm_plan import Problem
 from .image import Image, image_of
 from .pack import Panel, minimum, pack
@@ -31,12 +30,7 @@ _DEPTH = 256  # positions of a block, about
 
 def any_weight(context: Any, statement: Contract) -> None:
     """Emits the gradient of a weight of any size; raises Unsupported where it is none."""
-    axes = (*statement.rows, statement.column, *statement.depth)
-    if not all(isinstance(axis.extent, Size) for axis in axes):
-        raise Unsupported("known extents")
-    image = image_of(context, statement.a, statement.depth, statement.rows)
-    if len(statement.rows) != 3 or len(statement.depth) != 3 or len(statement.body) != 1:
-        raise Unsupported("other axes than a convolution's")
+    image = image_of(context, statement, statement.depth, statement.rows)
     AnyWeight(context, statement, image).emit()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from ..loops import (
-    Affine, Apply, Axis, Constant, Expression, Given, Load, Position, Scalar, Size,
+    Affine, Apply, Axis, Constant, Contract, Expression, Given, Load, Position, Scalar, Size,
 )  # fmt: skip
 from .conv_plan import Unsupported
 from .tile import times
@@ -51,12 +51,23 @@ class Image:
     start: ir.Value
 
 
-def image_of(context: Any, load: Load, outputs: Sequence[Axis], entries: Sequence[Axis]) -> Image:
-    """The image that a load reads windows of; raises Unsupported where it is none.
+def image_of(
+    context: Any, statement: Contract, outputs: Sequence[Axis], entries: Sequence[Axis]
+) -> Image:
+    """The image that a Contract of any size reads windows of; raises Unsupported where it is none.
 
     `outputs`: the axes of images and of the windows' positions; `entries`: those of channels and
     of places in a window.
     """
+    if not all(isinstance(a.extent, Size) for a in (*outputs, statement.column, *entries)):
+        raise Unsupported("known extents")
+    image = _image(context, statement.a, outputs, entries)
+    if len(outputs) != 3 or len(entries) != 3 or len(statement.body) != 1:
+        raise Unsupported("other axes than a convolution's")
+    return image
+
+
+def _image(context: Any, load: Load, outputs: Sequence[Axis], entries: Sequence[Axis]) -> Image:
     if load.at.base or len(load.indirect) != 2:
         raise Unsupported("no windows of an image")
     limits = dict(_limits(load.mask))

@@ -43,6 +43,8 @@ class Columns:
 class Product:
     """The emission of one product."""
 
+    narrows = True  # whether the last of an unknown number of panels has tiles of its own
+
     def __init__(self, context: Any, statement: Contract, p: Problem, plan: Plan) -> None:
         self.context, self.statement, self.p, self.plan = context, statement, p, plan
         self.builder = context.builder
@@ -270,12 +272,15 @@ class Product:
         """Panels of whose columns the last vector may be part; then one of fewer vectors."""
         b, n, width, lanes = self.builder, constant(self.p.n), self.tile.columns, self.tile.lanes
         most = self.tile.vectors
-        wide = b.udiv(b.add(n, constant(lanes - 1)), constant(width))
 
         def panel(i: Number) -> None:
             start = times(b, i, width)
             body(i, Columns(start, minimum(b, width, b.sub(n, constant(start))), most))
 
+        if not self.narrows:
+            self._between(first, last, panel)
+            return
+        wide = b.udiv(b.add(n, constant(lanes - 1)), constant(width))
         self._between(first, minimum(b, last, wide), panel)
         left = b.sub(n, b.mul(wide, constant(width)))
         for vectors in range(1, most):

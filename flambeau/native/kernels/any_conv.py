@@ -14,7 +14,7 @@ from ..loops import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Fold, Given, Index,
     Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type,
 )  # fmt: skip
-from .conv import Geometry, Strides, taps
+from .conv import Geometry, Strides, affine, taps
 
 _EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")
 _STRIDES = ("xn", "xc", "xh", "xw", "wo", "wi", "wh", "ww", "yn", "yc", "yh", "yw")
@@ -82,8 +82,7 @@ def windows(type: Type, grouped: bool = False) -> Kernel:
     x, weight, bias, y = (Buffer(type, name) for name in ("x", "weight", "bias", "y"))
     named, total = _Named(grouped), Accumulator(Fold.SUM, type)
     a = named.axes
-    terms = [(a["oc"].index, 1), (named.group, named.sizes["oc"]) if named.group else None]
-    at = Affine(0, tuple([one for one in terms if one is not None]))
+    at = affine(0, (a["oc"], 1), (named.group, named.sizes["oc"]) if named.group else None)
     shifted = Apply(Scalar.ADD, (total, Load(bias, at)), type)
     contract = Contract(
         (a["n"], a["oh"], a["ow"]), a["oc"], (a["ic"], a["kh"], a["kw"]), named.image(x),

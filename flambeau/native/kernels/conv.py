@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import prod
 
 from ..loops import (
-    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Fold, Index, Kernel,
-    Kind, Load, Loop, Position, Scalar, Statement, Store, Type,
+    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Fold, Index,
+    Kernel, Kind, Load, Loop, Position, Scalar, Statement, Store, Type,
 )  # fmt: skip
 
 Strides = tuple[int, int, int, int]  # of (n, c, h, w), in elements
@@ -132,7 +132,7 @@ def _group(g: Geometry, index: Index, stride: int) -> Term | None:
     return (index, stride) if g.groups > 1 else None
 
 
-def affine(base: int, *terms: Term | None) -> Affine:
+def affine(base: int, *terms: tuple[Index | Axis, Extent] | None) -> Affine:
     """A position; None stands for a term that is not there."""
     return Affine(base, tuple([
         (one[0].index if isinstance(one[0], Axis) else one[0], one[1])
