@@ -66,9 +66,9 @@ THREADS = Flag(
 )
 CPU = Flag(
     "FLAMBEAU_CPU", "", "", "the processor at hand",
-    "The processor that machine code is made for: `avx512`, `avx2` or `sse4`, to see how a program "
-    "does on a lesser one; `amx`, to have all large float32 products made of bfloat16 parts on the "
-    "matrix unit (see docs/compile.md).",
+    "The processor that machine code is made for: `avx512-bf16`, `avx512`, `avx2` or `sse4`, to "
+    "see how a program does on a lesser one; `amx`, to have all large float32 products made of "
+    "bfloat16 parts on the matrix unit (see docs/compile.md).",
 )  # fmt: skip
 MAKERS = Flag(
     "FLAMBEAU_MAKERS", -1, 0, "as many as are worth it, up to the threads",

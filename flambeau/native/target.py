@@ -34,7 +34,8 @@ class Target:
     `tiles` are register tiles, the widest first: accumulators, a row of b and a broadcast of a fit
     into the registers of each. `halves`: whether it converts float16. `parts`: up to how many
     bfloat16 parts a number its matrix unit (AMX) is used for; 0 where there is none to use.
-    `near`: bytes of a core's second-level cache.
+    `pairs`: whether it multiplies two bfloat16 numbers in a lane (AVX512_BF16). `near`: bytes of a
+    core's second-level cache.
     """
 
     triple: str
@@ -45,6 +46,7 @@ class Target:
     tiles: tuple[Tile, ...]
     halves: bool = True
     parts: int = 0
+    pairs: bool = False
     near: int = caches.USUAL
 
     def lanes(self, type: Type) -> int:
@@ -58,7 +60,9 @@ _TILES = {
 }  # fmt: skip
 TARGETS = {
     "amx": Target("x86_64-unknown-linux-gnu", "sapphirerapids", "-prefer-256-bit", 64, 32,
-                  _TILES[32], parts=3),
+                  _TILES[32], parts=3, pairs=True),
+    "avx512-bf16": Target("x86_64-unknown-linux-gnu", "cooperlake", "-prefer-256-bit", 64, 32,
+                          _TILES[32], pairs=True),
     "avx512": Target("x86_64-unknown-linux-gnu", "skylake-avx512", "-prefer-256-bit", 64, 32,
                      _TILES[32]),
     "avx2": Target("x86_64-unknown-linux-gnu", "haswell", "", 32, 16, _TILES[16]),
@@ -136,7 +140,8 @@ def host() -> Target:
         features += ",-prefer-256-bit"
         if found.get("avx512f") and found.get("avx512vl"):
             unit = found.get("amx-tile") and found.get("amx-bf16") and _may_use_tiles()
-            like = TARGETS["amx" if unit else "avx512"]
+            two = found.get("avx512bf16")
+            like = TARGETS["amx" if unit else "avx512-bf16" if two else "avx512"]
             features += "" if unit else ",-amx-tile"  # other code: not to be found under one key
         elif found.get("avx2") and found.get("fma"):
             like = TARGETS["avx2"]
@@ -169,7 +174,7 @@ def _asked_for(like: Target) -> Target | None:
         return None
     can = {key: one for key, one in TARGETS.items()
            if one.triple == like.triple and one.vector_bytes <= like.vector_bytes
-           and one.parts <= like.parts}  # fmt: skip
+           and one.parts <= like.parts and one.pairs <= like.pairs}  # fmt: skip
     if name in can:
         return can[name]
     warnings.warn(f"FLAMBEAU_CPU={name!r} is not one of {', '.join(can)}, which this processor "

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 
 from flambeau.native.compiled import compiled
 from flambeau.native.kernels import any_conv
@@ -48,13 +49,13 @@ def fenced(array: np.ndarray, after: bool) -> np.ndarray:
     return inside
 
 
-def run(kernel, shapes: list[tuple[int, ...]], sizes: list[int]) -> None:
+def run(kernel, shapes: list[tuple[int, ...]], sizes: list[int], kind=np.float32) -> None:
     """The kernel's last buffer is its result, of ones that are multiplied."""
     function = compiled(kernel)
     for after in (False, True):
-        arrays = [fenced(np.ones(shape, np.float32), after) for shape in shapes]
+        arrays = [fenced(np.ones(shape, kind), after) for shape in shapes]
         function.run(arrays, sizes, 2)
-        assert np.isfinite(arrays[-1]).all()
+        assert np.isfinite(arrays[-1].astype(np.float32)).all()
 
 
 def products() -> None:
@@ -64,6 +65,7 @@ def products() -> None:
             a, b = ((m, k) if layout[0] else (k, m)), ((n, k) if layout[1] else (k, n))
             sizes = [m, n, k, a[1], b[1]]
             run(sized(Form(Type.F32, *layout, near=near)), [a, b, (m, n)], sizes)
+            run(sized(Form(Type.BF16, *layout, near=near)), [a, b, (m, n)], sizes, bfloat16)
     for layout, (m, n, k) in combinations(LAYOUTS, EXTENTS[:3]):
         a, b = ((m, k) if layout[0] else (k, m)), ((n, k) if layout[1] else (k, n))
         run(sized(Form(Type.F32, *layout, rows=m)), [a, b, (m, n)], [m, n, k, a[1], b[1]])

@@ -59,7 +59,7 @@ def test_the_host_uses_its_widest_vectors() -> None:
     assert assembly(SQUARES) == assembly(SQUARES, target)
 
 
-@pytest.mark.parametrize("name", ["avx2", "sse4"])
+@pytest.mark.parametrize("name", ["avx512", "avx2", "sse4"])
 def test_a_lesser_processor_can_be_asked_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if host().triple.split("-")[0] != "x86_64" or host().vector_bytes < TARGETS[name].vector_bytes:
         pytest.skip("not such a processor")

@@ -90,7 +90,10 @@ class Near:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a product is computed: its tile, what is packed, how the depth is cut."""
+    """How a product is computed: its tile, what is packed, how the depth is cut.
+
+    `pairs`: bfloat16 numbers are packed two at a time, for one instruction that multiplies both.
+    """
 
     tile: Tile
     pack_a: bool
@@ -98,6 +101,7 @@ class Plan:
     depth: int  # of a block, at most
     cut: bool  # whether there may be more than one block of the depth
     unroll: int
+    pairs: bool = False
 
 
 def known(value: Number) -> bool:
@@ -229,7 +233,8 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     lanes, registers = target.lanes(p.type), target.vector_registers
     half = p.a_type in (Type.F16, Type.BF16)
     near = Near(target.near)
-    pack_a, pack_b = half or _packs_a(p, near), _packs_b(p, near)
+    pairs = _in_pairs(p, target)
+    pack_a, pack_b = half or _packs_a(p, near), pairs or _packs_b(p, near)
     beside = p.a_row == p.a_type.size
     rows, vectors = best_tile(
         p.m, p.n, p.k, lanes, registers, shared, pack_b, pack_a and beside
@@ -238,13 +243,21 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
         rows, vectors = 6, 2  # one pointer serves all rows
     tile = Tile(rows, vectors, lanes, p.type)
     if p.k == 0:  # nothing is read
-        pack_a = pack_b = False
+        pack_a = pack_b = pairs = False
     cut = not p.near if not known(p.k) else p.k > WHOLE_DEPTH
     depth = p.k if known(p.k) else NEAR_DEPTH if p.near else WHOLE_DEPTH
     if cut and known(p.k):
         depth = _divided(p.k)
-    unroll = unrolled(rows, vectors, registers, depth, half)
-    return Plan(tile, pack_a, pack_b, depth, cut, unroll)
+        depth += depth % 2 if pairs else 0
+    unroll = unrolled(rows, vectors, registers, depth, half and not pairs)
+    return Plan(tile, pack_a, pack_b, depth, cut, unroll, pairs)
+
+
+def _in_pairs(p: Problem, target: Any) -> bool:
+    """Whether bfloat16 numbers are multiplied two at a time: memory runs along one axis of each."""
+    if not target.pairs or (p.a_type, p.b_type, p.type) != (Type.BF16, Type.BF16, Type.F32):
+        return False
+    return p.a_type.size in (p.a_row, p.a_depth) and p.b_type.size in (p.b_depth, p.b_column)
 
 
 def unrolled(rows: int, vectors: int, registers: int, depth: int, half: bool) -> int:

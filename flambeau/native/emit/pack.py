@@ -2,10 +2,12 @@
 
 An operand is seen as depth x width; the copy has `width` elements for each step of the depth, in
 the type of the sums. Where memory runs along the depth, blocks are transposed in registers.
+Bfloat16 numbers may be copied in pairs: two steps of the depth in a lane of 32 bits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from llvmlite import ir
@@ -13,8 +15,8 @@ from llvmlite import ir
 from ..loops import Type
 from .ahead import SECOND, prefetch
 from .tile import (
-    I32, I64, POINTER, Number, constant, first_lanes, internal, load_vector, loop, memory_type,
-    moved, plus, store_vector, times, widened,
+    I1, I16, I32, I64, POINTER, Number, constant, first_lanes, internal, load_vector, loop,
+    memory_type, moved, plus, store_vector, times, widened,
 )  # fmt: skip
 
 
@@ -22,7 +24,8 @@ from .tile import (
 class Panel:
     """What is packed: `width` by `depth` elements, of which `valid` along the width exist.
 
-    Strides are in bytes; `lanes` is the number of elements of `type` in a vector.
+    Strides are in bytes; `lanes` is the number of elements of `type` in a vector. `pairs`: two
+    steps of the depth make one element of `type`, whose upper half is 0 after an odd depth.
     """
 
     pointer: ir.Value
@@ -34,6 +37,7 @@ class Panel:
     valid: Number
     depth: Number
     lanes: int
+    pairs: bool = False
 
     @property
     def step(self) -> int:
@@ -53,6 +57,8 @@ def pack(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
     size = panel.stored.size
     if panel.width_stride == size:
         _pack_along_width(b, panel, into)
+    elif panel.depth_stride == size and panel.pairs:
+        _pack_pairs_along_depth(b, panel, into)
     elif panel.depth_stride == size:
         _pack_along_depth(b, panel, into)
     else:
@@ -87,7 +93,7 @@ def pack_groups(
             panel, pointer=moved(b, panel.pointer, times(b, start, panel.depth_stride)),
             depth=minimum(b, STEPS, b.sub(constant(panel.depth), constant(start))),
         )  # fmt: skip
-        target = moved(b, into, times(b, start, panel.step))
+        target = moved(b, into, times(b, steps_of(b, start, panel.pairs), panel.step))
 
         def group(g: ir.Value, valid: Number) -> None:
             at = moved(b, here.pointer, times(b, g, panel.width * panel.stored.size))
@@ -123,6 +129,15 @@ def _pack_one_by_one(
     loop(b, groups, [], one)
 
 
+def steps_of(b: ir.IRBuilder, depth: Number, pairs: bool) -> Number:
+    """How many elements of a panel a depth makes."""
+    if not pairs:
+        return depth
+    if isinstance(depth, int):
+        return -(-depth // 2)
+    return b.lshr(b.add(depth, constant(1)), constant(1))
+
+
 def _pack_along_width(
     b: ir.IRBuilder, panel: Panel, into: ir.Value, ahead: int = 0
 ) -> None:  # fmt: skip
@@ -133,21 +148,85 @@ def _pack_along_width(
         left = plus(b, panel.valid, -start)
         masks.append((start, count, first_lanes(b, left, count)))
 
-    def body(k: ir.Value, _: list) -> list:
-        source = moved(b, panel.pointer, times(b, k, panel.depth_stride))
-        target = moved(b, into, times(b, k, panel.step))
-        if ahead:
+    def step(target: ir.Value, sources: Sequence[ir.Value]) -> None:
+        for source in sources if ahead else ():
             for start in range(0, panel.width * panel.stored.size, _LINE):
                 far = moved(b, source, times(b, panel.depth_stride, ahead))
                 prefetch(b, moved(b, far, start), False, SECOND)
         for start, count, mask in masks:
-            at = moved(b, source, start * panel.stored.size)
-            read = load_vector(b, at, panel.stored, count, mask)
-            value = widened(b, read, panel.stored, panel.type)
+            read = [load_vector(b, moved(b, source, start * panel.stored.size), panel.stored,
+                                count, mask) for source in sources]  # fmt: skip
+            value = _paired(b, read) if panel.pairs else widened(b, read[0], panel.stored,
+                                                                 panel.type)  # fmt: skip
             store_vector(b, value, moved(b, target, start * panel.type.size), panel.type.size)
+
+    _each_step(b, panel, into, step)
+
+
+def _each_step(
+    b: ir.IRBuilder, panel: Panel, into: ir.Value,
+    body: Callable[[ir.Value, Sequence[ir.Value]], None],
+) -> None:  # fmt: skip
+    """body(target, sources) for the steps of a panel: of one row of the source, or of two."""
+    each = 2 if panel.pairs else 1
+    apart = times(b, panel.depth_stride, each)
+
+    def one(k: ir.Value, _: list) -> list:
+        first = moved(b, panel.pointer, times(b, k, apart))
+        sources = [moved(b, first, times(b, panel.depth_stride, i)) for i in range(each)]
+        body(moved(b, into, times(b, k, panel.step)), sources)
         return []
 
-    loop(b, panel.depth, [], body)
+    if not panel.pairs:
+        loop(b, panel.depth, [], one)
+        return
+    whole, odd = _halved(b, panel.depth)
+    loop(b, whole, [], one)
+    _where(b, odd, lambda: body(moved(b, into, times(b, whole, panel.step)),
+                                [moved(b, panel.pointer, times(b, whole, apart))]))  # fmt: skip
+
+
+def _where(b: ir.IRBuilder, holds: bool | ir.Value, body: Callable[[], object]) -> None:
+    """body() runs where a condition holds, which may be known."""
+    if isinstance(holds, bool):
+        if holds:
+            body()
+        return
+    with b.if_then(holds):
+        body()
+
+
+def _halved(b: ir.IRBuilder, depth: Number) -> tuple[Number, bool | ir.Value]:
+    """How many pairs a depth has, and whether one step is left."""
+    if isinstance(depth, int):
+        return depth // 2, depth % 2 == 1
+    return b.lshr(depth, constant(1)), b.trunc(depth, I1)
+
+
+def _paired(b: ir.IRBuilder, rows: Sequence[ir.Value]) -> ir.Value:
+    """Lanes of 32 bits, of which the first row is the lower half and the second, if any, the
+    upper."""
+    kind = ir.VectorType(I32, rows[0].type.count)
+    wide = [b.zext(row, kind) for row in rows]
+    if len(wide) == 1:
+        return wide[0]
+    return b.or_(wide[0], b.shl(wide[1], ir.Constant(kind, [16] * kind.count)))
+
+
+def _pack_pairs_along_depth(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
+    """Where memory runs along the depth pairs lie in it as they are."""
+    whole, odd = _halved(b, panel.depth)
+    size = panel.type.size
+    pack(b, replace(panel, depth_stride=size, stored=panel.type, depth=whole, pairs=False), into)
+
+    def last(r: ir.Value, _: list) -> list:
+        place = plus(b, times(b, r, panel.width_stride), times(b, whole, size))
+        half = b.load(moved(b, panel.pointer, place), typ=I16, align=2)
+        to = plus(b, times(b, r, size), times(b, whole, panel.step))
+        b.store(b.zext(half, I32), moved(b, into, to), align=size)
+        return []
+
+    _where(b, odd, lambda: loop(b, minimum(b, panel.valid, panel.width), [], last))
 
 
 def _pack_elements(b: ir.IRBuilder, panel: Panel, into: ir.Value, depth: Number) -> None:

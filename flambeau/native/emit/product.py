@@ -21,7 +21,7 @@ from .gemm_plan import (
     A_BYTES, FIRST_CACHE, SUMS_BYTES, Near, Plan, Problem, cheap, known, share_costs,
 )  # fmt: skip
 from .own_rows import adding_up
-from .pack import Panel, minimum, pack, pack_groups
+from .pack import Panel, minimum, pack, pack_groups, steps_of
 from .share import Share, shared
 from .tile import (
     BYTE, I64, POINTER, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
@@ -55,6 +55,7 @@ class Product:
         found = streams(statement.body, self.row, self.column)
         self.streams = found if bytes_of(found, p.m, p.n) >= LEAST else []
         self.size = p.type.size
+        self.packed = Type.I32 if plan.pairs else p.type  # what panels hold
         self._memory()
 
     # --------------------------------------------------------------------- memory
@@ -97,7 +98,11 @@ class Product:
 
     def bytes_of_panel(self, depth: Number, width: int, stored: Type) -> Number:
         """Of a packed panel of elements that are stored as a type."""
-        return times(self.builder, depth, width * self.size)
+        return times(self.builder, self._steps(depth), width * self.size)
+
+    def _steps(self, depth: Number) -> Number:
+        """How many steps of packed panels a depth makes."""
+        return steps_of(self.builder, depth, self.plan.pairs)
 
     def _quotient(self, most: int, size: Number) -> Number:
         """How many of a size fit: one at least."""
@@ -327,8 +332,8 @@ class Product:
         first = times(b, g0, rows)
         pointer = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, start, p.a_depth))
         valid = minimum(b, difference(b, p.m, first), times(b, difference(b, g1, g0), rows))
-        panel = Panel(pointer, p.a_row, p.a_depth, p.a_type, p.type, rows, valid, depth,
-                      self.tile.lanes)  # fmt: skip
+        panel = Panel(pointer, p.a_row, p.a_depth, p.a_type, self.packed, rows, valid, depth,
+                      self.tile.lanes, self.plan.pairs)  # fmt: skip
         pack_groups(b, panel, self.memory, difference(b, g1, g0), self.group_bytes)
 
     def _pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
@@ -340,8 +345,9 @@ class Product:
             count = difference(b, first, q0)
             at = moved(b, moved(b, p.b, times(b, times(b, q0, width), p.b_column)),
                        times(b, start, p.b_depth))  # fmt: skip
-            panel = Panel(at, p.b_column, p.b_depth, p.b_type, p.type, width,
-                          times(b, count, width), depth, self.tile.lanes)  # fmt: skip
+            panel = Panel(at, p.b_column, p.b_depth, p.b_type, self.packed, width,
+                          times(b, count, width), depth, self.tile.lanes,
+                          self.plan.pairs)  # fmt: skip
             pack_groups(b, panel, self._packed(0), count, self.panel_bytes)
         self._pack_each(first, q1, q0, start, depth)
 
@@ -357,8 +363,9 @@ class Product:
         b, p, tile = self.builder, self.p, self.tile
         at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
                    times(b, start, p.b_depth))  # fmt: skip
-        panel = Panel(at, p.b_column, p.b_depth, p.b_type, p.type, columns.vectors * tile.lanes,
-                      columns.count, depth, tile.lanes)  # fmt: skip
+        width = columns.vectors * tile.lanes
+        panel = Panel(at, p.b_column, p.b_depth, p.b_type, self.packed, width, columns.count,
+                      depth, tile.lanes, self.plan.pairs)  # fmt: skip
         pack(b, panel, self._packed(local))
 
     def _packed(self, local: Number) -> ir.Value:
@@ -380,22 +387,22 @@ class Product:
         if plan.pack_a:
             a = moved(b, self.memory, times(b, local, self.group_bytes))
             offsets: list[Number] = [i * self.size for i in range(rows)]
-            a_step, a_type = self.tile.rows * self.size, p.type
+            a_step, a_type = self.tile.rows * self.size, self.packed
         else:
             a = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, work.start, p.a_depth))
             offsets, a_step, a_type = self._rows(rows, valid), p.a_depth, p.a_type
         mask = None
         if plan.pack_b:
             at = self._packed(difference(b, panel, work.near))
-            b_step, b_type = tile.columns * self.size, p.type
+            b_step, b_type = tile.columns * self.size, self.packed
         else:
             at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
                        times(b, work.start, p.b_depth))  # fmt: skip
             b_step, b_type = p.b_depth, p.b_type
             left = plus(b, columns.count, (1 - tile.vectors) * tile.lanes)
             mask = first_lanes(b, left, tile.lanes)
-        source = Source(a, offsets, at, a_type, b_type, mask)
-        depth = [Depth(work.depth, a_step, b_step)]
+        source = Source(a, offsets, at, a_type, b_type, mask, plan.pairs)
+        depth = [Depth(self._steps(work.depth), a_step, b_step)]
         if work.ends is None:
             fetch(self.context, self.streams, (self.row, first, tile.rows),
                   (self.column, columns.first, tile.columns))  # fmt: skip

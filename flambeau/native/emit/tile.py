@@ -7,7 +7,7 @@ Each step multiplies one scalar of `a` for each row, broadcast, with a few conti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from llvmlite import ir
@@ -56,7 +56,8 @@ class Source:
     """Where a tile reads: pointers to the first element, and the types in memory.
 
     `rows` is the distance in bytes from `a` to each row's first element. `mask` (lanes x i1)
-    guards the last vector of `b`; None reads whole vectors.
+    guards the last vector of `b`; None reads whole vectors. `pairs`: elements are two bfloat16
+    numbers each, as integers of 32 bits.
     """
 
     a: ir.Value
@@ -65,6 +66,7 @@ class Source:
     a_type: Type
     b_type: Type
     mask: ir.Value | None = None
+    pairs: bool = False
 
 
 # ------------------------------------------------------------------------------- small pieces
@@ -253,19 +255,30 @@ def zeros(tile: Tile) -> Sums:
 def step(b: ir.IRBuilder, tile: Tile, source: Source, sums: Sums) -> Sums:
     """One step of the depth: sums + (each row's scalar of a) * (the vectors of b)."""
     stride = tile.lanes * source.b_type.size
+    added = _pairs_added if source.pairs else fused
+    inside = source.b_type if source.pairs else tile.type
     vectors = []
     for j in range(tile.vectors):
         mask = source.mask if j == tile.vectors - 1 else None
         read = load_vector(b, moved(b, source.b, j * stride), source.b_type, tile.lanes, mask)
-        vectors.append(widened(b, read, source.b_type, tile.type))
+        vectors.append(widened(b, read, source.b_type, inside))
     out = []
     for i, offset in enumerate(source.rows):
         pointer = moved(b, source.a, offset)
         scalar = b.load(pointer, typ=memory_type(source.a_type), align=source.a_type.size)
-        wide = splat(b, widened(b, scalar, source.a_type, tile.type), tile.lanes)
+        wide = splat(b, widened(b, scalar, source.a_type, inside), tile.lanes)
         for j, vector in enumerate(vectors):
-            out.append(fused(b, wide, vector, sums[i * tile.vectors + j]))
+            out.append(added(b, wide, vector, sums[i * tile.vectors + j]))
     return out
+
+
+def _pairs_added(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    """z and the products of both halves of x and y, which are bfloat16 numbers: AVX512_BF16.
+
+    Numbers and sums below 1e-38 count as zero.
+    """
+    name = "llvm.x86.avx512bf16.dpbf16ps.512"
+    return b.call(declared(b, name, z.type, [z.type, x.type, y.type]), [z, x, y])
 
 
 def accumulate(
@@ -297,7 +310,7 @@ def accumulate(
 
 
 def _placed(source: Source, a: ir.Value, b: ir.Value) -> Source:
-    return Source(a, source.rows, b, source.a_type, source.b_type, source.mask)
+    return replace(source, a=a, b=b)
 
 
 def _innermost(

@@ -1,0 +1,93 @@
+"""Products of bfloat16 numbers two at a time: values, edges, what is not finite, the instruction.
+
+They run where the processor has it (AVX512_BF16); everywhere their assembly is looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product as combinations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from flambeau.native.compiled import compiled
+from flambeau.native.emit.kernel import emit
+from flambeau.native.kernels.gemm import Form, sized
+from flambeau.native.loops import Type
+from flambeau.native.target import TARGETS, assembly, host
+
+from .test_gemm import check as check_known
+from .test_gemm import loops, matrix_product
+from .test_sized_products import EXTENTS, check
+
+instruction = pytest.mark.skipif(not host().pairs, reason="no AVX512_BF16")
+LAYOUTS = list(combinations((True, False), repeat=2))
+
+
+@instruction
+@pytest.mark.parametrize("near", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_and_edge(layout: tuple[bool, bool], near: bool) -> None:
+    for extents in EXTENTS:
+        check(Form(Type.BF16, *layout, near=near), (), extents, pad=3)
+    for k in (2, 3, 31, 32, 33, 34):
+        check(Form(Type.BF16, *layout, near=near), (), (17, 70, k), pad=2)
+
+
+@instruction
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_long_depth_is_cut(layout: tuple[bool, bool]) -> None:
+    for depth in (4500, 4501):
+        check(Form(Type.BF16, *layout), (), (10, 50, depth))
+        check_known(10, 50, depth, layout, Type.BF16)
+
+
+@instruction
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_stacks_and_known_extents(layout: tuple[bool, bool]) -> None:
+    check(Form(Type.BF16, *layout, 2), (2, 3), (31, 49, 17), pad=2)
+    for m, n, k in ((17, 35, 29), (64, 100, 50), (9, 8, 131), (40, 64, 1)):
+        check_known(m, n, k, layout, Type.BF16, threads=2)
+        check_known(m, n, k, layout, Type.BF16, batch=2)
+
+
+@instruction
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan, 3e38])
+def test_what_is_not_finite_stays_in_its_row(layout: tuple[bool, bool], odd: float) -> None:
+    """Also in the last step of an odd depth, whose pair is filled up with zeros."""
+    m, n, k = 20, 60, 33
+    function = compiled(sized(Form(Type.BF16, *layout)))
+    for place in ((0, 0), (7, k - 1), (m - 1, 16)):
+        a, b = np.ones((m, k), ml_dtypes.bfloat16), np.ones((k, n), ml_dtypes.bfloat16)
+        a[place] = odd
+        c = np.zeros((m, n), ml_dtypes.bfloat16)
+        x = np.ascontiguousarray(a if layout[0] else a.T)
+        y = np.ascontiguousarray(b.T if layout[1] else b)
+        function.run([x, y, c], [m, n, k, x.shape[1], y.shape[1]], 2)
+        wanted = np.full((m, n), k, np.float32)
+        wanted[place[0]] = np.float32(a[place]) + k - 1
+        wanted = wanted.astype(ml_dtypes.bfloat16).astype(np.float32)
+        np.testing.assert_array_equal(c.astype(np.float32), wanted)
+
+
+@pytest.mark.parametrize("flipped", LAYOUTS)
+def test_inner_loops_multiply_pairs_in_registers(flipped: tuple[bool, bool]) -> None:
+    target = TARGETS["avx512-bf16"]
+    kernel = matrix_product(96, 96, 96, flipped, Type.BF16)
+    inner = [one for one in loops(assembly(emit(kernel, target), target))
+             if any("vdpbf16ps" in line for line in one)]  # fmt: skip
+    assert inner
+    for one in inner:
+        assert sum("vdpbf16ps" in line for line in one) >= 8
+        assert not any("(%rsp)" in line or "vfmadd" in line for line in one)
+
+
+@pytest.mark.parametrize("without", ["avx512", "avx2", "neon"])
+def test_only_processors_that_have_it_are_asked_for_it(without: str) -> None:
+    kernel = sized(Form(Type.BF16, True, False))
+    assert "dpbf16ps" not in emit(kernel, TARGETS[without])
+    assert "dpbf16ps" in emit(kernel, replace(TARGETS["avx512-bf16"]))
+    assert "dpbf16ps" not in emit(sized(Form(Type.F16, True, False)), TARGETS["avx512-bf16"])
