@@ -38,11 +38,13 @@ class Bound:
         if dtype.kind not in "iu" or empty:
             return lambda values: True
         unsigned = np.dtype(f"u{dtype.itemsize}")
-        largest, size, holds = np.maximum.reduce, self.size, self.holds
+        size, holds = self.size, self.holds
 
         def test(values: np.ndarray) -> bool:
-            # Negative numbers are large ones as unsigned ones.
-            return largest(values.view(unsigned), None) < size or holds(values)
+            # Negative numbers are large ones as unsigned ones. argmax has none of the overhead that
+            # reductions have.
+            seen = values.view(unsigned)
+            return seen.item(seen.argmax()) < size or holds(values)
 
         return test
 

@@ -6,12 +6,12 @@ written into it once; those of arguments and outputs are given at each call.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -193,20 +193,17 @@ class Step:
     def _direct(self) -> Callable[[Sequence[Any]], list[np.ndarray]]:
         """`run` for steps of one program, as short as can be: it is most of a small step."""
         part, kinds, together = self.parts[0], self._kinds, self._together
-        numbers = [self.changing.index(k) for k in self._numbers]
-        arrays = [self.changing.index(k) for k in self._arrays]
-        pack = struct.Struct(f"={len(numbers)}d").pack_into
+        numbers = _picked(self.changing, self._numbers)
+        arrays = _picked(self.changing, self._arrays)
+        pack = struct.Struct(f"={len(self._numbers)}d").pack_into
         start, empty, count = part.run, np.empty, len(self.changing)
 
         def run(values: Sequence[Any]) -> list[np.ndarray]:
             if len(values) != count:
                 raise ValueError(f"the step takes {count} values, not {len(values)}")
             outputs = [empty(shape, dtype) for shape, dtype in kinds]
-            if numbers:
-                pack(together, 0, *[values[i] for i in numbers])
-            table = [address(values[i]) for i in arrays]
-            table += [address(array) for array in outputs]
-            start(table, self.threads)
+            pack(together, 0, *numbers(values))
+            start([*arrays(values), *outputs], self.threads)
             return outputs
 
         return run
@@ -309,15 +306,9 @@ class Step:
         return self._cells[slot] if slot in self._cells else np.asarray(given[slot])
 
 
-def address(array: np.ndarray) -> int:
-    """Where an array's first element is: the word after Python's header, which is read in a third
-    of the time that `array.ctypes` takes."""
-    return ctypes.c_void_p.from_address(id(array) + object.__basicsize__).value or 0
-
-
-_probe = np.zeros(1)
-if address(_probe) != _probe.ctypes.data:  # an interpreter with other objects
-
-    def address(array: np.ndarray) -> int:
-        """Where an array's first element is."""
-        return int(array.ctypes.data)
+def _picked(slots: Sequence[int], some: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What gives the values of some of the slots, quickly."""
+    where = [slots.index(k) for k in some]
+    if len(where) < 2 or where == [*range(where[0], where[-1] + 1)]:
+        return itemgetter(slice(where[0], where[-1] + 1) if where else slice(0, 0))
+    return itemgetter(*where)
