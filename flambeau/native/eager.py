@@ -7,9 +7,11 @@ program that is run again gives the same bits.
 from __future__ import annotations
 
 import os
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ _made: dict[Hashable, Any] = {}  # None: could not be made
 _making: dict[Hashable, threading.Event] = {}
 _waiting: list[tuple[Hashable, Callable[[], Any]]] = []
 _working = 0  # threads that make kernels
+faults: dict[Hashable, Exception] = {}  # of kernels that could have been made
 
 
 def kernel_asked_for(
@@ -146,6 +149,7 @@ def _work() -> None:
     """Makes what waits, then ends."""
     global _working
     from .compiled import compile_all
+    from .emit.conv_plan import Unsupported
     from .pool import threads
 
     while True:
@@ -157,11 +161,23 @@ def _work() -> None:
         made = None
         try:
             made = compile_all([builder()], threads())[0]
-        except Exception:
-            pass  # whatever is wrong: the NumPy path goes on to be used
+        except (NotImplementedError, Unsupported, ImportError, OSError, MemoryError):
+            pass  # not for this processor, or not now: the NumPy path goes on to be used
+        except Exception as error:
+            _tell(key, error)
         finally:
             _made[key] = made
             _making[key].set()
+
+
+def _tell(key: Hashable, error: Exception) -> None:
+    """A fault of a kernel's builder is no user's affair, but must not go unseen."""
+    if sys.is_finalizing() or not threading.main_thread().is_alive():
+        return
+    faults[key] = error
+    with suppress(RuntimeWarning):  # warnings that are errors would end the thread
+        warnings.warn(f"the kernel {key} could not be made, and NumPy does its work: "
+                      f"{type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)  # fmt: skip
 
 
 class Small(dict[Any, int]):

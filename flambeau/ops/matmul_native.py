@@ -110,7 +110,8 @@ def _form(a: Array, b: Array, bias: Array | None) -> tuple[tuple, tuple[int, ...
     n = b.shape[-1]
     rows = m if m <= _FEW else None
     near = k <= _NEAR_DEPTH and m < _NEAR_ROWS and k * max(m, n) * size <= _NEAR
-    key = ("form", a.dtype, a_along, b_along, len(axes), bias is not None, rows, near)
+    precision = 1 if _by_pairs(a.dtype, Chosen.parts) else 3
+    key = ("form", a.dtype, a_along, b_along, len(axes), bias is not None, rows, near, precision)
     sizes = [m, n, k, a_apart // size, b_apart // size]
     for axis in axes:
         sizes += axis
@@ -140,6 +141,14 @@ def _by_unit(dtype: np.dtype, parts: int) -> bool:
     from ..native.target import host
 
     return 0 < count(Type(dtype.name), parts) <= host().parts
+
+
+@lru_cache
+def _by_pairs(dtype: np.dtype, parts: int) -> bool:
+    """Whether products of float32 numbers may be made of pairs of bfloat16 ones."""
+    from ..native.target import host
+
+    return dtype.name == "float32" and parts == 1 and host().pairs
 
 
 def _kernel(key: tuple, a: Array, b: Array) -> Kernel:

@@ -34,8 +34,24 @@ def test_a_program_belongs_to_the_precision_it_was_made_in(highest_after):
     if host().parts:
         assert rough["highest"] < rough["high"] < rough["medium"]
         assert 1e-2 < rough["medium"] < 1
+    elif host().pairs:
+        assert rough["highest"] == rough["high"]
+        assert 1e-2 < rough["medium"] < 1
     else:
         assert rough["medium"] == rough["highest"]
+
+
+@pytest.mark.skipif(not host().pairs, reason="no AVX512_BF16")
+def test_eager_products_are_of_the_precision_that_is_asked_for(highest_after):
+    torch.manual_seed(0)
+    x, w = torch.randn(128, 96), torch.randn(96, 80)
+    exact = x.numpy().astype(np.float64) @ w.numpy()
+    rough = {}
+    for name in ("highest", "medium"):
+        torch.set_float32_matmul_precision(name)
+        found = [x @ w for _ in range(10)]  # kernels are used from the eighth call on
+        rough[name] = float(np.abs(found[-1].numpy() - exact).max())
+    assert rough["highest"] < 1e-4 < 1e-2 < rough["medium"] < 1
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16))

@@ -15,6 +15,7 @@ from flambeau.native import eager
 from flambeau.native.kernels.pointwise import pointwise
 from flambeau.native.loops import Kernel, Type
 
+ROOT = Path(__file__).resolve().parents[2]
 TRAINING = """
 import hashlib, flambeau as torch
 torch.manual_seed(0)
@@ -114,6 +115,19 @@ def test_what_cannot_be_made_is_not_there(error: type[Exception]) -> None:
         assert eager.kernel_asked_for("failing", failing) is None
     assert eager.kernel_asked_for("slow", slow) is None  # the thread goes on
     assert eager.kernel_asked_for("slow", slow) is not None
+    told = eager.faults.pop("failing", None)
+    assert (told is None) == (error is NotImplementedError)
+
+
+def test_a_fault_of_a_builder_is_told() -> None:
+    program = """
+from flambeau.native import eager
+for _ in range(2):
+    assert eager.kernel_asked_for("twice", lambda: [][1]) is None
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True,
+                          text=True, check=True)  # fmt: skip
+    assert "kernel twice could not be made, and NumPy does its work: IndexError" in done.stderr
 
 
 def test_where_no_thread_can_be_started_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:

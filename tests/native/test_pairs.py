@@ -18,6 +18,7 @@ from flambeau.native.kernels.gemm import Form, sized
 from flambeau.native.loops import Type
 from flambeau.native.target import TARGETS, assembly, host
 
+from .conftest import poisoned, unharmed
 from .test_gemm import check as check_known
 from .test_gemm import loops, matrix_product
 from .test_sized_products import EXTENTS, check
@@ -51,6 +52,27 @@ def test_stacks_and_known_extents(layout: tuple[bool, bool]) -> None:
     for m, n, k in ((17, 35, 29), (64, 100, 50), (9, 8, 131), (40, 64, 1)):
         check_known(m, n, k, layout, Type.BF16, threads=2)
         check_known(m, n, k, layout, Type.BF16, batch=2)
+
+
+@instruction
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_float32_numbers_of_which_eight_bits_count(layout: tuple[bool, bool]) -> None:
+    """Exact where they are bfloat16 numbers, else rounded to the nearest."""
+    rng = np.random.default_rng(0)
+    for m, n, k in ((17, 70, 1), (31, 49, 66), (5, 48, 131), (40, 33, 32)):
+        function = compiled(sized(Form(Type.F32, *layout, precision=1)))
+        a, b = (rng.normal(size=shape).astype(np.float32) for shape in ((m, k), (k, n)))
+        for exact in (False, True):
+            near = [x.astype(ml_dtypes.bfloat16).astype(np.float32) for x in (a, b)]
+            given = near if exact else [a, b]
+            x = given[0] if layout[0] else np.ascontiguousarray(given[0].T)
+            y = np.ascontiguousarray(given[1].T) if layout[1] else given[1]
+            memories = [poisoned(one) for one in (x, y, np.zeros((m, n), np.float32))]
+            sizes = [m, n, k, x.shape[1], y.shape[1]]
+            function.run([inside for _, inside in memories], sizes, 2)
+            assert all(unharmed(memory, inside.dtype.itemsize) for memory, inside in memories)
+            found = memories[2][1].reshape(m, n)
+            np.testing.assert_allclose(found, near[0] @ near[1], 1e-5, 1e-5)
 
 
 @instruction

@@ -11,6 +11,7 @@ from llvmlite import ir
 from ..loops import (
     Apply, Axis, Contract, Index, Load, Scalar, Store, Type, within,
 )  # fmt: skip
+from .parts import count as count_parts
 from .tile import Number, Tile, constant, sum_type, times
 
 WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
@@ -234,7 +235,8 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     half = p.a_type in (Type.F16, Type.BF16)
     near = Near(target.near)
     pairs = _in_pairs(p, target)
-    pack_a, pack_b = half or _packs_a(p, near), pairs or _packs_b(p, near)
+    pack_a = half or pairs or _packs_a(p, near)
+    pack_b = pairs or _packs_b(p, near)
     beside = p.a_row == p.a_type.size
     rows, vectors = best_tile(
         p.m, p.n, p.k, lanes, registers, shared, pack_b, pack_a and beside
@@ -254,8 +256,10 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
 
 
 def _in_pairs(p: Problem, target: Any) -> bool:
-    """Whether bfloat16 numbers are multiplied two at a time: memory runs along one axis of each."""
-    if not target.pairs or (p.a_type, p.b_type, p.type) != (Type.BF16, Type.BF16, Type.F32):
+    """Whether numbers are multiplied two at a time: those that are one bfloat16 number each, or
+    need not be more. Memory must run along one axis of each operand."""
+    parts = [count_parts(one, p.precision) for one in (p.a_type, p.b_type)]
+    if not target.pairs or p.type is not Type.F32 or parts != [1, 1]:
         return False
     return p.a_type.size in (p.a_row, p.a_depth) and p.b_type.size in (p.b_depth, p.b_column)
 

@@ -14,8 +14,9 @@ from llvmlite import ir
 
 from ..loops import Type
 from .ahead import SECOND, prefetch
+from .pairs import halved, in_a_row, paired, steps_of, where
 from .tile import (
-    I1, I16, I32, I64, POINTER, Number, constant, first_lanes, internal, load_vector, loop,
+    I32, I64, POINTER, Number, constant, first_lanes, internal, load_vector, loop,
     memory_type, moved, plus, store_vector, times, widened,
 )  # fmt: skip
 
@@ -40,6 +41,11 @@ class Panel:
     pairs: bool = False
 
     @property
+    def each(self) -> int:
+        """Steps of the depth that make one element of the copy."""
+        return 2 if self.pairs else 1
+
+    @property
     def step(self) -> int:
         """Bytes from one step of the depth to the next in the copy."""
         return self.width * self.type.size
@@ -57,12 +63,10 @@ def pack(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
     size = panel.stored.size
     if panel.width_stride == size:
         _pack_along_width(b, panel, into)
-    elif panel.depth_stride == size and panel.pairs:
-        _pack_pairs_along_depth(b, panel, into)
     elif panel.depth_stride == size:
         _pack_along_depth(b, panel, into)
     else:
-        _pack_elements(b, panel, into, panel.depth)
+        _pack_elements(b, panel, into)
 
 
 STEPS = 16  # of the depth that side-by-side panels are packed together
@@ -129,15 +133,6 @@ def _pack_one_by_one(
     loop(b, groups, [], one)
 
 
-def steps_of(b: ir.IRBuilder, depth: Number, pairs: bool) -> Number:
-    """How many elements of a panel a depth makes."""
-    if not pairs:
-        return depth
-    if isinstance(depth, int):
-        return -(-depth // 2)
-    return b.lshr(b.add(depth, constant(1)), constant(1))
-
-
 def _pack_along_width(
     b: ir.IRBuilder, panel: Panel, into: ir.Value, ahead: int = 0
 ) -> None:  # fmt: skip
@@ -156,8 +151,7 @@ def _pack_along_width(
         for start, count, mask in masks:
             read = [load_vector(b, moved(b, source, start * panel.stored.size), panel.stored,
                                 count, mask) for source in sources]  # fmt: skip
-            value = _paired(b, read) if panel.pairs else widened(b, read[0], panel.stored,
-                                                                 panel.type)  # fmt: skip
+            value = _packed(b, panel, read)
             store_vector(b, value, moved(b, target, start * panel.type.size), panel.type.size)
 
     _each_step(b, panel, into, step)
@@ -168,94 +162,56 @@ def _each_step(
     body: Callable[[ir.Value, Sequence[ir.Value]], None],
 ) -> None:  # fmt: skip
     """body(target, sources) for the steps of a panel: of one row of the source, or of two."""
-    each = 2 if panel.pairs else 1
-    apart = times(b, panel.depth_stride, each)
+    apart = times(b, panel.depth_stride, panel.each)
 
     def one(k: ir.Value, _: list) -> list:
         first = moved(b, panel.pointer, times(b, k, apart))
-        sources = [moved(b, first, times(b, panel.depth_stride, i)) for i in range(each)]
+        sources = [moved(b, first, times(b, panel.depth_stride, i)) for i in range(panel.each)]
         body(moved(b, into, times(b, k, panel.step)), sources)
         return []
 
     if not panel.pairs:
         loop(b, panel.depth, [], one)
         return
-    whole, odd = _halved(b, panel.depth)
+    whole, odd = halved(b, panel.depth)
     loop(b, whole, [], one)
-    _where(b, odd, lambda: body(moved(b, into, times(b, whole, panel.step)),
-                                [moved(b, panel.pointer, times(b, whole, apart))]))  # fmt: skip
+    where(b, odd, lambda: body(moved(b, into, times(b, whole, panel.step)),
+                               [moved(b, panel.pointer, times(b, whole, apart))]))  # fmt: skip
 
 
-def _where(b: ir.IRBuilder, holds: bool | ir.Value, body: Callable[[], object]) -> None:
-    """body() runs where a condition holds, which may be known."""
-    if isinstance(holds, bool):
-        if holds:
-            body()
-        return
-    with b.if_then(holds):
-        body()
+def _packed(b: ir.IRBuilder, panel: Panel, read: Sequence[ir.Value]) -> ir.Value:
+    """What a panel holds of the elements, or vectors of them, of one step: as they were read."""
+    if panel.pairs:
+        return paired(b, read, panel.stored)
+    return widened(b, read[0], panel.stored, panel.type)
 
 
-def _halved(b: ir.IRBuilder, depth: Number) -> tuple[Number, bool | ir.Value]:
-    """How many pairs a depth has, and whether one step is left."""
-    if isinstance(depth, int):
-        return depth // 2, depth % 2 == 1
-    return b.lshr(depth, constant(1)), b.trunc(depth, I1)
-
-
-def _paired(b: ir.IRBuilder, rows: Sequence[ir.Value]) -> ir.Value:
-    """Lanes of 32 bits, of which the first row is the lower half and the second, if any, the
-    upper."""
-    kind = ir.VectorType(I32, rows[0].type.count)
-    wide = [b.zext(row, kind) for row in rows]
-    if len(wide) == 1:
-        return wide[0]
-    return b.or_(wide[0], b.shl(wide[1], ir.Constant(kind, [16] * kind.count)))
-
-
-def _pack_pairs_along_depth(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
-    """Where memory runs along the depth pairs lie in it as they are."""
-    whole, odd = _halved(b, panel.depth)
-    size = panel.type.size
-    pack(b, replace(panel, depth_stride=size, stored=panel.type, depth=whole, pairs=False), into)
-
-    def last(r: ir.Value, _: list) -> list:
-        place = plus(b, times(b, r, panel.width_stride), times(b, whole, size))
-        half = b.load(moved(b, panel.pointer, place), typ=I16, align=2)
-        to = plus(b, times(b, r, size), times(b, whole, panel.step))
-        b.store(b.zext(half, I32), moved(b, into, to), align=size)
-        return []
-
-    _where(b, odd, lambda: loop(b, minimum(b, panel.valid, panel.width), [], last))
-
-
-def _pack_elements(b: ir.IRBuilder, panel: Panel, into: ir.Value, depth: Number) -> None:
+def _pack_elements(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
     """One element after another, for any strides."""
 
-    def body(k: ir.Value, _: list) -> list:
-        source = moved(b, panel.pointer, times(b, k, panel.depth_stride))
-        target = moved(b, into, times(b, k, panel.step))
-
+    def step(target: ir.Value, sources: Sequence[ir.Value]) -> None:
         def one(r: ir.Value, _: list) -> list:
-            at = moved(b, source, times(b, r, panel.width_stride))
-            read = b.load(at, typ=memory_type(panel.stored), align=panel.stored.size)
-            value = widened(b, read, panel.stored, panel.type)
+            read = []
+            for source in sources:
+                at = moved(b, source, times(b, r, panel.width_stride))
+                read.append(b.load(at, typ=memory_type(panel.stored), align=panel.stored.size))
+            value = _packed(b, panel, read)
             b.store(value, moved(b, target, times(b, r, panel.type.size)), align=panel.type.size)
             return []
 
         loop(b, minimum(b, panel.valid, panel.width), [], one)
-        return []
 
-    loop(b, depth, [], body)
+    _each_step(b, panel, into, step)
 
 
 def _pack_along_depth(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
-    lanes = panel.lanes
+    """Squares of vectors, transposed; what is left of the depth element by element."""
+    lanes, each = panel.lanes, panel.lanes * panel.each
     if isinstance(panel.depth, int):
-        blocks, rest = divmod(panel.depth, lanes)
+        blocks, rest = divmod(panel.depth, each)
     else:
-        blocks = b.sdiv(panel.depth, constant(lanes))
-        rest = b.srem(panel.depth, constant(lanes))
+        blocks = b.sdiv(panel.depth, constant(each))
+        rest = b.srem(panel.depth, constant(each))
     for start in range(0, panel.width, lanes):
         count = min(lanes, panel.width - start)
         if isinstance(panel.valid, int) and panel.valid <= start:
@@ -263,9 +219,9 @@ def _pack_along_depth(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
         _transpose_columns(b, panel, into, start, count, blocks)
     if isinstance(rest, int) and rest == 0:
         return
-    done = times(b, blocks, lanes)
-    tail = replace(panel, pointer=moved(b, panel.pointer, times(b, done, panel.depth_stride)))
-    _pack_elements(b, tail, moved(b, into, times(b, done, panel.step)), rest)
+    done = moved(b, panel.pointer, times(b, times(b, blocks, each), panel.depth_stride))
+    tail = replace(panel, pointer=done, depth=rest)
+    _pack_elements(b, tail, moved(b, into, times(b, times(b, blocks, lanes), panel.step)))
 
 
 def _transpose_columns(
@@ -281,7 +237,8 @@ def _transpose_columns(
 
 def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
     """void(source, stride, last, blocks, target): one for all panels of the same form."""
-    name = f"pack_{panel.stored.value}_{panel.type.value}_{panel.lanes}_{panel.width}_{count}"
+    kinds = f"{panel.stored.value}_{panel.type.value}{'_pairs' if panel.pairs else ''}"
+    name = f"pack_{kinds}_{panel.lanes}_{panel.width}_{count}"
     if name in module.globals:
         return module.globals[name]
     kind = ir.FunctionType(ir.VoidType(), [POINTER, I64, I64, I64, POINTER])
@@ -297,11 +254,13 @@ def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
         sources.append(moved(b, source, times(b, near, stride)))
 
     def body(block: ir.Value, _: list) -> list:
-        offset = times(b, block, panel.lanes * panel.stored.size)
+        each = panel.lanes * panel.each
+        offset = times(b, block, each * panel.stored.size)
         vectors = []
         for one in sources:
-            read = load_vector(b, moved(b, one, offset), panel.stored, panel.lanes)
-            vectors.append(widened(b, read, panel.stored, panel.type))
+            read = load_vector(b, moved(b, one, offset), panel.stored, each)
+            vectors.append(in_a_row(b, read, panel.stored) if panel.pairs else
+                           widened(b, read, panel.stored, panel.type))  # fmt: skip
         vectors += [vectors[-1]] * ((1 << (count - 1).bit_length()) - count)
         here = moved(b, target, times(b, block, panel.lanes * panel.step))
         _store_steps(b, panel, transposed(b, vectors), count, here)

@@ -21,7 +21,8 @@ from .gemm_plan import (
     A_BYTES, FIRST_CACHE, SUMS_BYTES, Near, Plan, Problem, cheap, known, share_costs,
 )  # fmt: skip
 from .own_rows import adding_up
-from .pack import Panel, minimum, pack, pack_groups, steps_of
+from .pack import Panel, minimum, pack, pack_groups
+from .pairs import added, steps_of
 from .share import Share, shared
 from .tile import (
     BYTE, I64, POINTER, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
@@ -401,7 +402,7 @@ class Product:
             b_step, b_type = p.b_depth, p.b_type
             left = plus(b, columns.count, (1 - tile.vectors) * tile.lanes)
             mask = first_lanes(b, left, tile.lanes)
-        source = Source(a, offsets, at, a_type, b_type, mask, plan.pairs)
+        source = Source(a, offsets, at, a_type, b_type, mask, added if plan.pairs else None)
         depth = [Depth(self._steps(work.depth), a_step, b_step)]
         if work.ends is None:
             fetch(self.context, self.streams, (self.row, first, tile.rows),

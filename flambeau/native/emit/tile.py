@@ -56,8 +56,8 @@ class Source:
     """Where a tile reads: pointers to the first element, and the types in memory.
 
     `rows` is the distance in bytes from `a` to each row's first element. `mask` (lanes x i1)
-    guards the last vector of `b`; None reads whole vectors. `pairs`: elements are two bfloat16
-    numbers each, as integers of 32 bits.
+    guards the last vector of `b`; None reads whole vectors. `multiply(builder, x, y, sums)`: for
+    elements that are not numbers but, say, pairs of them, and are left as they lie in memory.
     """
 
     a: ir.Value
@@ -66,7 +66,7 @@ class Source:
     a_type: Type
     b_type: Type
     mask: ir.Value | None = None
-    pairs: bool = False
+    multiply: Callable[[ir.IRBuilder, ir.Value, ir.Value, ir.Value], ir.Value] | None = None
 
 
 # ------------------------------------------------------------------------------- small pieces
@@ -255,8 +255,8 @@ def zeros(tile: Tile) -> Sums:
 def step(b: ir.IRBuilder, tile: Tile, source: Source, sums: Sums) -> Sums:
     """One step of the depth: sums + (each row's scalar of a) * (the vectors of b)."""
     stride = tile.lanes * source.b_type.size
-    added = _pairs_added if source.pairs else fused
-    inside = source.b_type if source.pairs else tile.type
+    multiply = source.multiply or fused
+    inside = source.b_type if source.multiply else tile.type
     vectors = []
     for j in range(tile.vectors):
         mask = source.mask if j == tile.vectors - 1 else None
@@ -268,17 +268,8 @@ def step(b: ir.IRBuilder, tile: Tile, source: Source, sums: Sums) -> Sums:
         scalar = b.load(pointer, typ=memory_type(source.a_type), align=source.a_type.size)
         wide = splat(b, widened(b, scalar, source.a_type, inside), tile.lanes)
         for j, vector in enumerate(vectors):
-            out.append(added(b, wide, vector, sums[i * tile.vectors + j]))
+            out.append(multiply(b, wide, vector, sums[i * tile.vectors + j]))
     return out
-
-
-def _pairs_added(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-    """z and the products of both halves of x and y, which are bfloat16 numbers: AVX512_BF16.
-
-    Numbers and sums below 1e-38 count as zero.
-    """
-    name = "llvm.x86.avx512bf16.dpbf16ps.512"
-    return b.call(declared(b, name, z.type, [z.type, x.type, y.type]), [z, x, y])
 
 
 def accumulate(

@@ -36,7 +36,8 @@ class Form:
     """What products have in common that one kernel serves: all but their sizes.
 
     `a_along`, `b_along`: whether memory runs along the depth, else along rows or columns. `rows`:
-    how many there are, where few rows have kernels of their own. `near`: as a Contract's.
+    how many there are, where few rows have kernels of their own. `near`, `precision`: as a
+    Contract's.
     """
 
     type: Type
@@ -46,6 +47,7 @@ class Form:
     bias: bool = False
     rows: int | None = None
     near: bool = False
+    precision: int = 3
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def sized(form: Form) -> Kernel:
     rows: Extent = m if form.rows is None else form.rows
     pairs = ((a, 1) if form.a_along else (1, a), (1, b) if form.b_along else (b, 1), (n, 1))
     places = _Places(extents, rows, n, k, *(s + p for s, p in zip(steps, pairs, strict=True)))
-    buffers, body = _body(form.type, places, form.bias, near=form.near)
+    buffers, body = _body(form.type, places, form.bias, form.precision, form.near)
     return Kernel("products", buffers, body, [m, n, k, a, b, *(one for s in stack for one in s)])
 
 

@@ -1,0 +1,88 @@
+"""Pairs of bfloat16 numbers: two steps of a depth in a lane of 32 bits, the first below.
+
+One instruction (AVX512_BF16) multiplies the pairs of two vectors and adds both products to float32
+sums. Numbers and sums below 1e-38 count as zero there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from ..loops import Type
+from .intrinsics import declared
+from .tile import I1, I16, I32, Number, constant
+
+_DOT = "llvm.x86.avx512bf16.dpbf16ps.512"
+
+
+class _Bfloat(ir.Type):  # type: ignore[misc]
+    """LLVM's type, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Bfloat)
+
+    def __hash__(self) -> int:
+        return hash(_Bfloat)
+
+
+def added(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    """z and the products of both halves of the lanes of x and y."""
+    return b.call(declared(b, _DOT, z.type, [z.type, x.type, y.type]), [z, x, y])
+
+
+def steps_of(b: ir.IRBuilder, depth: Number, pairs: bool) -> Number:
+    """How many lanes a depth makes: with a half of nothing where it is odd."""
+    if not pairs:
+        return depth
+    if isinstance(depth, int):
+        return -(-depth // 2)
+    return b.lshr(b.add(depth, constant(1)), constant(1))
+
+
+def halved(b: ir.IRBuilder, depth: Number) -> tuple[Number, bool | ir.Value]:
+    """How many whole pairs a depth makes, and whether one step is left."""
+    if isinstance(depth, int):
+        return depth // 2, depth % 2 == 1
+    return b.lshr(depth, constant(1)), b.trunc(depth, I1)
+
+
+def where(b: ir.IRBuilder, holds: bool | ir.Value, body: Callable[[], object]) -> None:
+    """body() runs where a condition holds, which may be known."""
+    if isinstance(holds, bool):
+        if holds:
+            body()
+        return
+    with b.if_then(holds):
+        body()
+
+
+def paired(b: ir.IRBuilder, steps: Sequence[ir.Value], stored: Type) -> ir.Value:
+    """Of one or two steps of the depth, elements or vectors as they came from memory."""
+    halves = [b.zext(one, _like(one, I32)) for one in (_bits(b, x, stored) for x in steps)]
+    if len(halves) == 1:
+        return halves[0]
+    kind = halves[1].type
+    sixteen = [16] * kind.count if isinstance(kind, ir.VectorType) else 16
+    return b.or_(halves[0], b.shl(halves[1], ir.Constant(kind, sixteen)))
+
+
+def in_a_row(b: ir.IRBuilder, numbers: ir.Value, stored: Type) -> ir.Value:
+    """Of a vector of numbers that follow one another along the depth."""
+    bits = _bits(b, numbers, stored)
+    return b.bitcast(bits, ir.VectorType(I32, bits.type.count // 2))
+
+
+def _bits(b: ir.IRBuilder, x: ir.Value, stored: Type) -> ir.Value:
+    """bfloat16 numbers as integers; float32 ones are rounded."""
+    if stored is Type.BF16:
+        return x
+    return b.bitcast(b.fptrunc(x, _like(x, _Bfloat())), _like(x, I16))
+
+
+def _like(x: ir.Value, element: ir.Type) -> ir.Type:
+    return ir.VectorType(element, x.type.count) if isinstance(x.type, ir.VectorType) else element
