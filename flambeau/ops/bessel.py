@@ -11,6 +11,9 @@ from .registry import Array, Promotion, pointwise
 from .samples import positive, real_line
 from .scipy_special import special
 from .selection import select
+from .special_formulas import (
+    i0_of_single, i0e_of_single, i1_of_single, i1e_of_single, of_single,
+)  # fmt: skip
 
 
 def _integral(integrand: Callable, low: float, high: float) -> Callable:
@@ -36,7 +39,7 @@ def i0(input: Array) -> Array:
     >>> torch.i0(torch.tensor([0., 1.]))
     tensor([1.0000, 1.2661])
     """
-    return special("i0")(input)
+    return of_single(i0_of_single, "i0", input)
 
 
 @i0.vjp
@@ -53,7 +56,7 @@ def i1(input: Array) -> Array:
     >>> torch.special.i1(torch.tensor([0., 1.]))
     tensor([0.0000, 0.5652])
     """
-    return special("i1")(input)
+    return of_single(i1_of_single, "i1", input)
 
 
 @i1.vjp
@@ -71,7 +74,7 @@ def i0e(input: Array) -> Array:
     >>> torch.special.i0e(torch.tensor([0., 1.]))
     tensor([1.0000, 0.4658])
     """
-    return special("i0e")(input)
+    return of_single(i0e_of_single, "i0e", input)
 
 
 @i0e.vjp
@@ -89,7 +92,7 @@ def i1e(input: Array) -> Array:
     >>> torch.special.i1e(torch.tensor([0., 1.]))
     tensor([0.0000, 0.2079])
     """
-    return special("i1e")(input)
+    return of_single(i1e_of_single, "i1e", input)
 
 
 @i1e.vjp
@@ -169,7 +172,7 @@ def modified_bessel_i0(input: Array) -> Array:
     >>> torch.special.modified_bessel_i0(torch.tensor([1., 2.]))
     tensor([1.2661, 2.2796])
     """
-    return special("i0")(input)
+    return of_single(i0_of_single, "i0", input)
 
 
 @pointwise(ref=_integral(lambda x, t: np.exp(x * np.cos(t)) * np.cos(t), 0, np.pi),
@@ -181,7 +184,7 @@ def modified_bessel_i1(input: Array) -> Array:
     >>> torch.special.modified_bessel_i1(torch.tensor([1., 2.]))
     tensor([0.5652, 1.5906])
     """
-    return special("i1")(input)
+    return of_single(i1_of_single, "i1", input)
 
 
 @pointwise(ref=_integral(lambda x, t: np.pi * np.exp(-x * np.cosh(t)), 0, 12),

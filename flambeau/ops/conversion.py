@@ -16,6 +16,7 @@ from ..tensor.layout import (
 )  # fmt: skip
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.tensor import Tensor, wrap
+from .copies_native import ordered
 from .creation import public
 from .pointwise_native import MIDDLE, large_cast
 from .registry import Array, opaque
@@ -41,9 +42,11 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
         array = array.real
     if array.dtype == dtype:
         return copy_in_format(array, form)
-    y = large_cast(array, dtype) if array.size > MIDDLE and array.flags.c_contiguous else None
-    if y is not None:
-        return y if form in (preserve_format, contiguous_format) else copy_in_format(y, form)
+    if array.size > MIDDLE:
+        source = array if form is preserve_format else ordered(array)
+        fits = form is preserve_format or source.flags.c_contiguous
+        if fits and (y := large_cast(source, dtype)) is not None:
+            return y if form in (preserve_format, contiguous_format) else copy_in_format(y, form)
     if form is preserve_format and not array.flags.c_contiguous:
         array = copy_in_format(array, form)
         return _truncated(array, dtype).astype(dtype, order="K", copy=False)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd.mode import MODE
-from ..tensor.layout import contiguous_format, copy_in_format, preserve_format
+from ..tensor.layout import contiguous_format, copy_in_format, dense_order, preserve_format
 from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor
 from .conversion import cast
@@ -15,7 +15,7 @@ from .copies_native import in_order
 from .creation import public
 from .inplace import bump
 from .registry import Array, opaque
-from .row_copies import fill, large_copy
+from .row_copies import MANY, fill, large_copy
 from .samples import real_line
 
 
@@ -35,10 +35,19 @@ def clone(input: Array, *, memory_format=preserve_format) -> Array:
     if memory_format is contiguous_format and (y := in_order(input)) is not None:
         return y
     in_order_anyway = memory_format is preserve_format and input.flags.c_contiguous
-    if (in_order_anyway or memory_format is contiguous_format) \
-            and (y := large_copy(input)) is not None:  # fmt: skip
+    if in_order_anyway or memory_format is contiguous_format or _has_gaps(input, memory_format):
+        if (y := large_copy(input)) is not None:
+            return y
+    elif input.nbytes >= MANY and memory_format is preserve_format:
+        y = np.empty_like(input)
+        fill(y, input)
         return y
     return input.copy() if in_order_anyway else copy_in_format(input, memory_format)
+
+
+def _has_gaps(x: Array, memory_format: Any) -> bool:
+    """Whether a copy that is to keep its layout has none to keep."""
+    return memory_format is preserve_format and dense_order(x) is None
 
 
 @clone.vjp

@@ -13,6 +13,7 @@ from .blocks import blockwise
 from .pointwise_native import MIDDLE, large
 from .registry import Array, Promotion, pointwise
 from .samples import Rng, Sample, real_line, unit_interval
+from .special_formulas import ndtr_of_single, of_single
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 _ROOT_HALF = math.sqrt(0.5)
@@ -195,9 +196,7 @@ def ndtr(input: Array) -> Array:
     >>> torch.special.ndtr(torch.tensor([0., 1.96]))
     tensor([0.5000, 0.9750])
     """
-    from scipy.special import ndtr as of_array
-
-    return of_array(input)
+    return of_single(ndtr_of_single, "ndtr", input)
 
 
 @ndtr.vjp

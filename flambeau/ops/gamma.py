@@ -12,6 +12,7 @@ from .arithmetic import add
 from .registry import Array, Number, Promotion, composite, pointwise, publish
 from .samples import Rng, Sample, positive, positive_pairs
 from .scipy_special import special
+from .special_formulas import digamma_of_single, lgamma_of_single, of_single
 
 
 @pointwise(ref=np.vectorize(math.lgamma), samples=positive,
@@ -23,7 +24,7 @@ def lgamma(input: Array) -> Array:
     >>> torch.lgamma(torch.tensor([1., 5.]))
     tensor([0.0000, 3.1781])
     """
-    return special("gammaln")(input)
+    return of_single(lgamma_of_single, "gammaln", input)
 
 
 @lgamma.vjp
@@ -49,7 +50,7 @@ def digamma(input: Array) -> Array:
     >>> torch.digamma(torch.tensor([1., 2.]))
     tensor([-0.5772,  0.4228])
     """
-    return special("digamma")(input)
+    return of_single(digamma_of_single, "digamma", input)
 
 
 @digamma.vjp

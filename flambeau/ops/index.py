@@ -18,7 +18,7 @@ from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor, view_of, wrap
 from .inplace import assign
 from .registry import Array, opaque, publish
-from .row_copies import zeros
+from .row_copies import MANY, fill, zeros
 from .table_rows import LARGE, added, taken
 from .slices import basic_index, select
 
@@ -379,7 +379,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             if self._array.__class__ is MetaArray:
                 return
             given = source._array
-            if given.dtype is target.dtype:  # nothing is converted
+            if rest is None and target.nbytes >= MANY and given.dtype == target.dtype \
+                    and given.ndim <= target.ndim:  # fmt: skip
+                fill(target, given)
+            elif given.dtype is target.dtype:  # nothing is converted
                 target[Ellipsis if rest is None else rest] = given
             else:
                 with np.errstate(all="ignore"):

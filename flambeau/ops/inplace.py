@@ -41,8 +41,9 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
         if self._array.size > LARGE and _by_kernel(operator, self._array, args, kwargs):
             bump(self)
             return self
-        if direct is not None and not kwargs and _fits(self, args):
-            array = self._array
+        array = self._array
+        in_order_or_small = array.size <= LARGE or array.flags.c_contiguous
+        if direct is not None and in_order_or_small and not kwargs and _fits(self, args):
             direct_args = [a._array if isinstance(a, Tensor) else a for a in args]
             try:
                 direct(array, *direct_args, out=array)

@@ -14,7 +14,7 @@ from ..tensor.tensor import wrap
 from .axes import canonical_dim, canonical_dims
 from .registry import Array, composite, opaque
 from . import row_copies
-from .row_copies import joined
+from .row_copies import joined, large_copy
 
 _ndarray = np.ndarray
 
@@ -363,7 +363,8 @@ def flip(input: Array, *dims) -> Array:
     tensor([3, 2, 1])
     """
     found = canonical_dims(dims, input.ndim) if dims else ()
-    return np.flip(input, found).copy() if input.ndim else input.copy()
+    turned = np.flip(input, found) if input.ndim else input
+    return turned.copy() if (y := large_copy(turned)) is None else y
 
 
 @flip.vjp

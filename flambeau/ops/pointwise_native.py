@@ -390,9 +390,12 @@ def _gapped(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
             if not (a.flags.c_contiguous and (width or not a.ndim)):
                 return None
         elif not a.flags.c_contiguous:
-            if (apart := rows_apart(a)) is None:
+            layout, apart = "apart", rows_apart(a)
+            if apart is None:
+                layout, apart = "second", rows_of_second(a)
+            if apart is None:
                 return None
-            layout, width = "apart", prod(shape[apart[0] :])
+            width = prod(shape[apart[0] :])
             steps.append(apart[1])
         if columns not in (0, width):
             return None
@@ -414,6 +417,19 @@ def rows_apart(x: Array) -> tuple[int, int] | None:
         if x.strides[axis] != x.strides[axis + 1] * x.shape[axis + 1]:
             return None
     return outer, step // x.itemsize
+
+
+def rows_of_second(x: Array) -> tuple[int, int] | None:
+    """`rows_apart` of an array of which every second element of a row is looked at."""
+    outer = x.ndim - 1
+    if outer < 1 or x.strides[-1] != 2 * x.itemsize or x.strides[outer - 1] <= 0:
+        return None
+    if x.strides[outer - 1] % x.itemsize:
+        return None
+    for axis in range(outer - 1):
+        if x.strides[axis] != x.strides[axis + 1] * x.shape[axis + 1]:
+            return None
+    return outer, x.strides[outer - 1] // x.itemsize
 
 
 def _in_order(operands: tuple) -> tuple:

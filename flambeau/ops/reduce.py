@@ -513,7 +513,7 @@ def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     tensor([ 2, 12])
     """
     if input.size > LARGE and (y := _large(np.multiply, input, dim, keepdim, dtype)) is not None:
-        return rounded(y, input.dtype)
+        return rounded(y, summed_dtype(input, None))
     kind = summed_dtype(input, dtype)
     axis = None if dim is None else canonical_dim(dim, input.ndim) if input.ndim else None
     with np.errstate(all="ignore"):

@@ -23,6 +23,7 @@ _FEW = 64  # rows, too few to share out
 _ROW = 128  # bytes of a row that is worth a round
 _AXES = 5  # that a kernel takes: four of rows, as in native/kernels/moved.py, and along them
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
+_KNOWN = (1, 2, -1, 0)  # distances of a row's elements, each of which has kernels of its own
 _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
 
 
@@ -86,10 +87,13 @@ def _filled(target: Array, source: Array) -> bool:
     axes = _rows(target, source)
     if axes is None:
         return False
-    kernel = _kernel("rows_apart", bits)
+    size, (length, to, of) = target.itemsize, axes[-1]
+    steps = of // size, to // size
+    known = [step if step in _KNOWN else None for step in steps]
+    kernel = _kernel("rows_apart", bits, *(() if steps == (1, 1) else known))
     if kernel is None:
         return False
-    size, (length, *_), sizes = target.itemsize, axes[-1], []
+    sizes = [s for s in steps if s not in _KNOWN]
     for extent, to, of in axes[:-1]:
         sizes += [extent, of // size, to // size]
     shared(kernel.address, source, target, length, *sizes)
@@ -105,38 +109,61 @@ def _repeated(target: Array, source: Array, bits: str) -> bool:
     return True
 
 
-def _kernel(name: str, bits: str) -> Function | None:
+def _kernel(name: str, bits: str, *steps: int | None) -> Function | None:
     def build() -> Kernel:
         from ..native.kernels import moved
         from ..native.loops import Type
 
-        return getattr(moved, name)(Type(bits))
+        return getattr(moved, name)(Type(bits), *steps)
 
-    return kernel_asked_for((name, bits), build, exact=True)
+    return kernel_asked_for((name, bits, *steps), build, exact=True)
 
 
 def _rows(target: Array, source: Array) -> list[_Axis] | None:
     """The axes of rows, as many as kernels take, and that along the rows, of both arrays."""
     size = target.itemsize
     axes: list[_Axis] = []
-    for extent, to, of in zip(target.shape, target.strides, source.strides, strict=True):
+    last = 1
+    steps = zip(target.shape, target.strides, source.strides, strict=True)
+    for extent, to, of in sorted(steps, key=_distance, reverse=True):
         if to % size or of % size:
             return None
         if extent == 1:
             continue
+        last = extent
         if axes and axes[-1][1:] == (to * extent, of * extent):
             axes[-1] = (axes[-1][0] * extent, to, of)
         else:
             axes.append((extent, to, of))
-    if not axes or axes[-1][1:] != (size, size) or axes[-1][0] * size < _ROW or len(axes) > _AXES:
+    if not axes or axes[-1][0] * size < _ROW or len(axes) > _AXES or not _nearest(axes, size):
         return None
-    rows = target.nbytes // (axes[-1][0] * size)
+    length, to, of = axes[-1]
+    rows = target.nbytes // (length * size)
     if rows < _FEW:
-        length = axes[-1][0]
         piece = 4096
         while length % piece:
             piece //= 2
+        if piece < last and rows * length // last >= _FEW:
+            piece = last
         if piece * size < _ROW or len(axes) == _AXES:
             return None
-        axes[-1:] = [(length // piece, piece * size, piece * size), (piece, size, size)]
+        axes[-1:] = [(length // piece, piece * to, piece * of), (piece, to, of)]
     return [(1, 0, 0)] * (_AXES - len(axes)) + axes
+
+
+def _distance(axis: _Axis) -> int:
+    """How far apart the target's elements lie along an axis."""
+    return abs(axis[1])
+
+
+def _nearest(axes: Sequence[_Axis], size: int) -> bool:
+    """Whether the elements of a row, in both arrays, lie nearer than those of any other axis; and
+    in one of them at a distance that kernels know."""
+    if axes[-1][1:] == (size, size):
+        return True
+    for which in (1, 2):
+        step = abs(axes[-1][which])
+        if any(0 < abs(axis[which]) < step for axis in axes[:-1]):
+            return False
+    return axes[-1][1] // size in _KNOWN and axes[-1][1] != 0 and (
+        axes[-1][2] // size in _KNOWN or size < 8)

@@ -15,7 +15,8 @@ import numpy as np
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run
 from ..tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
-from .pointwise_native import rows_apart, settled
+from .copies_native import ordered
+from .pointwise_native import rows_apart, rows_of_second, settled
 
 Array = np.ndarray
 
@@ -64,6 +65,7 @@ def fits(*arrays: Array) -> bool:
 
 def over_rows(name: str, axis: int, *arrays: Array) -> Array | None:
     """A kernel of matrices along the last axis, giving another."""
+    arrays = tuple(map(ordered, arrays))
     first = arrays[0]
     if axis not in (-1, first.ndim - 1) or not fits(*arrays):
         return None
@@ -141,6 +143,7 @@ def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | N
 
 def logsumexp(x: Array, keepdims: bool) -> Array | None:
     """Over the last axis."""
+    x = ordered(x)
     if not fits(x) or (found := kernel("logsumexp", x)) is None:
         return None
     n = x.shape[-1]
@@ -160,14 +163,18 @@ _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minim
 
 _INT64 = np.dtype(np.int64)
 _WHOLE = frozenset(np.dtype(n) for n in ("bool", "uint8", "int8", "int16", "int32", "int64"))
+_ORDERED = frozenset(np.dtype(n) for n in ("uint8", "int32", "int64"))
 
 
 def _inside(ufunc: Any, x: Array) -> np.dtype | None:
-    """The dtype in which large arrays are folded, int64 for sums of integers; None: not here."""
+    """The dtype in which large arrays are folded, int64 for sums and products of integers; None:
+    not here."""
     if x.__class__ is not _ndarray or x.size <= LARGE:
         return None
     kind = x.dtype
-    return _INT64 if ufunc is np.add and kind in _WHOLE else _INSIDE.get(kind)
+    if kind in _WHOLE and ufunc in (np.add, np.multiply):
+        return _INT64
+    return kind if kind in _ORDERED and ufunc in (np.maximum, np.minimum) else _INSIDE.get(kind)
 
 
 def _named(name: str, x: Array, ufunc: Callable, formula: str, *settings: Any) -> int | None:
@@ -217,7 +224,12 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
            ) -> Array | None:  # fmt: skip
     """`reduced` of rows with gaps between them, over all axes or those of rows or of columns."""
     inside = _inside(ufunc, x)
-    if inside is None or (found := rows_apart(x)) is None:
+    if inside is None:
+        return None
+    second, found = False, rows_apart(x)
+    if found is None:
+        second, found = True, rows_of_second(x)
+    if found is None:
         return None
     outer, step = found
     rows, rank = prod(x.shape[:outer]), x.ndim
@@ -227,7 +239,7 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
         return None
     down = not every and axes is not None and 0 in axes
     name = "reduce_columns" if down else "reduce_rows"
-    address = _named(name, x, ufunc, formula, True)
+    address = _named(name, x, ufunc, formula, 2 if second else 1)
     if address is None:
         return None
     y = np.empty(columns if down else rows, inside)
@@ -244,8 +256,6 @@ def _in_order(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool
     """`reduced` of an array whose axes lie in another order, or with gaps: then it is copied."""
     if _inside(ufunc, x) is None or 0 in x.strides:
         return None
-    from .copies_native import ordered
-
     order = sorted(range(x.ndim), key=lambda i: -abs(x.strides[i]))
     turned = np.ascontiguousarray(ordered(x.transpose(order)))
     if axes is None:
@@ -291,15 +301,25 @@ def _total(ufunc: Any, flat: Array, formula: str) -> Any:
 
 
 def position(ufunc: Any, x: Array, axis: int) -> Array | None:
-    """np.argmax or np.argmin along the last axis."""
-    if axis not in (-1, x.ndim - 1) or not fits(x) or not x.shape[-1]:
+    """np.argmax or np.argmin along the last axis or the first."""
+    x = ordered(x)
+    axis %= x.ndim
+    if not x.shape[axis] or axis not in (0, x.ndim - 1) or not (fits(x) or _whole(x)):
         return None
-    found = _named("reduce_rows", x, ufunc, "same")
+    last = axis == x.ndim - 1
+    found = _named("reduce_rows" if last else "reduce_columns", x, ufunc, "same")
     if found is None:
         return None
-    y = np.empty(x.shape[:-1], np.int64)
-    call(found, (x, y), y.size, x.shape[-1])
+    y = np.empty(x.shape[:-1] if last else x.shape[1:], np.int64)
+    rows = y.size if last else x.shape[0]
+    call(found, (x, y), rows, x.size // rows)
     return y
+
+
+def _whole(x: Array) -> bool:
+    """`fits` of integers that have an order in kernels."""
+    return x.__class__ is _ndarray and x.size > LARGE and x.dtype in _ORDERED \
+        and x.flags.c_contiguous  # fmt: skip
 
 
 def folded(formula: Callable, *arrays: Array) -> Any:
@@ -307,6 +327,12 @@ def folded(formula: Callable, *arrays: Array) -> Any:
 
     The formula is known by its code and what it encloses.
     """
+    first = arrays[0]
+    if first.__class__ is _ndarray and not all(a.flags.c_contiguous for a in arrays):
+        order = sorted(range(first.ndim), key=first.strides.__getitem__, reverse=True)
+        if any(a.__class__ is not _ndarray or a.ndim != first.ndim for a in arrays):
+            return None
+        arrays = tuple([ordered(a.transpose(order)) for a in arrays])
     if not fits(*arrays) or len(_ready) >= _MOST:
         return None
     first = arrays[0]

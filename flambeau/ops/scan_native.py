@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .copies_native import ordered
 from .rows_native import LARGE, call, fits, kernel
 
 Array = np.ndarray
@@ -26,6 +27,7 @@ def _served(x: Array) -> bool:
 
 def scanned(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple[Array, ...] | None:
     """(ufunc.accumulate(x, axis),), and the last place of each extreme where `positions`."""
+    x = ordered(x)
     if not _served(x):
         return None
     made = (np.empty(x.shape, x.dtype),)

@@ -19,8 +19,9 @@ from ml_dtypes import bfloat16
 from flambeau.native.compiled import compiled
 from flambeau.native.kernels import any_conv
 from flambeau.native.kernels.gemm import Form, sized
-from flambeau.native.kernels.moved import in_order
-from flambeau.native.loops import Type
+from flambeau.native.kernels.moved import in_order, rows_apart
+from flambeau.native.kernels.rows import reduce_rows
+from flambeau.native.loops import Fold, Type
 
 from .test_any_conv import placed
 from .test_conv import geometry, shapes
@@ -85,6 +86,28 @@ def copies() -> None:
         run(in_order(Type.F32, axes, inner), [shape, shape], sizes)
 
 
+def rows_in_steps() -> None:
+    """Copies and sums of rows whose elements lie two apart, backwards, or as far as is said."""
+    for columns, after in combinations((1, 2, 7, 15, 16, 17, 31, 33, 64, 130), (False, True)):
+        for of_x, of_y in ((2, 1), (1, 2), (2, 2), (-1, 1), (None, 1), (1, None), (0, 1)):
+            steps = [3 if step is None else step for step in (of_x, of_y)]
+            far = [max(1, abs(step)) * columns for step in steps]
+            kernel = rows_apart(Type.F32, of_x, of_y)
+            x, y = (fenced(np.arange(2 * far[k] + abs(steps[k]) * (columns - 1) + 1.0, dtype="f"),
+                           after) for k in (0, 1))  # fmt: skip
+            y[...] = -1
+            first = x[columns - 1 :] if of_x == -1 else x
+            sizes = [columns, *[3 for step in (of_x, of_y) if step is None], *[1, 0, 0] * 3]
+            compiled(kernel).run([first, y], [*sizes, 3, *far], 2)
+            each = [np.add.outer(np.arange(3) * far[k], np.arange(columns) * steps[k])
+                    for k in (0, 1)]  # fmt: skip
+            np.testing.assert_array_equal(y[each[1]], first[0] + each[0])
+            assert np.count_nonzero(y == -1) == y.size - 3 * columns
+        x, y = fenced(np.ones(6 * columns - 1, np.float32), after), np.empty(3, np.float32)
+        compiled(reduce_rows(Type.F32, Fold.SUM, "same", 2)).run([x, y], [3, columns, 2 * columns])
+        np.testing.assert_array_equal(y, columns)
+
+
 def convolutions() -> None:
     """Of any size, in both layouts: each direction; windows from rows, two apart, gathered."""
     cases = ("primes", "narrow", "groups", "kernel beyond the image", "long strides", "strided",
@@ -103,7 +126,7 @@ def convolutions() -> None:
             assert np.isfinite(arrays[-1]).all()
 
 
-@pytest.mark.parametrize("name", ["products", "copies", "convolutions"])
+@pytest.mark.parametrize("name", ["products", "copies", "rows_in_steps", "convolutions"])
 def test_nothing_is_read_beyond(name: str) -> None:
     code = f"from tests.native import test_fences; test_fences.{name}()"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,

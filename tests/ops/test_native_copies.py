@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 
 import numpy as np
@@ -17,7 +18,8 @@ from flambeau.ops import copies_native, row_copies
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for few elements, on one thread and on two."""
     monkeypatch.setattr(copies_native, "LARGE", 0)
-    monkeypatch.setattr(row_copies, "MANY", 0)
+    for module in ("row_copies", "copies", "index"):
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MANY", 0)
     monkeypatch.setattr(row_copies, "_FEW", 3)
     before = POOL.threads()
     POOL.set_threads(request.param)
@@ -116,6 +118,56 @@ def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.dtype == expected.dtype
     assert torch.equal(found, expected)
     assert bool(calls) == (name not in ("odd", "empty"))
+
+
+Y = torch.arange(37 * 150.0).reshape(37, 150)
+STEPS = {
+    "every second": lambda x: x[:, 1::2].clone(), "every third": lambda x: x[:, ::3].contiguous(),
+    "an odd number": lambda x: x[:, 3:146:2].clone(), "of rows": lambda x: x[::2].clone(),
+    "in reverse": lambda x: x.flip(1), "rows in reverse": lambda x: x.flip(0),
+    "all in reverse": lambda x: x.flip(0, 1), "a window in reverse": lambda x: x[3:, 5:77].flip(1),
+    "each one often": lambda x: x[:, 70:71].expand(-1, 99).contiguous(),
+    "into every second": lambda x: _put(x, (slice(None), slice(1, None, 2)), x[:, :75]),
+    "second into second": lambda x: _put(x, (slice(None), slice(0, 144, 2)), x[:, 1:145:2]),
+    "into every third": lambda x: _put(x, (slice(3, None), slice(2, None, 3)), x[:34, 100:]),
+    "number into second": lambda x: _put(x, (slice(None), slice(1, None, 2)), x[2, 3]),
+    "one column into second": lambda x: _put(x, (slice(None), slice(1, None, 2)), x[:, :1]),
+    "into a transposed one": lambda x: torch.zeros(150, 37, dtype=x.dtype).t().copy_(x),
+    "of a transposed one": lambda x: x.t().clone(),
+}  # fmt: skip
+
+
+def _put(x: torch.Tensor, place, value: torch.Tensor) -> torch.Tensor:
+    y = torch.full_like(x, 3)
+    y[place] = value
+    return y
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16, torch.uint8])
+def test_steps(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows whose elements lie further apart, or backwards, in either array."""
+    x = Y.to(dtype)
+    monkeypatch.setattr(row_copies, "MANY", 1 << 60)
+    expected = STEPS[name](x)
+    monkeypatch.setattr(row_copies, "MANY", 0)
+    for _ in range(40):
+        found = STEPS[name](x)
+        assert found.stride() == expected.stride()
+        assert torch.equal(found, expected)
+        time.sleep(0.002)
+
+
+def test_steps_are_taken_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, real = [], row_copies.shared
+    monkeypatch.setattr(row_copies, "shared", lambda *a: (calls.append(a), real(*a)))
+    for name in ("every second", "in reverse", "every third", "into every second"):
+        until = time.monotonic() + 10
+        calls.clear()
+        while not any(len(call) > 5 and call[1].size != 1 for call in calls):
+            assert time.monotonic() < until, f"no kernel came for {name}"
+            STEPS[name](Y)
+            time.sleep(0.002)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.complex128])

@@ -215,6 +215,21 @@ def test_rows_with_gaps_are_read_where_they_lie(shape: tuple[int, ...], threads:
     assert len(gaps) == 5 or shape[0] == 1
 
 
+@pytest.mark.parametrize("kind", ["f", "d", "int64", "float16"])
+@pytest.mark.parametrize("shape", [(3, 34), (5, 33), (2, 3, 80), (7, 1031)])
+def test_every_second_element_is_read_where_it_lies(shape: tuple[int, ...], kind: str) -> None:
+    x = (np.random.default_rng(0).normal(size=shape) * 9).astype(kind)
+    x[0].flat[:3] = 0, 1, 100
+    for view in (x[..., ::2], x[..., 1::2]):
+        for other in (view, view.copy(), view[(0,) * (x.ndim - 1)].copy(), np.full((), 2, kind)):
+            given = torch.from_numpy(view), torch.from_numpy(other)
+            for _ in range(4):
+                found = torch.maximum(*given).numpy()
+            np.testing.assert_array_equal(found, np.maximum(view, other))
+            assert found.flags.c_contiguous
+    assert any(d[1] == "second" for k in pointwise_native._ready for d in k[1])
+
+
 def test_integers() -> None:
     x = np.random.default_rng(0).integers(-9, 9, 1031)
     for kind in ("int64", "int32", "uint8"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import time
@@ -115,20 +116,19 @@ def test_reductions(shape, axes, keepdims: bool) -> None:
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1, 16), (2, 3, 17), (5, 7, 40), (1, 3, 1031), (400, 2, 20)])
 def test_reductions_of_rows_with_gaps(shape, axes, keepdims: bool) -> None:
-    wide = np.random.default_rng(0).normal(size=(*shape[:-1], shape[-1] + 3)).astype("f")
-    x = wide[..., 2:-1]
-    if x.flags.c_contiguous:
-        return
-    for ufunc in (np.add, np.maximum):
-        found = ready(rows_native._apart, ufunc, x, axes, keepdims, "same")
-        wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
-        assert found.shape == wanted.shape
-        np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
+    wide = np.random.default_rng(0).normal(size=(*shape[:-1], 2 * shape[-1] + 3)).astype("f")
+    for x in (wide[..., 2 : 2 + shape[-1]], wide[..., 1 : 2 * shape[-1] : 2], wide[..., 3::2]):
+        for ufunc in (np.add, np.maximum):
+            found = ready(rows_native._apart, ufunc, x, axes, keepdims, "same")
+            wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
+            assert found.shape == wanted.shape
+            np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
 
 
 def test_other_gaps_are_copied() -> None:
     x = np.zeros((8, 9, 40), "f")
-    for view in (x[:, 1:, 1:], x[..., ::2], x[:, ::-1, 1:], x.transpose(1, 0, 2), x[..., :3]):
+    for view in (x[:, 1:, 1:], x[..., ::3], x[:, ::-1, 1:], x.transpose(1, 0, 2), x[..., :3],
+                 x[:, 1:, ::2], x[:, ::-1, ::2], x[0, 0, ::2], x[..., ::-2]):  # fmt: skip
         assert rows_native._apart(np.add, view, None, False, "same") is None
 
 
@@ -178,9 +178,48 @@ def test_positions(shape) -> None:
         np.testing.assert_array_equal(ready(rows_native.position, find, x, -1), find(x, -1))
 
 
+@pytest.mark.parametrize("dtype", ["f", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("shape", [*SHAPES, (3, 4, 17), (130, 65)])
+def test_positions_along_either_end(shape, dtype) -> None:
+    x = (np.random.default_rng(0).normal(size=shape) * 3).astype("int64").astype(dtype)
+    for find, axis, array in itertools.product((np.argmax, np.argmin), (0, -1), (x, x.T.copy())):
+        np.testing.assert_array_equal(ready(rows_native.position, find, array, axis),
+                                      find(array, axis))  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int32", "int64"])
+@pytest.mark.parametrize("axes", [None, (0,), (1,)])
+@pytest.mark.parametrize("shape", [*SHAPES, (3, 5003)])
+def test_integers(shape, axes, kind) -> None:
+    """Extremes keep the dtype; products are int64, and wrap around there."""
+    x = np.random.default_rng(0).integers(0, 200, shape).astype(kind)
+    for ufunc, dtype in ((np.maximum, None), (np.minimum, None), (np.multiply, np.int64)):
+        found = ready(rows_native.reduced, ufunc, x, axes, False)
+        wanted = ufunc.reduce(x, axes, dtype)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("x", [
+    torch.rand(40, 70).t(), torch.rand(40, 70)[:, ::2], torch.rand(40, 70)[:, ::3],
+    torch.rand(40, 70)[::2, 1:], torch.rand(7, 5, 30).transpose(0, 1),
+])  # fmt: skip
+def test_operators_on_views(x: torch.Tensor) -> None:
+    """What goes over rows copies what does not lie so first."""
+    y = x.contiguous()
+    functions = [
+        lambda x: x.softmax(-1), lambda x: x.log_softmax(-1), lambda x: x.cumsum(-1),
+        lambda x: x.cummax(-1).indices, lambda x: x.logsumexp(-1), lambda x: x.argmax(-1),
+        lambda x: x.argmin(0), lambda x: x.max(0).values, lambda x: F.mse_loss(x, x * 2),
+        lambda x: F.huber_loss(x, x.flip(0)),
+    ]  # fmt: skip
+    for _, function in itertools.product(range(20), functions):  # NumPy's until kernels are there
+        torch.testing.assert_close(function(x), function(y))
+
+
 def test_what_does_not_fit_is_left_to_numpy() -> None:
     x = matrix((4, 6))
-    for other in (x.T, x[:, ::2], x.astype("i"), x.astype(">f4")):
+    for other in (x.astype("i"), x.astype(">f4")):
         assert rows_native.over_rows("softmax", 1, other) is None
     assert rows_native.over_rows("softmax", 0, x) is None
     assert rows_native.over_rows("softmax_backward", 1, x, x.astype("d")) is None

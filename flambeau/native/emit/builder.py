@@ -335,6 +335,47 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
             kinds = (value.type, POINTER)
             self.intrinsic("masked.store", ir.VoidType(), arguments, overloads=kinds)
 
+    def read_every_second(
+        self, pointer: ir.Value, type: Type, lanes: int, mask: ir.Value | None = None
+    ) -> ir.Value:
+        """Elements 0, 2, 4, ... of which the last is the last that is read.
+
+        Two vectors of consecutive elements, the second of which begins one element sooner.
+        """
+        behind = self.moved(pointer, self.integer(lanes - 1), type)
+        masks = (None, None) if mask is None else self._spread_masks(mask, lanes)
+        low, high = (self.read(p, type, lanes, m)
+                     for p, m in zip((pointer, behind), masks, strict=True))  # fmt: skip
+        half = range(lanes // 2)
+        chosen = [*[2 * i for i in half], *[lanes + 2 * i + 1 for i in half]]
+        return self.shuffle_vector(low, high, ir.Constant(vector(I32, lanes), chosen))
+
+    def write_every_second(
+        self, pointer: ir.Value, value: ir.Value, type: Type, mask: ir.Value | None = None
+    ) -> None:
+        """Stores lanes as elements 0, 2, 4, ...; those between stay."""
+        lanes = lanes_of(value)
+        every = ir.Constant(vector(I1, lanes), [1] * lanes) if mask is None else mask
+        poison, half = Literal(value.type, "poison"), lanes // 2
+        behind = self.moved(pointer, self.integer(lanes - 1), type)
+        halves = ([i // 2 for i in range(lanes)], [half + i // 2 for i in range(lanes)])
+        for to, which, where in zip(
+            (pointer, behind), halves, self._spread_masks(self.splat(every, lanes), lanes),
+            strict=True,
+        ):  # fmt: skip
+            chosen = ir.Constant(vector(I32, lanes), which)
+            self.write(to, self.shuffle_vector(value, poison, chosen), type, where)
+
+    def _spread_masks(self, mask: ir.Value, lanes: int) -> tuple[ir.Value, ir.Value]:
+        """The masks of both vectors in which every second element is meant: the even elements of
+        the first, the odd ones of the second."""
+        none, half = ir.Constant(mask.type, None), lanes // 2
+        low = [i // 2 if i % 2 == 0 else lanes for i in range(lanes)]
+        high = [half + i // 2 if i % 2 else lanes for i in range(lanes)]
+        first, second = (self.shuffle_vector(mask, none, ir.Constant(vector(I32, lanes), which))
+                         for which in (low, high))  # fmt: skip
+        return first, second
+
     def gather(
         self, pointers: ir.Value, type: Type, lanes: int, mask: ir.Value | None = None
     ) -> ir.Value:

@@ -128,6 +128,8 @@ def read(
         low = b.moved(pointer, b.integer(1 - lanes), kind)
         turned = None if mask is None else b.reversed(mask)
         return b.reversed(b.read(low, kind, lanes, turned))
+    if stride == 2 and lanes > 1 and (mask is None or b.vector_bytes >= 64):
+        return b.read_every_second(pointer, kind, lanes, mask)
     if stride is not None:
         pointer = b.moved(pointer, context.lane_offsets(stride, lanes), kind)  # type: ignore[arg-type]
     return b.gather(pointer, kind, lanes, mask)
@@ -166,6 +168,8 @@ def write(
         low = b.moved(pointer, b.integer(1 - lanes), kind)
         turned = None if mask is None else b.reversed(b.splat(mask, lanes))
         b.write(low, b.reversed(b.splat(value, lanes)), kind, turned)
+    elif stride == 2 and b.vector_bytes >= 64:
+        b.write_every_second(pointer, b.splat(value, lanes), kind, mask)
     else:
         if stride is not None:
             pointer = b.moved(pointer, context.lane_offsets(stride, lanes), kind)  # type: ignore[arg-type]

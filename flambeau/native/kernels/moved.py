@@ -24,21 +24,24 @@ def in_order(type: Type, axes: int, inner: int) -> Kernel:
     return Kernel("in_order", [x, y], body, [size for sizes in each for size in sizes])
 
 
-def rows_apart(type: Type) -> Kernel:
-    """x, y: rows whose elements lie one behind the other, copied one by one.
+def rows_apart(type: Type, of_x: int | None = 1, of_y: int | None = 1) -> Kernel:
+    """x, y: rows copied one by one, whose elements lie so many apart; None: as a size says.
 
-    Sizes: the rows' length, then for each of four axes of rows the extent and the distances (in
-    elements) in x and in y.
+    Sizes: the rows' length, (the elements' distances,) then for each of four axes of rows the
+    extent and the distances (in elements) in x and in y.
     """
     x, y, column = Buffer(type, "x"), Buffer(type, "y"), Index("column")
     length = Size("length")
-    sizes, axes = [length], []
+    step_x = Size("step_x") if of_x is None else of_x
+    step_y = Size("step_y") if of_y is None else of_y
+    sizes = [length, *[s for s in (step_x, step_y) if isinstance(s, Size)]]
+    axes = []
     for k in range(_AXES):
-        extent, of_x, of_y = (Size(f"{name}{k}") for name in ("extent", "x", "y"))
-        sizes += [extent, of_x, of_y]
-        axes.append((Index(f"i{k}"), extent, of_x, of_y))
-    source = Affine(0, (*[(i, of_x) for i, _, of_x, _ in axes], (column, 1)))
-    target = Affine(0, (*[(i, of_y) for i, _, _, of_y in axes], (column, 1)))
+        extent, far_x, far_y = (Size(f"{name}{k}") for name in ("extent", "x", "y"))
+        sizes += [extent, far_x, far_y]
+        axes.append((Index(f"i{k}"), extent, far_x, far_y))
+    source = Affine(0, (*[(i, far) for i, _, far, _ in axes], (column, step_x)))
+    target = Affine(0, (*[(i, far) for i, _, _, far in axes], (column, step_y)))
     body: list[Statement] = [Loop(column, length, [Store(y, target, Load(x, source))], Kind.LANES)]
     for index, extent, _, _ in reversed(axes):
         body = [Loop(index, extent, body, Kind.PARALLEL)]

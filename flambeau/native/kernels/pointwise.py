@@ -10,6 +10,7 @@ from .value import HALVES, Value, computed
 
 # How an operand lies under the result, which is contiguous.
 FULL, NUMBER, ROW, COLUMN, APART = "full", "number", "row", "column", "apart"
+SECOND = "second"
 
 
 def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
@@ -18,7 +19,7 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
 
     `result`: its type, if not what the formula gives. ROW: one for all rows; COLUMN: an element
     for each row; NUMBER: one element; APART: rows with gaps between them, whose distances are
-    further sizes.
+    further sizes; SECOND: the same, and elements two apart.
     """
     plain = all(layout in (FULL, NUMBER) for _, layout in operands)
     row, column = Index("row"), Index("column")
@@ -28,8 +29,10 @@ def pointwise(formula: Callable[..., Any], operands: Sequence[tuple[Type, str]],
         NUMBER: Affine(), ROW: Affine(0, ((column, 1),)), COLUMN: Affine(0, ((row, 1),)),
     }  # fmt: skip
     buffers = [Buffer(type, f"x{k}") for k, (type, _) in enumerate(operands)]
-    steps = {k: Size(f"step{k}") for k, (_, layout) in enumerate(operands) if layout == APART}
-    own = {k: Affine(0, ((row, step), (column, 1))) for k, step in steps.items()}
+    steps = {k: Size(f"step{k}") for k, (_, layout) in enumerate(operands)
+             if layout in (APART, SECOND)}  # fmt: skip
+    own = {k: Affine(0, ((row, step), (column, 1 if operands[k][1] == APART else 2)))
+           for k, step in steps.items()}  # fmt: skip
     values = [
         Value(Load(b, own.get(k) or places[layout])).cast(computed(b.type))
         for k, (b, (_, layout)) in enumerate(zip(buffers, operands, strict=True))

@@ -19,15 +19,15 @@ class Rows:
     that lie `apart` are as far from one another as a third size says.
     """
 
-    def __init__(self, type: Type, apart: bool = False, inside: Type | None = None) -> None:
+    def __init__(self, type: Type, apart: int = 0, inside: Type | None = None) -> None:
         self.type, self.inside = type, inside or computed(type)
         self.row, self.column = Index("row"), Index("column")
         self.rows, self.columns = Size("rows"), Size("columns")
         self.buffers: list[Buffer] = []
         self.body: list[Statement] = []
         step = Size("apart") if apart else self.columns
-        self.sizes = [self.rows, self.columns, step][: 2 + apart]
-        self.whole = Affine(0, ((self.row, step), (self.column, 1)))
+        self.sizes = [self.rows, self.columns, *([step] if apart else ())]
+        self.whole = Affine(0, ((self.row, step), (self.column, apart or 1)))
         self.each = Affine(0, ((self.row, 1),))
         self.along = Affine(0, ((self.column, 1),))
 
@@ -194,11 +194,12 @@ FORMULAS: dict[str, Callable[[Value], Value]] = {
 
 
 def folded_in(type: Type, fold: Fold) -> Type | None:
-    """The type of a fold, if not that of its computed elements: integers are added up in I64."""
-    return Type.I64 if fold is Fold.SUM and not type.floating else None
+    """The type of a fold, if not that of its computed elements: of integers, sums and products are
+    I64."""
+    return Type.I64 if fold in (Fold.SUM, Fold.PRODUCT) and not type.floating else None
 
 
-def reduce_rows(type: Type, fold: Fold, formula: str = "same", apart: bool = False) -> Kernel:
+def reduce_rows(type: Type, fold: Fold, formula: str = "same", apart: int = 0) -> Kernel:
     """x, y: each row's fold of a formula of its elements; the positions of ARGMAX and ARGMIN."""
     r = Rows(type, apart, folded_in(type, fold))
     value = FORMULAS[formula](r.matrix("x"))
@@ -213,8 +214,16 @@ def reduce_rows(type: Type, fold: Fold, formula: str = "same", apart: bool = Fal
     return r.kernel("reduce_rows")
 
 
-def reduce_columns(type: Type, fold: Fold, formula: str = "same", apart: bool = False) -> Kernel:
-    """x, y: each column's fold of a formula of its elements."""
+def reduce_columns(type: Type, fold: Fold, formula: str = "same", apart: int = 0) -> Kernel:
+    """x, y: each column's fold of a formula of its elements; as reduce_rows."""
     r = Rows(type, apart, folded_in(type, fold))
     value = FORMULAS[formula](r.matrix("x"))
+    if fold in (Fold.ARGMAX, Fold.ARGMIN):
+        y, one = r.buffer("y", Type.I64), Accumulator(fold, Type.I64)
+        body: list[Statement] = [
+            Begin(one), Loop(r.row, r.rows, [Update(one, value.expression, Position(r.each))]),
+            Store(y, r.along, one),
+        ]  # fmt: skip
+        loop = Loop(r.column, r.columns, body, Kind.PARALLEL)
+        return Kernel("reduce_columns", r.buffers, [loop], r.sizes)
     return columns(r, "reduce_columns", [(fold, value, r.vector("y"))])
