@@ -14,16 +14,18 @@ from ..native.eager import kernel_asked_for
 from ..native.invoke import run
 from ..native.pool import POOL
 from ..tensor.dtypes import FLOAT32, FLOAT64
+from .copies_native import ordered
 
 Array = np.ndarray
 
 LARGE = 1 << 10  # elements up to which NumPy is as fast
 _INT64 = np.dtype(np.int64)
 _SUMS = frozenset((FLOAT32, FLOAT64, _INT64))
+OPERATIONS = {np.add: True, np.multiply: "MUL", np.maximum: "MAXIMUM", np.minimum: "MINIMUM"}
 _BITS = {4: "int32", 8: "int64"}
 
 
-def _kernel(name: str, kind: str, *settings: bool) -> int | None:
+def _kernel(name: str, kind: str, *settings: bool | str) -> int | None:
     """A kernel's address: what it gives is to the bit what NumPy does."""
 
     def build() -> Any:
@@ -50,6 +52,7 @@ def _apart(x: Array, index: Array, at: int) -> tuple[int, int] | None:
 
 def taken(x: Array, at: int, index: Array) -> Array | None:
     """Elements of x by their numbers along an axis."""
+    x = ordered(x)
     apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or not x.flags.c_contiguous:
         return None
@@ -72,6 +75,7 @@ def taken_within(x: Array, at: int, index: Array) -> Array | None:
     Rows are looked at as they are read; another pass over the numbers, by one thread, takes as
     long as the work.
     """
+    x = ordered(x)
     apart, bits = _apart(x, index, at), _BITS.get(x.itemsize)
     if apart is None or bits is None or apart[1] != 1 or not (x.size and x.flags.c_contiguous):
         return None
@@ -92,11 +96,12 @@ def summed(shape: tuple[int, ...], at: int, index: Array, value: Array) -> Array
 
 
 def put(
-    y: Array, at: int, index: Array, value: Any, add: bool, fresh: bool = False
-) -> bool:
+    y: Array, at: int, index: Array, value: Any, add: bool | str, fresh: bool = False
+) -> bool:  # fmt: skip
     """Writes or adds values to y at their numbers along an axis, where that can be done here.
 
-    `fresh`: y is to be zero before, whatever it holds.
+    `add`: or the name of another operation, one of OPERATIONS. `fresh`: y is to be zero before,
+    whatever it holds.
     """
     apart = _apart(y, index, at)
     if apart is None or not y.flags.c_contiguous or value.dtype != y.dtype:

@@ -11,6 +11,7 @@ from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor
 from .creation import zeros_like
+from .pointwise_native import LARGE, large
 from .registry import Array, composite, opaque, pointwise, view
 from .samples import Rng, Sample, pairs_nonzero, positive_pairs
 from .selection import select
@@ -210,8 +211,14 @@ def conj_physical_(self):
 def _angle(x: np.ndarray) -> np.ndarray:
     if x.dtype.kind == "c":
         return np.angle(x)
-    y = np.where(np.less(x, 0), x.dtype.type(np.pi), x.dtype.type(0))
-    return np.where(np.isnan(x), x, y)
+    if x.size > LARGE and (y := large(_real_angle, x)) is not None:
+        return y
+    return _real_angle(x)
+
+
+def _real_angle(x: np.ndarray) -> np.ndarray:
+    zero = np.where(np.isnan(x), x, x.dtype.type(0))
+    return np.where(np.less(x, 0), x.dtype.type(np.pi), zero)
 
 
 @opaque(ref=np.angle, samples=complex_numbers, holomorphic=False)

@@ -89,7 +89,9 @@ def reduced_bags(
         y := bags_summed(weight, indices, bags, offsets.size, each)
     ) is not None:  # fmt: skip
         if mode == _MEAN:
-            y /= np.maximum(np.bincount(bags, minlength=offsets.size), 1)[:, None].astype(y.dtype)
+            counts = np.diff(offsets, append=bags.size) if padding_idx < 0 \
+                else np.bincount(bags, minlength=offsets.size)  # fmt: skip
+            y /= np.maximum(counts, 1)[:, None].astype(y.dtype)
         return y, which
     made = np.zeros(shape, inside)
     if indices.size:

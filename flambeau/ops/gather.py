@@ -161,8 +161,7 @@ def _write_at(made: Array, at: int, index: Array, value: Array, ufunc: Any) -> N
         return
     if not made.ndim or not index.ndim:
         made, index, value = made.reshape(-1), index.reshape(-1), np.asarray(value).reshape(-1)
-    if ufunc in (None, np.add) \
-            and along_native.put(made, at, index, value, ufunc is np.add):  # fmt: skip
+    if along_native.put(made, at, index, value, along_native.OPERATIONS.get(ufunc, False)):
         return
     where = _grid(index, at)
     if ufunc is None:

@@ -15,6 +15,7 @@ from ..autograd.node import SavedOutput
 from ..autograd.plan import INPUT
 from ..autograd.tape import requires
 from ..tensor.promote import check_cast
+from ..tensor.layout import dense_order
 from ..tensor.tensor import Tensor
 from .old_order import OLD_ORDERED, in_order
 from .pointwise_native import LARGE, large_with
@@ -70,7 +71,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
 def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
     """Writes a pointwise operator's result over its first operand in machine code, where it can."""
     if operator.kind.name != "POINTWISE" or array.__class__ is not np.ndarray \
-            or not array.flags.c_contiguous or not array.flags.writeable:  # fmt: skip
+            or not array.flags.writeable or (order := dense_order(array)) is None:  # fmt: skip
         return False
     rest = operator.parameters[1:]
     values = {p.name: p.default for p in rest}
@@ -89,6 +90,11 @@ def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict)
             return False
     named = {p.name: values.pop(p.name) for p in rest
              if p.kind is p.KEYWORD_ONLY and p.name in values}  # fmt: skip
+    if not array.flags.c_contiguous:  # seen in the order in which it lies
+        if any(a.__class__ is np.ndarray and a.ndim and a.strides != array.strides for a in given):
+            return False
+        array = array.transpose(order)
+        given = [a.transpose(order) if a.__class__ is np.ndarray and a.ndim else a for a in given]
     body = operator.ufunc or operator.body
     return large_with(body, tuple(given), tuple(values.values()), named, array) is not None
 

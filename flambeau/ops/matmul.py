@@ -11,6 +11,7 @@ from ..tensor.tensor import Tensor, wrap
 from .autocast import AUTOCAST
 from .matmul_native import WORTH, large_product
 from .registry import Array, composite, opaque
+from .rows_native import LARGE, folded
 
 _FLOATS = frozenset((FLOAT32, FLOAT64))
 
@@ -30,7 +31,18 @@ def product(a: Array, b: Array) -> Array:
         raise RuntimeError('"addmm_impl_cpu_" not implemented for \'Bool\'')
     if a.size > WORTH and (y := large_product(a, b)) is not None:
         return y
+    if a.size > LARGE and a.size == b.size and (y := _large_dot(a, b)) is not None:
+        return y
     return np.matmul(a, b)
+
+
+def _large_dot(a: Array, b: Array) -> Array | None:
+    """The product of a large row and a column, or of vectors, on all threads; None otherwise."""
+    if a.size != a.shape[-1] or max(a.ndim, b.ndim) > 2 or a.dtype not in _FLOATS \
+            or a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:  # fmt: skip
+        return None
+    y = folded(np.multiply, a.reshape(-1), b.reshape(-1))
+    return None if y is None else np.full(a.shape[:-1] + b.shape[1:], y, a.dtype)
 
 
 def _check_inner(a: Array, b: Array) -> None:

@@ -31,9 +31,10 @@ _SLOW = frozenset((np.power, np.fmod, np.remainder, np.floor_divide, np.hypot))
 _EXACT = frozenset((
     np.add, np.subtract, np.multiply, np.negative, np.maximum, np.minimum, np.bitwise_and,
     np.bitwise_or, np.bitwise_xor, np.equal, np.not_equal, np.less, np.less_equal, np.greater,
-    np.greater_equal, np.absolute,
+    np.greater_equal, np.absolute, np.logical_not,
 ))  # fmt: skip
 _INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
+_BOOL = np.dtype(bool)
 _HALVES = frozenset((float16.numpy, bfloat16.numpy))
 _ndarray = np.ndarray
 _FLOATS = frozenset((FLOAT32, FLOAT64))
@@ -77,7 +78,8 @@ def large(body: Any, *operands: Any) -> Array | None:
         y = np.empty(shape, found[1])
         run(found[0], first.size, *operands, y, first.size)
         return y
-    if kind not in _FLOATS and not (kind in _INTEGERS and _exact(body)):
+    if kind not in _FLOATS and not (kind in _INTEGERS and _exact(body)) \
+            and not (kind is _BOOL and (body is np.logical_not or not isinstance(body, np.ufunc))):
         return None
     if first.size <= least(body):
         return None

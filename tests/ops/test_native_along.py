@@ -27,8 +27,9 @@ def settled() -> None:
     wanted = [(n[0], kind, *n[1:]) for n in names for kind in ("int32", "int64")]
     wanted += [("take_last_checked", kind) for kind in ("int32", "int64")]
     for kind in ("float32", "int64"):
-        wanted += [("put_last", kind, True), ("put_last", kind, True, True),
-                   ("put_middle", kind, True)]  # fmt: skip
+        wanted.append(("put_last", kind, True, True))
+        for how in along_native.OPERATIONS.values():
+            wanted += [("put_last", kind, how), ("put_middle", kind, how)]
     until = time.monotonic() + 30
     while missing := [one for one in wanted if along_native._kernel(*one) is None]:
         found = {one: eager._made.get(one, "none yet") for one in missing}
@@ -51,6 +52,9 @@ WORK = {
     "scatter_add": lambda x, d, i, s: x.scatter_add(d, i, s),
     "a number": lambda x, d, i, s: x.scatter(d, i, 3),
     "index_add": lambda x, d, i, s: x.index_add(d, i.movedim(d, 0).flatten(1)[:, 0].clone(), s),
+    "largest": lambda x, d, i, s: x.scatter_reduce(d, i, s, "amax"),
+    "least": lambda x, d, i, s: x.scatter_reduce(d, i, s, "amin", include_self=False),
+    "product": lambda x, d, i, s: x.scatter_reduce(d, i, s, "prod"),
     "turned": lambda x, d, i, s: x.gather(d, i.transpose(0, 1).contiguous().transpose(0, 1)),
 }  # fmt: skip
 

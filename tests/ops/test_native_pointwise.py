@@ -240,6 +240,60 @@ def test_integers() -> None:
     np.testing.assert_array_equal(ready(rounding._sign, x), np.sign(x))
 
 
+LOGIC = {
+    "and": (torch.logical_and, np.logical_and), "or": (torch.logical_or, np.logical_or),
+    "xor": (torch.logical_xor, np.logical_xor), "bits and": (torch.bitwise_and, np.bitwise_and),
+    "bits or": (torch.bitwise_or, np.bitwise_or), "not": (lambda a, b: ~a, lambda a, b: ~a),
+    "logical not": (lambda a, b: a.logical_not(), lambda a, b: ~a),
+    "add": (torch.add, np.add), "multiply": (torch.mul, np.multiply),
+    "maximum": (torch.maximum, np.maximum), "less": (torch.lt, np.less),
+    "equal": (torch.eq, np.equal), "where": (lambda a, b: torch.where(a, b, ~b),
+                                             lambda a, b: np.where(a, b, ~b)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [4, 17, 130])
+@pytest.mark.parametrize("name", LOGIC)
+def test_truth_values(name: str, size: int) -> None:
+    a, b = np.random.default_rng(size).random((2, size)) > 0.5
+    function, reference = LOGIC[name]
+    for _ in range(4):  # NumPy's, then the kernel's
+        found = function(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+        assert found.dtype == bool
+        np.testing.assert_array_equal(found, reference(a, b))
+    served = any(v.__class__ is tuple for v in pointwise_native._ready.values())
+    assert served == (name not in ("add", "multiply", "maximum", "less", "equal"))  # ufuncs
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "uint8"])
+def test_shifts(kind: str) -> None:
+    x = np.random.default_rng(0).integers(-99, 99, 131).astype(kind)
+    by = np.resize(np.arange(70), 131).astype(kind)
+    for function in (np.left_shift, np.right_shift):
+        found = ready(lambda a, b, function=function: function(a, b), x, by)
+        np.testing.assert_array_equal(found, function(x, by))
+    np.testing.assert_array_equal(ready(lambda a: np.logical_not(a), x), x == 0)
+
+
+def test_angles() -> None:
+    x = np.resize(np.float32(SPECIAL), 40_000)
+    for _ in range(4):
+        found = torch.angle(torch.from_numpy(x)).numpy()
+    np.testing.assert_array_equal(found, np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0))
+                                  .astype("f"))  # fmt: skip
+
+
+def test_logaddexp2() -> None:
+    x, y = np.random.default_rng(0).normal(size=(2, 4001)).astype("f") * 30
+    x[:6] = np.inf, -np.inf, np.inf, -np.inf, np.nan, 3
+    y[:6] = np.inf, -np.inf, -np.inf, 2, 1, 3
+    for _ in range(4):
+        found = torch.logaddexp2(torch.from_numpy(x), torch.from_numpy(y)).numpy()
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found, np.logaddexp2(x.astype("d"), y.astype("d")), 3e-7, 1e-7)
+    assert any(v.__class__ is tuple for v in pointwise_native._ready.values())
+
+
 def test_integers_stay_integers() -> None:
     x = np.arange(100)
     for body in (lambda v: v * 0.5, lambda v: np.exp(v), lambda v: v / 2):

@@ -217,6 +217,20 @@ def test_operators_on_views(x: torch.Tensor) -> None:
         torch.testing.assert_close(function(x), function(y))
 
 
+@pytest.mark.parametrize("size", [1, 17, 4096, 4097, 12_289])
+def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["flambeau.ops.matmul"], "LARGE", 0)
+    monkeypatch.setattr(rows_native, "_ready", {})
+    a, b = np.random.default_rng(0).normal(size=(2, size))
+    x, y = torch.from_numpy(a), torch.from_numpy(b)
+    forms = [(x, y), (x[None], y[:, None]), (x[None], y), (x, y[:, None])]
+    for _, (left, right) in itertools.product(range(5), forms):
+        found = left @ right
+        np.testing.assert_allclose(found.numpy(), left.numpy() @ right.numpy(), 1e-12, 1e-12)
+        assert found.shape == (left.numpy() @ right.numpy()).shape
+    assert any(key[0] == "fold_rows" for key in rows_native._ready)
+
+
 def test_what_does_not_fit_is_left_to_numpy() -> None:
     x = matrix((4, 6))
     for other in (x.astype("i"), x.astype(">f4")):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..loops import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Fold, Index, Kernel, Kind, Load, Loop,
-    Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Fold, Index, Kernel, Kind,
+    Load, Loop, Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
 
 
@@ -59,7 +59,16 @@ def take_middle(type: Type) -> Kernel:
     return Kernel("take_middle", [x, at, y], body, sizes)
 
 
-def put_last(type: Type, add: bool, fresh: bool = False) -> Kernel:
+def _put(y: Buffer, at: Affine, number: Expression, apart: Size | int, value: Expression,
+         how: bool | str) -> Store:  # fmt: skip
+    """Writes a value at a place of y; adds it, if True; the name of an operation combines them."""
+    where = ((number, apart),)
+    if isinstance(how, bool):
+        return Store(y, at, value, where, add=how)
+    return Store(y, at, Apply(Scalar[how], (Load(y, at, where), value), y.type), where)
+
+
+def put_last(type: Type, add: bool | str, fresh: bool = False) -> Kernel:
     """x, numbers (I64), y: y[o, numbers[o, k]] = x[o, k], or added to, one k after another.
 
     `fresh`: y is zeros before, which are written here. Sizes: rows, numbers of a row, elements of
@@ -69,7 +78,7 @@ def put_last(type: Type, add: bool, fresh: bool = False) -> Kernel:
     row, k = Index("row"), Index("k")
     rows, count, width = sizes = [Size(n) for n in ("rows", "count", "width")]
     here = Affine(0, ((row, count), (k, 1)))
-    store = Store(y, Affine(0, ((row, width),)), Load(x, here), ((Load(at, here), 1),), add=add)
+    store = _put(y, Affine(0, ((row, width),)), Load(at, here), 1, Load(x, here), add)
     body: list[Statement] = [Loop(k, count, [store])]
     if fresh:
         column = Index("column")
@@ -79,7 +88,7 @@ def put_last(type: Type, add: bool, fresh: bool = False) -> Kernel:
     return Kernel("put_last", [x, at, y], [nest], sizes)
 
 
-def put_middle(type: Type, add: bool) -> Kernel:
+def put_middle(type: Type, add: bool | str) -> Kernel:
     """x, numbers (I64), y: y[o, numbers[o, k, i], i] = x[o, k, i], or added to.
 
     Sizes: o's, blocks of i's, numbers along the axis, i's of a block and in all, elements for each
@@ -91,7 +100,7 @@ def put_middle(type: Type, add: bool) -> Kernel:
     outer, blocks, count, length, inner, each, made = sizes = [Size(n) for n in names]
     here = Affine(0, ((o, made), (block, length), (k, inner), (i, 1)))
     there = Affine(0, ((o, each), (block, length), (i, 1)))
-    store = Store(y, there, Load(x, here), ((Load(at, here), inner),), add=add)
+    store = _put(y, there, Load(at, here), inner, Load(x, here), add)
     body: list[Statement] = [Loop(k, count, [Loop(i, length, [store], Kind.LANES)])]
     for index, extent in ((block, blocks), (o, outer)):
         body = [Loop(index, extent, body, Kind.PARALLEL)]

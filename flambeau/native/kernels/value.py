@@ -211,7 +211,12 @@ def where(condition: Value, a: Any, b: Any) -> Value:
 
 
 def _simple(operation: Scalar) -> Callable[..., Value]:
-    return lambda *operands: apply(operation, *operands)
+    def made(*operands: Value) -> Value:
+        if all(v.type is Type.BOOL for v in operands):
+            raise NotImplementedError(f"{operation.name} of bools, which NumPy takes for numbers")
+        return apply(operation, *operands)
+
+    return made
 
 
 def _compared(operation: Scalar) -> Callable[..., Value]:
@@ -220,9 +225,10 @@ def _compared(operation: Scalar) -> Callable[..., Value]:
 
 def _logical(operation: Scalar) -> Callable[..., Value]:
     def made(*operands: Value) -> Value:
-        if any(v.type is not Type.BOOL for v in operands):
-            raise NotImplementedError(f"{operation.name} of numbers")
-        return apply(operation, *operands)
+        """Numbers are true where they are not zero."""
+        return apply(operation, *[
+            v if v.type is Type.BOOL else compare(Scalar.NE, v, 0) for v in operands
+        ])  # fmt: skip
 
     return made
 
@@ -326,7 +332,7 @@ UFUNCS |= {
 UFUNCS |= {
     name: _bitwise(operation) for name, operation in {
         "bitwise_and": Scalar.AND, "bitwise_or": Scalar.OR, "bitwise_xor": Scalar.XOR,
-        "invert": Scalar.NOT,
+        "invert": Scalar.NOT, "left_shift": Scalar.SHL, "right_shift": Scalar.SHR,
     }.items()
 }  # fmt: skip
 UFUNCS |= {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
-from .exponential import EXP32, LN2_HIGH32, LN2_LOW32, LOG2_E, MAGIC32, exp64, expm1_64
+from .exponential import (
+    EXP32, LN2, LN2_HIGH32, LN2_LOW32, LOG2_E, MAGIC32, exp64, expm1_64,
+)  # fmt: skip
 from .lanes import Lanes, Value
-from .logarithm import log1p_64
+from .logarithm import atanh_series, log1p_64, taken_apart_64
 from .table import Table
 
 # (tanh(x) - x) / x**3 in x**2 for |x| < 0.625, by least squares towards minimax.
@@ -81,10 +83,13 @@ def acosh32(m: Lanes, x: Value) -> Value:
 
 
 def atanh32(m: Lanes, x: Value) -> Value:
-    """atanh of float32: log((1 + x) / (1 - x)) / 2."""
+    """atanh of float32: log((1 + x) / (1 - x)) / 2, near 0 by that logarithm's series in x."""
     wide, z = m.wide(x)
     size = wide.abs(z)
-    ratio = wide.div(wide.mul(size, 2.0), wide.sub(1.0, size))
-    y = wide.mul(log1p_64(wide, ratio), 0.5)
-    y = wide.where(wide.less(1.0, size), float("nan"), y)
+    near = wide.less(size, 0.17)
+    e, s = taken_apart_64(wide, wide.div(wide.add(size, 1.0), wide.sub(1.0, size)))
+    y = atanh_series(wide, wide.where(near, size, s))
+    y = wide.mul(wide.fma(wide.where(near, 0.0, e), LN2, y), 0.5)
+    y = wide.where(wide.less(size, 1.0), y, float("nan"))
+    y = wide.where(wide.same(size, 1.0), float("inf"), y)
     return m.narrowed(wide.signed(y, z))

@@ -64,16 +64,21 @@ def atanh_series(m: Lanes, s: Value) -> Value:
     return m.fma(m.mul(m.polynomial(square, ATANH), square), s, m.mul(s, 2.0))
 
 
-def log64(m: Lanes, x: Value) -> Value:
-    """log of float64 values that are 0, infinite or normal; for the wide formulas."""
+def taken_apart_64(m: Lanes, x: Value) -> tuple[Value, Value]:
+    """e and s of x = 2**e * (1 + s) / (1 - s) in float64, |s| < 0.18, of normal numbers."""
     b = m.b
     root_half = 0x3FE6A09E667F3BCD
     offset = b.sub(m.bits(x), m.integer(root_half))
     exponent = b.ashr(offset, m.integer(52))
     mantissa = b.add(b.and_(offset, m.integer(0x000FFFFFFFFFFFFF)), m.integer(root_half))
     z = m.floats(mantissa)
-    y = atanh_series(m, m.div(m.sub(z, 1.0), m.add(z, 1.0)))
-    return ends(m, x, m.fma(b.sitofp(exponent, m.kind), LN2, y))
+    return b.sitofp(exponent, m.kind), m.div(m.sub(z, 1.0), m.add(z, 1.0))
+
+
+def log64(m: Lanes, x: Value) -> Value:
+    """log of float64 values that are 0, infinite or normal; for the wide formulas."""
+    e, s = taken_apart_64(m, x)
+    return ends(m, x, m.fma(e, LN2, atanh_series(m, s)))
 
 
 def log1p_64(m: Lanes, x: Value) -> Value:
