@@ -131,14 +131,14 @@ def attention(
     if query.__class__ is MetaArray:
         return meta_array((*shape[:-1], value.shape[-1]), kind), meta_array(shape, inside)
     q, k, v = (x.astype(inside, copy=False) for x in (query, key, value))
-    if keep == _PROBABILITIES and mask is None and kind == inside:
+    if keep == _PROBABILITIES and mask is None:
         found = whole_forward(q, k, v, scale, is_causal)
         if found is not None:
-            return found
-    if keep == _NOTHING and mask is None and kind == inside:
+            return found[0].astype(kind, copy=False), found[1]
+    if keep == _NOTHING and mask is None:
         alone = in_parts(q, k, v, scale, is_causal)
         if alone is not None:
-            return alone, None
+            return alone.astype(kind, copy=False), None
     y = np.empty((*shape[:-1], v.shape[-1]), inside)
     scores = _Scores(q, k, mask, scale, is_causal)
     kept = None
@@ -172,10 +172,10 @@ def adjoint(
     """The cotangents of query, key and value."""
     kind, inside = query.dtype, compute_dtype(query.dtype)
     g, q, k, v, y = (x.astype(inside, copy=False) for x in (g, query, key, value, y))
-    if keep == _PROBABILITIES and kind == inside:
+    if keep == _PROBABILITIES:
         found = whole_backward(g, q, k, v, y, kept, scale)
         if found is not None:
-            return found
+            return tuple(x.astype(kind, copy=False) for x in found)
     scores = _Scores(q, k, mask, scale, is_causal)
     dq = np.empty(q.shape, inside)
     dk, dv = np.zeros(k.shape, inside), np.zeros(v.shape, inside)

@@ -47,6 +47,11 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     except ValueError:
         pass
     _check(input, weight, bias)
+    if weight.ndim == 2 and input.size > WORTH and input.dtype is weight.dtype:
+        rows = input.reshape(-1, input.shape[-1])
+        y = large_product(rows, weight.T, bias)
+        if y is not None:
+            return y.reshape(*input.shape[:-1], y.shape[1])
     if input.ndim > 2:
         rows = product(input.reshape(-1, input.shape[-1]), weight.T)
         y = rows.reshape(input.shape[:-1] + rows.shape[1:])

@@ -23,6 +23,8 @@ def product(a: Array, b: Array) -> Array:
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {names[0]} != {names[1]}"
         )
+    if b.ndim == 2 < a.ndim and a.size > WORTH and a.flags.c_contiguous:  # one large product
+        return product(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
     if FROM_NUMPY[a.dtype] in HALF:
         if a.size > WORTH and (y := large_product(a, b)) is not None:
             return y

@@ -103,6 +103,7 @@ def test_stacks(layout: tuple[bool, bool], near: bool) -> None:
 def test_types(type: Type, layout: tuple[bool, bool]) -> None:
     check(Form(type, *layout), (), (31, 49, 17))
     check(Form(type, *layout, 1), (3,), (13, 20, 40))
+    check(Form(type, *layout, bias=True), (), (31, 49, 17))
 
 
 @pytest.mark.parametrize("name", TARGETS)

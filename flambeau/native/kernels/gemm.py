@@ -17,7 +17,7 @@ from ..loops import (
 class Layout:
     """A stack of products: its extents, and strides in elements (of the stack's axes, then two).
 
-    Half precision is summed in F32, and has no bias. `precision`: as a Contract's.
+    Half precision is summed in F32, the bias too. `precision`: as a Contract's.
     """
 
     type: Type
@@ -117,7 +117,9 @@ def _body(
     if has_bias:
         bias = Buffer(type, "bias")
         buffers.append(bias)
-        value = Apply(Scalar.ADD, (sums, Load(bias, Affine(0, ((column, 1),)))), type)
+        row_of: Expression = Load(bias, Affine(0, ((column, 1),)))
+        row_of = Apply(Scalar.CAST, (row_of,), sums.type) if half else row_of
+        value = Apply(Scalar.ADD, (sums, row_of), sums.type)
     if half:
         value = Apply(Scalar.CAST, (value,), type)
     body: list[Statement] = [Contract(
