@@ -9,7 +9,8 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -201,7 +202,7 @@ def _unlocked() -> Any:
 
     try:
         library = ctypes.CDLL(ffi.lib._name)
-        for name in ("LLVMPY_RunNewFunctionPassManager", "LLVMPY_TargetMachineEmitToMemory"):
+        for name in ("LLVMPY_RunNewModulePassManager", "LLVMPY_TargetMachineEmitToMemory"):
             locked, free = getattr(ffi.lib, name), getattr(library, name)
             free.argtypes, free.restype = locked.argtypes, locked.restype
     except (AttributeError, OSError):
@@ -220,8 +221,25 @@ def _initialize(target: Target) -> None:
         llvm.initialize_all_asmprinters()
 
 
-def _machine(target: Target) -> Any:
-    """LLVM's code generator for a target; of one thread at a time."""
+_machines: dict[Target, list[Any]] = {}  # that nobody uses now
+
+
+@contextmanager
+def _machine(target: Target) -> Iterator[Any]:
+    """LLVM's code generator for a target, of one thread at a time. Its tables of the processor,
+    which a small kernel takes a sixth of its time for, are kept for the next."""
+    free = _machines.setdefault(target, [])
+    try:
+        machine = free.pop()
+    except IndexError:
+        machine = _new_machine(target)
+    try:
+        yield machine
+    finally:
+        free.append(machine)
+
+
+def _new_machine(target: Target) -> Any:
     import llvmlite.binding as llvm
 
     _initialize(target)
@@ -234,43 +252,37 @@ def _machine(target: Target) -> Any:
 
 
 def _tidy(module: Any, machine: Any, inline: bool) -> None:
-    """Runs _TIDY on every function."""
+    """Runs _TIDY on all functions."""
     import llvmlite.binding as llvm
 
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
+    passes = llvm.create_new_module_pass_manager()
     if inline:
-        inliner = llvm.create_new_module_pass_manager()
-        inliner.add_always_inliner_pass()
-        inliner.run(module, builder)
-    passes = llvm.create_new_function_pass_manager()
+        passes.add_always_inliner_pass()
     for name in _TIDY:
         getattr(passes, f"add_{name}_pass")()
     library = _unlocked()
-    for function in module.functions:
-        if function.is_declaration:
-            continue
-        if library is None:
-            passes.run(function, builder)
-        else:
-            library.LLVMPY_RunNewFunctionPassManager(passes, function, builder)
+    if library is None:
+        passes.run(module, builder)
+    else:
+        library.LLVMPY_RunNewModulePassManager(passes, module, builder)
 
 
-def _module(text: str, target: Target) -> tuple[Any, Any]:
-    """A parsed, verified and tidied module, and the code generator for it."""
+def _module(text: str, machine: Any) -> Any:
+    """A parsed, verified and tidied module for a code generator."""
     import llvmlite.binding as llvm
 
-    machine = _machine(target)
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     module.verify()
     _tidy(module, machine, "alwaysinline" in text)
-    return module, machine
+    return module
 
 
 def _text_of(text: str, target: Target) -> str:
-    module, machine = _module(text, target)  # both die inside the gate
-    return machine.emit_assembly(module)
+    with _machine(target) as machine:
+        return machine.emit_assembly(_module(text, machine))
 
 
 def assembly(text: str, target: Target | None = None) -> str:
@@ -284,8 +296,8 @@ def object_code(text: str, target: Target | None = None) -> bytes:
 
     RuntimeError with LLVM's message where the text is not valid.
     """
-    with _gate:
-        return _emitted(*_module(text, target or host()))
+    with _gate, _machine(target or host()) as machine:
+        return _emitted(_module(text, machine), machine)
 
 
 def _emitted(module: Any, machine: Any) -> bytes:

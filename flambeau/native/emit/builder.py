@@ -17,6 +17,7 @@ from typing import Any
 from llvmlite import ir
 
 from ..loops import Fold, Type
+from .constants import Literal, i64, places, zero
 from .masked import masked_load
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
@@ -31,16 +32,6 @@ REGISTER: dict[Type, ir.Type] = {
 MEMORY: dict[Type, ir.Type] = {**REGISTER, Type.BOOL: I8}
 
 LETTERS = {"half": "f16", "float": "f32", "double": "f64"}
-
-
-class Literal(ir.Constant):  # type: ignore[misc]
-    """A constant written as LLVM reads it."""
-
-    def __init__(self, type: ir.Type, text: str) -> None:
-        self.type, self.constant = type, text
-
-    def _get_reference(self) -> str:
-        return self.constant
 
 
 @lru_cache(maxsize=512)
@@ -161,7 +152,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
 
     def integer(self, value: int) -> ir.Value:
         """An i64 constant."""
-        return ir.Constant(I64, value)
+        return i64(value)
 
     def intrinsic(
         self,
@@ -241,9 +232,8 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         if isinstance(value, ir.Constant):
             return Literal(kind, f"splat ({value.type} {value.get_reference()})")
         poison = Literal(kind, "poison")
-        first = self.insert_element(poison, value, ir.Constant(I64, 0))
-        zeros = ir.Constant(vector(I32, lanes), None)
-        return self.shuffle_vector(first, poison, zeros)
+        first = self.insert_element(poison, value, i64(0))
+        return self.shuffle_vector(first, poison, places((0,) * lanes))
 
     def part(self, value: ir.Value, start: int, lanes: int) -> ir.Value:
         """Some consecutive lanes of a vector; a scalar for one."""
@@ -382,8 +372,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         """The elements at a vector of addresses."""
         kind = vector(MEMORY[type], lanes)
         where = self.splat(ir.Constant(I1, 1) if mask is None else mask, lanes)
-        zero = ir.Constant(kind, None)
-        arguments = (pointers, ir.Constant(I32, type.size), where, zero)
+        arguments = (pointers, ir.Constant(I32, type.size), where, zero(kind))
         kinds = (kind, pointers.type)
         found = self.intrinsic("masked.gather", kind, arguments, overloads=kinds)
         return self.from_memory(found, type, lanes)

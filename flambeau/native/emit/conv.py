@@ -154,8 +154,12 @@ class _Emission:
             each(finish)
 
     def _each_panel(self, first: ir.Value, until: ir.Value) -> Iterator[tuple[ir.Value, int]]:
-        """(a panel's number, its columns): emits code for full panels, and for the last one."""
+        """(a panel's number, its columns): emits code for full panels, and for a smaller last."""
         b, cut = self.b, self.cut
+        if cut.count > 1 and cut.last == cut.width:
+            with b.counted(first, until) as which:
+                yield which, cut.width
+            return
         if cut.count > 1:
             full = b.minimum_of(until, constant(cut.count - 1))
             with b.counted(first, full) as which:

@@ -12,6 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from .constants import zero
 from .intrinsics import declared, suffix
 
 _I32 = ir.IntType(32)
@@ -29,7 +30,7 @@ def masked_load(b: ir.IRBuilder, pointer: ir.Value, kind: Any, align: int, mask:
         return _by_registers(b, pointer, kind, mask, name, _REGISTER // size)
     function = declared(b, f"llvm.masked.load.{suffix(kind)}.p0", kind,
                         [_POINTER, _I32, mask.type, kind])  # fmt: skip
-    return b.call(function, [pointer, ir.Constant(_I32, align), mask, ir.Constant(kind, None)])
+    return b.call(function, [pointer, ir.Constant(_I32, align), mask, zero(kind)])
 
 
 def _by_registers(

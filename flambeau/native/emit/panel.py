@@ -12,6 +12,7 @@ from llvmlite import ir
 
 from ..loops import Type
 from .builder import I1, I32, I64, POINTER, Builder, iota, vector
+from .constants import places
 from .tile import Number, constant, internal, load_vector, moved, plus, store_vector, times
 
 Made = Callable[..., None]
@@ -58,7 +59,7 @@ def transposed(b: Builder, rows: Sequence[ir.Value]) -> list[ir.Value]:
 
 
 def _shuffled(b: Builder, x: ir.Value, y: ir.Value, which: Sequence[int]) -> ir.Value:
-    return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(which)), list(which)))
+    return b.shuffle_vector(x, y, places(tuple(which)))
 
 
 def turn(

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ..loops import Type
+from .constants import i64, places, undefined, zero
 from .intrinsics import declared, suffix
 from .masked import masked_load
 
@@ -74,7 +75,7 @@ class Source:
 
 def constant(value: Number) -> ir.Value:
     """An i64."""
-    return ir.Constant(I64, value) if isinstance(value, int) else value
+    return i64(value) if isinstance(value, int) else value
 
 
 def times(b: ir.IRBuilder, x: Number, y: Number) -> Number:
@@ -149,9 +150,9 @@ def splat(b: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     if lanes == 1:
         vector = ir.VectorType(scalar.type, 1)
         return b.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(I32, 0))
-    empty = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    empty = undefined(ir.VectorType(scalar.type, lanes))
     one = b.insert_element(empty, scalar, ir.Constant(I32, 0))
-    return b.shuffle_vector(one, empty, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+    return b.shuffle_vector(one, empty, places((0,) * lanes))
 
 
 def internal(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
@@ -249,7 +250,7 @@ def loop(
 def zeros(tile: Tile) -> Sums:
     """Accumulators at zero."""
     vector = ir.VectorType(memory_type(tile.type), tile.lanes)
-    return [ir.Constant(vector, None)] * (tile.rows * tile.vectors)
+    return [zero(vector)] * (tile.rows * tile.vectors)
 
 
 def step(b: ir.IRBuilder, tile: Tile, source: Source, sums: Sums) -> Sums:
