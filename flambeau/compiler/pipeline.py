@@ -29,8 +29,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
+from ..native.pages import fetched
 from .arena import Arena
 from .graph import Graph
+from .group import ATTENTIONS, CONTRACTIONS
 from .passes.choose_layout import choose_layout
 from .passes.column_sums import column_sums
 from .passes.drop_dead import drop_dead
@@ -109,9 +111,14 @@ def _built(graph: Graph, aside: bool, arena: Arena | None) -> Step:
     found = None if table is None else known(table.codes)
     if table is None or found is None:
         began = perf_counter()
+        if not aside:
+            _expect(graph)
         made = plan()
         lasted = perf_counter() - began
-        table, addresses = _compiled(made, aside)
+        if arena is None:
+            arena = Arena(made[3].size)
+        with fetched(arena.array):
+            table, addresses = _compiled(made, aside)
         if key is None or lasted <= WORTH or not keep(key, table, graph):
             key = None
     else:
@@ -119,6 +126,16 @@ def _built(graph: Graph, aside: bool, arena: Arena | None) -> Step:
     with stage("step"):
         plan_of = plan if made is None else lambda: made
         return Step(graph, table, addresses, plan_of, arena, key)
+
+
+def _expect(graph: Graph) -> None:
+    """Has processes begin that will make the kernels, while these are planned."""
+    from ..native.makers import MAKERS, PRODUCT
+    from ..native.pool import threads
+
+    products = {(n.op, n.shape, *(one.shape for one in n.inputs)) for n in graph.nodes()
+                if n.op in CONTRACTIONS or n.op in ATTENTIONS}  # fmt: skip
+    MAKERS.expect(PRODUCT * len(products), threads())
 
 
 def _compiled(made: Planned, aside: bool) -> tuple[Table, list[int]]:

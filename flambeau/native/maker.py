@@ -17,6 +17,7 @@ from . import kernel_code
 from .target import versions
 
 _HEAD = 8  # bytes that say how long a message is
+_LITTER = 200_000  # objects that kernels may leave behind, some 40 MB
 _LOOK = 1.0  # seconds between looks whether the parent lives
 
 
@@ -57,12 +58,14 @@ def serve(parent: int) -> None:
         Thread(target=_end_with, args=(parent,), daemon=True).start()
     kernel_code.prepare()
     gc.disable()
+    gc.freeze()  # the modules need not be gone through to find what a kernel left behind
     try:
         send(answers, (kernel_code.sources(), versions()))
         while True:
             aside, *what = receive(requests)
             send(answers, _in_low_priority(what) if aside else _answer(what))
-            gc.collect()  # nodes of IR refer to one another
+            if gc.get_count()[0] > _LITTER:
+                gc.collect()  # nodes of IR refer to one another
     except (EOFError, OSError):
         os._exit(0)
 

@@ -39,31 +39,36 @@ _STRUCK = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")  # ends that are no fault o
 
 # ------------------------------------------------------------------------------------- the policy
 
-_START = 0.35  # seconds of work that one more maker costs: it has to begin, and to warm up
-_HERE = 0.55  # of the time of one processor, what threads of this process take on two or more
-_SHARE = 0.5  # seconds of work for one
+_START = 0.1  # seconds of work that one more maker costs, which begins while kernels are planned
+_HERE = 0.57  # of the time of one processor, what threads of this process take on two or more
+_SHARE = 0.3  # seconds of work for one
 _ASIDE = 4  # while others work, one processor in so many is for makers
-_ASIDE_FROM = 0.5  # seconds of work; they would slow down the others by more than they take
+_ASIDE_FROM = 0.3  # seconds of work; they would slow down the others by more than they take
+PRODUCT = 0.045  # seconds that the first product of a kernel takes
+_OTHER = 0.012  # each further one, which is a small one as a rule, and all else
 
 
 def cost(kernel: Kernel) -> float:
     """About how many seconds a kernel's code takes to be made."""
-    return 0.02 + 0.07 * sum(isinstance(one, Contract) for one in statements(kernel.body))
+    products = sum(isinstance(one, Contract) for one in statements(kernel.body))
+    return _OTHER + (PRODUCT + _OTHER * (products - 1) if products else 0.0)
 
 
 def wanted(work: float, threads: int, aside: bool) -> int:
     """How many makers there should be, after so many seconds of work in all.
 
-    Once there was as much as makers would have paid for, as a rule there will be more.
+    Once there was as much as makers would have paid for, as a rule there will be more. Where
+    nobody else works, the thread that waits makes code too, and needs no processor from them.
     """
     most = FLAG.value()
     if most < 0:
-        most = max(1, threads // _ASIDE) if aside else threads
-    if most == 0:
+        most = max(1, threads // _ASIDE) if aside else threads - 1
+    if most <= 0:
         return 0
-    gain = _HERE - 1 / most  # on two processors there is little, which takes much work to show
-    enough = work >= _ASIDE_FROM if aside else gain > 0 and work * gain >= _START
-    return min(most, max(1, round(work / _SHARE))) if enough else 0
+    many = min(most, max(1, round(work / _SHARE)))
+    if aside:
+        return many if work >= _ASIDE_FROM else 0
+    return many if (work + many * _START) / (many + 1) < work * _HERE else 0
 
 
 # ------------------------------------------------------------------------------------ the processes
@@ -222,18 +227,29 @@ class Makers:
             if FLAG.value() == 0 or not (many or self.ready) or not self._possible():
                 return False
             self.waiting = sorted(self.waiting + jobs, key=_Job.comes_after)
-            for _ in range(min(many, self.running + len(self.waiting)) - self.threads):
-                one = threading.Thread(target=self._talk, name="flambeau-maker", daemon=True)
-                try:
-                    one.start()
-                except RuntimeError:  # a limit of the system, or the interpreter's end
-                    break
-                self.threads += 1
+            self._start(min(many, self.running + len(self.waiting)) - self.threads)
             if not self.threads:
                 self.waiting = [job for job in self.waiting if job not in jobs]
                 return False
             self.lock.notify_all()
             return True
+
+    def expect(self, work: float, threads: int) -> None:
+        """Has makers begin for so many seconds of work, which somebody will soon wait for."""
+        with self.lock:
+            many = wanted(self.work + work, threads, False)
+            if many and self._possible():
+                self._start(many - self.threads)
+
+    def _start(self, count: int) -> None:
+        """Starts so many threads, each with a maker. Within the lock."""
+        for _ in range(count):
+            one = threading.Thread(target=self._talk, name="flambeau-maker", daemon=True)
+            try:
+                one.start()
+            except RuntimeError:  # a limit of the system, or the interpreter's end
+                return
+            self.threads += 1
 
     def _possible(self) -> bool:
         from .kernel_code import sources

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -145,3 +147,16 @@ class Pages:
                     self._thread = None
                     return
             job.work()
+
+
+@contextmanager
+def fetched(array: np.ndarray) -> Iterator[None]:
+    """Fetches an array's pages meanwhile; at the end they are there."""
+    pages = Pages()
+    pages.ask(array)
+    try:
+        yield
+    except BaseException:
+        pages.stop()
+        raise
+    pages.finish()

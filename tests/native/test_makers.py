@@ -100,6 +100,17 @@ def test_a_maker_makes_the_code_that_this_process_would(made: Made, aside: bool)
         assert found == kernel_code.made(kernels[int(name[1:])], name, host())
 
 
+def test_makers_that_are_expected_begin_before_there_is_work(made: Made) -> None:
+    made.crew.expect(1.0, 2)
+    assert made.crew.threads == 1
+    end = time.monotonic() + 30
+    while not made.crew.ready and time.monotonic() < end:
+        time.sleep(0.01)
+    first = made.process()
+    assert made.make(scaled(1.0)) == []
+    assert made.process() is first
+
+
 def test_errors_of_a_maker_are_raised_and_it_goes_on(made: Made) -> None:
     with pytest.raises(VerifyError):
         made.make(Kernel("wrong", [], scaled(1.0).body))
@@ -256,10 +267,11 @@ def test_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLAMBEAU_MAKERS", raising=False)
     assert makers.cost(product()) > 3 * makers.cost(scaled(1.0))
     assert makers.wanted(0.2, 16, False) == 0  # not worth the start of one
-    assert makers.wanted(100.0, 1, False) == 0  # nobody waits, and one processor stays one
-    assert makers.wanted(2.0, 2, False) == 0
-    assert makers.wanted(2.0, 16, False) == 4
-    assert [makers.wanted(100.0, n, False) for n in (2, 4, 16)] == [2, 4, 16]
+    assert makers.wanted(100.0, 1, False) == 0  # one processor stays one
+    assert makers.wanted(0.6, 2, False) == 0
+    assert makers.wanted(2.0, 2, False) == 1  # and the thread that waits makes code too
+    assert makers.wanted(1.2, 16, False) == 4
+    assert [makers.wanted(100.0, n, False) for n in (2, 4, 16)] == [1, 3, 15]
     assert [makers.wanted(100.0, n, True) for n in (1, 2, 4, 16)] == [1, 1, 1, 4]
     monkeypatch.setenv("FLAMBEAU_MAKERS", "0")
     assert makers.wanted(100.0, 16, True) == makers.wanted(100.0, 16, False) == 0

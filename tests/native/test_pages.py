@@ -49,6 +49,15 @@ def test_pages_are_there_when_they_are_written() -> None:
     assert max(faults(first), faults(second)) < faults(other) // 4
 
 
+def test_pages_are_fetched_meanwhile() -> None:
+    array, other = untouched(32 << 20), untouched(32 << 20)
+    with pages.fetched(array):
+        pass
+    assert faults(array) < faults(other) // 4
+    with pytest.raises(KeyError), pages.fetched(array):
+        raise KeyError
+
+
 def test_values_stay() -> None:
     array = np.arange(1 << 20, dtype=np.uint8)
     wanted, asked = array.copy(), Pages()
