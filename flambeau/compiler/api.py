@@ -15,6 +15,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from ..native.eager import beside, recording
@@ -24,11 +25,12 @@ from ..tensor.tensor import Tensor
 from .arena import Arena
 from .advice import advice
 from .capture import busy, capture
-from .functional import Unfit, trace_to_graph
+from .functional import trace_to_graph
 from .grad_memory import move_all
 from .graph import Graph
 from .guards import Environment, Modules
 from .kinds import described, flat, modes, shared
+from .pending import Pending
 from .places import Places
 from .precedent import Precedent, keep, kept, place, precedent
 from .program import MISS, Program
@@ -38,6 +40,7 @@ from .sample import Sample
 from .selfcheck import check
 from .takeover import complete, is_possible, take_over
 from .trace import Trace, difference
+from .unfit import Unfit, failure, within_memory
 
 RECORDED = 4  # how many calls are recorded before a step counts as not static
 PATIENT = 64  # calls that may differ where gradients are accumulated
@@ -72,29 +75,6 @@ class Variant:
         if self.stopped or self.pending is not None:
             return None
         return self.calls + (0 if self.program is None else self.program.calls)
-
-
-class Pending:
-    """A program being made, perhaps on another thread."""
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.graph: Any = None
-        self.step: Any = None
-        self.backward: Any = None
-        self.sample: Sample | None = None
-        self.modes: tuple = ()
-        self.bindings: Any = None
-        self.given: tuple = ()
-        self.result: Any = None  # of the recorded call, where the program's are to replace it
-        self.precedent: Precedent | None = None  # what is kept once its program was right
-        self.error: BaseException | None = None
-
-    def failed(self) -> bool:
-        """Whether there is no program. Ctrl-C while it was made is raised: it is the caller's."""
-        if self.error is not None and not isinstance(self.error, Exception):
-            raise self.error
-        return self.error is not None
 
 
 class Compiled:
@@ -489,7 +469,7 @@ class Compiled:
         """Makes the program of a call that did what another did, beside the calls that follow
         unless they wait for it. `kept`: the other was one of an earlier process."""
         made = None if kept else precedent(trace, self._function)
-        pending = variant.pending = self._begun(trace, args, kwargs, made)
+        pending = self._begun(trace, args, kwargs, made)
         if is_possible(pending.graph, pending.bindings, trace.result):
             pending.precedent, pending.result = made, trace.result
         trace.strip()
@@ -497,7 +477,9 @@ class Compiled:
             self._work(pending)
             self._adopt(variant, pending, args, kwargs)
             return
-        pending.bindings.settle([slot for slot, _ in pending.graph.writes])
+        with within_memory("settle"):
+            pending.bindings.settle([slot for slot, _ in pending.graph.writes])
+        variant.pending = pending
         if not beside("flambeau compile", self._work, pending):
             self._work(pending)
         if kept:  # as a rule the program was too, and is there before a plain call is
@@ -519,7 +501,6 @@ class Compiled:
             made.start = variant.calls
             pending.precedent = variant.like = made
             variant.candidate = pending
-            pending.sample = Sample(pending.bindings)
             pending.bindings.forget()
             return True
         return variant.stopped
@@ -542,10 +523,10 @@ class Compiled:
             move_all(pending.bindings, pending.step)
         if not complete(pending.step, pending.bindings, trace, leaves, trace.result):
             return False
-        if pending.sample is None:
-            pending.sample = Sample(pending.bindings)
         pending.given = args, kwargs
         trace.strip()
+        with within_memory("sample"):
+            pending.sample = pending.sample or Sample(pending.bindings)
         self._install(variant, pending)
         return True
 
@@ -562,7 +543,8 @@ class Compiled:
         pending = Pending()
         pending.graph, pending.bindings = found
         trace.deferred.expect(pending.bindings)
-        pending.step = restored(pending.graph, known.table, trace.deferred.arena)
+        with suppress(MemoryError):  # once more, from what is recorded, which tells why
+            pending.step = restored(pending.graph, known.table, trace.deferred.arena)
         pending.modes = trace.modes
         return None if pending.step is None else pending
 
@@ -573,10 +555,10 @@ class Compiled:
         leaves = flat((args, kwargs) if kwargs else args)
         try:
             pending.graph, pending.bindings = trace_to_graph(trace, leaves)
-        except (Unfit, MemoryError):
+        except Unfit:
             raise
         except Exception as error:
-            raise Unfit(f"compiling failed: {type(error).__name__}: {error}") from error
+            raise Unfit(failure(error, "trace_to_graph")) from error
         if made is not None:
             made.recipe = recipe(trace, leaves, pending.graph, pending.bindings)
         pending.modes, pending.given = trace.modes, (args, kwargs)
@@ -604,22 +586,24 @@ class Compiled:
         """Takes a finished program over, when it computes what the recorded call computed."""
         variant.pending = None
         if self._is_right(variant, pending):
-            pending.sample = Sample(pending.bindings)
             self._install(variant, pending)
 
     def _is_right(self, variant: Variant, pending: Pending, first: bool = False) -> bool:
         """Whether a program was made and agrees with the recorded call. `first`: where it does not,
         there is another try: a first step of Adam makes full steps of gradients that are noise."""
         if pending.failed():
-            error = pending.error
-            stage = getattr(error, "stage", None)
-            self._stop(variant, "compiling failed" + (f" in {stage}" if stage else "")
-                       + f": {type(error).__name__}: {error}", "")  # fmt: skip
+            self._stop(variant, pending.why(), "")
             return False
         take = None
         if pending.result is not None and self._now:
             take = functools.partial(take_over, pending.bindings, pending.result)
-        wrong = check(pending.step, pending.bindings, pending.backward, take)
+        try:
+            with within_memory("selfcheck"):
+                wrong = check(pending.step, pending.bindings, pending.backward, take)
+                pending.sample = Sample(pending.bindings)
+        except Unfit as error:
+            self._stop(variant, error.what, error.line)
+            return False
         pending.result = None
         if wrong is not None and not first:
             self._stop(variant, f"the compiled step computes another {wrong} than the eager one; "

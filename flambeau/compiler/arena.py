@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..native.allocator import LARGEST, give_back
+from ..native.allocator import LARGEST, give_back, missing
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 
@@ -18,8 +18,7 @@ class Arena:
         try:
             raw = np.empty(size + ALIGNMENT, np.uint8)
         except MemoryError:
-            text = f"a compiled step works in {size:,} bytes of memory, which there are not"
-            raise MemoryError(text) from None
+            raise missing(size, "the arena of a compiled step") from None
         shift = -raw.ctypes.data % ALIGNMENT
         self.size = size
         self.array = raw[shift : shift + max(size, 1)]

@@ -187,7 +187,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         return
     for g in found:
         backward.grads.append(None if g is None else trace.value(g._array))
-        backward.arrays.append(None if g is None else g._array.copy())
+        backward.arrays.append(None if g is None else trace.copied(g._array))
 
 
 def autocast_now() -> tuple | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,9 +53,11 @@ class Deferred:
         self.counters: list[tuple[np.ndarray, np.ndarray]] = []  # as they were before the call
         self.fresh: list[tuple[dict, Any]] = []  # states that optimisers made, by parameter
         self.pages = Pages()  # of what the program will write
-        self.arena = Arena(precedent.arena) if precedent.arena else None
-        if self.arena is not None:
-            self.pages.ask(self.arena.array)
+        self.arena: Arena | None = None
+        if precedent.arena:
+            with suppress(MemoryError):  # the program's own, then, which says so
+                self.arena = Arena(precedent.arena)
+                self.pages.ask(self.arena.array)
 
     # ------------------------------------------------------------------------ recording
 
@@ -66,7 +69,10 @@ class Deferred:
         event = Event(OPERATOR, operator=operator, args=refs)
         if not self.precedent.has(at, event, self.trace):
             return NOT_NOW
-        arrays = self._arrays(at)
+        try:
+            arrays = self._arrays(at)
+        except MemoryError:  # there may be enough without the arena
+            return NOT_NOW
         if arrays is None:
             return NOT_NOW
         self.originals[at] = original, swapped
@@ -157,8 +163,8 @@ class Deferred:
         recorder.deferred = trace.deferred = None
         trace.values = self.values
         for storage in trace.storages:
-            if storage.external and self.values and storage.owner is not None:
-                storage.initial = _as_bytes(storage.owner).copy()
+            if storage.external and trace.values and storage.owner is not None:
+                storage.initial = trace.copied(_as_bytes(storage.owner))
         drawing, recorder.drawing = recorder.drawing, True
         autocast, STATE.enabled = STATE.enabled, False
         try:
@@ -252,7 +258,7 @@ class _Computation:
             event.function.fill(array, int(key[0]))
             return
         event.function(array, *rest, **event.kwargs)
-        event.array = array.copy()
+        event.array = self.trace.copied(array)
 
     def update(self, i: int, event: Event) -> None:
         """An optimiser's formula."""

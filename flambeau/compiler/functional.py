@@ -29,14 +29,7 @@ from .trace import (
     CALL, CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value, address,
     mapped, updates_of, values_in,
 )  # fmt: skip
-
-
-class Unfit(Exception):
-    """A step that cannot be a program: what is in the way, and the line."""
-
-    def __init__(self, what: str, line: str = "") -> None:
-        super().__init__(what)
-        self.what, self.line = what, line
+from .unfit import Unfit
 
 
 def trace_to_graph(trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.Bindings]:

@@ -62,7 +62,7 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
     if any(isinstance(x, np.ndarray) for x in (*args[1:], *kwargs.values())):
         r.trace.problem("random numbers are drawn with tensors as parameters", line)
     r.add(DRAW, function=original, args=(r.trace.value(args[0], fresh=True), *args[1:]),
-          kwargs=kwargs, array=None if later else args[0].copy())  # fmt: skip
+          kwargs=kwargs, array=None if later else r.trace.copied(args[0]))  # fmt: skip
     return made
 
 
@@ -106,7 +106,7 @@ def _permutation(r: Recorder, original: Callable, n: Any, dtype: Any, generator:
         array[...] = original(n, dtype, generator)
 
     r.add(DRAW, function=randperm, args=(r.trace.value(made, fresh=True), n, dtype, generator),
-          array=made.copy())  # fmt: skip
+          array=r.trace.copied(made))  # fmt: skip
     return made
 
 

@@ -107,8 +107,9 @@ def _built(graph: Graph, aside: bool, arena: Arena | None) -> Step:
         return better, *planned(better)
 
     key = key_of(graph, PASSES)
-    table = None if key is None else kept(key)
-    found = None if table is None else known(table.codes)
+    with stage("load"):
+        table = None if key is None else kept(key)
+        found = None if table is None else known(table.codes)
     if table is None or found is None:
         began = perf_counter()
         if not aside:
@@ -116,7 +117,8 @@ def _built(graph: Graph, aside: bool, arena: Arena | None) -> Step:
         made = plan()
         lasted = perf_counter() - began
         if arena is None:
-            arena = Arena(made[3].size)
+            with stage("arena"):
+                arena = Arena(made[3].size)
         with fetched(arena.array):
             table, addresses = _compiled(made, aside)
         if key is None or lasted <= WORTH or not keep(key, table, graph):

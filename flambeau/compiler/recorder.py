@@ -176,7 +176,7 @@ class Recorder:
         """Records that an array was made from nothing."""
         value = self.trace.value(array, fresh=True)
         assert value is not None
-        self.add(CONSTANT, function=function, results=(value,), array=array.copy())
+        self.add(CONSTANT, function=function, results=(value,), array=self.trace.copied(array))
         return value
 
     def empty(self, array: np.ndarray, function: Any = None) -> None:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from operator import itemgetter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ..native.allocator import missing
 from ..native.loops import Type
 from ..native.program import Patch, Program, Record
 from .arena import Arena
@@ -201,7 +203,10 @@ class Step:
         def run(values: Sequence[Any]) -> list[np.ndarray]:
             if len(values) != count:
                 raise ValueError(f"the step takes {count} values, not {len(values)}")
-            outputs = [empty(shape, dtype) for shape, dtype in kinds]
+            try:
+                outputs = [empty(shape, dtype) for shape, dtype in kinds]
+            except MemoryError:
+                raise self._no_room() from None
             pack(together, 0, *numbers(values))
             start([*arrays(values), *outputs], self.threads)
             return outputs
@@ -212,7 +217,10 @@ class Step:
         self, values: Sequence[Any], start: Callable[[Program, list[int]], None],
         call: Callable[..., None] | None = None,
     ) -> list[np.ndarray]:  # fmt: skip
-        outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
+        try:
+            outputs = [np.empty(shape, dtype) for shape, dtype in self._kinds]
+        except MemoryError:
+            raise self._no_room() from None
         given = dict(zip(self.changing, values, strict=True))
         for slot, cell in self._cells.items():
             cell[()] = given[slot]
@@ -225,6 +233,10 @@ class Step:
                 (call or self._call)(part.node, given, outputs)
         self._stash.clear()
         return outputs
+
+    def _no_room(self) -> MemoryError:
+        size = sum(prod(shape) * dtype.itemsize for shape, dtype in self._kinds)
+        return missing(size, "what a compiled step returns")
 
     @contextmanager
     def untouched(self, values: Sequence[Any]) -> Iterator[None]:

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ..native.allocator import missing
 from ..tensor.storage import _as_bytes, owner_of
 from .plain import same_plain
+from .unfit import failure
 
 # What an event is:
 OPERATOR = "operator"  # an operator of the registry gave `results`
@@ -211,12 +213,23 @@ class Trace:
         whole = Value(number, 0, owner.shape, owner.strides, owner.dtype)
         made = Storage(number, owner if external else None, external, whole, address(owner))
         if external and self.values:
-            made.initial = _as_bytes(owner).copy()
+            made.initial = self.copied(_as_bytes(owner))
         elif not external:
             made.reference = self._watch(owner)
         self.numbers[id(owner)] = number
         self.storages.append(made)
         return made
+
+    def copied(self, array: np.ndarray) -> np.ndarray | None:
+        """A copy of what memory holds now. Where there is no room for it, None: the call goes on,
+        and has no program."""
+        try:
+            return array.copy()
+        except MemoryError:
+            self.values = False  # there is none for others either
+            error = missing(array.nbytes, "a copy of what the step works on")
+            self.problem(failure(error, "recorder"), "")
+            return None
 
     def alias(self, array: np.ndarray, storage: Storage) -> None:
         """Notes that an array, which NumPy takes for the owner of its memory, lies on a storage."""

@@ -73,6 +73,23 @@ def apart() -> Iterator[None]:
         _library.mallopt(_MMAP_THRESHOLD, LARGEST)
 
 
+def missing(size: int, purpose: str) -> MemoryError:
+    """The error of bytes that cannot be had, and what for."""
+    return MemoryError(f"{purpose} needs {size:,} bytes of memory, which there are not")
+
+
+def probe(size: int, purpose: str, pages: bool = False) -> None:
+    """MemoryError where there are not so many bytes: for what would end the process without.
+    `pages`: it asks the system for them, and not the C library."""
+    try:
+        if pages:
+            mmap.mmap(-1, size).close()
+        else:
+            np.empty(size, np.uint8)
+    except (MemoryError, OSError):
+        raise missing(size, purpose) from None
+
+
 def give_back() -> None:
     """Gives free memory to the system, which other kinds of arrays are about to want."""
     if sys.platform.startswith("linux"):

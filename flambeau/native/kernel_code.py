@@ -17,8 +17,9 @@ from queue import SimpleQueue
 from threading import Thread, get_native_id
 
 from . import cache
+from .allocator import probe
 from .loops import Kernel
-from .target import Target, host, load_codes, loaded, object_code, outside, versions
+from .target import ROOM, Target, host, load_codes, loaded, object_code, outside, versions
 
 _LITTER = 2 << 20  # characters of IR, the nodes behind which take 30 times as many bytes
 _NICE = 5  # a third of the share of other threads
@@ -72,6 +73,7 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
 
     missing = {name: kernel for name, kernel in kernels.items() if name not in found}
     if missing:
+        probe(ROOM, "making machine code")
         from .makers import MAKERS, cost
 
         left = MAKERS.make(

@@ -60,16 +60,20 @@ def install() -> None:
 
     import llvmlite.binding as llvm
 
+    from .allocator import missing
     from .target import load
 
     with _lock:
         if _area is not None:
             return
         size = _SLOTS * SLOT_BYTES
-        if os.name == "nt":
-            area = mmap.mmap(-1, size)
-        else:  # private: a forked child has slots of its own; untouched pages cost nothing
-            area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            if os.name == "nt":
+                area = mmap.mmap(-1, size)
+            else:  # private: a forked child has slots of its own; untouched pages cost nothing
+                area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise missing(size, "the working memory of kernels") from error
         if hasattr(mmap, "MADV_HUGEPAGE"):
             area.madvise(mmap.MADV_HUGEPAGE)
         base = ctypes.addressof(ctypes.c_char.from_buffer(area))

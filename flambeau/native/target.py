@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from . import cache, caches, scratch
+from .allocator import probe
 from .flags import CPU
 from .loops import Type
 
@@ -189,6 +190,8 @@ def _asked_for(like: Target) -> Target | None:
 # Kernels come from the emitter unrolled, in vectors and tidy. LLVM's usual passes take as long as
 # its code generator, and the code is no faster for them; nor for more than these.
 _TIDY = ("sroa", "new_gvn", "simplify_cfg")
+ROOM, _ROOM_EACH = 16 << 20, 40  # bytes that LLVM may take, in all and for a character of IR
+_TABLES = 1 << 20  # bytes around what is loaded
 _RECIPE = 2  # part of the cache's keys: to be raised whenever what follows makes other code
 
 
@@ -296,6 +299,7 @@ def object_code(text: str, target: Target | None = None) -> bytes:
 
     RuntimeError with LLVM's message where the text is not valid.
     """
+    probe(ROOM + _ROOM_EACH * len(text), "making machine code")
     with _gate, _machine(target or host()) as machine:
         return _emitted(_module(text, machine), machine)
 
@@ -348,6 +352,7 @@ def _engine(codes: Sequence[bytes], needs: Iterable[str]) -> Any:
     import llvmlite.binding as llvm
 
     _initialize(host())
+    probe(_TABLES + sum(map(len, codes)), "loaded machine code", pages=True)
     machine = llvm.Target.from_triple(host().triple).create_target_machine(
         reloc="pic", codemodel="small"
     )

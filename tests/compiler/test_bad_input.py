@@ -424,7 +424,8 @@ def test_a_mistake_in_the_recorder_leaves_the_step_eager_and_is_told(monkeypatch
 
     monkeypatch.setattr(api, "trace_to_graph", broken)
     step = native(lambda x: x * 2)
-    with pytest.warns(UserWarning, match="stays eager: compiling failed: KeyError: 'a mistake'"):
+    told = "stays eager: compiling failed in trace_to_graph: KeyError: 'a mistake'"
+    with pytest.warns(UserWarning, match=told):
         for _ in range(4):
             same(step(torch.ones(3)), torch.full((3,), 2.0))
     step = torch.compile(lambda x: x * 2, mode="now", fullgraph=True)

@@ -1,0 +1,37 @@
+"""Pending: a program that is being made, perhaps on another thread, or why it could not be."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from .precedent import Precedent
+from .sample import Sample
+from .unfit import failure
+
+
+class Pending:
+    """A program being made, perhaps on another thread."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.graph: Any = None
+        self.step: Any = None
+        self.backward: Any = None
+        self.sample: Sample | None = None
+        self.modes: tuple = ()
+        self.bindings: Any = None
+        self.given: tuple = ()
+        self.result: Any = None  # of the recorded call, where the program's are to replace it
+        self.precedent: Precedent | None = None  # what is kept once its program was right
+        self.error: BaseException | None = None
+
+    def failed(self) -> bool:
+        """Whether there is no program. Ctrl-C while it was made is raised: it is the caller's."""
+        if self.error is not None and not isinstance(self.error, Exception):
+            raise self.error
+        return self.error is not None
+
+    def why(self) -> str:
+        """Why there is none."""
+        return "" if self.error is None else failure(self.error)
