@@ -34,7 +34,7 @@ class _Recording(threading.local):
     """Whether this thread makes a call once, for a program that is then made at once and makes all
     others: kernels for it would take longer to make than they save."""
 
-    calls: dict[Hashable, int] | None = None  # how often kernels were missed in it
+    calls: dict[Hashable, float] | None = None  # how often kernels were missed in it
 
     MANY = 64  # calls of one kind in one step, from which on they save more
 
@@ -61,14 +61,20 @@ _working = 0  # threads that make kernels
 faults: dict[Hashable, Exception] = {}  # of kernels that could have been made
 
 
+def is_recording() -> bool:
+    """Whether this thread makes a call once."""
+    return _recording.calls is not None
+
+
 def kernel_asked_for(
-    key: Hashable, builder: Callable[[], Kernel], exact: bool = False
+    key: Hashable, builder: Callable[[], Kernel], exact: bool = False, worth: float = 1
 ) -> Function | None:
     """The function of the kernel that `builder` gives; None for the first call with this key.
 
     The next waits for it. None too where Policy does not allow it, or where it cannot be made.
-    Nor for calls that are made once (`recording`). Kernels that are `exact`, whose results are to
-    the bit what there is without them, are not waited for, and always allowed.
+    Nor for calls that are made once (`recording`), but for many of a kind: a large one counts as
+    so many as it is `worth`. Kernels that are `exact`, whose results are to the bit what there is
+    without them, are not waited for, and always allowed.
     """
     if not (exact or Policy.allowed):
         return None
@@ -78,7 +84,7 @@ def kernel_asked_for(
         pass
     event = _making.get(key)
     if event is None:
-        if _is_worth_it(key):
+        if _is_worth_it(key, worth):
             _ask(key, builder)
         return None
     if exact:
@@ -89,12 +95,12 @@ def kernel_asked_for(
     return _made.get(key)
 
 
-def _is_worth_it(key: Hashable) -> bool:
+def _is_worth_it(key: Hashable, worth: float) -> bool:
     """Whether a kernel that is not there is to be made; it depends on the calls alone."""
     calls = _recording.calls
     if calls is None:
         return True
-    calls[key] = calls.get(key, 0) + 1
+    calls[key] = calls.get(key, 0) + worth
     return calls[key] >= _Recording.MANY
 
 

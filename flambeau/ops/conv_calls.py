@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..autograd.mode import MODE
 from ..native import eager
 from ..native.invoke import run
 from ..native.pool import threads
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 22  # multiplications from which on a kernel of a shape's own is worth its making
 _LANES = 16  # multiplications that take as long as an element's work elsewhere
+_MUCH = 1 << 25  # multiplications that count as one call more in a step that is recorded once
 _ASKED, _USED = 16, 40  # calls of a shape that ask for its own kernel, and first take it
 
 
@@ -155,11 +157,19 @@ def _builder(one: Convolution, grouped: bool) -> Kernel:
     return builder(Type.F32 if one.kind == "f" else Type.F64, grouped)
 
 
+def _asked_for(one: Convolution, grouped: bool) -> Any:
+    """The kernel, or None."""
+    key = ("any convolution", one.direction == "weight", one.kind, grouped)
+    worth = max(1.0, one.multiplications / _MUCH)
+    return eager.kernel_asked_for(key, lambda: _builder(one, grouped), worth=worth)
+
+
 def _ran_by_any(one: Convolution, arrays: Sequence[Array]) -> bool:
     grouped = one.groups > 1 and one.groups >= threads()
-    key = ("any convolution", one.direction == "weight", one.kind, grouped)
-    function = eager.kernel_asked_for(key, lambda: _builder(one, grouped))
+    function = _asked_for(one, grouped)
     if function is None:
+        if one.direction == "forward" and eager.is_recording() and MODE.grad:
+            _asked_for(one._replace(direction="weight"), grouped)  # both are made at a time
         return False
     if one.direction == "data":
         g, weight, made = arrays

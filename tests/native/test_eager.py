@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import flambeau as torch
 from flambeau.native import eager
 from flambeau.native.kernels.pointwise import pointwise
 from flambeau.native.loops import Kernel, Type
+from flambeau.ops import conv_calls
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = """
@@ -96,6 +98,36 @@ def test_a_call_that_does_the_same_many_times_asks() -> None:
         found = [eager.kernel_asked_for("many", slow) for _ in range(eager._Recording.MANY + 1)]
     assert found[:-1] == [None] * eager._Recording.MANY
     assert found[-1] is not None
+
+
+def test_a_large_call_counts_as_many() -> None:
+    half = eager._Recording.MANY / 2
+    with eager.recording(True):
+        found = [eager.kernel_asked_for("large", slow, worth=half) for _ in range(3)]
+    assert found[:-1] == [None, None]
+    assert found[-1] is not None
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_large_convolutions_of_a_recorded_call_ask(
+    monkeypatch: pytest.MonkeyPatch, grad: bool
+) -> None:
+    size = eager._Recording.MANY // 2
+    x, weight = torch.randn(4, 16, 32, 32), torch.randn(16, 16, 3, 3)
+    monkeypatch.setattr(conv_calls, "_MUCH", x.numel() * 16 * 9 // size)
+
+    def asked() -> set[bool]:
+        return {key[1] for key in eager._making if key[0] == "any convolution"}
+
+    with eager.recording(True), torch.set_grad_enabled(grad):
+        first = torch.nn.functional.conv2d(x, weight, padding=1)
+        assert not asked()
+        torch.nn.functional.conv2d(x, weight, padding=1)
+        found = asked()
+        third = torch.nn.functional.conv2d(x, weight, padding=1)
+    assert found == ({False, True} if grad else {False})
+    assert ("any convolution", False, "f", False) in eager._made
+    torch.testing.assert_close(first, third, rtol=1e-4, atol=1e-4)
 
 
 def test_what_one_thread_records_is_no_matter_of_others() -> None:
