@@ -21,7 +21,7 @@ def made(monkeypatch) -> list:
     used: list = []
     known: dict = {}
 
-    def at_once(key, builder: Callable):
+    def at_once(key, builder: Callable, worth: float = 1):
         used.append(key)
         if key not in known:
             try:
