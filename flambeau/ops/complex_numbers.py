@@ -13,6 +13,7 @@ from ..tensor.tensor import Tensor
 from .creation import zeros_like
 from .pointwise_native import LARGE, large
 from .registry import Array, composite, opaque, pointwise, view
+from .row_copies import MANY, fill
 from .samples import Rng, Sample, pairs_nonzero, positive_pairs
 from .selection import select
 
@@ -272,7 +273,11 @@ def complex(real: Array, imag: Array) -> Array:
     """
     _check_parts(real, imag, "Half, Float or Double")
     y = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real, np.complex64))
-    y.real, y.imag = real, imag
+    if y.nbytes >= MANY:
+        fill(y.real, real)
+        fill(y.imag, imag)
+    else:
+        y.real, y.imag = real, imag
     return y
 
 

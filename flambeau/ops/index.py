@@ -13,9 +13,11 @@ import numpy as np
 from ..autograd.inplace import before_write, bump, check_writable
 from ..autograd.mode import MODE
 from ..autograd.tape import record, requires
+from ..native.eager import Policy
 from ..tensor.dtypes import FLOAT32, FLOAT64
 from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor, view_of, wrap
+from . import pointwise_native
 from .inplace import assign
 from .registry import Array, opaque, publish
 from .row_copies import MANY, fill, zeros
@@ -368,6 +370,24 @@ def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: s
     return self
 
 
+def _unless(x: Any, mask: Any, value: Any) -> Any:
+    return np.where(mask, value, x)
+
+
+def _masked(target: Array, rest: tuple | None, given: Array) -> bool:
+    """Writes one number where a mask of a large array holds, if there is a kernel for that."""
+    if rest is None or len(rest) != 1 or target.size <= pointwise_native.LARGE or given.ndim:
+        return False
+    mask = rest[0]
+    if mask.__class__ is not np.ndarray or mask.dtype != np.bool_ or mask.shape != target.shape \
+            or given.dtype != target.dtype or target.dtype.kind not in "fi" \
+            or target.itemsize < 4 or not Policy.allowed:  # fmt: skip
+        return False
+    whole = target.flags.c_contiguous and target.flags.writeable and mask.flags.c_contiguous
+    return whole and pointwise_native.served(
+        _unless, (target, mask, given), target=target) is not None  # fmt: skip
+
+
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """self[index] = value."""
     source = _as_value(self, value)
@@ -382,6 +402,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             if rest is None and target.nbytes >= MANY and given.dtype == target.dtype \
                     and given.ndim <= target.ndim:  # fmt: skip
                 fill(target, given)
+            elif _masked(target, rest, given):
+                pass
             elif given.dtype is target.dtype:  # nothing is converted
                 target[Ellipsis if rest is None else rest] = given
             else:

@@ -11,7 +11,7 @@ from ..tensor.tensor import Tensor, wrap
 from .autocast import AUTOCAST
 from .matmul_native import WORTH, large_product
 from .registry import Array, composite, opaque
-from .rows_native import LARGE, folded
+from .rows_native import LARGE, folded, times_vector
 
 _FLOATS = frozenset((FLOAT32, FLOAT64))
 
@@ -33,9 +33,16 @@ def product(a: Array, b: Array) -> Array:
         raise RuntimeError('"addmm_impl_cpu_" not implemented for \'Bool\'')
     if a.size > WORTH and (y := large_product(a, b)) is not None:
         return y
-    if a.size > LARGE and a.size == b.size and (y := _large_dot(a, b)) is not None:
+    if a.size > LARGE and (y := _by_vector(a, b)) is not None:
         return y
     return np.matmul(a, b)
+
+
+def _by_vector(a: Array, b: Array) -> Array | None:
+    """A large product with a vector on all threads; None otherwise."""
+    if a.ndim == 2 and b.ndim == 1 and a.shape[0] > 1:
+        return times_vector(a, b)
+    return _large_dot(a, b) if a.size == b.size else None
 
 
 def _large_dot(a: Array, b: Array) -> Array | None:

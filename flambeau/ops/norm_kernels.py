@@ -17,7 +17,10 @@ from ..native.invoke import Calls
 
 from .pointwise_native import large
 from .registry import Array
-from .rows_native import LARGE, centred_products, layer_norm, layer_norm_backward, moments
+from .rows_native import (
+    LARGE, centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
+    moments, reduced,
+)  # fmt: skip
 from .small_native import LAYER_NORM, MOST
 
 _BLOCK = 1 << 16  # elements
@@ -141,7 +144,10 @@ def rows_backward(
 def affine(x: Array, scale: Array, shift: Array) -> Array:
     """x (n, c, p) times scale plus shift, each (c,) or (n, c)."""
     if x.size > LARGE:
-        y = large(_affine, _rows(x), _of_rows(scale, x), _of_rows(shift, x))
+        if x.shape[2] == 1 and scale.ndim == 1:
+            y = large(_affine, x[:, :, 0], scale, shift)
+        else:
+            y = large(_affine, _rows(x), _of_rows(scale, x), _of_rows(shift, x))
         if y is not None:
             return y.reshape(x.shape)
     y = np.empty(x.shape, x.dtype)
@@ -158,7 +164,10 @@ def channel_moments(x: Array) -> tuple[Array, Array]:
     n, _, p = x.shape
     if p == 1:
         flat = x[:, :, 0]
-        mean = np.add.reduce(flat, 0) / x.dtype.type(n)
+        total = reduced(np.add, flat, (0,), False) if x.size > LARGE else None
+        mean = (np.add.reduce(flat, 0) if total is None else total) / x.dtype.type(n)
+        if x.size > LARGE and (squares := column_squares(flat, mean)) is not None:
+            return mean, squares
         centred = flat - mean
         return mean, np.einsum("nc,nc->c", centred, centred)
     means, squares = _moments(x)  # of each image's channels
@@ -180,7 +189,14 @@ def _moments(x: Array) -> tuple[Array, Array]:
 
 
 def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
-    """Sums over positions of g, and of g times (x less its channel's mean): each (n, c)."""
+    """Sums over positions of g, and of g times (x less its channel's mean): each (n, c).
+
+    Of one position, and with a mean for each channel, they may be added up already: (1, c).
+    """
+    if x.size > LARGE and x.shape[2] == 1 and mean.ndim == 1:
+        found = column_products(g[:, :, 0], x[:, :, 0], mean)
+        if found is not None:
+            return found[0][None], found[1][None]
     if x.size > LARGE and x.shape[2] > 1:
         found = centred_products(_rows(g), _rows(x), _of_rows(mean, x).reshape(-1))
         if found is not None:
@@ -197,8 +213,11 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
 def combined(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     """a g + b x + c for arrays (n, c, p) and coefficients (c,) or (n, c)."""
     if x.size > LARGE:
-        coefficients = [_of_rows(v, x) for v in (a, b, c)]
-        y = large(_combined, _rows(g), _rows(x), *coefficients)
+        if x.shape[2] == 1 and a.ndim == 1:
+            y = large(_combined, g[:, :, 0], x[:, :, 0], a, b, c)
+        else:
+            coefficients = [_of_rows(v, x) for v in (a, b, c)]
+            y = large(_combined, _rows(g), _rows(x), *coefficients)
         if y is not None:
             return y.reshape(x.shape)
     made = np.empty(x.shape, x.dtype)

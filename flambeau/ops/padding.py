@@ -16,6 +16,7 @@ from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque
+from .row_copies import fill
 from .samples import matrices
 
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
@@ -69,16 +70,16 @@ def constant_pad_nd(input: Array, pad, value=0) -> Array:
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype)
     made = _empty(input, shape)
-    fill = np.asarray(value).astype(input.dtype)
+    border = np.asarray(value).astype(input.dtype)
     core: list[slice] = []
     for axis, (before, after) in enumerate(pairs):
         start, end = max(before, 0), shape[axis] - max(after, 0)
         for edge in (slice(0, start), slice(end, None)) if before > 0 or after > 0 else ():
-            made[(*core, edge)] = fill
+            made[(*core, edge)] = border
         core.append(slice(start, end))
     source = tuple(slice(max(-a, 0), n - max(-b, 0))
                    for n, (a, b) in zip(input.shape, pairs, strict=True))  # fmt: skip
-    made[tuple(core)] = input[source]
+    fill(made[tuple(core)], input[source])
     return made
 
 
@@ -115,7 +116,7 @@ def _extended(input: Array, axis: int, before: int, after: int, mode: str) -> Ar
     shape = list(input.shape)
     shape[axis] = sources.size
     made = _empty(input, tuple(shape))
-    made[_on_axis(axis, slice(before, before + n))] = input
+    fill(made[_on_axis(axis, slice(before, before + n))], input)
     made[_on_axis(axis, slice(0, before))] = input.take(sources[:before], axis)
     made[_on_axis(axis, slice(before + n, None))] = input.take(sources[before + n :], axis)
     return made

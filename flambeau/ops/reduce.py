@@ -13,6 +13,7 @@ from ..tensor.dtypes import FROM_NUMPY, HALF
 from ..tensor.tensor import Tensor, wrap
 from .axes import canonical_dim, canonical_dims
 from .join import cat
+from .pointwise_native import large
 from .registry import Array, composite, opaque
 from .return_types import return_type
 from .rows_native import LARGE, position, reduced
@@ -497,7 +498,13 @@ def count_nonzero(input: Array, dim=None) -> Array:
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
     tensor([1, 2])
     """
+    if input.size > LARGE and (known := large(_not_zero, input)) is not None:
+        input = known
     return np.asarray(np.count_nonzero(input, axes_of(dim, input.ndim)), np.int64)
+
+
+def _not_zero(x: Array) -> Array:
+    return x != 0
 
 
 # -------------------------------------------------------------------------------- products

@@ -141,6 +141,45 @@ def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | N
     return of_g, of_product
 
 
+def column_squares(x: Array, mean: Array) -> Array | None:
+    """Each column's sum of squared distances from a number of its own."""
+    return _with_vector("column_squares", x, mean, x.shape[1], x.shape[1])
+
+
+def column_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
+    """Each column's sums of g, and of g times (x less the column's mean)."""
+    rows, n = x.shape
+    if not fits(x, g) or not vector(mean, n, _INSIDE[x.dtype]):
+        return None
+    found = kernel("column_products", x)
+    if found is None:
+        return None
+    of_g, of_product = np.empty(n, mean.dtype), np.empty(n, mean.dtype)
+    call(found, (g, x, mean, of_g, of_product), rows, n)
+    return of_g, of_product
+
+
+def times_vector(x: Array, v: Array) -> Array | None:
+    """x @ v of a large matrix, whose rows or columns lie in order, and a vector."""
+    if x.dtype not in (FLOAT32, FLOAT64) or x.__class__ is not _ndarray:
+        return None
+    if x.flags.c_contiguous:
+        return _with_vector("row_dots", x, v, x.shape[1], x.shape[0])
+    return _with_vector("column_dots", x.T, v, x.shape[1], x.shape[0])
+
+
+def _with_vector(name: str, x: Array, v: Array, size: int, made: int) -> Array | None:
+    """A kernel of a matrix and a vector, which gives so many numbers."""
+    if not fits(x) or v.__class__ is not _ndarray or not vector(v, size, _INSIDE[x.dtype]):
+        return None
+    found = kernel(name, x)
+    if found is None:
+        return None
+    y = np.empty(made, v.dtype)
+    call(found, (x, v, y), *x.shape)
+    return y
+
+
 def logsumexp(x: Array, keepdims: bool) -> Array | None:
     """Over the last axis."""
     x = ordered(x)

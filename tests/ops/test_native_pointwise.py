@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 
@@ -273,6 +274,21 @@ def test_shifts(kind: str) -> None:
         found = ready(lambda a, b, function=function: function(a, b), x, by)
         np.testing.assert_array_equal(found, function(x, by))
     np.testing.assert_array_equal(ready(lambda a: np.logical_not(a), x), x == 0)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int32", "int64", "float16", "uint8"])
+def test_a_number_written_where_a_mask_holds(kind: str) -> None:
+    x = (np.random.default_rng(0).normal(size=(31, 17)) * 9).astype(kind)
+    masks = [x > 2, np.asfortranarray(x > 2), np.zeros_like(x, bool), x[:, 0] > 2]
+    for _, mask in itertools.product(range(4), masks):
+        y, wanted = torch.tensor(x), x.copy()
+        version = y._version
+        y[torch.from_numpy(mask)] = 7
+        wanted[mask] = 7
+        np.testing.assert_array_equal(y.numpy(), wanted)
+        assert y._version == version + 1
+    known = any(v.__class__ is tuple for v in pointwise_native._ready.values())
+    assert known == (kind not in ("float16", "uint8"))
 
 
 def test_angles() -> None:

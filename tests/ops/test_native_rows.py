@@ -217,6 +217,52 @@ def test_operators_on_views(x: torch.Tensor) -> None:
         torch.testing.assert_close(function(x), function(y))
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_products_with_a_vector(shape, dtype) -> None:
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    v, u = (np.random.default_rng(1).normal(size=n).astype(dtype) for n in (shape[1], shape[0]))
+    for a, b in ((x, v), (x.T, u)):
+        found = ready(rows_native.times_vector, a, b)
+        assert found.dtype == a.dtype
+        np.testing.assert_allclose(found, a.astype("d") @ b.astype("d"), 1e-4, 1e-4)
+    assert rows_native.times_vector(x, v.astype("f" if dtype == "d" else "d")) is None
+    assert rows_native.times_vector(x, np.repeat(v, 2)[::2]) is None or v.size == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (7, 17), (33, 65), (2, 1031), (1031, 2)])
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_statistics_of_columns(shape, dtype) -> None:
+    g, x = (np.random.default_rng(k).normal(size=shape).astype(dtype) + 3 for k in (0, 1))
+    mean = x.mean(0)
+    apart = x.astype("d") - mean
+    np.testing.assert_allclose(ready(rows_native.column_squares, x, mean), (apart**2).sum(0), 1e-4)
+    of_g, of_product = ready(rows_native.column_products, g, x, mean)
+    np.testing.assert_allclose(of_g, g.sum(0), 1e-4)
+    np.testing.assert_allclose(of_product, (g * apart).sum(0), 1e-3, 1e-3)
+
+
+@pytest.mark.parametrize("shape", [(9, 17), (64, 33), (40, 103)])
+def test_batch_norm_of_columns(shape) -> None:
+    """Against the formulas in float64, with its gradients and running statistics."""
+    draw = np.random.default_rng(0)
+    x, g = draw.normal(size=shape) * 2 + 5, draw.normal(size=shape)
+    w, b = draw.normal(size=(2, shape[1]))
+    hat = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
+    share = g * w
+    slope = (share - share.mean(0) - hat * (share * hat).mean(0)) / np.sqrt(x.var(0) + 1e-5)
+    for _ in range(5):
+        given = [torch.tensor(v).float().requires_grad_() for v in (x, w, b)]
+        mean, var = torch.zeros(shape[1]), torch.ones(shape[1])
+        y = F.batch_norm(given[0], mean, var, *given[1:], training=True)
+        y.backward(torch.tensor(g).float())
+        wanted = (hat * w + b, slope, (g * hat).sum(0), g.sum(0), x.mean(0) * 0.1,
+                  0.9 + x.var(0, ddof=1) * 0.1)  # fmt: skip
+        found = (y.detach(), *[v.grad for v in given], mean, var)
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one.numpy(), other, 2e-4, 2e-4)
+
+
 @pytest.mark.parametrize("size", [1, 17, 4096, 4097, 12_289])
 def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["flambeau.ops.matmul"], "LARGE", 0)

@@ -185,6 +185,37 @@ def columns(r: Rows, name: str, folds: Sequence[tuple[Fold, Value, Buffer]]) -> 
     return Kernel(name, r.buffers, [Loop(r.column, r.columns, body, Kind.PARALLEL)], r.sizes)
 
 
+def column_squares(type: Type) -> Kernel:
+    """x, mean, y: each column's sum of squared distances from its mean."""
+    r = Rows(type)
+    apart = r.matrix("x") - r.of_columns("mean")
+    return columns(r, "column_squares", [(Fold.SUM, apart * apart, r.vector("y"))])
+
+
+def column_products(type: Type) -> Kernel:
+    """g, x, mean, of_g, of_product: each column's sums of g, and of g times x less its mean."""
+    r = Rows(type)
+    g, x, mean = r.matrix("g"), r.matrix("x"), r.of_columns("mean")
+    of_g, of_product = r.vector("of_g"), r.vector("of_product")
+    return columns(r, "column_products",
+                   [(Fold.SUM, g, of_g), (Fold.SUM, g * (x - mean), of_product)])  # fmt: skip
+
+
+def row_dots(type: Type) -> Kernel:
+    """x, v, y: the sum of products of each row with a vector."""
+    r = Rows(type)
+    x, v = r.matrix("x"), r.of_columns("v")
+    r.keep(r.vector("y"), r.fold(Fold.SUM, x * v))
+    return r.kernel("row_dots")
+
+
+def column_dots(type: Type) -> Kernel:
+    """x, v, y: the sum of products of each column with a vector."""
+    r = Rows(type)
+    x, v = r.matrix("x"), r.of_rows("v")
+    return columns(r, "column_dots", [(Fold.SUM, x * v, r.vector("y"))])
+
+
 # ------------------------------------------------------------------------------- reductions
 
 FORMULAS: dict[str, Callable[[Value], Value]] = {
