@@ -567,12 +567,32 @@ def _var(input: Array, dim, keepdim, correction) -> Array:
     inside = inside_dtype(kind)
     x = input if input.dtype == inside else input.astype(inside)
     n = count_along(input.shape, dim)
+    if x.size > LARGE and n > correction and (y := _large_var(x, axes, keepdim, n)) is not None:
+        return rounded(y / y.dtype.type(n - correction), kind)
     with _QUIET if n > correction else np.errstate(all="ignore"):  # which takes 2 us
         d = x - np.add.reduce(x, axes, None, None, True) / inside.type(n)
         square = (d * d.conj()).real if d.dtype.kind == "c" else np.multiply(d, d, out=d)
         y = np.add.reduce(square, axes, None, None, keepdim)
         y = y / y.dtype.type(builtins.max(n - correction, 0))
     return rounded(y, kind if kind.kind != "c" else y.dtype)
+
+
+def _large_var(x: Array, axes: tuple[int, ...] | None, keepdim: bool, n: int) -> Array | None:
+    """The sums of squared distances from the mean, by kernels; None without them."""
+    if x.__class__ is not np.ndarray or x.dtype.kind != "f":
+        return None
+    mean = reduced(np.add, x, axes, True)
+    if mean is None:
+        return None
+    mean /= n
+    squares = large(_distance, x, mean.reshape(()) if axes is None else mean)
+    return None if squares is None else reduced(np.add, squares, axes, keepdim)
+
+
+def _distance(x: Array, mean: Array) -> Array:
+    """Squared, from the mean."""
+    apart = x - mean
+    return apart * apart
 
 
 _QUIET = nullcontext()  # nothing is divided by zero

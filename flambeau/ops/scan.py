@@ -14,6 +14,7 @@ from .reduce import inside_dtype, rounded, summed_dtype
 from .registry import Array, composite, opaque
 from .return_types import return_type
 from .rows_native import LARGE
+from . import scan_native
 from .scan_native import scanned
 from .samples import scans
 
@@ -137,6 +138,9 @@ def logcumsumexp(input: Array, dim) -> Array:
             top = input.real.max(at, keepdims=True)
             return (np.log(np.cumsum(np.exp(input - top), at)) + top).astype(input.dtype)
         kind = inside_dtype(input.dtype)
+        if input.size > LARGE \
+                and (y := scan_native.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
+            return rounded(y, input.dtype)
         return rounded(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..tensor.dtypes import FLOAT32, FLOAT64
 from .copies_native import ordered
+from .pointwise_native import large
 from .rows_native import LARGE, call, fits, kernel
 
 Array = np.ndarray
@@ -67,3 +69,39 @@ def _in_the_middle(ufunc: Any, x: Array, axis: int, made: tuple[Array, ...]) -> 
     rows, columns = x.shape[axis], prod(x.shape[axis + 1 :])
     call(found, (x, *made), prod(x.shape[:axis]), rows, columns, rows * columns)
     return True
+
+
+def logcumsumexp(x: Array, axis: int) -> Array | None:
+    """log(cumsum(exp(x))) without overflow, in passes of which only one goes step by step.
+
+    Sums are kept as multiples of exp of the greatest element so far, and scaled where that grows.
+    """
+    if x.__class__ is not np.ndarray or x.size <= LARGE or x.dtype not in (FLOAT32, FLOAT64):
+        return None
+    rows = np.ascontiguousarray(ordered(np.moveaxis(x, axis, -1)))
+    found = scanned(np.maximum, rows, rows.ndim - 1)
+    if found is None or (address := kernel("scan_scaled", rows)) is None:
+        return None
+    (top,), n = found, rows.shape[-1]
+    before = np.empty_like(top)
+    before[..., 0], before[..., 1:] = 0, top[..., :-1]
+    scale, sums = large(_shrunk, before, top), np.empty_like(top)
+    part = large(_share, rows, top)
+    if scale is None or part is None:
+        return None
+    call(address, (scale, part, sums), rows.size // n, n, n - 1)
+    y = large(_with_top, sums, top)
+    return None if y is None else np.ascontiguousarray(np.moveaxis(y, -1, axis))
+
+
+def _shrunk(before: Array, top: Array) -> Array:
+    return np.where(before == top, 1, np.exp(before - top))
+
+
+def _share(x: Array, top: Array) -> Array:
+    """exp(x - top), 0 where both are -inf."""
+    return np.where(top == -np.inf, 0, np.exp(x - top))
+
+
+def _with_top(sums: Array, top: Array) -> Array:
+    return np.where(abs(top) == np.inf, top, np.log(sums) + top)

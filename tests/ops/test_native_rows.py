@@ -13,7 +13,7 @@ import pytest
 import flambeau as torch
 from flambeau.native import invoke
 from flambeau.native.pool import POOL
-from flambeau.ops import rows_native, scan_native
+from flambeau.ops import pointwise_native, rows_native, scan_native
 
 F = torch.nn.functional
 SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 2)]
@@ -215,6 +215,43 @@ def test_operators_on_views(x: torch.Tensor) -> None:
     ]  # fmt: skip
     for _, function in itertools.product(range(20), functions):  # NumPy's until kernels are there
         torch.testing.assert_close(function(x), function(y))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [
+    ((1, 1), 1), ((7, 17), 1), ((7, 17), 0), ((2, 1031), 1), ((1031,), 0), ((3, 4, 17), 1),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("special", [False, True])
+def test_logcumsumexp(shape, axis, dtype, special, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pointwise_native, "_CHEAP_LARGE", 0)
+    for name in ("LARGE", "MIDDLE"):
+        monkeypatch.setattr(pointwise_native, name, 0)
+    x = (np.random.default_rng(0).normal(size=shape) * 30).astype(dtype)
+    if special and x.size > 100:
+        flat = x.reshape(-1)
+        flat[:7], flat[40:43], flat[60], flat[100] = -np.inf, -np.inf, np.inf, np.nan
+    found = ready(scan_native.logcumsumexp, x, axis)
+    assert found.dtype == x.dtype
+    assert found.flags.c_contiguous
+    with np.errstate(all="ignore"):
+        wanted = np.logaddexp.accumulate(x.astype("d"), axis)
+    np.testing.assert_allclose(found, wanted, 1e-5 if dtype == "f" else 1e-12)
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1, 2, (0, 1), (0, 2)])
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_variances(dim, dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_CHEAP_LARGE", "LARGE", "MIDDLE"):
+        monkeypatch.setattr(pointwise_native, name, 0)
+    x = (np.random.default_rng(0).normal(size=(9, 17, 33)) + 100).astype(dtype)
+    for view in (x, x.transpose(2, 0, 1), x[..., ::2]):
+        exact = view.astype("d")
+        for _, keepdim in itertools.product(range(6), (False, True)):
+            y = torch.from_numpy(view)
+            found = y.var(dim, correction=2, keepdim=keepdim)
+            wanted = exact.var(dim, ddof=2, keepdims=keepdim)
+            assert found.shape == wanted.shape
+            np.testing.assert_allclose(found.numpy(), wanted, 1e-4 if dtype == "f" else 1e-11)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

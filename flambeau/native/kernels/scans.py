@@ -69,3 +69,20 @@ def scan_middle(type: Type, fold: Fold, positions: bool) -> Kernel:
     inner = Loop(column, columns, body, Kind.PARALLEL)
     buffers = [scan.x, scan.y, *([] if scan.where is None else [scan.where])]
     return Kernel("scan_middle", buffers, [Loop(plane, planes, [inner], Kind.PARALLEL)], sizes)
+
+
+def scan_scaled(type: Type) -> Kernel:
+    """scale, x, y: along rows, what there is so far times `scale` plus x; the first is x.
+
+    Sizes: rows, columns, columns but one.
+    """
+    row, column = Index("row"), Index("column")
+    rows, columns, rest = sizes = [Size(n) for n in ("rows", "columns", "rest")]
+    scale, x, y = (Buffer(type, name) for name in ("scale", "x", "y"))
+    first = Affine(0, ((row, columns),))
+    before, here = (Affine(k, ((row, columns), (column, 1))) for k in (0, 1))
+    made = Value(Load(y, before)) * Value(Load(scale, here)) + Value(Load(x, here))
+    body: list[Statement] = [
+        Store(y, first, Load(x, first)), Loop(column, rest, [Store(y, here, made.expression)]),
+    ]  # fmt: skip
+    return Kernel("scan_scaled", [scale, x, y], [Loop(row, rows, body, Kind.PARALLEL)], sizes)

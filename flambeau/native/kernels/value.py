@@ -210,10 +210,18 @@ def where(condition: Value, a: Any, b: Any) -> Value:
     return Value(Apply(Scalar.WHERE, given, x.type))
 
 
+_OF_INTEGERS = frozenset((
+    Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.NEG, Scalar.ABS, Scalar.FLOOR, Scalar.CEIL,
+    Scalar.TRUNC, Scalar.ROUND, Scalar.MAXIMUM, Scalar.MINIMUM,
+))  # fmt: skip
+
+
 def _simple(operation: Scalar) -> Callable[..., Value]:
     def made(*operands: Value) -> Value:
         if all(v.type is Type.BOOL for v in operands):
             raise NotImplementedError(f"{operation.name} of bools, which NumPy takes for numbers")
+        if operation not in _OF_INTEGERS and not operands[0].type.floating:
+            raise NotImplementedError(f"{operation.name} of {operands[0].type.value}")
         return apply(operation, *operands)
 
     return made
