@@ -63,11 +63,11 @@ def bump(x: Tensor) -> None:
         counter = x._counter = VersionCounter()
     counter.value += 1
     if MODE.grad:
-        frame: FrameType | None = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(2)  # the caller is one of flambeau's
         while frame is not None and frame.f_globals.get("__name__", "").startswith("flambeau"):
             frame = frame.f_back
         if frame is not None:
-            counter.writer = (frame.f_code.co_filename, frame.f_lineno)
+            counter.writer = frame.f_code, frame.f_lasti
 
 
 def before_write(x: Tensor, keep_value: bool) -> Tensor:

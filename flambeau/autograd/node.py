@@ -302,7 +302,7 @@ def raise_stale(node: Node, array: np.ndarray, counter: Any, version: int, which
     """What PyTorch says when a saved tensor was overwritten, and who did it."""
     where = ""
     if counter.writer is not None:
-        where = f" It was last written in place at {counter.writer[0]}:{counter.writer[1]}."
+        where = f" It was last written in place at {counter.line()}."
     kind = Tensor_dtype(array.dtype)
     legacy = {"float32": "FloatTensor", "float64": "DoubleTensor", "float16": "HalfTensor",
               "int64": "LongTensor", "int32": "IntTensor"}.get(kind.name, f"{kind.name} tensor")

@@ -189,6 +189,8 @@ def add(input, other, *old, alpha=1, out=None):
 @composite(expose=("Tensor",))
 def add_(self, other, *old, alpha=1):
     """`add` in place: other times `alpha` is added."""
+    if not old and alpha.__class__ is int and alpha == 1:
+        return _add.operator.twin(self, other)
     if old:
         return in_order(add_, "add_", (self, other, *old), {"alpha": alpha})
     if _scales(self, other, alpha):
@@ -213,6 +215,8 @@ def sub(input, other, *old, alpha=1, out=None):
 @composite(expose=("Tensor",), aliases=("subtract_",))
 def sub_(self, other, *old, alpha=1):
     """`sub` in place: other times `alpha` is subtracted."""
+    if not old and alpha.__class__ is int and alpha == 1:
+        return _sub.operator.twin(self, other)
     if old:
         return in_order(sub_, "sub_", (self, other, *old), {"alpha": alpha})
     if _scales(self, other, alpha):

@@ -97,8 +97,8 @@ def _copy_array(target: Tensor, src: Tensor) -> None:
         if source.dtype != array.dtype:
             with np.errstate(all="ignore"):
                 source = cast(source, array.dtype)
-        elif np.may_share_memory(source, array):
-            source = source.copy()
+        elif array.nbytes >= MANY and np.may_share_memory(source, array):
+            source = source.copy()  # NumPy itself looks at small ones
         fill(array, source)
     except ValueError:
         raise RuntimeError(

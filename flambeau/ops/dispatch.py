@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from ..autograd.tape import record, record_binary, record_number, record_unary
-from ..tensor.dtypes import BOOL, FLOAT32, FLOAT64, FLOATING, FROM_NUMPY, INTEGER
+from ..tensor.dtypes import BOOL, FLOAT32, FLOATING, FROM_NUMPY, INTEGER
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
 from .explain import explained
 from .inplace import inplace_twin, write_out
+from .numbers import FLOATS, KEPT, as_number
 from .old_order import OLD_ORDERED, in_order
 from .pointwise_native import MIDDLE, large, large_with, swapped
 from .promotion import compute_pointwise
@@ -29,9 +30,6 @@ from .registry import Kind, Operator, Promotion, publish
 
 _new = object.__new__
 _ndarray = np.ndarray
-_FAST_FLOATS = frozenset((FLOAT32, FLOAT64))
-_scalars: dict[Any, np.ndarray] = {}  # Python numbers as 0-dim arrays, by (value, dtype)
-_SCALARS_KEPT = 4096
 
 
 def build(operator: Operator) -> Callable:
@@ -75,13 +73,13 @@ def as_array(y: Any) -> np.ndarray:
 def straight(operator: Operator) -> frozenset[np.dtype]:
     """The dtypes on which a pointwise body may run as it is: no cast, and nothing to refuse."""
     if operator.promotion is Promotion.NONE:
-        return _FAST_FLOATS
+        return FLOATS
     refused = () if operator.refuse is None else getattr(operator.refuse, "categories", None)
     if refused is None:
-        return _FAST_FLOATS
+        return FLOATS
     cast = (BOOL, INTEGER) if operator.promotion is Promotion.FLOATING else ()
     left_out = {FLOATING, *refused, *cast}
-    return _FAST_FLOATS | {n for n, d in FROM_NUMPY.items() if d.category not in left_out}
+    return FLOATS | {n for n, d in FROM_NUMPY.items() if d.category not in left_out}
 
 
 def _unary(operator: Operator) -> Callable:
@@ -132,9 +130,9 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
             kind = a.dtype
             cls = other.__class__
             if (cls is int and kind in with_integer) or (cls is float and kind in with_number):
-                b = _scalars.get((other, kind))
+                b = KEPT.get((other, kind))
                 if b is None:
-                    b = _scalar(other, kind)
+                    b = as_number(other, kind)
                 if a.size <= MIDDLE or (y := large(body, a, b)) is None:
                     y = body(a, b)
             else:
@@ -164,15 +162,8 @@ def _binary(operator: Operator, unknown: Any = TypeError) -> Callable:
 
 def _numbers_with(fast: frozenset[np.dtype]) -> tuple[frozenset[np.dtype], frozenset[np.dtype]]:
     """The dtypes of arrays that integers, and floats, need no promotion with."""
-    floats = fast & _FAST_FLOATS
+    floats = fast & FLOATS
     return frozenset(d for d in fast if d.kind in "iu") | floats, floats
-
-
-def _scalar(value: float | int, kind: np.dtype) -> np.ndarray:
-    made = np.asarray(value, kind)
-    if value and len(_scalars) < _SCALARS_KEPT:  # 0.0 and -0.0 are one key
-        _scalars[value, kind] = made
-    return made
 
 
 def _record_mixed(operator: Operator, made: Tensor, input: Any, other: Any) -> None:
@@ -219,9 +210,8 @@ def _check_numbers(operator: Operator, *operands: Any) -> None:
 def reflected(operator: Operator) -> Callable:
     """`other op input`, for Python's __radd__ and its like: the operands arrive swapped."""
     body = operator.ufunc or operator.body
-    with_number = _FAST_FLOATS
+    with_number = FLOATS
     with_integer = frozenset(d for d in straight(operator) if d.kind in "iu") | with_number
-    scalars = _scalars
     forward = _binary(operator, NotImplemented)
     turned = swapped(body)
 
@@ -231,10 +221,10 @@ def reflected(operator: Operator) -> Callable:
         cls = other.__class__
         if not (kind in with_integer if cls is int else cls is float and kind in with_number):
             return forward(other, self)
-        b = scalars.get((other, kind))
+        b = KEPT.get((other, kind))
         if b is None:
             try:
-                b = _scalar(other, kind)
+                b = as_number(other, kind)
             except OverflowError:
                 return forward(other, self)
         try:
@@ -572,7 +562,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "record": record, "write_out": write_out, "Tensor": Tensor, "MISSING": MISSING,
         "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
         "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
-        "creation": creation, "FAST": _FAST_FLOATS, "__name__": "flambeau.ops.dispatch",
+        "creation": creation, "FAST": FLOATS, "__name__": "flambeau.ops.dispatch",
         "MIDDLE": MIDDLE, "large_with": large_with,
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip

@@ -14,6 +14,7 @@ from ..tensor.storage import TypedStorage, UntypedStorage, owner_of, window
 from ..tensor.tensor import Tensor, wrap
 from .creation import public, shape_of
 from .index import overwrite
+from .numbers import FLOATS, ORDINARY
 from .registry import composite
 from .row_copies import MANY
 from .row_copies import fill as fill_array
@@ -34,6 +35,9 @@ def fill_(input: Tensor, value: Any) -> Tensor:
                 f"{value._array.ndim} dimensions."
             )
         source = value
+    elif (value.__class__ is float or value.__class__ is int) and array.dtype in FLOATS \
+            and -ORDINARY < value < ORDINARY:  # fmt: skip
+        source = wrap(np.array(value, array.dtype))
     else:
         if isinstance(value, complex) and array.dtype.kind != "c":
             raise RuntimeError("value cannot be converted to type without overflow")
@@ -63,7 +67,7 @@ def zero_(input: Tensor) -> Tensor:
     array = input._array
     if array.__class__ is not MetaArray:
         if array.nbytes < MANY:
-            array[...] = 0
+            array.fill(0)
         else:
             fill_array(array, np.zeros((), array.dtype))
     bump(input)

@@ -19,6 +19,7 @@ from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor, view_of, wrap
 from . import pointwise_native
 from .inplace import assign
+from .numbers import FLOATS, ORDINARY
 from .registry import Array, opaque, publish
 from .row_copies import MANY, fill, zeros
 from .table_rows import LARGE, added, taken
@@ -55,22 +56,25 @@ def getitem(self: Tensor, index: Any) -> Tensor:
 def _plain_index(index: Any) -> tuple | None:
     """The index as a tuple with an ellipsis when it has only ints, slices and None, else None."""
     items = index if index.__class__ is tuple else (index,)
+    rest = (Ellipsis,)
     for item in items:
         kind = item.__class__
         if kind is int or item is None:
             continue
-        if kind is not slice or item.step is not None:
+        if item is Ellipsis and rest:
+            rest = ()
+        elif kind is not slice or item.step is not None:
             return None
-    return (*items, Ellipsis)
+    return items + rest
 
 
 def _positions(index: Any) -> tuple | None:
-    """The index as arrays of int64 positions and full slices, when it is nothing else."""
+    """The index as arrays of int64 positions, masks and full slices, when it is nothing else."""
     found, arrays = [], 0
     for item in index if index.__class__ is tuple else (index,):
         if item.__class__ is Tensor:
             array = item._array
-            if array.dtype is not _INT64 or not array.ndim:
+            if (array.dtype is not _INT64 and array.dtype.kind != "b") or not array.ndim:
                 return None
             found.append(array)
             arrays += 1
@@ -390,6 +394,9 @@ def _masked(target: Array, rest: tuple | None, given: Array) -> bool:
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """self[index] = value."""
+    if not (self._tracked and MODE.grad) and _put_at_once(self._array, index, value):
+        bump(self)
+        return
     source = _as_value(self, value)
     basic, rest = split_index(self, index)
     try:
@@ -427,6 +434,34 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         ) from None
 
 
+def _put_at_once(array: np.ndarray, index: Any, value: Any) -> bool:
+    """array[index] = value for a small array and a usual index, with nothing to record or convert.
+
+    What does not fit is left to the long way, which says so.
+    """
+    kind = array.dtype
+    if array.size > pointwise_native.LARGE:
+        return False
+    if value.__class__ is float or value.__class__ is int:
+        if kind not in FLOATS or not -ORDINARY < value < ORDINARY:
+            return False
+    elif isinstance(value, Tensor) and not (value._tracked and MODE.grad):
+        value = value._array
+        if value.dtype is not kind or value.ndim > array.ndim:
+            return False
+    else:
+        return False
+    if index.__class__ is not int:
+        index = _plain_index(index) or _positions(index)
+    if index is None or array.__class__ is not np.ndarray:
+        return False
+    try:
+        array[index] = value
+    except (IndexError, ValueError):
+        return False
+    return True
+
+
 def _whole(basic: tuple, rest: Any) -> bool:
     return rest is None and all(
         b is Ellipsis or (b.__class__ is slice and b == slice(None)) for b in basic
@@ -444,12 +479,9 @@ def _like(source: Tensor, target: Tensor) -> Tensor:
     return source if source._array.dtype == target._array.dtype else source.to(target.dtype)
 
 
-_ORDINARY, _INT64 = 1 << 24, np.dtype(np.int64)  # numbers that convert without a thought
-
-
 def _as_value(self: Tensor, value: Any) -> Tensor:
     cls = value.__class__
-    if (cls is float or cls is int) and -_ORDINARY < value < _ORDINARY:
+    if (cls is float or cls is int) and -ORDINARY < value < ORDINARY:
         kind = self._array.dtype
         if kind is FLOAT32 or kind is FLOAT64 or (cls is int and kind is _INT64):
             return wrap(np.array(value, kind))

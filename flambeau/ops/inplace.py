@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +14,11 @@ from ..autograd.mode import MODE
 from ..autograd.node import SavedOutput
 from ..autograd.plan import INPUT
 from ..autograd.tape import requires
+from ..tensor.dtypes import FLOAT32, FROM_NUMPY
 from ..tensor.promote import check_cast
 from ..tensor.layout import dense_order
 from ..tensor.tensor import Tensor
+from .numbers import FLOATS, ORDINARY, number
 from .old_order import OLD_ORDERED, in_order
 from .pointwise_native import LARGE, large_with
 from .row_copies import fill
@@ -24,39 +26,31 @@ from .row_copies import fill
 if TYPE_CHECKING:
     from .registry import Operator
 
+INT64 = np.dtype(np.int64)
+
 
 def inplace_twin(operator: Operator, function: Callable) -> Callable:
     """`name_`: the operator's result written into its first argument, which is returned."""
     body, direct = operator.body, operator.ufunc
     old_ordered = operator.name in OLD_ORDERED
+    name, name_ = operator.name, operator.name + "_"
+    kinds = FLOATS | {INT64} if direct in (np.add, np.subtract, np.multiply) else FLOATS
 
     def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        recorded = MODE.grad and (
-            check_writable(self, operator.name + "_") or any(map(_requires, args))
-            or (kwargs and any(map(_requires, kwargs.values())))
-        )  # fmt: skip
-        if old_ordered and len(args) > 2:
-            return in_order(twin, operator.name + "_", (self, *args), kwargs)
-        if recorded and operator.differentiable:
-            return _recorded(operator, function, self, args, kwargs)
-        if self._array.size > LARGE and _by_kernel(operator, self._array, args, kwargs):
+        if direct and not kwargs and _at_once(operator, direct, kinds, self, args):
             bump(self)
             return self
+        recorded = MODE.grad and (
+            check_writable(self, name_) or _requires(args)
+            or (kwargs and _requires(kwargs.values()))
+        )  # fmt: skip
+        if old_ordered and len(args) > 2:
+            return in_order(twin, name_, (self, *args), kwargs)
+        if recorded and operator.differentiable:
+            return _recorded(operator, function, self, args, kwargs)
         array = self._array
-        in_order_or_small = array.size <= LARGE or array.flags.c_contiguous
-        if direct is not None and in_order_or_small and not kwargs and _fits(self, args):
-            direct_args = [a._array if isinstance(a, Tensor) else a for a in args]
-            try:
-                direct(array, *direct_args, out=array)
-            except RuntimeWarning:
-                _finish(direct, array, direct_args)
-        else:
-            with_grad, MODE.grad = MODE.grad, False
-            try:
-                y = function(self, *args, **kwargs)._array
-            finally:
-                MODE.grad = with_grad
-            write(self, y, operator.name)
+        if array.size <= LARGE or not _by_kernel(operator, array, args, kwargs):
+            write(self, function(self, *args, **kwargs)._array, name)
         bump(self)
         return self
 
@@ -66,6 +60,40 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     twin.__name__ = twin.__qualname__ = operator.name + "_"
     twin.operator = operator
     return twin
+
+
+def _at_once(
+    operator: Operator, direct: np.ufunc, kinds: frozenset[np.dtype], self: Tensor, args: tuple
+) -> bool:
+    """Writes a ufunc's result over `self`, where there is nothing to record or to convert."""
+    array = self._array
+    kind = array.dtype
+    if not (kind is FLOAT32 or kind in kinds) or array.__class__ is not np.ndarray \
+            or self._stamp is not None or (self._tracked and MODE.grad):  # fmt: skip
+        return False
+    given: tuple = ()
+    for a in args:
+        if isinstance(a, Tensor):
+            b = a._array
+            if b.dtype is not kind or (b.shape != array.shape and b.ndim) \
+                    or (a._tracked and MODE.grad):  # fmt: skip
+                return False
+            given += (b,)
+        elif (a.__class__ is int or (a.__class__ is float and kind is not INT64)) \
+                and -ORDINARY < a < ORDINARY:  # fmt: skip
+            given += (number(a, kind),)
+        else:
+            return False
+    if array.size > LARGE:
+        if _by_kernel(operator, array, args, {}):
+            return True
+        if not array.flags.c_contiguous:  # kernels make a new array sooner than a ufunc gaps
+            return False
+    try:
+        direct(array, *given, out=array)
+    except RuntimeWarning:
+        _finish(direct, array, given)
+    return True
 
 
 def _by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
@@ -106,7 +134,7 @@ def _apart(operand: np.ndarray, array: np.ndarray) -> bool:
     return same or not np.may_share_memory(operand, array)
 
 
-def _finish(direct: np.ufunc, array: np.ndarray, args: list) -> None:
+def _finish(direct: np.ufunc, array: np.ndarray, args: tuple) -> None:
     """After a warning that was made an error, which NumPy raises with the result written.
 
     Except where an argument overlaps the result: then NumPy drops the copy it worked on.
@@ -120,25 +148,12 @@ def _finish(direct: np.ufunc, array: np.ndarray, args: list) -> None:
                 return
 
 
-def _requires(x: Any) -> bool:
-    return isinstance(x, Tensor) and x._tracked and requires(x)
-
-
-def _fits(self: Tensor, args: tuple) -> bool:
-    """Whether NumPy may write the result straight into `self`: one floating dtype, its shape."""
-    array = self._array
-    if array.dtype.kind != "f" or array.itemsize < 4 or array.__class__ is not np.ndarray:
-        return False
-    for a in args:
-        if isinstance(a, Tensor):
-            b = a._array
-            if b.dtype is not array.dtype or b.ndim > array.ndim:
-                return False
-            if b.shape != array.shape and b.ndim:
-                return False
-        elif a.__class__ not in (float, int):
-            return False
-    return True
+def _requires(arguments: Iterable[Any]) -> bool:
+    """Whether one of a call's arguments requires grad."""
+    for x in arguments:  # noqa: SIM110 sooner than `any`
+        if isinstance(x, Tensor) and x._tracked and requires(x):
+            return True
+    return False
 
 
 def write(target: Tensor, y: np.ndarray, name: str) -> None:
@@ -149,21 +164,21 @@ def write(target: Tensor, y: np.ndarray, name: str) -> None:
             f"output with shape {list(array.shape)} doesn't match the broadcast shape "
             f"{list(y.shape)} ({name}_)"
         )
-    if y.dtype != array.dtype:
-        from ..tensor.dtypes import FROM_NUMPY
-
+    same = y.dtype is array.dtype or y.dtype == array.dtype
+    if not same:
         check_cast(FROM_NUMPY[y.dtype], target.dtype)
         if array.dtype.kind != "c" and y.dtype.kind == "c":
             y = y.real
-    _refuse_overlap(array, name)
-    if y.dtype == array.dtype:
+    if 0 in array.strides:
+        _refuse_overlap(array, name)
+    if same:
         fill(array, y)
     else:
         np.copyto(array, y, casting="unsafe")
 
 
 def _refuse_overlap(array: np.ndarray, name: str) -> None:
-    if array.size and 0 in array.strides and any(
+    if array.size and any(
         s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)
     ):
         if type(array) is not np.ndarray:
@@ -218,8 +233,8 @@ def assign(self: Tensor, y: Tensor, name: str) -> Tensor:
 
 def overwrite(self: Tensor, name: str, function: Callable, *args: Any, **kwargs: Any) -> Tensor:
     """Writes function(self, ...) into `self`; where the tape may keep the old value, a copy."""
-    recorded = MODE.grad and (check_writable(self, name) or any(map(_requires, args))
-                              or any(map(_requires, kwargs.values())))  # fmt: skip
+    recorded = MODE.grad and (check_writable(self, name) or _requires(args)
+                              or _requires(kwargs.values()))  # fmt: skip
     old = before_write(self, True) if recorded else self
     return assign(self, function(old, *args, **kwargs), name)
 

@@ -13,6 +13,7 @@ from ..tensor.tensor import Tensor, wrap
 from .creation import public
 from .inplace import assign
 from .join import cat
+from .numbers import FLOATS, ORDINARY
 from .pointwise_native import LARGE, served
 from .registry import Array, Promotion, composite, opaque, pointwise
 from .selection import select
@@ -21,7 +22,7 @@ from .selection import select
 def _mask_of(mask: Any, name: str) -> Tensor:
     if not isinstance(mask, Tensor):
         raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
-    if mask._array.dtype == np.bool_:
+    if mask._array.dtype.kind == "b":
         return mask
     if mask._array.dtype == np.uint8:
         return mask.bool()
@@ -29,6 +30,10 @@ def _mask_of(mask: Any, name: str) -> Tensor:
 
 
 def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
+    if value.__class__ is float or value.__class__ is int:
+        kind = input._array.dtype
+        if kind in FLOATS and -ORDINARY < value < ORDINARY:
+            return wrap(np.array(value, kind))
     if isinstance(value, Tensor):
         if value._array.ndim:
             raise RuntimeError(
@@ -56,6 +61,11 @@ def _masked_fill(input: Array, mask: Array, value: Array) -> Array:
     if input.size > LARGE and input.dtype.kind == "f" and input.dtype == value.dtype \
             and input.__class__ is np.ndarray and Policy.allowed \
             and (y := served(_unless, (input, mask, value))) is not None:  # fmt: skip
+        return y
+    if input.__class__ is Array and mask.shape == input.shape and input.size <= LARGE \
+            and value.dtype is input.dtype and not value.ndim:  # fmt: skip
+        y = input.copy()
+        y[mask] = value
         return y
     return np.where(mask, value, input)
 

@@ -7,6 +7,7 @@ Views and detached tensors share a `VersionCounter`, so that backward can refuse
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,13 +19,20 @@ if TYPE_CHECKING:
 
 
 class VersionCounter:
-    """How often a memory was written in place, and the source line that wrote last."""
+    """How often a memory was written in place, and which place in which code wrote last."""
 
     __slots__ = ("value", "writer")
 
     def __init__(self) -> None:
         self.value = 0
-        self.writer: tuple[str, int] | None = None
+        self.writer: tuple[CodeType, int] | None = None
+
+    def line(self) -> str:
+        """The source line that wrote last: its number is looked up when somebody asks."""
+        assert self.writer is not None
+        code, at = self.writer
+        lines = [n for start, end, n in code.co_lines() if start <= at < end and n is not None]
+        return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
 
 
 class _Anchor:
