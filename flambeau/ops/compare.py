@@ -197,9 +197,8 @@ def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
         return y
     if input.dtype.kind in "biu":
         input, other = input.astype(np.float64), other.astype(np.float64)
-    with np.errstate(all="ignore"):
-        allowed = atol + np.abs(rtol * other)
-        difference = np.abs(input - other)
+    allowed = atol + np.abs(rtol * other)
+    difference = np.abs(input - other)
     return y | (np.isfinite(difference) & (difference <= allowed))
 
 

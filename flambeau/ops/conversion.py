@@ -25,14 +25,16 @@ from .registry import Array, opaque
 @opaque(name="_to_copy", node="ToCopyBackward0", expose=(), samples=None, holomorphic=False)
 def _to_copy(input: Array, dtype, memory_format) -> Array:
     """A copy in another dtype or memory format."""
-    with np.errstate(all="ignore"):
-        return cast(input, dtype, memory_format)
+    return cast(input, dtype, memory_format)
 
 
 def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_format) -> np.ndarray:
     """`array` in another dtype, its axes laid out as the format says; always a copy."""
     if array.__class__ is MetaArray:
         return meta_array(array.shape, dtype)
+    if array.size <= MIDDLE and (array.dtype, dtype) in _DIRECT and array.flags.c_contiguous \
+            and form is preserve_format:  # fmt: skip
+        return array.astype(dtype)
     if array.dtype.kind == "c" and dtype.kind != "c":
         warnings.warn(
             "Casting complex values to real discards the imaginary part",
@@ -52,6 +54,15 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
         return _truncated(array, dtype).astype(dtype, order="K", copy=False)
     made = _truncated(array, dtype).astype(dtype, order="C", copy=False)
     return made if form in (preserve_format, contiguous_format) else copy_in_format(made, form)
+
+
+# Casts that NumPy makes as PyTorch does.
+_DIRECT = frozenset(
+    (a.numpy, b.numpy)
+    for a in (types.float32, types.float64, types.int64, types.int32, types.uint8, types.bool_)
+    for b in (types.float32, types.float64, types.int64, types.int32, types.bool_)
+    if a is not b
+)
 
 
 def _truncated(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -86,6 +97,10 @@ def _to(
     >>> x.to(torch.int64), x.to(torch.float32) is x
     (tensor([1]), True)
     """
+    if len(args) == 1 and args[0].__class__ is Dtype and not copy \
+            and device is memory_format is other is dtype is None:  # fmt: skip
+        kind = args[0].numpy
+        return self if kind is self._array.dtype else _to_copy(self, kind, preserve_format)
     for i, a in enumerate(args):
         if isinstance(a, Dtype):
             dtype = a
@@ -102,9 +117,8 @@ def _to(
     if other is not None:
         device, dtype = other.device, other.dtype
     kind = self._array.dtype if dtype is None else dtype.numpy
-    moved = device is not None and devices.usable(device) is not self.device
-    if moved:
-        self = _moved(self, devices.usable(device))
+    if device is not None and (where := devices.usable(device)) is not self.device:
+        self = _moved(self, where)
     same = kind == self._array.dtype and not copy
     if same and (memory_format is None or memory_format is preserve_format
                  or is_contiguous(self._array, memory_format)):  # fmt: skip
@@ -123,10 +137,12 @@ Tensor.to = _to
 
 
 def _method_of(name: str, dtype: Dtype) -> None:
+    kind = dtype.numpy
+
     def method(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
-        if self._array.dtype == dtype.numpy:
+        if self._array.dtype == kind:
             return self
-        return _to_copy(self, dtype.numpy, memory_format)
+        return _to_copy(self, kind, memory_format)
 
     method.__name__, method.__doc__ = name, f"""This tensor as {dtype}; itself when it is already.
 

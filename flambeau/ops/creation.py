@@ -16,6 +16,7 @@ from ..tensor.layout import (
 )  # fmt: skip
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.tensor import Tensor, creation, wrap
+from .numbers import FLOATS, number
 from .registry import publish
 from .row_copies import fill
 
@@ -44,7 +45,9 @@ def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
         size = (named,)
     if len(size) == 1 and size[0].__class__ is not int:
         first = size[0]
-        size = tuple(first) if hasattr(first, "__iter__") and getattr(first, "ndim", 1) else size
+        if first.__class__ is tuple or first.__class__ is list \
+                or (hasattr(first, "__iter__") and getattr(first, "ndim", 1)):  # fmt: skip
+            size = tuple(first)
     made = tuple([n if n.__class__ is int else _length(n) for n in size])
     for n in made:
         if n < 0:
@@ -184,7 +187,8 @@ def full(
     if on_meta(device):
         return place(meta_array(shape, kind), device, requires_grad)
     array = np.empty(shape, kind)
-    fill(array, np.asarray(value).astype(kind))
+    plain = value.__class__ is float and kind in FLOATS
+    fill(array, number(value, kind) if plain else np.asarray(value).astype(kind))
     return place(array, device, requires_grad)
 
 
@@ -242,7 +246,9 @@ def empty_permuted(
 def _range_dtype(numbers: tuple, dtype: Dtype | None) -> np.dtype:
     if dtype is not None:
         return numpy_dtype(dtype)
-    return numpy_dtype(None if any(isinstance(n, float) for n in numbers) else types.int64)
+    whole = [n for n in numbers if n.__class__ is int]  # sooner than `any`, in most calls
+    floating = len(whole) < len(numbers) and any(isinstance(n, float) for n in numbers)
+    return numpy_dtype(None if floating else types.int64)
 
 
 def _number(x: Any) -> Any:
@@ -265,7 +271,7 @@ def arange(
         start, end = 0, start
     if step == 0:
         raise RuntimeError("step must be nonzero")
-    if not all(math.isfinite(x) for x in (start, end)):
+    if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError(
@@ -277,7 +283,8 @@ def arange(
         if step == 0:  # a fraction, written to integers
             raise ValueError("step must be nonzero")
         count = -((start - end) // step)
-        array = np.arange(start, start + count * step, step, dtype=kind)[:count]
+        array = np.arange(start, start + count * step, step, kind)
+        array = array if array.size == count else array[:count]
     else:
         count = math.ceil((end - start) / step)
         array = (start + np.arange(count, dtype=np.float64) * step).astype(kind)

@@ -20,8 +20,7 @@ def xlogy(input: Array | Number, other: Array | Number) -> Array:
     >>> torch.xlogy(torch.tensor([0., 2.]), torch.tensor([0., 1.]))
     tensor([0., 0.])
     """
-    with np.errstate(all="ignore"):
-        y = np.multiply(input, np.log(other))
+    y = np.multiply(input, np.log(other))
     return np.where(np.equal(input, 0) & ~np.isnan(other), input.dtype.type(0), y)
 
 
@@ -43,8 +42,7 @@ def xlog1py(input: Array | Number, other: Array | Number) -> Array:
     >>> torch.special.xlog1py(torch.tensor([0., 2.]), torch.tensor([-1., 0.]))
     tensor([0., 0.])
     """
-    with np.errstate(all="ignore"):
-        y = np.multiply(input, np.log1p(other))
+    y = np.multiply(input, np.log1p(other))
     return np.where(np.equal(input, 0) & ~np.isnan(other), input.dtype.type(0), y)
 
 
@@ -100,8 +98,7 @@ def logit(input: Array, eps=None) -> Array:
         # In the input's own precision, where 1 - eps is rounded.
         low = input.dtype.type(eps)
         input = np.minimum(np.maximum(input, low), 1 - low)
-    with np.errstate(all="ignore"):
-        return np.log(input / (1 - input))
+    return np.log(input / (1 - input))
 
 
 @logit.vjp

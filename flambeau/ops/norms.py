@@ -122,9 +122,8 @@ def _vector_norm(input: Array, ord=2, dim=None, keepdim=False, dtype=None) -> Ar
     if input.size > LARGE and kind == input.dtype \
             and (y := _large(input, ord, axes, keepdim)) is not None:  # fmt: skip
         return y.astype(kind, copy=False)
-    with np.errstate(all="ignore"):
-        y = np.asarray(_measured(input if input.dtype == inside else input.astype(inside),
-                                 ord, axes, keepdim))  # fmt: skip
+    y = np.asarray(_measured(input if input.dtype == inside else input.astype(inside),
+                             ord, axes, keepdim))  # fmt: skip
     return y.astype(kind) if FROM_NUMPY[kind] in HALF else y
 
 

@@ -19,6 +19,7 @@ from .registry import Array, composite, opaque
 from .row_copies import fill
 from .samples import matrices
 
+_FEW = 1 << 10  # elements that are as soon written as looked at
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
 
 
@@ -71,6 +72,10 @@ def constant_pad_nd(input: Array, pad, value=0) -> Array:
         return meta_array(shape, input.dtype)
     made = _empty(input, shape)
     border = np.asarray(value).astype(input.dtype)
+    if min(pad, default=0) >= 0 and made.size <= _FEW and input.__class__ is Array:
+        made[...] = border  # in one go: each edge is another call of NumPy's
+        made[tuple([slice(a, a + n) for n, (a, _) in zip(input.shape, pairs, strict=True)])] = input
+        return made
     core: list[slice] = []
     for axis, (before, after) in enumerate(pairs):
         start, end = max(before, 0), shape[axis] - max(after, 0)

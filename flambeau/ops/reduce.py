@@ -13,6 +13,7 @@ from ..tensor.dtypes import FROM_NUMPY, HALF
 from ..tensor.tensor import Tensor, wrap
 from .axes import canonical_dim, canonical_dims
 from .join import cat
+from .numbers import FLOATS, number
 from .pointwise_native import large
 from .registry import Array, composite, opaque
 from .return_types import return_type
@@ -147,15 +148,19 @@ def mean(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     >>> torch.tensor([1., 2., 6.]).mean()
     tensor(3.)
     """
+    if dtype is None and 0 < input.size <= LARGE and input.dtype in FLOATS \
+            and input.__class__ is Array:  # fmt: skip
+        axes = None if dim is None else axes_of(dim, input.ndim)
+        y = np.add.reduce(input, axes, out=..., keepdims=keepdim)
+        return np.divide(y, number(input.size // y.size, input.dtype), out=...)
     kind = _floating(input, dtype, "mean")
     inside = inside_dtype(kind)
-    with np.errstate(all="ignore"):
-        y = None
-        if input.size > LARGE:
-            y = _large(np.add, input, dim, keepdim, dtype)
-        if y is None:
-            y = np.add.reduce(input, axes_of(dim, input.ndim), inside, None, keepdim)
-        y = np.divide(y, inside.type(count_along(input.shape, dim)))
+    y = None
+    if input.size > LARGE:
+        y = _large(np.add, input, dim, keepdim, dtype)
+    if y is None:
+        y = np.add.reduce(input, axes_of(dim, input.ndim), inside, None, keepdim)
+    y = np.divide(y, inside.type(count_along(input.shape, dim)))
     return rounded(y, kind)
 
 
@@ -241,10 +246,11 @@ def _share_of_extremes(g, input, y, dim, keepdim):
 
 def _extreme(name: str, ufunc: np.ufunc, doc: str):
     def body(input: Array, dim=(), keepdim=False) -> Array:
-        _needs_elements(input, dim, name)
+        if not input.size:
+            _needs_elements(input, dim, name)
         if input.size > LARGE and (y := _large(ufunc, input, dim, keepdim)) is not None:
             return rounded(y, input.dtype)
-        return np.asarray(ufunc.reduce(input, axes_of(dim, input.ndim), keepdims=keepdim))
+        return np.asarray(ufunc.reduce(input, axes_of(dim, input.ndim), None, None, keepdim))
 
     body.__name__, body.__doc__ = name, doc
     made = opaque(ref=lambda x, dim=(), keepdim=False: ufunc.reduce(
@@ -270,6 +276,8 @@ amin = _extreme("amin", np.minimum, """Smallest elements over the axes `dim`; ti
 
 
 def _all_extreme(name: str, ufunc: np.ufunc):
+    largest = ufunc is np.maximum
+
     def body(input: Array) -> Array:
         if input.size == 0:
             raise RuntimeError(
@@ -278,6 +286,9 @@ def _all_extreme(name: str, ufunc: np.ufunc):
             )
         if input.size > LARGE and (y := _large(ufunc, input, None, False)) is not None:
             return rounded(y, input.dtype)
+        if input.size <= LARGE and input.__class__ is Array and input.dtype.kind != "V":
+            at = input.argmax() if largest else input.argmin()
+            return input.reshape(-1)[at, ...].copy()  # sooner than ufunc.reduce
         return np.asarray(ufunc.reduce(input, None))
 
     body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."
@@ -416,7 +427,8 @@ def _arg(name: str, largest: bool):
                 )
             y = np.asarray(_first(input, None, largest))
             return y.reshape((1,) * input.ndim) if keepdim else y
-        _needs_elements(input, dim, name)
+        if not input.size:
+            _needs_elements(input, dim, name)
         at = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return np.zeros((), np.int64)
@@ -469,6 +481,10 @@ def aminmax(input, *, dim=None, keepdim=False, out=None):
 
 def _logical(name: str, ufunc: np.ufunc):
     def body(input: Array, dim=None, keepdim=False) -> Array:
+        if dim is None and not keepdim and input.dtype.kind == "b" and input.size \
+                and input.__class__ is Array:  # fmt: skip
+            first = input.argmax() if ufunc is np.logical_or else input.argmin()
+            return np.array(input.item(first))  # which decides; ufunc.reduce takes twice as long
         kind = np.uint8 if input.dtype == np.uint8 else np.bool_
         y = ufunc.reduce(input.astype(np.bool_), axes_of(dim, input.ndim), keepdims=keepdim)
         return np.asarray(y).astype(kind)
@@ -523,8 +539,7 @@ def prod(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
         return rounded(y, summed_dtype(input, None))
     kind = summed_dtype(input, dtype)
     axis = None if dim is None else canonical_dim(dim, input.ndim) if input.ndim else None
-    with np.errstate(all="ignore"):
-        y = np.multiply.reduce(input, axis, inside_dtype(kind), None, keepdim)
+    y = np.multiply.reduce(input, axis, inside_dtype(kind), None, keepdim)
     return rounded(y, kind)
 
 
@@ -570,10 +585,10 @@ def _var(input: Array, dim, keepdim, correction) -> Array:
     if x.size > LARGE and n > correction and (y := _large_var(x, axes, keepdim, n)) is not None:
         return rounded(y / y.dtype.type(n - correction), kind)
     with _QUIET if n > correction else np.errstate(all="ignore"):  # which takes 2 us
-        d = x - np.add.reduce(x, axes, None, None, True) / inside.type(n)
+        d = x - np.add.reduce(x, axes, None, None, True) / number(n, inside)
         square = (d * d.conj()).real if d.dtype.kind == "c" else np.multiply(d, d, out=d)
         y = np.add.reduce(square, axes, None, None, keepdim)
-        y = y / y.dtype.type(builtins.max(n - correction, 0))
+        y = y / number(builtins.max(n - correction, 0), y.dtype)
     return rounded(y, kind if kind.kind != "c" else y.dtype)
 
 

@@ -257,13 +257,12 @@ def nan_to_num(input: Array, nan=0.0, posinf=None, neginf=None) -> Array:
     nan = 0.0 if nan is None else nan
     if input.dtype.kind in "biu":
         return input.copy()
-    with np.errstate(all="ignore"):
-        if input.dtype.kind != "c":
-            return _nan_to_num(input, nan, posinf, neginf)
-        y = np.empty_like(input)
-        y.real = _nan_to_num(input.real, nan, posinf, neginf)
-        y.imag = _nan_to_num(input.imag, nan, posinf, neginf)
-        return y
+    if input.dtype.kind != "c":
+        return _nan_to_num(input, nan, posinf, neginf)
+    y = np.empty_like(input)
+    y.real = _nan_to_num(input.real, nan, posinf, neginf)
+    y.imag = _nan_to_num(input.imag, nan, posinf, neginf)
+    return y
 
 
 @nan_to_num.vjp

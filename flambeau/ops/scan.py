@@ -56,8 +56,7 @@ def cumprod(input: Array, dim, *, dtype=None) -> Array:
     if input.size > LARGE and kind == input.dtype \
             and (found := scanned(np.multiply, input, at)) is not None:  # fmt: skip
         return found[0]
-    with np.errstate(all="ignore"):
-        return rounded(np.cumprod(input, at, inside_dtype(kind)), kind)
+    return rounded(np.cumprod(input, at, inside_dtype(kind)), kind)
 
 
 @cumprod.vjp
@@ -133,15 +132,14 @@ def logcumsumexp(input: Array, dim) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim or not input.size:
         return input.copy()
-    with np.errstate(all="ignore"):
-        if input.dtype.kind == "c":
-            top = input.real.max(at, keepdims=True)
-            return (np.log(np.cumsum(np.exp(input - top), at)) + top).astype(input.dtype)
-        kind = inside_dtype(input.dtype)
-        if input.size > LARGE \
-                and (y := scan_native.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
-            return rounded(y, input.dtype)
-        return rounded(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)
+    if input.dtype.kind == "c":
+        top = input.real.max(at, keepdims=True)
+        return (np.log(np.cumsum(np.exp(input - top), at)) + top).astype(input.dtype)
+    kind = inside_dtype(input.dtype)
+    if input.size > LARGE \
+            and (y := scan_native.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
+        return rounded(y, input.dtype)
+    return rounded(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)
 
 
 @logcumsumexp.vjp

@@ -99,10 +99,9 @@ def _applied(kernel, name: str, input: Array, dim: int, dtype) -> Array:
         return y
     inside = compute_dtype(kind)
     x = input if input.dtype == inside else input.astype(kind).astype(inside, copy=False)
-    with np.errstate(all="ignore"):
-        if not x.size:
-            return np.empty(x.shape, kind)
-        y = _in_blocks(kernel, x, axis) if x.ndim else _in_blocks(kernel, x[None], 0)[0]
+    if not x.size:
+        return np.empty(x.shape, kind)
+    y = _in_blocks(kernel, x, axis) if x.ndim else _in_blocks(kernel, x[None], 0)[0]
     return np.asarray(y, kind)
 
 
@@ -254,15 +253,14 @@ def logsumexp(input: Array, dim, keepdim=False) -> Array:
             and (y := rows_logsumexp(input, keepdim)) is not None:  # fmt: skip
         return np.asarray(y, kind)
     x = input.astype(inside, copy=False)
-    with np.errstate(all="ignore"):
-        if x.size:
-            top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))
-            top[~np.isfinite(top)] = 0
-            powers = large(_shifted_exp, x, top) if x.size > LARGE else None
-            powers = _shifted_exp(x, top) if powers is None else powers
-            y = np.log(np.add.reduce(powers, axes, None, None, True)) + top
-        else:
-            y = np.log(np.add.reduce(x, axes, None, None, True))
+    if x.size:
+        top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))
+        top[~np.isfinite(top)] = 0
+        powers = large(_shifted_exp, x, top) if x.size > LARGE else None
+        powers = _shifted_exp(x, top) if powers is None else powers
+        y = np.log(np.add.reduce(powers, axes, None, None, True)) + top
+    else:
+        y = np.log(np.add.reduce(x, axes, None, None, True))
     if not keepdim and x.ndim:
         y = y.squeeze(axes)
     return np.asarray(y, kind)

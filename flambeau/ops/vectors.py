@@ -140,11 +140,10 @@ def _cdist(x1: Array, x2: Array, p, mode) -> Array:
     inside = np.float32 if FROM_NUMPY[x1.dtype] in HALF else x1.dtype
     x, y = x1.astype(inside, copy=False), x2.astype(inside, copy=False)
     many = x.shape[-2] > _MANY or y.shape[-2] > _MANY
-    with np.errstate(all="ignore"):
-        if p == 2 and (mode == 1 or (mode == 0 and many)):
-            made = _by_product(x, y)
-        else:
-            made = _by_differences(x, y, p)
+    if p == 2 and (mode == 1 or (mode == 0 and many)):
+        made = _by_product(x, y)
+    else:
+        made = _by_differences(x, y, p)
     return made.astype(x1.dtype, copy=False)
 
 

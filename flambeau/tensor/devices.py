@@ -116,6 +116,8 @@ def set_default_device(device_: device | str | None) -> None:
 
 def usable(wanted: device | str | int) -> device:
     """The device itself when tensors can live there; raises as PyTorch does otherwise."""
+    if wanted is CPU or wanted.__class__ is str and wanted == "cpu":
+        return CPU
     found = wanted if wanted.__class__ is device else device(wanted)
     if found.type in ("cpu", "meta"):
         return CPU if found.type == "cpu" else META

@@ -48,3 +48,24 @@ def test_backward():
     (x.log() * x.sqrt()).sum().backward()
     assert x.grad is not None
     assert x.grad.isnan().all()
+
+
+@pytest.mark.parametrize("name", ["call", "compiled"])
+def test_bodies_of_several_steps(name):
+    low, high = torch.full((3,), -INF), torch.full((3,), 3e38)
+    probabilities = torch.tensor([0.0, 1.0, 1.0])
+
+    def step(low, high, p):
+        return (high.prod(), (high * INF - low * -INF).mean(), high.cumprod(0), low.softmax(0),
+                low.log_softmax(0), low.logsumexp(0), high.norm(), torch.isclose(low, low),
+                torch.cdist(low[None], low[None]), torch.logit(p), (low - low).nan_to_num(),
+                high.double().mul(1e300).float(), torch.nn.functional.binary_cross_entropy(p, 1 - p),
+                high.logcumsumexp(0), torch.xlogy(p, p))  # fmt: skip
+
+    found = step if name == "call" else torch.compile(step)
+    for _ in range(4):
+        y = found(low, high, probabilities)
+    assert [x.flatten()[0].item() for x in (y[0], y[2], y[5], y[9], y[10], y[12])] \
+        == [INF, pytest.approx(3e38), -INF, -INF, 0.0, 100.0]  # fmt: skip
+    assert y[3].isnan().all()
+    assert y[7].all()
