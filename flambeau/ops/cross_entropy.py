@@ -11,6 +11,7 @@ from ..native.invoke import Calls
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor
+from .gather import all_below
 from .loss_reduction import MEAN, NONE, reduction_number
 from .pointwise_native import LARGE, large
 from .promotion import compute_dtype
@@ -32,7 +33,7 @@ def _located(target: Array, classes: int, ignore_index: int) -> tuple[Array, Arr
     if not t.size:
         return t, None
     inside = not 0 <= ignore_index < classes
-    if inside and np.maximum.reduce(t.view(np.uint64), None) < classes:
+    if inside and all_below(t, classes):
         return t, None
     kept = t != ignore_index
     t = np.where(kept, t, 0)

@@ -3,6 +3,7 @@ positions in a flattened tensor."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from .creation import public
 from .inplace import assign, overwrite
 from .registry import Array, composite, opaque
 
+LARGE = along_native.LARGE
+_INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
+
 
 def _indices(index: Array, name: str) -> Array:
     if index.size and (index.dtype.kind not in "iu" or index.dtype.itemsize < 4):
@@ -25,9 +29,18 @@ def _indices(index: Array, name: str) -> Array:
     return index
 
 
+def all_below(index: Array, size: int) -> bool:
+    """Whether all of an array of int64 indices are from 0 to size - 1; False may be a mistake."""
+    if index.__class__ is not Array or index.dtype is not _INT64:
+        return False
+    wide = index.view(_UINT64)  # in which negative ones are too large
+    if not 0 < index.size <= LARGE:
+        return bool(np.maximum.reduce(wide, None, initial=0) < size)
+    return wide.item(wide.argmax()) < size  # half of the overhead
+
+
 def _within(index: Array, size: int, dim: int, negative: bool = False) -> None:
-    if not negative and index.__class__ is np.ndarray and index.dtype == np.int64 \
-            and np.maximum.reduce(index.view(np.uint64), None, initial=0) < size:  # fmt: skip
+    if not negative and all_below(index, size):
         return
     if index.size and (index.max() >= size or index.min() < (-size if negative else 0)):
         wrong = index[(index >= size) | (index < (-size if negative else 0))].reshape(-1)[0]
@@ -38,12 +51,18 @@ def _within(index: Array, size: int, dim: int, negative: bool = False) -> None:
 
 def _grid(index: Array, dim: int) -> tuple:
     """NumPy's index for `index` along an axis, every other axis at its own place."""
-    found = [
-        np.arange(n).reshape([n if k == i else 1 for k in range(index.ndim)])
-        for i, n in enumerate(index.shape)
-    ]
-    found[dim] = index
-    return tuple(found)
+    small = index.size <= LARGE
+    found = _places(index.shape) if small else _places.__wrapped__(index.shape)
+    return (*found[:dim], index, *found[dim + 1 :])
+
+
+@functools.lru_cache(256)
+def _places(shape: tuple[int, ...]) -> tuple[Array, ...]:
+    """The numbers along each axis of a shape, which stretch over the others."""
+    return tuple(
+        np.arange(n).reshape([n if k == i else 1 for k in range(len(shape))])
+        for i, n in enumerate(shape)
+    )
 
 
 def _same_rank(name: str, a: Array, b: Array) -> None:
@@ -55,6 +74,8 @@ def _same_rank(name: str, a: Array, b: Array) -> None:
 
 
 def _fits(name: str, index: Array, shape: tuple, dim: int, skip: bool, what: str) -> None:
+    if index.shape == shape:
+        return
     for axis, (n, m) in enumerate(zip(index.shape, shape, strict=True)):
         if n > m and not (skip and axis == dim):
             raise RuntimeError(
@@ -132,7 +153,7 @@ _REDUCE = {
 
 
 def _placed_source(index: Array, src: Array) -> Array:
-    return src[tuple(slice(0, n) for n in index.shape)]
+    return src if src.shape == index.shape else src[tuple(slice(0, n) for n in index.shape)]
 
 
 def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) -> int:
@@ -410,7 +431,8 @@ def take(input: Array, index: Array) -> Array:
         )
     if index.size and not input.size:
         raise IndexError("take(): tried to take from an empty tensor")
-    if index.size and (index.max() >= input.size or index.min() < -input.size):
+    if not all_below(index, input.size) and index.size \
+            and (index.max() >= input.size or index.min() < -input.size):  # fmt: skip
         raise IndexError(f"out of range: tried to access index {index.max()} on a tensor of "
                          f"{input.size} elements.")  # fmt: skip
     return input.reshape(-1)[index]

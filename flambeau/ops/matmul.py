@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ..autograd.tape import record_binary
-from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY, HALF
+from ..tensor.dtypes import FROM_NUMPY, HALF
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
 from .autocast import AUTOCAST
+from .numbers import FLOATS
 from .matmul_native import WORTH, large_product
 from .registry import Array, composite, opaque
 from .rows_native import LARGE, folded, times_vector
-
-_FLOATS = frozenset((FLOAT32, FLOAT64))
 
 
 def product(a: Array, b: Array) -> Array:
@@ -47,11 +46,21 @@ def _by_vector(a: Array, b: Array) -> Array | None:
 
 def _large_dot(a: Array, b: Array) -> Array | None:
     """The product of a large row and a column, or of vectors, on all threads; None otherwise."""
-    if a.size != a.shape[-1] or max(a.ndim, b.ndim) > 2 or a.dtype not in _FLOATS \
+    if a.size != a.shape[-1] or max(a.ndim, b.ndim) > 2 or a.dtype not in FLOATS \
             or a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:  # fmt: skip
         return None
     y = folded(np.multiply, a.reshape(-1), b.reshape(-1))
     return None if y is None else np.full(a.shape[:-1] + b.shape[1:], y, a.dtype)
+
+
+def _small(a: Array, b: Array) -> Array | None:
+    """a @ b by the call of NumPy's that costs least, or None."""
+    try:
+        if 0 < a.ndim < 3 and 0 < b.ndim < 3:
+            return np.asarray(a.dot(b))
+        return np.matmul(a, b) if a.ndim == 3 == b.ndim else None
+    except ValueError:  # they do not fit, which is told elsewhere
+        return None
 
 
 def _check_inner(a: Array, b: Array) -> None:
@@ -95,6 +104,9 @@ def matmul(input: Array, other: Array) -> Array:
     >>> torch.tensor([[1., 2.], [3., 4.]]) @ torch.tensor([1., 1.])
     tensor([3., 7.])
     """
+    small = input.size <= WORTH and input.dtype is other.dtype and input.dtype in FLOATS
+    if small and input.__class__ is Array and (y := _small(input, other)) is not None:
+        return y
     if not input.ndim or not other.ndim:
         raise RuntimeError(
             f"both arguments to matmul need to be at least 1D, but they are {input.ndim}D and "
@@ -219,7 +231,10 @@ def _matmul_operator(self: Tensor, other: Tensor) -> Tensor:
     try:
         a, b = self._array, other._array
         kind = a.dtype
-        if AUTOCAST.count or not (a.ndim == 2 == b.ndim and kind is b.dtype and kind in _FLOATS):
+        if AUTOCAST.count or not (
+            (a.ndim == 2 == b.ndim or (a.size <= WORTH and 0 < a.ndim < 3 and 0 < b.ndim < 3))
+            and kind is b.dtype and kind in FLOATS
+        ):
             return matmul(self, other)
         if a.size <= WORTH or (y := large_product(a, b)) is None:
             y = a.dot(b)  # half of np.matmul's overhead

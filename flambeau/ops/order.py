@@ -40,18 +40,18 @@ def small_order(x: Array, descending: bool) -> Array | None:
 
 
 def distinct_order(x: Array, descending: bool) -> Array | None:
-    """The order of few elements along the only axis; None where two are equal or one is NaN, and
-    for many."""
-    if x.__class__ is not np.ndarray or x.ndim != 1 or not 0 < x.size <= _SMALL:
+    """The order of few elements along the last axis; None where two of a row are equal or one is
+    NaN, and for many."""
+    if x.__class__ is not np.ndarray or not x.ndim or not 0 < x.size <= _SMALL:
         return None
-    kind = x.dtype.kind
-    if kind not in "iuf" or x.itemsize == 2:
+    if x.dtype.kind not in "iuf" or x.itemsize == 2:
         return None
-    where = x.argsort()
-    found = x.take(where)
-    if not np.logical_and.reduce(found[1:] > found[:-1]) or (x.size == 1 and found[0] != found[0]):
+    where = x.argsort(-1)
+    found = _along_rows(x, where)
+    apart = found[..., 1:] > found[..., :-1] if x.shape[-1] > 1 else found == found
+    if not apart.item(apart.argmin()):
         return None
-    return np.ascontiguousarray(where[::-1]) if descending else where
+    return np.ascontiguousarray(where[..., ::-1]) if descending else where
 
 
 def keys(x: Array, descending: bool = False) -> Array:

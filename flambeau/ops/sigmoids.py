@@ -6,6 +6,7 @@ import numpy as np
 
 from . import refusal
 from .blocks import blockwise, choose
+from .numbers import ONE
 from .registry import Array, Promotion, composite, pointwise
 from .samples import pairs_nonzero, real_line
 
@@ -16,7 +17,7 @@ def logistic(x: np.ndarray) -> np.ndarray:
     if y.__class__ is not np.ndarray or not y.ndim:
         return 1 / (1 + np.exp(y))
     np.exp(y, y)
-    y += 1
+    np.add(y, ONE, y)
     return np.reciprocal(y, y)
 
 
@@ -64,9 +65,11 @@ def _(g, grad, output):
 
 def _silu(x: np.ndarray) -> np.ndarray:
     y = np.negative(x)
-    y = np.exp(y, out=y if y.ndim else None)
-    y = np.add(y, 1, out=y if y.ndim else None)
-    return np.divide(x, y, out=y if y.ndim else None)
+    if y.__class__ is not np.ndarray or not y.ndim:
+        return x / (np.exp(y) + 1)
+    np.exp(y, y)
+    np.add(y, ONE, y)
+    return np.divide(x, y, y)
 
 
 @pointwise(name="_silu", node="SiluBackward0", expose=(), samples=real_line,

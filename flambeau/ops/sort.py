@@ -139,9 +139,10 @@ def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Arr
         raise RuntimeError("selected index k out of range")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
-    if sorted and (where := order.distinct_order(input, largest)) is not None:
-        where = where[:k]
-        return input.take(where), where
+    if sorted and at == input.ndim - 1 and k \
+            and (where := order.distinct_order(input, largest)) is not None:  # fmt: skip
+        where = np.ascontiguousarray(where[..., :k])
+        return order.gathered(input, where), where
     return _found(input, at, k, largest, lambda keys: order.least_numbers(keys, k))
 
 
@@ -152,7 +153,7 @@ def _(gs, ys, input_shape, dim):
 
 def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | None:
     """The element of this rank among few distinct ones along the only axis, and its index."""
-    ranks = order.distinct_order(input, False)
+    ranks = order.distinct_order(input, False) if input.ndim == 1 else None
     if ranks is None:
         return None
     where = ranks[rank : rank + 1] if keepdim else np.asarray(ranks[rank])

@@ -156,6 +156,8 @@ def reshape(input, *shape_, shape=None):
     if len(wanted) == 1 and not isinstance(wanted[0], int) and hasattr(wanted[0], "__len__"):
         wanted = tuple(wanted[0])
     array = input._array
+    if array.flags.c_contiguous and wanted and wanted[0].__class__ is int:
+        return view_method(input, *wanted)
     lengths = inferred_shape(wanted, array.size)
     if array.flags.c_contiguous or viewed(array, lengths) is not None:
         return _view(input, lengths)

@@ -3,6 +3,7 @@ index_add, index_copy, index_fill and index_reduce."""
 
 from __future__ import annotations
 
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.tensor import wrap
 from . import along_native
 from .axes import canonical_dim
-from .gather import _indices, _scatter_reduce, publish_in_place
+from .gather import _indices, _scatter_reduce, all_below, publish_in_place
 from .registry import Array, composite, opaque
 
 
@@ -22,7 +23,8 @@ def _selected(rng):
 def _vector(index: Array, name: str) -> Array:
     if index.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector")
-    return _indices(index, name).reshape(-1)
+    index = _indices(index, name)
+    return index if index.ndim else index.reshape(-1)
 
 
 @opaque(ref=lambda x, dim, index: np.take(x, index, dim), samples=_selected)
@@ -39,9 +41,9 @@ def index_select(input: Array, dim, index: Array) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy()
-    if index.size and (index.max() >= input.shape[at] or index.min() < 0):
+    if _leaves(index, input.shape[at]):
         raise IndexError("index out of range in self")
-    return np.take(input, index, at)
+    return input.take(index, at) if input.__class__ is Array else np.take(input, index, at)
 
 
 @index_select.vjp("input")
@@ -49,8 +51,15 @@ def _(g, input_shape, dim, index):
     return g.new_zeros(input_shape).index_add(dim, index, g)
 
 
-def _along(at: int, index: Array) -> tuple:
-    return (*[slice(None)] * at, index)
+def _leaves(index: Array, size: int) -> bool:
+    """Whether an index is not of an axis of this length."""
+    return not all_below(index, size) and bool(
+        index.size and (index.max() >= size or index.min() < 0)
+    )
+
+
+def _along(at: int, index: Array) -> Any:
+    return index if not at else (*[slice(None)] * at, index)
 
 
 def _check_source(name: str, input: Array, at: int, index: Array, source: Array) -> None:
@@ -64,7 +73,7 @@ def _check_source(name: str, input: Array, at: int, index: Array, source: Array)
             f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): "
             f"({source.shape[at]}), for dim: {at}"
         )
-    if input.ndim and (index.size and (index.max() >= input.shape[at] or index.min() < 0)):
+    if input.ndim and _leaves(index, input.shape[at]):
         raise IndexError(f"{name}(): index out of range in self")
 
 
@@ -82,11 +91,11 @@ def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
     """A copy with alpha * source added to slices."""
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_add")
-    own, given = list(input.shape), list(source.shape)
+    own, given = input.shape, source.shape
     if own and given and own[:at] + own[at + 1 :] != given[:at] + given[at + 1 :]:
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension. "
-            f"Got self.shape = {own} source.shape = {given}"
+            f"Got self.shape = {list(own)} source.shape = {list(given)}"
         )
     _check_source("index_add", input, at, index, source)
     made = input.copy()
@@ -167,8 +176,9 @@ def _index_fill(input: Array, dim, index: Array, value: Array) -> Array:
     at = canonical_dim(dim, input.ndim)
     index = _vector(index, "index_fill")
     made = input.copy()
-    if index.size and input.ndim and (index.max() >= input.shape[at]
-                                      or index.min() < -input.shape[at]):  # fmt: skip
+    if input.ndim and not all_below(index, input.shape[at]) and index.size and (
+        index.max() >= input.shape[at] or index.min() < -input.shape[at]
+    ):
         raise IndexError("index_fill(): index out of range in self")
     (made if made.ndim else made.reshape(1))[_along(at, index)] = value
     return made

@@ -303,6 +303,7 @@ def test_batch_norm_of_columns(shape) -> None:
 @pytest.mark.parametrize("size", [1, 17, 4096, 4097, 12_289])
 def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["flambeau.ops.matmul"], "LARGE", 0)
+    monkeypatch.setattr(sys.modules["flambeau.ops.matmul"], "WORTH", -1)
     monkeypatch.setattr(rows_native, "_ready", {})
     a, b = np.random.default_rng(0).normal(size=(2, size))
     x, y = torch.from_numpy(a), torch.from_numpy(b)
