@@ -8,6 +8,7 @@ import numpy as np
 
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name
+from ..tensor.sampling import within_unit
 from ..tensor.tensor import Tensor
 from .loss import _kind, _reduced
 from .loss_reduction import MEAN, NONE, SUM, reduction_number, share
@@ -40,12 +41,11 @@ def _bce(input: Array, target: Array, weight: Array | None, reduction) -> Array:
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (target, input)]
         raise RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}")
     for name, a in (("input", input), ("target", target)):
-        if a.size and not (a.min() >= 0 and a.max() <= 1):
+        if not within_unit(a):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     inside = compute_dtype(input.dtype)
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
-    with np.errstate(divide="ignore"):
-        y = (t - 1) * np.maximum(np.log1p(-x), -100) - t * np.maximum(np.log(x), -100)
+    y = (t - 1) * np.maximum(np.log1p(-x), -100) - t * np.maximum(np.log(x), -100)
     return _reduced(y if weight is None else y * weight, reduction, input.dtype)
 
 

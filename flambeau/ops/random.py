@@ -158,7 +158,8 @@ randn_like = _made_like("randn_like", normals.fill_normal, "Normal numbers, shap
 
 
 def _bounds(low: Any, high: Any) -> tuple[int, int]:
-    low, high = (x.item() if isinstance(x, Tensor) else x for x in (low, high))
+    low = low.item() if isinstance(low, Tensor) else low
+    high = high.item() if isinstance(high, Tensor) else high
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= "
                            f"to={high}")  # fmt: skip
@@ -308,7 +309,7 @@ def _check_probabilities(input: Tensor) -> None:
     a = peek(input)
     if a.dtype.kind not in "fV":
         raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for {input.dtype}')
-    if a.size and not ((a >= 0) & (a <= 1)).all():
+    if not sampling.within_unit(a):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
 
 
@@ -377,26 +378,27 @@ def _fill(
 ) -> None:
     """A random in-place method, from the names and defaults of its parameters."""
     defaults = dict(parameters)
+    usual = tuple(defaults.values())
 
     def method(
         self: Tensor, *args: Any, generator: Generator | None = None, **named: Any
     ) -> Tensor:
-        if len(args) > len(defaults) or set(named) - {n.strip("_") for n in defaults}:
+        if len(args) > len(usual) or (named and set(named) - {n.strip("_") for n in defaults}):
             raise TypeError(
                 f"{name}() received an invalid combination of arguments: {args} {named}"
             )
-        values = list(defaults.values())
-        values[: len(args)] = args
-        for i, key in enumerate(defaults):
-            values[i] = named.get(key.strip("_"), values[i])
+        values = (*args, *usual[len(args) :])
+        if named:
+            given = zip(defaults, values, strict=True)
+            values = tuple([named.get(key.strip("_"), value) for key, value in given])
         recorded = check_writable(self, name)
         if self._array.__class__ is MetaArray:
             return self
         if recorded:
             drawn = wrap(np.empty_like(self._array))
-            fill(drawn, generator, tuple(values))
+            fill(drawn, generator, values)
             return overwrite(self, drawn, name)
-        fill(self, generator, tuple(values))
+        fill(self, generator, values)
         bump(self)
         return self
 

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..native.eager import kernel_asked_for
+from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import Calls
 
 if TYPE_CHECKING:
     from ..native.loops import Kernel
 
 LARGE = 1 << 13  # elements or words up to which array code is as fast, or compiling does not pay
+OFTEN = 256  # draws of fewer, after which their kernel pays all the same
 FEW = 512  # numbers up to which C's functions are called one by one from Python
 _BLOCK, _GROUP = 624, 8  # as in native/kernels/random.py
 _ready: dict[tuple, int] = {}  # addresses by the name and the dtype
+_draws: dict[tuple, int] = {}  # how often few numbers were drawn, by the same
 
 
 def native(name: str, dtype: np.dtype | None = None) -> int | None:
@@ -44,7 +46,11 @@ def _built(name: str, dtype: np.dtype | None) -> Kernel:
         "bernoulli": random.bernoulli, "integers": random.integers, "shuffle": random.shuffle,
         "normal": normal.normal, **libm.FUNCTIONS,
     }  # fmt: skip
-    return makers[name]() if dtype is None else makers[name](Type(dtype.name))
+    if dtype is None:
+        return makers[name]()
+    if dtype.name not in {one.value for one in Type}:
+        raise NotImplementedError(f"a kernel for random numbers of {dtype}")
+    return makers[name](Type(dtype.name))
 
 
 def twist(key: int, words: np.ndarray) -> bool:
@@ -65,7 +71,9 @@ def converter(
 
     Words and elements are contiguous, and whole blocks of so many elements.
     """
-    found = native(name, dtype) if count >= LARGE else None
+    found = _ready.get((name, dtype))
+    if found is None and (count >= LARGE or _often((name, dtype))):
+        found = native(name, dtype)
     if found is None:
         return None
 
@@ -73,6 +81,12 @@ def converter(
         Calls.alone(found, words, *numbers, elements, elements.size // block)
 
     return convert
+
+
+def _often(key: tuple) -> bool:
+    """Counts a draw of few numbers."""
+    count = _draws[key] = _draws.get(key, 0) + 1
+    return count > OFTEN and Policy.counts
 
 
 def shuffled(words: np.ndarray) -> np.ndarray | None:

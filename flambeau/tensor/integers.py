@@ -25,7 +25,7 @@ from .sampling import (
 _DIGITS = {
     np.dtype(np.float16): 11, BFLOAT16: 8, np.dtype(np.float32): 24, np.dtype(np.float64): 53
 }  # fmt: skip
-_INT64 = np.iinfo(np.int64)
+_INT64, _LONG = np.iinfo(np.int64), np.dtype(np.int64)
 _WIDE_RANGE = 1 << 28  # from here two words are drawn for each integer
 _LARGE_PERMUTATION = (1 << 32) // 20  # from here randperm draws 64 bits a step
 _VECTOR_PERMUTATION = 200  # from here array operations beat the plain loop
@@ -47,7 +47,6 @@ def fill_random(
         return _fill_whole(array, generator)
     if high is None and low == _INT64.min:
         return _fill_all_64_bits(array, generator)
-    name = f"random_(from={low}, to={high})"
     if dtype.kind == "c" or (dtype.itemsize == 1 and dtype.kind == "V"):
         raise RuntimeError(
             f"check_random_bounds handles only integral, floating-point and boolean types, "
@@ -57,8 +56,10 @@ def fill_random(
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
-    low, last = _representable(dtype, low, high)
-    _check_bounds(dtype, low, last, name)
+    first, last = _representable(dtype, low, high)
+    if dtype is not _LONG or first < _INT64.min or last > _INT64.max:
+        _check_bounds(dtype, first, last, f"random_(from={low}, to={high})")
+    low = first
     span = (last - low + 1) % (1 << 64)
     return _fill_span(array, generator, low, span)
 
@@ -119,21 +120,21 @@ def _check_bounds(dtype: np.dtype, low: int, last: int, name: str) -> None:
 
 def _fill_span(array: np.ndarray, generator: Generator | None, low: int, span: int) -> np.ndarray:
     dtype = array.dtype
-    base = np.int64(low)
+    base = np.array(low, _LONG)
     if span >= _WIDE_RANGE:
         divisor = np.uint64(span)
         return fill_words(
             array, generator, 2,
             lambda words: _as_dtype((pairs(words) % divisor).view(np.int64) + base, dtype),
         )  # fmt: skip
-    short = np.uint32(span)
+    short = np.array(span, np.uint32)
 
     def compute(words: np.ndarray) -> np.ndarray:
         # NumPy divides by a scalar with vector instructions; its remainder does not.
         rest = (words - words // short * short).view(np.int32)
         return _as_dtype(np.add(rest, base, dtype=np.int64) if low else rest, dtype)
 
-    convert = converter("integers", dtype, array.size, np.array(short), np.array(base))
+    convert = converter("integers", dtype, array.size, short, base)
     return fill_words(array, generator, 1, compute, convert)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import libm
 from .draws_native import converter
-from .generator import Generator, default_generator
+from .generator import BLOCK, Generator, default_generator
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = {np.dtype(t) for t in (np.float16, np.float32, np.float64)} | {BFLOAT16}
@@ -31,10 +31,12 @@ NAMES = {
 WIDE_UNSIGNED = {np.dtype(t) for t in (np.uint16, np.uint32, np.uint64)}
 # Words drawn at a time: a multiple of the generator's block that stays in the second-level cache.
 _CHUNK = 624 * 104
-_MASK24 = np.uint32((1 << 24) - 1)
-_MASK53 = np.uint64((1 << 53) - 1)
-_SCALE24 = np.float32(2.0**-24)
-_THIRTY_TWO = np.uint64(32)
+_INT32, _FLOAT32 = np.dtype(np.int32), np.dtype(np.float32)
+# Arrays, not NumPy's scalars, beside which an operation costs twice as much.
+_MASK24 = np.array((1 << 24) - 1, np.uint32)
+_MASK53 = np.array((1 << 53) - 1, np.uint64)
+_SCALE24 = np.array(2.0**-24, np.float32)
+_THIRTY_TWO = np.array(32, np.uint64)
 
 
 def memory_order(array: np.ndarray) -> np.ndarray:
@@ -72,7 +74,12 @@ def fill_words(
     target = memory_order(array)
     step = _CHUNK // words_each
     if count <= step and convert is None:
-        target[...] = compute(source.words(count * words_each)).reshape(target.shape)
+        made = compute(source.words(count * words_each))
+        target[...] = made if target.ndim == 1 else made.reshape(target.shape)
+        return array
+    if convert is not None and count <= BLOCK and array.flags.c_contiguous:
+        with source.lock:
+            convert(source.words(count * words_each), array)
         return array
     in_place = target.flags.c_contiguous
     flat = target.reshape(-1) if in_place else np.empty(count, array.dtype)
@@ -98,7 +105,8 @@ def pairs(words: np.ndarray) -> np.ndarray:
 
 def unit32(words: np.ndarray) -> np.ndarray:
     """float32 in [0, 1) from the low 24 bits of each word."""
-    return (words & _MASK24).view(np.int32).astype(np.float32) * _SCALE24
+    made = (words & _MASK24).view(_INT32).astype(_FLOAT32)
+    return np.multiply(made, _SCALE24, made)
 
 
 def unit64(words: np.ndarray) -> np.ndarray:
@@ -203,22 +211,33 @@ def _fill_bernoulli_each(
     array: np.ndarray, p: np.ndarray, generator: Generator | None
 ) -> np.ndarray:
     try:
-        each = np.broadcast_to(p, array.shape)
+        each = p if p.shape == array.shape else np.broadcast_to(p, array.shape)
     except ValueError:
         raise RuntimeError(
             f"bernoulli_: p of shape {list(p.shape)} does not expand to {list(array.shape)}"
         ) from None
-    if not np.all((each >= 0) & (each <= 1)):
+    if not within_unit(p):
         raise RuntimeError(
             "bernoulli_: Expected p_in >= 0 && p_in <= 1 to be true, but got false "
             "(a probability outside [0, 1])"
         )
+    precision = np.float64 if p.dtype == np.float64 else np.float32
+    if array.flags.c_contiguous:
+        drawn = fill_uniform(np.empty(array.shape, precision), generator)
+        array[...] = drawn < each.astype(precision, copy=False)
+        return array
     axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
     target = array.transpose(axes)
-    precision = np.float64 if p.dtype == np.float64 else np.float32
     drawn = fill_uniform(np.empty(target.shape, precision), generator)
     target[...] = drawn < each.transpose(axes).astype(precision, copy=False)
     return array
+
+
+def within_unit(x: np.ndarray) -> bool:
+    """Whether all numbers are from 0 to 1, none of them NaN."""
+    if x.__class__ is np.ndarray and x.dtype.kind == "f" and x.size:
+        return bool(x.item(x.argmin()) >= 0 and x.item(x.argmax()) <= 1)  # both would find a NaN
+    return bool(((x >= 0) & (x <= 1)).all())
 
 
 def fill_dropout(array: np.ndarray, p: float, generator: Generator | None = None) -> np.ndarray:
