@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import run
+from ..native.invoke import Calls, run
 from ..tensor.dtypes import FLOAT32, FLOAT64
 from .matmul import product
+from .numbers import number
 from .pointwise_native import large
+from .small_native import MOST, PROBABILITIES
 
 Array = np.ndarray
 
@@ -48,12 +50,27 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     """(attention's output, probabilities)."""
     rows, columns = q.shape[-2], k.shape[-2]
     count = q.size // max(q.shape[-1], 1) * columns
+    if 0 < count <= min(MOST, LARGE) and q.__class__ is Array:
+        return _small(q, k, v, scale, causal)
     if not _fits(count, q) or (found := _kernel(q.dtype, causal)) is None:
         return None
     p = np.ascontiguousarray(product(q, k.swapaxes(-1, -2)))
     each = rows * columns
     run(found, count, p, np.asarray(scale, q.dtype), p.size // each, rows, columns, each)
     return product(p, v), p
+
+
+def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
+           ) -> tuple[Array, Array] | None:  # fmt: skip
+    """forward of few scores, from a fixed call on."""
+    kernel = PROBABILITIES[causal][q.dtype]
+    if not kernel or not Policy.allowed:
+        return None
+    p = np.matmul(q, k.swapaxes(-1, -2))
+    rows, columns = p.shape[-2:]
+    each = rows * columns
+    Calls.alone(kernel, p, number(scale, q.dtype), p.size // each, rows, columns, each)
+    return np.matmul(p, v), p
 
 
 def in_parts(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:

@@ -14,6 +14,7 @@ from .norm_parts import (
     as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled,
     slope, statistics,
 )  # fmt: skip
+from .numbers import number
 from .promotion import compute_dtype
 from .registry import Array, composite, opaque, publish
 from .samples import Rng, Sample
@@ -47,13 +48,24 @@ def _batch_norm(
     count = x.shape[0] * x.shape[2]
     mean, squares = channel_moments(x)
     save_mean[...] = mean
-    save_rstd[...] = 1 / np.sqrt(squares / inside.type(count) + inside.type(eps))
-    for running, new in ((running_mean, mean), (running_var, squares / max(count - 1, 1))):
-        if running is not None:
-            running[...] = (1 - momentum) * running + momentum * new
+    deviation = np.sqrt(squares / number(count, inside) + number(eps, inside))
+    save_rstd[...] = np.reciprocal(deviation)
+    if running_mean is not None:
+        _move(running_mean, mean, momentum)
+    if running_var is not None:
+        _move(running_var, squares / number(max(count - 1, 1), inside), momentum)
     scale = scaled(save_rstd, w)
     shift = -mean * scale if b is None else b - mean * scale
     return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
+
+
+def _move(running: Array, new: Array, momentum: float) -> None:
+    """A running statistic moved towards a new one."""
+    if running.dtype is new.dtype:
+        kept, share = number(1 - momentum, new.dtype), number(momentum, new.dtype)
+        running[...] = kept * running + share * new
+    else:
+        running[...] = (1 - momentum) * running + momentum * new
 
 
 @_batch_norm.vjp
@@ -77,7 +89,7 @@ def _batch_norm_backward(
             len(mean), kind)  # fmt: skip
     share, x, w = as_dtype(mean.dtype, g, input, weight)
     share, x = images(share), images(x)
-    count = mean.dtype.type(x.shape[0] * x.shape[2])
+    count = number(x.shape[0] * x.shape[2], mean.dtype)
     of_g, of_product = (np.add.reduce(v, 0) for v in channel_sums(share, x, mean))
     a = scaled(rstd, w)
     b = -a * rstd * rstd * of_product / count

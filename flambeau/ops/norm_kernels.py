@@ -21,7 +21,7 @@ from .rows_native import (
     LARGE, centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
     moments, reduced,
 )  # fmt: skip
-from .small_native import LAYER_NORM, MOST
+from .small_native import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS, MOST
 
 _BLOCK = 1 << 16  # elements
 
@@ -113,11 +113,36 @@ def rows_forward(
     return y
 
 
+def _small_rows_backward(
+    g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
+) -> tuple[Array, Array, Array] | None:
+    """rows_backward of few rows in two calls; None without kernels."""
+    kind = x.dtype
+    kernel, sums = LAYER_NORM_BACKWARD[weight is not None][kind], LAYER_NORM_SUMS[kind]
+    if not (kernel and sums and Policy.allowed and g.dtype is kind):
+        return None
+    g = np.ascontiguousarray(g)
+    parts = (g, x) if weight is None else (g, x, weight)
+    for v in parts:
+        if v.__class__ is not Array or not v.flags.c_contiguous or v.dtype is not kind:
+            return None
+    rows, n = x.shape
+    made, of_weight, of_bias = np.empty(x.shape, kind), np.empty(n, kind), np.empty(n, kind)
+    Calls.alone(kernel, *parts, mean, rstd, _numbers(0.0, n, kind)[1], made, rows, n)
+    Calls.alone(sums, g, x, mean, rstd, of_weight, of_bias, rows, n)
+    return made, of_weight, of_bias
+
+
 def rows_backward(
     g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array]:
     """The cotangents of x, weight and bias."""
-    if x.size > LARGE and (found := layer_norm_backward(g, x, weight, mean, rstd)) is not None:
+    found = None
+    if x.size <= MOST and x.dtype == mean.dtype:
+        found = _small_rows_backward(g, x, weight, mean, rstd)
+    elif x.size > LARGE:
+        found = layer_norm_backward(g, x, weight, mean, rstd)
+    if found is not None:
         return found
     g, x = (v.astype(mean.dtype, copy=False) for v in (g, x))
     made = np.empty(x.shape, x.dtype)

@@ -14,12 +14,12 @@ MOST = 1 << 12  # elements that count as small
 
 def _table(name: str, *settings: Any) -> Small:
     def build(kind: np.dtype) -> Any:
-        from ..native.kernels import rows, small
+        from ..native.kernels import attention, rows, small
         from ..native.loops import Type
 
         if kind != FLOAT32 and kind != FLOAT64:
             raise NotImplementedError(f"a small kernel of {kind}")
-        made = getattr(small, name, None) or getattr(rows, name)
+        made = next(getattr(file, name) for file in (small, rows, attention) if hasattr(file, name))
         return made(Type(kind.name), *settings)
 
     return Small(build)
@@ -30,3 +30,6 @@ CROSS_ENTROPY = {mean: _table("cross_entropy", mean) for mean in (False, True)}
 CROSS_ENTROPY_BACKWARD = _table("cross_entropy_backward")
 LAYER_NORM = {(weight, bias): _table("layer_norm", weight, bias)
               for weight in (False, True) for bias in (False, True)}  # fmt: skip
+LAYER_NORM_BACKWARD = {weight: _table("layer_norm_backward", weight) for weight in (False, True)}
+LAYER_NORM_SUMS = _table("layer_norm_sums")
+PROBABILITIES = {causal: _table("probabilities", causal) for causal in (False, True)}

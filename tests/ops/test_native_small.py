@@ -133,13 +133,37 @@ def test_cross_entropy_of_no_class(monkeypatch) -> None:
 def test_layer_norm(shape, weight, monkeypatch) -> None:
     torch.manual_seed(0)
     x = torch.randn(*shape).requires_grad_()
-    w, b = (torch.randn(shape[-1]), torch.randn(shape[-1])) if weight else (None, None)
+    w, b = torch.randn(2, shape[-1]).unbind() if weight else (None, None)
+    leaves = [x, *(v.requires_grad_() for v in (w, b) if v is not None)]
 
     def run():
-        x.grad = None
+        for leaf in leaves:
+            leaf.grad = None
         y = F.layer_norm(x, shape[-1:], w, b)
         (y * y * y).sum().backward()
-        return np.append(y.detach().numpy(), x.grad.numpy())
+        found = [y.detach(), *(v.grad for v in leaves)]
+        return np.concatenate([v.numpy().ravel() for v in found])
 
     got, want = both(monkeypatch, run)
+    assert small_native.LAYER_NORM_BACKWARD[weight][np.dtype(np.float32)]
+    np.testing.assert_allclose(got, want, 1e-4, 5e-5)  # 1 / deviation of equal elements is 316
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(1, 4), (2, 5, 3), (2, 3, 17, 8)])
+def test_attention(shape, causal, dtype, monkeypatch) -> None:
+    torch.manual_seed(0)
+    parts = [torch.randn(*shape, dtype=dtype, requires_grad=True) for _ in range(3)]
+
+    def run():
+        for part in parts:
+            part.grad = None
+        y = F.scaled_dot_product_attention(*parts, is_causal=causal)
+        (y * y).sum().backward()
+        found = [y.detach(), *(part.grad for part in parts)]
+        return np.concatenate([x.numpy().ravel() for x in found])
+
+    got, want = both(monkeypatch, run)
+    assert small_native.PROBABILITIES[causal][parts[0].detach().numpy().dtype]
     np.testing.assert_allclose(got, want, 1e-4, 1e-5)

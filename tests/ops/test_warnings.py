@@ -52,6 +52,7 @@ def test_backward():
 
 @pytest.mark.parametrize("name", ["call", "compiled"])
 def test_bodies_of_several_steps(name):
+    loss = torch.nn.functional.binary_cross_entropy
     low, high = torch.full((3,), -INF), torch.full((3,), 3e38)
     probabilities = torch.tensor([0.0, 1.0, 1.0])
 
@@ -59,7 +60,7 @@ def test_bodies_of_several_steps(name):
         return (high.prod(), (high * INF - low * -INF).mean(), high.cumprod(0), low.softmax(0),
                 low.log_softmax(0), low.logsumexp(0), high.norm(), torch.isclose(low, low),
                 torch.cdist(low[None], low[None]), torch.logit(p), (low - low).nan_to_num(),
-                high.double().mul(1e300).float(), torch.nn.functional.binary_cross_entropy(p, 1 - p),
+                high.double().mul(1e300).float(), loss(p, 1 - p),
                 high.logcumsumexp(0), torch.xlogy(p, p))  # fmt: skip
 
     found = step if name == "call" else torch.compile(step)
