@@ -16,6 +16,7 @@ import numpy as np
 from . import conv_native, conv_pointwise
 from .registry import Array
 
+_FEW = 1 << 13  # elements of windows that are copied at once
 _BLOCK_BYTES = 1 << 20  # columns kept in the L2 cache
 
 
@@ -149,6 +150,8 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     x = padded(x, window.padding)
     if groups > 1 and w.shape[1] == 1:
         return _depthwise_forward(x, w, bias, window, y, groups)
+    if groups == 1 and y.size * w[:1].size <= _FEW * len(w):
+        return _of_few(x, w, bias, window, y)
     columns = _Columns(x, window, output, w.shape[1])
     step = w.shape[0] // groups
     weights = w.reshape(groups, step, -1)
@@ -166,6 +169,22 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
                 np.copyto(target, part)
             else:
                 np.add(part, _per_channel(bias[g * step : (g + 1) * step], y.ndim), out=target)
+    return y
+
+
+def _of_few(x: Array, w: Array, bias: Array | None, window: Window, y: Array) -> Array:
+    """The same of few windows of a padded input, written to y: they are copied all at once."""
+    steps, output = x.strides[2:], y.shape[2:]
+    shape = (x.shape[1], *window.kernel, len(x), *output)
+    inside, between = ([n * s for n, s in zip(apart, steps, strict=True)]
+                       for apart in (window.dilation, window.stride))  # fmt: skip
+    strides = (x.strides[1], *inside, x.strides[0], *between)
+    windows = np.ndarray(shape, x.dtype, x, 0, strides).reshape(w[0].size, -1)
+    made = w.reshape(len(w), -1).dot(windows).reshape(len(w), len(x), *output).swapaxes(0, 1)
+    if bias is None:
+        y[...] = made
+    else:
+        np.add(made, _per_channel(bias, y.ndim), y)
     return y
 
 

@@ -12,7 +12,7 @@ from ..autograd.mode import MODE
 from ..tensor.tensor import Tensor
 from . import group_native
 from .batch_norm import batch
-from .norm_kernels import affine, channel_moments, channel_sums, combined
+from .norm_kernels import affine, channel_moments, channel_sums, combined, rows_forward
 from .norm_parts import (
     as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled,
     slope, statistics,
@@ -20,6 +20,7 @@ from .norm_parts import (
 from .registry import Array, composite, opaque, publish
 from .rows_native import LARGE
 from .samples import Rng, Sample
+from .small_native import MOST
 
 
 def _group_samples(rng: Rng) -> Iterator[Sample]:
@@ -45,6 +46,9 @@ def _group_norm(
     inside = save_mean.dtype
     x, w, b = as_dtype(inside, input, weight, bias)
     x = images(x)
+    if x.size <= MOST:
+        return _few_groups(x, w, b, save_mean.reshape(-1), save_rstd.reshape(-1), eps).reshape(
+            input.shape).astype(input.dtype, copy=False)  # fmt: skip
     if x.size > LARGE and (
         y := group_native.group_norm(x, w, b, save_mean, save_rstd, eps)
     ) is not None:
@@ -57,6 +61,16 @@ def _group_norm(
     scale = scaled(scale, w)
     shift = -mean * scale if b is None else b - mean * scale
     return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
+
+
+def _few_groups(
+    x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array, eps: float
+) -> Array:  # fmt: skip
+    """Each group a row, which small kernels know; fills mean and rstd."""
+    y = rows_forward(x.reshape(mean.size, -1), None, None, mean, rstd, eps).reshape(x.shape)
+    if weight is not None:
+        np.multiply(y, weight[:, None], y)
+    return y if bias is None else np.add(y, bias[:, None], y)
 
 
 @_group_norm.vjp
