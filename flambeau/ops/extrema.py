@@ -12,7 +12,6 @@ from ..tensor.promote import result_dtype
 from ..tensor.tensor import Tensor
 from . import refusal
 from .inplace import assign, write_out
-from .numbers import FLOATS, ORDINARY, number
 from .pointwise_native import MIDDLE, large
 from .rectifiers import within
 from .registry import Array, composite, pointwise, publish
@@ -144,15 +143,7 @@ def clamp_numbers(input: Array, min=None, max=None) -> Array:
         bounds = [np.asarray(v, input.dtype) for v in (min, max) if v is not None]
         if (y := large(body, input, *bounds)) is not None:
             return y
-    if input.__class__ is Array and input.dtype in FLOATS:
-        min, max = _plain_bound(min, input.dtype), _plain_bound(max, input.dtype)
     return _clip(input, min, max)
-
-
-def _plain_bound(value: Any, kind: np.dtype) -> Any:
-    """A bound that NumPy takes sooner, where it is an ordinary number."""
-    plain = value.__class__ is float or value.__class__ is int
-    return number(value, kind) if plain and -ORDINARY < value < ORDINARY else value
 
 
 def _bound(value: Any, kind: np.dtype) -> np.ndarray:
