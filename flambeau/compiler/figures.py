@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..native.limits import limits
-from .graph import Graph, Op
+from .graph import Graph, Node, Op
 from .group import interior
 from .memory import Memory
 from .schedule.task import Task
@@ -125,8 +125,14 @@ def origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
     kept = step.layout.fusion.kept
     nodes = {id(one): one for node in task.group.nodes for one in interior(node, kept)}
     inside = sorted(nodes.values(), key=lambda node: places.get(id(node), 0))
-    found = dict.fromkeys(node.origin for node in inside if node.op is not Op.INPUT)
+    found = dict.fromkeys(node.origin for node in inside if not _is_given(node))
     return tuple(one for one in found if " at " in one) or tuple(filter(None, found))
+
+
+def _is_given(node: Node) -> bool:
+    """Whether nothing computes it. A constant serves all that use it: its origin is the first's."""
+    given = (Op.INPUT, Op.CONSTANT)
+    return node.op in given or (bool(node.inputs) and all(x.op is Op.CONSTANT for x in node.inputs))
 
 
 def _main(task: Task) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import json
+import linecache
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,13 +38,14 @@ def data(found: Sequence[Figures], name: str, calls: Sequence[str] = ()) -> dict
             phase = PHASES[1] if k else line.phase  # the second program is the backward pass
             kernels.append(_kernel(line, task, phase, k, loops))
     flops, moved = found[0].limits
+    lines = [line for one in found for line in one.lines]
     return {
         "name": name, "total": sum(one.total for one in found),
         "least": sum(one.least for one in found), "arena": sum(one.arena for one in found),
         "threads": max(one.threads for one in found), "peak": flops, "bandwidth": moved,
         "unique": len({(one["program"], one["code"]) for one in kernels if one["code"] >= 0}),
         "calls": list(calls), "phases": PHASES, "bounds": BOUNDS, "kernels": kernels,
-        "loops": list(loops),
+        "loops": list(loops), "sources": _sources(lines),
     }  # fmt: skip
 
 
@@ -57,6 +59,18 @@ def _kernel(line: Line, task: Task, phase: str, program: int, loops: dict[str, i
         "code": line.code, "origins": [nearby(one) for one in line.origins],
         "loops": loops.setdefault(text, len(loops)),
     }  # fmt: skip
+
+
+def _sources(lines: Sequence[Line]) -> dict[str, str]:
+    """The text of each source line that kernels come from, by its place as the page shows it."""
+    found: dict[str, str] = {}
+    for origin in {origin: None for line in lines for origin in (line.main, *line.origins)}:
+        where = origin.rpartition(" at ")[2]
+        file, _, number = where.rpartition(":")
+        text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
+        if text:
+            found[nearby(f" at {where}")[len(" at ") :]] = text
+    return found
 
 
 def _parts(origin: str) -> tuple[str, str, str]:

@@ -62,6 +62,11 @@ def test_the_figures_are_all_there(page) -> None:
     products = [one for one in data["kernels"] if one["operator"] == "linear"]
     assert {one["module"] for one in products} == {f"Sequential.{k}" for k in (0, 2, 4)}
     assert all("test_page.py:" in one["line"] for one in products)
+    texts = {data["sources"][one["line"]] for one in products}
+    assert texts == {"loss = F.cross_entropy(net(x), y)"}
+    origins = {origin for one in data["kernels"] for origin in one["origins"]}
+    places = {origin.rpartition(" at ")[2] for origin in origins if " at " in origin}
+    assert places <= set(data["sources"])
     assert 0 < data["unique"] <= len(data["kernels"])
     assert sum(one["seconds"] for one in data["kernels"]) > 0
 
@@ -81,6 +86,21 @@ def test_backward_of_a_module_is_on_the_same_page(tmp_path) -> None:
     _, data = page_of(tmp_path / "step.html")
     assert {one["program"] for one in data["kernels"]} == {0, 1}
     assert {one["phase"] for one in data["kernels"] if one["program"]} == {"backward"}
+
+
+def test_a_kernel_names_no_other_layer_for_a_constant_that_both_use(tmp_path) -> None:
+    layers = [nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(3)]
+    net = torch.compile(nn.Sequential(*layers), mode="now")
+    for _ in range(4):
+        net(torch.ones(8, 16)).sum().backward()
+    net.explain(html=tmp_path / "step.html")
+    _, data = page_of(tmp_path / "step.html")
+    for one in data["kernels"]:
+        if one["operator"] == "linear":
+            layer = one["module"].split(".")[1]
+            named = re.findall(r" in Sequential\.(\d)", " ".join(one["origins"]))
+            assert layer in named
+            assert set(named) <= {layer, str(int(layer) - 1)}  # whose output it reads
 
 
 def test_names_cannot_break_out() -> None:
