@@ -71,6 +71,7 @@ conformance: $(PARITY_VENV)/.ready
 bench: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python benchmarks/eager.py --readme
 	$(PARITY_VENV)/bin/python benchmarks/compiled.py --readme
+	$(PARITY_VENV)/bin/python benchmarks/examples.py --readme
 
 curves: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python benchmarks/parity.py

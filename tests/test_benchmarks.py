@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import flambeau
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = ("cases", "table", "models", "compiled_table", "compiled_measure", "measure", "eager",
-           "processes", "turns", "compiled")  # fmt: skip
+           "processes", "turns", "compiled", "examples")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,26 @@ def test_the_pages_have_the_marks(benchmarks):
     for page in ("README.md", "docs/speed.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
         assert text.count(compiled_table.BEGIN) == text.count(compiled_table.END) == 1
+
+
+def test_the_examples_are_measured_and_compared(benchmarks, monkeypatch, capsys):
+    import examples
+
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    examples.run("compiled", "autograd_tour", 8, turns=False)
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert len(found["losses"]) == 8
+    assert found["seconds"] > 0
+    one = {"losses": [1.0] * 10 + [2.0] * 190, "seconds": 3e-3}
+    other = {"losses": [1.0] * 10 + [2.02] * 190, "seconds": 1e-3}
+    machine = {"torch": "2", "python": "3", "processor": "p", "date": "d"}
+    results = {"mlp": {"torch": one, "eager": one, "compiled": other}}
+    text = examples.markdown(results, machine)
+    assert "| 3 ms | 3 ms | 1 ms | 3.00 | 3.00 | 0e+00 | 1e-02 | 1e-02 |" in text
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    assert page.count(examples.BEGIN) == page.count(examples.END) == 1
 
 
 def test_processes_take_turns(benchmarks, tmp_path):
