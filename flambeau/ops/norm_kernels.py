@@ -18,7 +18,7 @@ from ..native.invoke import Calls
 from .pointwise_native import large
 from .registry import Array
 from .rows_native import (
-    LARGE, centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
+    MIDDLE, centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
     moments, reduced,
 )  # fmt: skip
 from .small_native import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS, MOST
@@ -91,7 +91,7 @@ def rows_forward(
     y = None
     if x.size <= MOST and x.dtype == mean.dtype:
         y = _small_rows(x, weight, bias, mean, rstd, eps)
-    elif x.size > LARGE:
+    elif x.size > MIDDLE:
         y = layer_norm(x, weight, bias, mean, rstd, eps)
     if y is not None:
         return y
@@ -140,7 +140,7 @@ def rows_backward(
     found = None
     if x.size <= MOST and x.dtype == mean.dtype:
         found = _small_rows_backward(g, x, weight, mean, rstd)
-    elif x.size > LARGE:
+    elif x.size > MIDDLE:
         found = layer_norm_backward(g, x, weight, mean, rstd)
     if found is not None:
         return found
@@ -168,7 +168,7 @@ def rows_backward(
 
 def affine(x: Array, scale: Array, shift: Array) -> Array:
     """x (n, c, p) times scale plus shift, each (c,) or (n, c)."""
-    if x.size > LARGE:
+    if x.size > MIDDLE:
         if x.shape[2] == 1 and scale.ndim == 1:
             y = large(_affine, x[:, :, 0], scale, shift)
         else:
@@ -189,9 +189,9 @@ def channel_moments(x: Array) -> tuple[Array, Array]:
     n, _, p = x.shape
     if p == 1:
         flat = x[:, :, 0]
-        total = reduced(np.add, flat, (0,), False) if x.size > LARGE else None
+        total = reduced(np.add, flat, (0,), False) if x.size > MIDDLE else None
         mean = (np.add.reduce(flat, 0) if total is None else total) / x.dtype.type(n)
-        if x.size > LARGE and (squares := column_squares(flat, mean)) is not None:
+        if x.size > MIDDLE and (squares := column_squares(flat, mean)) is not None:
             return mean, squares
         centred = flat - mean
         return mean, np.einsum("nc,nc->c", centred, centred)
@@ -203,7 +203,7 @@ def channel_moments(x: Array) -> tuple[Array, Array]:
 
 def _moments(x: Array) -> tuple[Array, Array]:
     n, c, p = x.shape
-    if x.size > LARGE and (found := moments(_rows(x))) is not None:
+    if x.size > MIDDLE and (found := moments(_rows(x))) is not None:
         return found[0].reshape(n, c), found[1].reshape(n, c)
     means = np.add.reduce(x, 2) / x.dtype.type(p)
     squares = np.empty(means.shape, x.dtype)
@@ -218,11 +218,11 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
 
     Of one position, and with a mean for each channel, they may be added up already: (1, c).
     """
-    if x.size > LARGE and x.shape[2] == 1 and mean.ndim == 1:
+    if x.size > MIDDLE and x.shape[2] == 1 and mean.ndim == 1:
         found = column_products(g[:, :, 0], x[:, :, 0], mean)
         if found is not None:
             return found[0][None], found[1][None]
-    if x.size > LARGE and x.shape[2] > 1:
+    if x.size > MIDDLE and x.shape[2] > 1:
         found = centred_products(_rows(g), _rows(x), _of_rows(mean, x).reshape(-1))
         if found is not None:
             return found[0].reshape(x.shape[:2]), found[1].reshape(x.shape[:2])
@@ -237,7 +237,7 @@ def channel_sums(g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
 
 def combined(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
     """a g + b x + c for arrays (n, c, p) and coefficients (c,) or (n, c)."""
-    if x.size > LARGE:
+    if x.size > MIDDLE:
         if x.shape[2] == 1 and a.ndim == 1:
             y = large(_combined, g[:, :, 0], x[:, :, 0], a, b, c)
         else:

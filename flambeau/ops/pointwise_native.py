@@ -21,7 +21,7 @@ Array = np.ndarray
 LARGE = 1 << 15  # elements up to which NumPy is as fast
 _CHEAP_LARGE = 1 << 16  # the same, where memory is the limit: from here on threads share it
 MIDDLE = 1 << 12  # the same, where a body is several steps of NumPy's, or slow ones
-_ASKED, _USED = 32, 256  # the calls of arrays so small that ask for a kernel, and that use it
+ASKED, USED = 32, 256  # the calls of arrays so small that ask for a kernel, and that use it
 _CHEAP = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.sqrt, np.floor, np.ceil, np.trunc,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal, np.logical_not,
@@ -270,9 +270,9 @@ def settled(body: Any) -> Any:
 def _often(key: tuple, calls: int | None) -> bool:
     """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
     calls = calls or 0
-    if calls < _USED and (calls or len(_ready) < _MOST) and Policy.counts:
+    if calls < USED and (calls or len(_ready) < _MOST) and Policy.counts:
         _ready[key] = calls + 1
-    return calls in (_ASKED, _USED)
+    return calls in (ASKED, USED)
 
 
 def _none() -> Any:

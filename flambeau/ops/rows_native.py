@@ -16,14 +16,16 @@ from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run
 from ..tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
 from .copies_native import ordered
-from .pointwise_native import rows_apart, rows_of_second, settled
+from .pointwise_native import ASKED, USED, rows_apart, rows_of_second, settled
 
 Array = np.ndarray
 
-LARGE = 1 << 15  # elements up to which NumPy is as fast
+LARGE = 1 << 15  # elements from which on a kernel is asked for at once
+MIDDLE = 1 << 12  # elements up to which NumPy is as fast; in between a kernel wants many calls
 _ndarray = np.ndarray
 _INSIDE = {FLOAT32: FLOAT32, FLOAT64: FLOAT64, float16.numpy: FLOAT32, bfloat16.numpy: FLOAT32}
 _ready: dict[tuple, int] = {}  # addresses by name and settings
+_calls: dict[tuple, int] = {}  # how many there were of middle size
 
 
 def kernel(name: str, x: Array, *settings: Any) -> int | None:
@@ -32,6 +34,8 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
     found = _ready.get(key)
     if found is not None:
         return found if Policy.allowed else None
+    if x.size <= LARGE and not _often(key):
+        return None
 
     def build() -> Any:
         from ..native.kernels import group_norm, rows, scans, statistics
@@ -47,6 +51,14 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
     return made
 
 
+def _often(key: tuple) -> bool:
+    """Counts a call of arrays of middle size; whether there were so many that a kernel pays."""
+    calls = _calls.get(key, 0)
+    if calls < USED and Policy.counts and len(_calls) < _MOST:
+        _calls[key] = calls + 1
+    return calls in (ASKED, USED)
+
+
 def call(found: int, arrays: Sequence[Array], *sizes: int) -> None:
     """Runs a kernel on the memory of arrays."""
     run(found, arrays[0].size, *arrays, *sizes)
@@ -55,7 +67,7 @@ def call(found: int, arrays: Sequence[Array], *sizes: int) -> None:
 def fits(*arrays: Array) -> bool:
     """Whether all are large, contiguous, of one float dtype and shape."""
     first = arrays[0]
-    if first.size <= LARGE or first.dtype not in _INSIDE:
+    if first.size <= MIDDLE or first.dtype not in _INSIDE:
         return False
     return all(
         a.__class__ is _ndarray and a.flags.c_contiguous and a.shape == first.shape

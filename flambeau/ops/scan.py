@@ -13,7 +13,7 @@ from .join import cat
 from .reduce import inside_dtype, rounded, summed_dtype
 from .registry import Array, composite, opaque
 from .return_types import return_type
-from .rows_native import LARGE
+from .rows_native import MIDDLE
 from . import scan_native
 from .scan_native import scanned
 from .samples import scans
@@ -30,7 +30,7 @@ def cumsum(input: Array, dim, *, dtype=None) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
-    if input.size > LARGE and (kind == input.dtype or kind == np.int64) and (
+    if input.size > MIDDLE and (kind == input.dtype or kind == np.int64) and (
         found := scanned(np.add, input.astype(kind, copy=False), at)
     ) is not None:  # fmt: skip
         return found[0]
@@ -53,7 +53,7 @@ def cumprod(input: Array, dim, *, dtype=None) -> Array:
     at = canonical_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
-    if input.size > LARGE and kind == input.dtype \
+    if input.size > MIDDLE and kind == input.dtype \
             and (found := scanned(np.multiply, input, at)) is not None:  # fmt: skip
         return found[0]
     return rounded(np.cumprod(input, at, inside_dtype(kind)), kind)
@@ -85,7 +85,7 @@ def _running(name: str, ufunc: np.ufunc) -> Any:
         at = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)
-        if input.size > LARGE and (found := scanned(ufunc, input, at, True)) is not None:
+        if input.size > MIDDLE and (found := scanned(ufunc, input, at, True)) is not None:
             return found
         values = ufunc.accumulate(input, at) if input.size else input.copy()
         places = np.arange(input.shape[at]).reshape([-1 if i == at else 1
@@ -136,7 +136,7 @@ def logcumsumexp(input: Array, dim) -> Array:
         top = input.real.max(at, keepdims=True)
         return (np.log(np.cumsum(np.exp(input - top), at)) + top).astype(input.dtype)
     kind = inside_dtype(input.dtype)
-    if input.size > LARGE \
+    if input.size > MIDDLE \
             and (y := scan_native.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
         return rounded(y, input.dtype)
     return rounded(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from ..tensor.dtypes import FLOAT32, FLOAT64
 from .copies_native import ordered
 from .pointwise_native import large
-from .rows_native import LARGE, call, fits, kernel
+from .rows_native import MIDDLE, call, fits, kernel
 
 Array = np.ndarray
 
@@ -23,7 +23,7 @@ _INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
 
 def _served(x: Array) -> bool:
     if x.dtype in _INTEGERS:
-        return x.size > LARGE and x.__class__ is np.ndarray and x.flags.c_contiguous
+        return x.size > MIDDLE and x.__class__ is np.ndarray and x.flags.c_contiguous
     return fits(x)
 
 
@@ -76,7 +76,7 @@ def logcumsumexp(x: Array, axis: int) -> Array | None:
 
     Sums are kept as multiples of exp of the greatest element so far, and scaled where that grows.
     """
-    if x.__class__ is not np.ndarray or x.size <= LARGE or x.dtype not in (FLOAT32, FLOAT64):
+    if x.__class__ is not np.ndarray or x.size <= MIDDLE or x.dtype not in (FLOAT32, FLOAT64):
         return None
     rows = np.ascontiguousarray(ordered(np.moveaxis(x, axis, -1)))
     found = scanned(np.maximum, rows, rows.ndim - 1)

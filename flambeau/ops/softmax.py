@@ -19,7 +19,7 @@ from .pointwise_native import large
 from .promotion import compute_dtype
 from .reduce import axes_of, spread
 from .registry import Array, composite, opaque
-from .rows_native import LARGE, over_rows
+from .rows_native import MIDDLE, over_rows
 from .rows_native import logsumexp as rows_logsumexp
 from .samples import matrices
 from .small_native import LOG_SOFTMAX, MOST, SOFTMAX
@@ -68,7 +68,7 @@ _MACHINE_CODE = {_normalized: "softmax", _log_normalized: "log_softmax"}
 
 def _in_blocks(kernel, x: Array, axis: int) -> Array:
     """The kernel over blocks of rows, where the axis is the last one in memory too."""
-    if x.size > LARGE and (y := over_rows(_MACHINE_CODE[kernel], axis, x)) is not None:
+    if x.size > MIDDLE and (y := over_rows(_MACHINE_CODE[kernel], axis, x)) is not None:
         return y
     y = np.empty(x.shape, x.dtype)
     if axis != x.ndim - 1 or not x.flags.c_contiguous:
@@ -94,7 +94,7 @@ def _applied(kernel, name: str, input: Array, dim: int, dtype) -> Array:
         raise NotImplementedError(
             f"\"{name}_{which}\" not implemented for '{legacy_name(FROM_NUMPY[kind])}'"
         )
-    if input.size > LARGE and kind == input.dtype \
+    if input.size > MIDDLE and kind == input.dtype \
             and (y := over_rows(_MACHINE_CODE[kernel], axis, input)) is not None:  # fmt: skip
         return y
     inside = compute_dtype(kind)
@@ -146,7 +146,7 @@ def softmax_backward(grad_output: Array, output: Array, dim, input_dtype) -> Arr
     """The cotangent of softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
-    if output.size > LARGE and input_dtype is None:
+    if output.size > MIDDLE and input_dtype is None:
         y = over_rows("softmax_backward", dim, grad_output, output)
         if y is not None:
             return y
@@ -209,7 +209,7 @@ def log_softmax_backward(grad_output: Array, output: Array, dim, input_dtype) ->
     """The cotangent of log_softmax's input."""
     if not output.ndim:
         return np.zeros((), output.dtype)
-    if output.size > LARGE and input_dtype is None:
+    if output.size > MIDDLE and input_dtype is None:
         y = over_rows("log_softmax_backward", dim, grad_output, output)
         if y is not None:
             return y
@@ -249,14 +249,14 @@ def logsumexp(input: Array, dim, keepdim=False) -> Array:
         kind = types.get_default_dtype().numpy
     inside = compute_dtype(kind)
     axes = axes_of(dim, input.ndim) if input.ndim else None
-    if input.size > LARGE and axes == (input.ndim - 1,) \
+    if input.size > MIDDLE and axes == (input.ndim - 1,) \
             and (y := rows_logsumexp(input, keepdim)) is not None:  # fmt: skip
         return np.asarray(y, kind)
     x = input.astype(inside, copy=False)
     if x.size:
         top = np.asarray(np.maximum.reduce(x.real, axes, None, None, True))
         top[~np.isfinite(top)] = 0
-        powers = large(_shifted_exp, x, top) if x.size > LARGE else None
+        powers = large(_shifted_exp, x, top) if x.size > MIDDLE else None
         powers = _shifted_exp(x, top) if powers is None else powers
         y = np.log(np.add.reduce(powers, axes, None, None, True)) + top
     else:

@@ -319,8 +319,8 @@ def test_integers_stay_integers() -> None:
 
 def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pointwise_native, "LARGE", 1 << 20)
-    monkeypatch.setattr(pointwise_native, "_ASKED", 3)
-    monkeypatch.setattr(pointwise_native, "_USED", 9)
+    monkeypatch.setattr(pointwise_native, "ASKED", 3)
+    monkeypatch.setattr(pointwise_native, "USED", 9)
     x = np.linspace(-3, 3, 5000, dtype="f")
     found = [pointwise_native.large(sigmoids.logistic, x) for _ in range(12)]
     assert [y is None for y in found] == [True] * 9 + [False] * 3
@@ -331,8 +331,8 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
 
 def test_brief_bodies_of_middle_size_stay_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pointwise_native, "LARGE", 1 << 13)
-    monkeypatch.setattr(pointwise_native, "_ASKED", 1)
-    monkeypatch.setattr(pointwise_native, "_USED", 2)
+    monkeypatch.setattr(pointwise_native, "ASKED", 1)
+    monkeypatch.setattr(pointwise_native, "USED", 2)
     monkeypatch.setattr(pointwise_native, "_brief", set())
     x = np.linspace(-3, 3, 5000, dtype="f")
 

@@ -6,6 +6,7 @@ import itertools
 import math
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -24,7 +25,8 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
     for name in ("rows_native", "softmax", "norm_kernels", "reduce", "cross_entropy", "norms",
                  "scan", "scan_native"):
-        monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "LARGE", 0)
+        for limit in ("LARGE", "MIDDLE"):
+            monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     monkeypatch.setattr(invoke, "SMALL", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)
@@ -313,6 +315,27 @@ def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(found.numpy(), left.numpy() @ right.numpy(), 1e-12, 1e-12)
         assert found.shape == (left.numpy() @ right.numpy()).shape
     assert any(key[0] == "fold_rows" for key in rows_native._ready)
+
+
+def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_native, "LARGE", 1 << 20)
+    for name in ("_ready", "_calls"):
+        monkeypatch.setattr(rows_native, name, {})
+    monkeypatch.setattr(rows_native, "ASKED", 3)
+    monkeypatch.setattr(rows_native, "USED", 9)
+    asked: list[tuple] = []
+
+    def ask(key, build):
+        asked.append(key)
+        return types.SimpleNamespace(address=7) if len(asked) > 1 else None
+
+    monkeypatch.setattr(rows_native, "kernel_asked_for", ask)
+    x = matrix((33, 65))
+    found = [rows_native.kernel("softmax", x) for _ in range(20)]
+    assert found == [None] * 9 + [7] * 11
+    assert len(asked) == 2
+    monkeypatch.setattr(rows_native, "MIDDLE", x.size)
+    assert rows_native.over_rows("softmax", 1, x) is None
 
 
 def test_what_does_not_fit_is_left_to_numpy() -> None:
