@@ -268,8 +268,8 @@ class Trace:
 
     def made(self, tensor: Any) -> bool:
         """Whether the call made a tensor."""
-        held = self.tensors.get(id(tensor)) or self.views.get(id(tensor))
-        return held is not None and held() is tensor
+        both = self.tensors.get(id(tensor)), self.views.get(id(tensor))
+        return any(held is not None and held() is tensor for held in both)  # ids are used again
 
     def strip(self) -> None:
         """Forgets the memory and tensors of the call; what is left can still be compared."""

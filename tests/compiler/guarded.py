@@ -92,7 +92,7 @@ def install() -> Numpy:
             self.base = int(self.array.ctypes.data)
 
     module.np = numpy
-    module.Arena = Guarded
+    module.Arena = pipeline.Arena = Guarded
     pipeline.plan_memory = lambda tasks, layout: spread(plan_memory(tasks, layout), tasks, layout)
     pipeline.key_of = lambda *given: None  # tables on disk are planned otherwise
     return numpy

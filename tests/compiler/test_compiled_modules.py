@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+import weakref
 
 import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
+from flambeau.compiler.trace import Trace
 
 from .steps import both, compiled, left_by, runs, same
 
@@ -74,6 +76,36 @@ def test_backward_through_one_output_twice_and_again():
     assert runs(fast) == 2
     with pytest.raises(RuntimeError, match="double backward"):
         torch.autograd.grad(fast(x)[0].sum() ** 2, x, create_graph=True)
+
+
+def test_an_output_and_a_view_of_it():
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, 8)
+
+        def forward(self, x):
+            y = self.linear(x).tanh()
+            return y.view(-1, 8), y
+
+    net = Both()
+    fast = compiled(net)
+    for k in (0, 1, 0, 1):
+        x = torch.randn(5, 3, 6)
+        found = []
+        for one in (fast, net):
+            net.zero_grad()
+            one(x)[k].square().sum().backward()
+            found.append([p.grad.clone() for p in net.parameters()])
+        same(*found)
+
+
+def test_ids_of_tensors_that_are_no_more_are_used_again():
+    trace, view = Trace(), torch.zeros(2)
+    trace.tensors[id(view)] = weakref.ref(torch.zeros(1))
+    assert not trace.made(view)
+    trace.views[id(view)] = weakref.ref(view)
+    assert trace.made(view)
 
 
 def test_it_behaves_as_the_module():
