@@ -49,7 +49,6 @@ EAGER = frozenset("""
 # Their gradients look at values in Python, or are made by NumPy past the operators.
 EAGER_BACKWARD = frozenset("""
     _embedding_bag_rows _index_fill _lu_factor_ex cumprod embedding_dense_backward linalg_det
-    logcumsumexp
 """.split())  # fmt: skip
 
 
