@@ -142,14 +142,20 @@ def moments(x: Array) -> tuple[Array, Array] | None:
 
 def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each row's sums of g, and of g times (x less the row's mean)."""
-    rows, n = x.shape
-    if not fits(x, g) or not vector(mean, rows, _INSIDE[x.dtype]):
+    return _products("centred_products", g, x, mean, x.shape[0])
+
+
+def _products(
+    name: str, g: Array, x: Array, mean: Array, count: int
+) -> tuple[Array, Array] | None:  # fmt: skip
+    """What a kernel makes of two matrices and so many means: two numbers for each mean."""
+    if not fits(x, g) or not vector(mean, count, _INSIDE[x.dtype]):
         return None
-    found = kernel("centred_products", x)
+    found = kernel(name, x)
     if found is None:
         return None
-    of_g, of_product = np.empty(rows, mean.dtype), np.empty(rows, mean.dtype)
-    call(found, (g, x, mean, of_g, of_product), rows, n)
+    of_g, of_product = np.empty(count, mean.dtype), np.empty(count, mean.dtype)
+    call(found, (g, x, mean, of_g, of_product), *x.shape)
     return of_g, of_product
 
 
@@ -160,15 +166,7 @@ def column_squares(x: Array, mean: Array) -> Array | None:
 
 def column_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each column's sums of g, and of g times (x less the column's mean)."""
-    rows, n = x.shape
-    if not fits(x, g) or not vector(mean, n, _INSIDE[x.dtype]):
-        return None
-    found = kernel("column_products", x)
-    if found is None:
-        return None
-    of_g, of_product = np.empty(n, mean.dtype), np.empty(n, mean.dtype)
-    call(found, (g, x, mean, of_g, of_product), rows, n)
-    return of_g, of_product
+    return _products("column_products", g, x, mean, x.shape[1])
 
 
 def times_vector(x: Array, v: Array) -> Array | None:
