@@ -1,6 +1,6 @@
-"""Measures flambeau beside PyTorch: every round runs both, in turn, in fresh processes with two
-threads. Shown are the medians over the rounds, and flambeau's time over PyTorch's: below 1 is
-better.
+"""Measures flambeau beside PyTorch: every round starts a fresh process of each with two threads,
+which time each case in turn, a few hundredths of a second at a time. Shown are the medians over the
+rounds, and flambeau's time over PyTorch's: below 1 is better.
 
     python benchmarks/eager.py [--only REGEX] [--rounds N] [--json FILE] [--readme]
 """
@@ -21,30 +21,40 @@ from pathlib import Path
 from cases import GROUPS
 from processes import THREADS, python_with_torch
 from table import markdown, write_readme
+from turns import Process, all_in_turn
 
 HERE = Path(__file__).resolve().parent
 LIBRARIES = ("torch", "flambeau")
+LIMIT = 300.0  # seconds of a turn after which a process counts as one that does not run
 BUSY = 0.8  # a load above this before the first round spoils the figures
 
 
-def measure(python: str, library: str, names: list[str]) -> dict[str, float | None]:
-    """Runs measure.py once in a fresh process."""
-    run = subprocess.run(
-        [python, str(HERE / "measure.py"), library, *names],
-        env={**os.environ, **THREADS}, stdout=subprocess.PIPE, text=True, check=False,
-    )
-    if run.returncode:
-        return dict.fromkeys(names)
-    return json.loads(run.stdout.splitlines()[-1])
+def measure(
+    pythons: dict[str, str], order: tuple[str, ...], names: list[str]
+) -> dict[str, dict[str, float | None]]:
+    """Runs measure.py in a fresh process of each library, in turn: what each has found."""
+    environment = {**os.environ, **THREADS}
+    processes = {
+        library: Process(
+            [pythons[library], str(HERE / "measure.py"), library, *names], environment, LIMIT
+        )
+        for library in order
+    }
+    all_in_turn(list(processes.values()))
+    found = {}
+    for library, process in processes.items():
+        print(process.errors, end="", file=sys.stderr)
+        nothing: dict[str, float | None] = dict.fromkeys(names)
+        found[library] = nothing if process.failed else json.loads(process.lines[-1])
+    return found
 
 
 def one_round(pythons: dict[str, str], chosen: dict[str, list[str]], order, samples) -> None:
-    """Each library in turn: import alone, the small and the large cases, each step by itself."""
+    """Import alone, the small and the large cases, each step by itself."""
     jobs = [[], *(chosen[group] for group in ("small", "large") if chosen[group])]
     jobs += [[name] for name in chosen["steps"]]
     for names in jobs:
-        for library in order:
-            found = measure(pythons[library], library, names)
+        for library, found in measure(pythons, order, names).items():
             keep = samples[library]
             for name in names:
                 keep.setdefault(name, []).append(found[name])
@@ -54,7 +64,7 @@ def one_round(pythons: dict[str, str], chosen: dict[str, list[str]], order, samp
             elif names[0] in GROUPS["steps"]:
                 peak = None if found[names[0]] is None else found["peak"]
                 keep.setdefault(f"{names[0]} memory", []).append(peak)
-            print(".", end="", file=sys.stderr, flush=True)
+        print(".", end="", file=sys.stderr, flush=True)
 
 
 def medians(samples: dict[str, list[float | None]]) -> dict[str, float | None]:

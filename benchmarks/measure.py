@@ -2,6 +2,9 @@
 prints a line of JSON: {case: seconds} with "import" and the process's "peak" memory in MB.
 
     python measure.py {torch,flambeau} [CASE ...]
+
+It waits when it has imported the library, and before each repeat of what it times, until it is told
+to go on (turns.py).
 """
 
 from __future__ import annotations
@@ -69,6 +72,9 @@ def main() -> None:
         import torch
     found: dict[str, float | None] = {"import": time.perf_counter() - begin, "peak": memory()}
 
+    from turns import wait_for_turn  # now, as what it imports would make the library's import short
+
+    wait_for_turn()
     if names:
         if library == "flambeau":
             from flambeau import torch_alias
@@ -79,9 +85,9 @@ def main() -> None:
         from cases import GROUPS
 
         for group, cases in GROUPS.items():
-            for name in cases.keys() & set(names):
+            for name in (name for name in cases if name in names):
                 try:
-                    found[name] = time_of(cases[name].prepare(torch), group)
+                    found[name] = time_of(cases[name].prepare(torch), group, wait_for_turn)
                 except Exception:  # a row that does not run is shown as such, the others go on
                     traceback.print_exc()
                     found[name] = None

@@ -1,4 +1,5 @@
-"""How much memory is near a core: the size of its second-level cache, as the system tells it."""
+"""How much memory is near a core, and near all: the sizes of the second-level and of the last cache,
+as the system tells them."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 LEAST, USUAL, MOST = 256 << 10, 1 << 20, 2 << 20  # bytes
+USUAL_LAST = 32 << 20
 _FOLDER = "/sys/devices/system/cpu/cpu0/cache"
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 
@@ -14,7 +16,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20}
 def second_level() -> int:
     """Bytes that a core may count on: a power of two from LEAST to MOST, USUAL if unknown."""
     if sys.platform.startswith("linux"):
-        found = _linux(Path(_FOLDER))
+        found = _linux(Path(_FOLDER)).get(2, 0)
     elif sys.platform == "darwin":
         found = _darwin("hw.perflevel0.l2cachesize") or _darwin("hw.l2cachesize")
     else:
@@ -22,21 +24,30 @@ def second_level() -> int:
     return rounded(found) if found > 0 else USUAL
 
 
+def last_level() -> int:
+    """Bytes of the last cache, which cores share; USUAL_LAST where it is not known."""
+    if sys.platform.startswith("linux"):
+        return _linux(Path(_FOLDER)).get(3, USUAL_LAST)
+    return USUAL_LAST
+
+
 def rounded(size: int) -> int:
     """The power of two at or below a size, within LEAST and MOST."""
     return max(LEAST, min(MOST, 1 << (size.bit_length() - 1)))
 
 
-def _linux(folder: Path) -> int:
-    """What the kernel says of the first core's caches; 0 where it says nothing."""
+def _linux(folder: Path) -> dict[int, int]:
+    """What the kernel says of the first core's caches for data: bytes by level."""
+    found = {}
     for one in sorted(folder.glob("index*")):
         try:
-            if (one / "level").read_text().strip() == "2":
+            if (one / "type").read_text().strip() != "Instruction":
                 size = (one / "size").read_text().strip()
-                return int(size.rstrip("KM")) * _UNITS.get(size[-1:], 1)
+                level = int((one / "level").read_text())
+                found[level] = int(size.rstrip("KM")) * _UNITS.get(size[-1:], 1)
         except (OSError, ValueError):
             continue
-    return 0
+    return found
 
 
 def _darwin(name: str) -> int:

@@ -90,7 +90,7 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
 def _key(name: str, version: str) -> str:
     target = host()
     return cache.key("kernel", versions(), target.triple, target.cpu, target.features,
-                     str(target.near), version, name)  # fmt: skip
+                     f"{target.near} {target.last}", version, name)  # fmt: skip
 
 
 def known(names: Sequence[str]) -> dict[str, int] | None:

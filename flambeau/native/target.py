@@ -37,7 +37,7 @@ class Target:
     into the registers of each. `halves`: whether it converts float16. `parts`: up to how many
     bfloat16 parts a number its matrix unit (AMX) is used for; 0 where there is none to use.
     `pairs`: whether it multiplies two bfloat16 numbers in a lane (AVX512_BF16). `near`: bytes of a
-    core's second-level cache.
+    core's second-level cache; `last`: of the last one.
     """
 
     triple: str
@@ -50,6 +50,7 @@ class Target:
     parts: int = 0
     pairs: bool = False
     near: int = caches.USUAL
+    last: int = caches.USUAL_LAST
 
     def lanes(self, type: Type) -> int:
         """How many elements of a type fill a vector register; half precision counts as F32."""
@@ -151,11 +152,12 @@ def host() -> Target:
             like = TARGETS["sse4"]
     else:
         like = TARGETS["neon"]
+    near, last = caches.second_level(), caches.last_level()
     lesser = _asked_for(like)
     if lesser is not None:
-        return replace(lesser, triple=triple, near=caches.second_level())
+        return replace(lesser, triple=triple, near=near, last=last)
     return replace(like, triple=triple, cpu=cpu, features=features, parts=min(like.parts, 2),
-                   near=caches.second_level())  # fmt: skip
+                   near=near, last=last)  # fmt: skip
 
 
 def _may_use_tiles() -> bool:

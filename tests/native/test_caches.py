@@ -1,4 +1,4 @@
-"""The size of the second-level cache, and products that are cut for caches of several sizes."""
+"""The sizes of the second-level and of the last cache, and products that are cut for caches of several sizes."""
 
 from __future__ import annotations
 
@@ -17,26 +17,31 @@ from .conftest import poisoned, unharmed
 from .test_gemm import matrix_product
 
 
-def written(folder: Path, name: str, level: str, size: str) -> None:
+def written(folder: Path, name: str, level: str, size: str, kind: str = "Unified"
+            ) -> None:  # fmt: skip
     (folder / name).mkdir()
+    (folder / name / "type").write_text(kind + "\n")
     (folder / name / "level").write_text(level + "\n")
     (folder / name / "size").write_text(size + "\n")
 
 
 @pytest.mark.parametrize(("size", "expected"), [
-    ("2048K", 2 << 20), ("1M", 1 << 20), ("1280K", 1280 << 10), ("many", 0),
+    ("2048K", 2 << 20), ("1M", 1 << 20), ("1280K", 1280 << 10), ("many", None),
 ])  # fmt: skip
-def test_linux_tells_the_size_by_level(tmp_path: Path, size: str, expected: int) -> None:
-    written(tmp_path, "index0", "1", "48K")
+def test_linux_tells_the_size_by_level(tmp_path: Path, size: str, expected: int | None) -> None:
+    written(tmp_path, "index0", "1", "48K", "Data")
+    written(tmp_path, "index1", "1", "32K", "Instruction")
     written(tmp_path, "index2", "2", size)
     written(tmp_path, "index3", "3", "32768K")
-    assert caches._linux(tmp_path) == expected
+    found = caches._linux(tmp_path)
+    assert (found.get(2), found[3]) == (expected, 32 << 20)
 
 
 def test_an_unknown_size_is_the_usual_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(caches, "_FOLDER", str(tmp_path))
     monkeypatch.setattr("sys.platform", "linux")
     assert caches.second_level() == caches.USUAL
+    assert caches.last_level() == caches.USUAL_LAST
     assert [caches.rounded(n << 10) for n in (64, 1280, 3072, 16384)] == [
         256 << 10, 1 << 20, 2 << 20, 2 << 20]  # fmt: skip
 

@@ -21,6 +21,7 @@ from .context import Context, Scope
 from .expression import evaluate, known, place, read, write
 from .own_rows import gather
 from .plan import always, changed, folded, indices, rounds, touched, written
+from .stream import NONE as NO_STREAMS
 from .stream import ask
 from .turned import tiles, turned
 
@@ -187,7 +188,7 @@ def _lanes(
 
     def whole_vectors(index: ir.Value) -> None:
         ask(context, scope.across(loop.index, index, lanes, None),
-            context.streams.get(loop, ()), lanes)  # fmt: skip
+            context.streams.get(loop, NO_STREAMS), lanes)  # fmt: skip
         body(index)
 
     def rest(first: Bound, count: Bound) -> None:

@@ -1,7 +1,8 @@
 """Streams: memory that a loop in lanes goes through once, line by line, asked for ahead of it.
 
 The processor's own fetching stops at each page and takes a while to begin anew; with arrays beyond
-the second cache a pointwise loop spends a third of its time there.
+the second cache a pointwise loop spends a third of its time there. What the last cache cannot hold
+comes from further away, and is asked for sooner.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..loops import (
 from .ahead import prefetch
 from .plan import touched
 
-DISTANCE = 2048  # bytes ahead
+DISTANCE, FAR_DISTANCE = 2048, 8192  # bytes ahead; of what fills the last cache
 LEAST = 1 << 20  # bytes of all streams of a loop; less is near by itself
 WINDOW = 9  # elements of a window that a loop folds, each of which is a stream
 _LINE = 64
@@ -41,15 +42,31 @@ class _Around:
     seen: set = field(default_factory=set)
 
 
-def streams(body: Sequence[Statement], lanes: dict[Loop, int]
-            ) -> dict[Loop, list[tuple[Load | Store, bool]]]:  # fmt: skip
-    """For loops in lanes: the places whose memory is to be asked for, and whether it is written."""
+@dataclass(frozen=True)
+class Streams:
+    """The places whose memory a loop asks for, and whether each is written; the loops around that
+    one, and itself."""
+
+    places: tuple[tuple[Load | Store, bool], ...] = ()
+    loops: tuple[Loop, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Of all places, in one round."""
+        return sum(place.buffer.type.size for place, _ in self.places)
+
+
+NONE = Streams()
+
+
+def streams(body: Sequence[Statement], lanes: dict[Loop, int]) -> dict[Loop, Streams]:
+    """What loops in lanes are to ask for."""
     found = dict(_each(body, lanes, _Around()))
-    return {loop: places for loop, places in found.items() if places}
+    return {loop: one for loop, one in found.items() if one.places}
 
 
 def _each(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
-          ) -> Iterator[tuple[Loop, list[tuple[Load | Store, bool]]]]:  # fmt: skip
+          ) -> Iterator[tuple[Loop, Streams]]:  # fmt: skip
     for one in body:
         if not isinstance(one, Loop):
             continue
@@ -60,7 +77,8 @@ def _each(body: Sequence[Statement], lanes: dict[Loop, int], around: _Around
             if parallel and not any(isinstance(s, Contract) for s in statements([one])):
                 yield from _each(one.body, lanes, _Around(loops, set(around.seen)))
         elif one.kind is Kind.PARALLEL or around.loops:
-            yield one, _places(one, loops, around.seen if around.loops else set())
+            places = _places(one, loops, around.seen if around.loops else set())
+            yield one, Streams(tuple(places), loops)
 
 
 def _places(loop: Loop, loops: tuple[Loop, ...], seen: set) -> list[tuple[Load | Store, bool]]:
@@ -121,12 +139,33 @@ def _far(loops: tuple[Loop, ...], places: Sequence[Load | Store]) -> bool:
     return total >= LEAST
 
 
-def ask(context: Any, scope: Any, places: Sequence[tuple[Load | Store, bool]], lanes: int) -> None:
-    """Asks for the lines that come DISTANCE behind those of this round."""
+def ask(context: Any, scope: Any, streams: Streams, lanes: int) -> None:
+    """Asks for the lines that come a distance behind those of this round."""
     b = context.builder
-    for place, written in places:
-        pointer = context.pointer(place.buffer, place.at, scope)
-        size = place.buffer.type.size
-        for line in range(max(1, lanes * size // _LINE)):
-            step = b.integer((DISTANCE + line * _LINE) // size)
-            prefetch(b, b.moved(pointer, step, place.buffer.type), written)
+    far = _far_away(context, streams) if streams.places else False
+    for place, written in streams.places:
+        type = place.buffer.type
+        near, beyond = (b.integer(n // type.size) for n in (DISTANCE, FAR_DISTANCE))
+        ahead = (beyond if far else near) if isinstance(far, bool) else b.select(far, beyond, near)
+        first = b.moved(context.pointer(place.buffer, place.at, scope), ahead, type)
+        for line in range(max(1, lanes * type.size // _LINE)):
+            at = b.moved(first, b.integer(line * _LINE // type.size), type) if line else first
+            prefetch(b, at, written)
+
+
+def _far_away(context: Any, streams: Streams) -> Any:
+    """Whether all rounds go through what the last cache does not hold beside the rest: known
+    beforehand, or an i1."""
+    b, total, unknown = context.builder, streams.bytes, []
+    for loop in streams.loops:
+        if isinstance(loop.extent, int):
+            total *= loop.extent
+        else:
+            unknown.append(loop.extent)
+    most = context.target.last * 3 // 4
+    if not unknown:
+        return total >= most
+    size = b.integer(total)
+    for extent in unknown:
+        size = b.mul(size, context.extent(extent))
+    return b.icmp_signed(">=", size, b.integer(most))
