@@ -1,5 +1,5 @@
-"""How much memory is near a core, and near all: the sizes of the second-level and of the last cache,
-as the system tells them."""
+"""How much memory is near a core, and near all of them: the sizes of the second-level and of the
+last cache, as the system tells them."""
 
 from __future__ import annotations
 

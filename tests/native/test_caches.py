@@ -1,4 +1,5 @@
-"""The sizes of the second-level and of the last cache, and products that are cut for caches of several sizes."""
+"""The sizes of the second-level and of the last cache, and products cut for caches of several
+sizes."""
 
 from __future__ import annotations
 
