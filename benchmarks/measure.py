@@ -25,7 +25,8 @@ REPEATS = 7
 SPAN = {"small": 0.015, "large": 0.05, "steps": 0.25}  # seconds one repeat lasts, at least
 # Kernels for large tensors begin within the first calls: at the eighth of products, at the fortieth
 # of a convolution's shape, several of which come in a step.
-WARM_UP = {"small": 200, "large": 9, "steps": 16}
+WARM_UP = {"small": 200, "large": 48, "steps": 16}
+LEAST, ENOUGH = 16, 1.5  # calls, and seconds after which no more of them follow
 
 
 def memory() -> float:
@@ -44,8 +45,11 @@ def time_of(work, group: str, before=None) -> float:
     `before()` is called before each repeat: where others had the machine meanwhile, a call follows
     that does not count.
     """
-    for _ in range(WARM_UP[group]):
+    begin = time.perf_counter()
+    for number in range(WARM_UP[group]):
         work()
+        if number >= LEAST and time.perf_counter() - begin > ENOUGH:
+            break
     begin = time.perf_counter()
     work()
     once = max(time.perf_counter() - begin, 1e-7)
