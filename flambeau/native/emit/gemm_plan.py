@@ -235,7 +235,8 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     half = p.a_type in (Type.F16, Type.BF16)
     near = Near(target.near)
     pairs = _in_pairs(p, target)
-    pack_a = half or pairs or _packs_a(p, near)
+    lie_in_pairs = pairs and p.a_type is Type.BF16 and p.a_depth == p.a_type.size
+    pack_a = not lie_in_pairs and (half or pairs or _packs_a(p, near))
     pack_b = pairs or _packs_b(p, near)
     beside = p.a_row == p.a_type.size
     rows, vectors = best_tile(

@@ -35,6 +35,12 @@ def added(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     return b.call(declared(b, _DOT, z.type, [z.type, x.type, y.type]), [z, x, y])
 
 
+def added_first(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    """z and the products of the first halves alone: nothing, or what is there, follows in x."""
+    low = ir.Constant(x.type, [0xFFFF] * x.type.count)
+    return added(b, b.and_(x, low), y, z)
+
+
 def steps_of(b: ir.IRBuilder, depth: Number, pairs: bool) -> Number:
     """How many lanes a depth makes: with a half of nothing where it is odd."""
     if not pairs:

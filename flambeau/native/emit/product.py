@@ -22,11 +22,11 @@ from .gemm_plan import (
 )  # fmt: skip
 from .own_rows import adding_up
 from .pack import Panel, minimum, pack, pack_groups
-from .pairs import added, steps_of
+from .pairs import added, added_first, steps_of
 from .share import Share, shared
 from .tile import (
     BYTE, I64, POINTER, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
-    load_vector, loop, moved, plus, store_vector, times,
+    load_vector, loop, moved, plus, step, store_vector, times, zeros,
 )  # fmt: skip
 
 _ON_STACK = 64 << 10  # bytes of working memory that a stack has room for
@@ -392,6 +392,8 @@ class Product:
         else:
             a = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, work.start, p.a_depth))
             offsets, a_step, a_type = self._rows(rows, valid), p.a_depth, p.a_type
+            if plan.pairs:  # they lie in memory as they are wanted
+                a_step, a_type = 2 * p.a_type.size, self.packed
         mask = None
         if plan.pack_b:
             at = self._packed(difference(b, panel, work.near))
@@ -403,22 +405,38 @@ class Product:
             left = plus(b, columns.count, (1 - tile.vectors) * tile.lanes)
             mask = first_lanes(b, left, tile.lanes)
         source = Source(a, offsets, at, a_type, b_type, mask, added if plan.pairs else None)
-        depth = [Depth(self._steps(work.depth), a_step, b_step)]
+        axis = Depth(self._steps(work.depth), a_step, b_step)
         if work.ends is None:
             fetch(self.context, self.streams, (self.row, first, tile.rows),
                   (self.column, columns.first, tile.columns))  # fmt: skip
-            sums = accumulate(b, tile, source, depth, None, plan.unroll, self._following(tile, a))
+            sums = self._sums(tile, source, axis, work.depth, zeros(tile))
             self._finish(tile, sums, first, valid, columns)
             return
         index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
         kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
         sums = self._resumed(tile, kept, work.ends[0])
-        sums = accumulate(b, tile, source, depth, sums, plan.unroll, self._following(tile, a))
+        sums = self._sums(tile, source, axis, work.depth, sums)
         with b.if_else(work.ends[1]) as (last, more):
             with last:
                 self._finish(tile, sums, first, valid, columns)
             with more:
                 self._keep(tile, sums, kept)
+
+    def _sums(self, tile: Tile, source: Source, axis: Depth, depth: Number, sums: Sums) -> Sums:
+        """A tile's sums over a stretch of the depth, added to those so far."""
+        b, plan = self.builder, self.plan
+        ahead = self._following(tile, source.a)
+        if plan.pack_a or not plan.pairs:
+            return accumulate(b, tile, source, [axis], sums, plan.unroll, ahead)
+        whole = depth // 2 if known(depth) else b.lshr(depth, constant(1))
+        odd = depth % 2 if known(depth) else b.and_(depth, constant(1))
+        sums = accumulate(b, tile, source, [replace(axis, extent=whole)], sums, plan.unroll, ahead)
+        # What follows a row's last number is another row's, or nobody's.
+        last = replace(
+            source, a=moved(b, source.a, times(b, whole, axis.a)), a_type=Type.I16,
+            b=moved(b, source.b, times(b, whole, axis.b)), multiply=added_first,
+        )  # fmt: skip
+        return loop(b, odd, sums, lambda _, held: step(b, tile, last, held))
 
     def _rows(self, rows: int, valid: Number) -> list[Number]:
         """Where a tile's rows of a begin; one that is not there repeats the last one."""
@@ -436,7 +454,7 @@ class Product:
         if self.a_near or tile.rows < self.tile.rows or not along:
             return None
         first = moved(b, a, self.group_bytes if packed else times(b, tile.rows, p.a_row))
-        size = self.size if packed else p.a_type.size
+        size = self.size if packed or self.plan.pairs else p.a_type.size
         rows = Rows(first, tile.rows, None if packed else p.a_row, size * self.plan.unroll)
         return lambda i: fetch_rows(b, rows, i)
 

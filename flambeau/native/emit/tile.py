@@ -266,7 +266,8 @@ def step(b: ir.IRBuilder, tile: Tile, source: Source, sums: Sums) -> Sums:
     out = []
     for i, offset in enumerate(source.rows):
         pointer = moved(b, source.a, offset)
-        scalar = b.load(pointer, typ=memory_type(source.a_type), align=source.a_type.size)
+        align = 2 if source.multiply else source.a_type.size  # pairs lie where their halves may
+        scalar = b.load(pointer, typ=memory_type(source.a_type), align=align)
         wide = splat(b, widened(b, scalar, source.a_type, inside), tile.lanes)
         for j, vector in enumerate(vectors):
             out.append(multiply(b, wide, vector, sums[i * tile.vectors + j]))
