@@ -146,9 +146,13 @@ class Index:
 
 @dataclass(eq=False)
 class Size:
-    """An integer known only when the kernel runs: an extent or a stride, given as an argument."""
+    """An integer known only when the kernel runs: an extent or a stride, given as an argument.
+
+    `most`: what it is at most, where that is known.
+    """
 
     name: str
+    most: int | None = None
 
 
 Extent = int | Size

@@ -48,7 +48,8 @@ class _Writer:
         for buffer in self.kernel.buffers:
             self.line(f"argument {self.buffer(buffer)}")
         for size in self.kernel.sizes:
-            self.line(f"size {self.name(size, 'n')}")
+            most = "" if size.most is None else f" <= {size.most}"
+            self.line(f"size {self.name(size, 'n')}{most}")
         self.body(self.kernel.body)
         return "\n".join(self.lines)
 

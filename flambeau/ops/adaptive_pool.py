@@ -12,13 +12,11 @@ import numpy as np
 
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.tensor import Tensor
-from .conv_kernels import Window
-from .pool_native import averages
+from . import along_native, pool_native
+from .pool_tables import Reach, evenly, turned
 from .promotion import compute_dtype
 from .registry import Array, opaque, publish
 from .samples import Rng, Sample
-
-_MOST = 64  # elements of a window that a kernel names one by one
 
 
 def _bounds(n: int, m: int) -> list[tuple[int, int]]:
@@ -43,24 +41,46 @@ def _along_axes(x: Array, matrices: Sequence[Array]) -> Array:
     return np.ascontiguousarray(x)
 
 
-def _equal_windows(x: Array, output: tuple[int, ...]) -> Array | None:
-    """Averages of windows of one size, by a kernel if there is one."""
-    window = tuple([k // m for k, m in zip(x.shape[-len(output) :], output, strict=True)])
-    if prod(window) > _MOST:
+def _counts(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
+    return [one.counts for one in evenly(spatial, output)]
+
+
+def _turned(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
+    return tuple([turned(one) for one in evenly(spatial, output)])
+
+
+def _undivided(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
+    return [np.ones(n) for n in spatial]
+
+
+@lru_cache(maxsize=256)
+def _sizes(spatial: tuple[int, ...], output: tuple[int, ...]) -> Array:
+    """How many elements each window has. Not to be written to."""
+    made = np.ones((), np.int64)
+    for one in _counts(spatial, output):
+        made = made[..., None] * one
+    return made
+
+
+def _spread(g: Array, spatial: tuple[int, ...], output: tuple[int, ...]) -> Array | None:
+    """Each window's share for each of its elements, by a kernel if there is one."""
+    if not g.size:
         return None
-    n = len(window)
-    return averages(x, Window(window, window, ((0, 0),) * n, (1,) * n), np.array(prod(window)))
+    shares = np.divide(g, _sizes(spatial, output).astype(compute_dtype(g.dtype)))
+    count = prod(g.shape[: -len(spatial)]) * prod(spatial)
+    return pool_native.sums(shares, len(spatial), count, _undivided, _turned, spatial, output)
 
 
 def _averaged(x: Array, output: tuple[int, ...]) -> Array:
     n = len(output)
     spatial = x.shape[-n:]
+    if all(output):
+        native = pool_native.sums(x, n, 0, _counts, evenly, spatial, output)
+        if native is not None:
+            return native
     inside = compute_dtype(x.dtype)
     values = x.astype(inside, copy=False)
     if all(m and k % m == 0 for k, m in zip(spatial, output, strict=True)):
-        native = _equal_windows(values, output)
-        if native is not None:
-            return native.astype(x.dtype, copy=False)
         shape = [v for k, m in zip(spatial, output, strict=True) for v in (m, k // m)]
         axes = tuple(range(x.ndim - n + 1, x.ndim + n, 2))
         made = np.add.reduce(values.reshape(*x.shape[:-n], *shape), axes)
@@ -114,6 +134,9 @@ def _declare_average(n: int) -> Any:
     @opaque(name=f"_adaptive_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
     def adjoint(g: Array, spatial, output) -> Array:
         """The cotangent of the input."""
+        native = _spread(g, tuple(spatial), tuple(output))
+        if native is not None:
+            return native.astype(g.dtype, copy=False)
         inside = compute_dtype(g.dtype)
         matrices = [_averages(k, m, inside).T for k, m in zip(spatial, output, strict=True)]
         return _along_axes(g.astype(inside, copy=False), matrices).astype(g.dtype, copy=False)
@@ -135,6 +158,10 @@ def added_at(g: Array, places: Array, spatial) -> Array:
     images = int(np.prod(g.shape[:-n]))
     if not g.size:
         return np.zeros((*g.shape[:-n], *spatial), g.dtype)
+    shares = g.reshape(images, -1)
+    summed = along_native.summed((images, size), 1, places.reshape(images, -1), shares)
+    if summed is not None:
+        return summed.reshape(*g.shape[:-n], *spatial)
     flat = places.reshape(images, -1) + np.arange(images)[:, None] * size
     made = np.zeros(images * size, compute_dtype(g.dtype))
     np.add.at(made, flat.reshape(-1), g.reshape(-1).astype(made.dtype, copy=False))
@@ -152,7 +179,10 @@ def taken_at(input: Array, places: Array, n) -> Array:
     if not places.size:
         return np.zeros(places.shape, input.dtype)
     flat = input.reshape(*input.shape[:-n], -1)
-    found = np.take_along_axis(flat, places.reshape(*places.shape[:-n], -1), -1)
+    numbers = places.reshape(*places.shape[:-n], -1)
+    found = along_native.taken(flat, flat.ndim - 1, numbers)
+    if found is None:
+        found = np.take_along_axis(flat, numbers, -1)
     return found.reshape(places.shape)
 
 
@@ -164,6 +194,10 @@ def _(g, input_shape, places, n):
 def _largest(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
     n = len(output)
     spatial = input.shape[-n:]
+    if all(output):
+        native = pool_native.places(input, n, evenly, spatial, output)
+        if native is not None:
+            return native
     flat = np.arange(int(np.prod(spatial))).reshape(spatial)
     lead = input.shape[:-n]
     y, places = np.empty((*lead, *output), input.dtype), np.empty((*lead, *output), np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,12 @@ from ..tensor.meta import MetaArray, meta_array
 from ..tensor.promote import legacy_name
 from . import pool_native
 from .conv_kernels import Window
+from .pool_tables import Reach, turned, windows
 from .pool_window import each, key_of, pooling_window
 from .promotion import compute_dtype
 from .registry import PUBLIC, Array, composite, opaque, publish
+from .row_copies import fill
+from .rows_native import reduced
 from .samples import Rng, Sample
 
 
@@ -33,21 +37,68 @@ class Average(NamedTuple):
         return _divisors(self, tuple(spatial))
 
 
-@lru_cache(maxsize=256)
-def _divisors(average: Average, spatial: tuple[int, ...]) -> Array:
-    if average.divisor is not None:
-        return np.asarray(average.divisor, np.int64)
-    made = np.ones((), np.int64)
-    window = average.window
+def _counts(average: Average, spatial: Sequence[int]) -> list[Array]:
+    """For each axis the numbers whose products sums are divided by."""
+    window, found = average.window, []
     for n, k, s, p, m in zip(spatial, window.kernel, window.stride, average.pads,
                              window.output(spatial), strict=True):  # fmt: skip
         start = np.arange(m) * s - p
         end = np.minimum(start + k, n + p)
         if not average.count_include_pad:
             start, end = np.maximum(start, 0), np.minimum(end, n)
-        made = made[..., None] * (end - start)
+        found.append(end - start)
+    if average.divisor is not None:
+        found = [np.ones_like(one) for one in found]
+        found[0] *= average.divisor
+    return found
+
+
+@lru_cache(maxsize=256)
+def _divisors(average: Average, spatial: tuple[int, ...]) -> Array:
+    if average.divisor is not None:
+        return np.asarray(average.divisor, np.int64)
+    made = np.ones((), np.int64)
+    for one in _counts(average, spatial):
+        made = made[..., None] * one
     first = made.flat[0]
     return np.asarray(first) if (made == first).all() else made
+
+
+def _reach(average: Average, spatial: Sequence[int]) -> tuple[Reach, ...]:
+    """The windows along each axis."""
+    return windows(average.window, spatial)
+
+
+def _reach_back(average: Average, spatial: Sequence[int], divisor: int) -> tuple[Reach, ...]:
+    """For each element along each axis, the windows that it is in."""
+    return tuple([turned(one) for one in windows(average.window, spatial)])
+
+
+def _counts_back(average: Average, spatial: Sequence[int], divisor: int) -> list[Array]:
+    """The one divisor of all sums, for each axis."""
+    return [np.full(n, divisor if axis == 0 else 1) for axis, n in enumerate(spatial)]
+
+
+def _is_whole(average: Average, spatial: Sequence[int]) -> bool:
+    """Whether there is one window, which is the image."""
+    window = average.window
+    return window.kernel == tuple(spatial) and not any(lo or hi for lo, hi in window.padding)
+
+
+def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divisors: Array
+                     ) -> Array | None:  # fmt: skip
+    """The cotangent of the input, by a kernel if there is one."""
+    shape, one = (*g.shape[: -len(spatial)], *spatial), 1
+    if divisors.ndim:
+        g = np.divide(g, divisors.astype(compute_dtype(g.dtype)))
+    else:
+        one = int(divisors)
+    if g.dtype.kind == "f" and g.size and _is_whole(average, spatial):
+        made = np.empty(shape, g.dtype)
+        fill(made, np.broadcast_to(np.divide(g, g.dtype.type(one)), shape))
+        return made
+    return pool_native.sums(g, len(spatial), prod(shape), _counts_back, _reach_back, average,
+                            spatial, one)  # fmt: skip
 
 
 def _sums(x: Array, window: Window, output: Sequence[int]) -> Array:
@@ -89,7 +140,12 @@ def _average(input: Array, average: Average) -> Array:
         return meta_array((*input.shape[:-n], *output), input.dtype)
     inside = compute_dtype(input.dtype)
     divisors = average.divisors(spatial)
-    native = pool_native.averages(input, average.window, divisors)
+    if inside == input.dtype and inside.kind == "f" and _is_whole(average, spatial):
+        axes = tuple(range(input.ndim - n, input.ndim))
+        total = reduced(np.add, input, axes, True)
+        total = np.add.reduce(input, axes, keepdims=True) if total is None else total
+        return np.divide(total, divisors.astype(inside), out=total)
+    native = pool_native.sums(input, n, 0, _counts, _reach, average, tuple(spatial))
     if native is not None:
         return native
     y = _sums(input.astype(inside, copy=False), average.window, output)
@@ -144,7 +200,7 @@ def _declare(n: int) -> Any:
     def adjoint(g: Array, spatial, average: Average) -> Array:
         """The cotangent of the input."""
         inside, divisors = compute_dtype(g.dtype), average.divisors(spatial)
-        native = pool_native.averages_backward(g, spatial, average.window, divisors)
+        native = _spread_natively(g, tuple(spatial), average, divisors)
         if native is not None:
             return native
         shares = np.divide(g, divisors.astype(inside), dtype=inside)

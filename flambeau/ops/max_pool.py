@@ -13,6 +13,7 @@ from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor
 from . import pool_native
 from .conv_kernels import Window
+from .pool_tables import windows
 from .pool_window import key_of, pooling_window
 from .registry import Array, opaque, publish
 from .samples import Rng, Sample
@@ -126,11 +127,11 @@ def _blocks(count: int, each: int) -> Iterator[slice]:
 
 
 def _maxima(input: Array, window: Window) -> Array:
-    native = pool_native.maxima(input, window)
-    if native is not None:
-        return native
     n = len(window.kernel)
     spatial = input.shape[-n:]
+    native = pool_native.maxima(input, n, windows, window, spatial)
+    if native is not None:
+        return native
     output = window.output(spatial)
     y = np.empty((*input.shape[:-n], *output), input.dtype)
     x = input.reshape(_images(input.shape, n), *spatial)
@@ -155,6 +156,9 @@ def _first_inside(spatial: Sequence[int], window: Window, output: Sequence[int])
 def _maxima_and_places(input: Array, window: Window) -> tuple[Array, Array]:
     n = len(window.kernel)
     spatial = input.shape[-n:]
+    native = pool_native.places(input, n, windows, window, spatial)
+    if native is not None:
+        return native
     output = window.output(spatial)
     x = _padded(input.reshape(_images(input.shape, n), *spatial), window)
     y = np.full((len(x), *output), _lowest(input.dtype), input.dtype)
@@ -220,11 +224,11 @@ def _known(input: Array, n: int) -> None:
 @opaque(name="_max_pool_placed", expose=(), ref=None, samples=None)
 def _placed(g: Array, input: Array, tops: Array, window: Window) -> Array:
     """Windows' cotangents at the places of their maxima."""
-    native = pool_native.maxima_backward(g, input, tops, window)
-    if native is not None:
-        return native
     n = len(window.kernel)
     spatial, output = input.shape[-n:], tops.shape[-n:]
+    native = pool_native.maxima_backward(g, input, tops, n, windows, window, spatial)
+    if native is not None:
+        return native
     x = input.reshape(-1, *spatial)
     shares = g.reshape(len(x), *output)
     made = np.empty(x.shape, g.dtype)

@@ -1,138 +1,204 @@
-"""Pooling of large arrays in machine code, of any number of images of a shape; None until it is
-there, and where it is not for.
+"""Pooling of large arrays in machine code, by kernels for images of any size; None until they are
+there, and where they are not for.
+
+One kernel serves a dtype and an order of axes in memory (rows innermost: three, of windows 1, 2 and
+more columns apart). Windows are given as `axes(settings)`, a Reach for each axis (pool_tables.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from .conv_native import empty, laid_out
+from ..native import eager
+from ..native.invoke import run
+from ..native.pool import threads
+from ..tensor.dtypes import FLOAT32
+from ..native.kernels.any_pool import LANES, ROOM
+from . import pool_tables
+from .pool_tables import Pixels, Rows, kept
 from .registry import Array
-from .shape_kernels import kernel_for, run_kernel
 
-if TYPE_CHECKING:
-    from .conv_kernels import Window
-
-_LEAST = 1 << 16  # elements from which on machine code is worth its making
+_LEAST = 1 << 14  # elements from which on machine code is worth its making
+_CHANNELS = 32  # that are made at a time
 
 
-def _fits(x: Array, window: Window, count: int = 0) -> bool:
+def _fits(x: Array, count: int = 0) -> bool:
     return (
-        max(x.size, count) >= _LEAST and x.__class__ is np.ndarray and x.dtype.char in "fd"
-        and x.ndim == 4 and len(window.kernel) == 2
+        max(x.size, count) >= _LEAST and x.__class__ is np.ndarray and x.size > 0
+        and (x.dtype.char in "fd" or x.dtype.itemsize == 2 and x.dtype.kind in "fV")
     )  # fmt: skip
 
 
-def _pooling(x: tuple[int, ...], kind: str, window: Window, last: bool) -> Any:
-    from ..native.kernels.conv import strides_of
-    from ..native.kernels.pool import Pooling
-    from ..native.loops import Size, Type
-
-    output = window.output(x[2:])
-    kernel, stride, padding, dilation = window
-    return Pooling(
-        Type.F32 if kind == "f" else Type.F64, Size("images"), x[1], (x[2], x[3]),
-        (output[0], output[1]), (kernel[0], kernel[1]), (stride[0], stride[1]),
-        (padding[0][0], padding[1][0]), (dilation[0], dilation[1]),
-        strides_of(x, last), strides_of((*x[:2], *output), last),
-    )  # fmt: skip
+def _channels_last(x: Array, n: int) -> bool:
+    """Whether channels are innermost in memory, of images with n axes."""
+    if x.flags.c_contiguous or x.ndim != n + 2:
+        return False
+    return x.transpose(0, *range(2, n + 2), 1).flags.c_contiguous
 
 
-def maxima(x: Array, window: Window) -> Array | None:
-    """Maxima of windows, laid out as x is."""
-    if not _fits(x, window):
-        return None
-    x, last = laid_out(x)
-
-    def build() -> Any:
-        from ..native.kernels import pool
-
-        return pool.maxima(_pooling(x.shape, x.dtype.char, window, last))
-
-    function = kernel_for(("max pool", x.dtype.char, x.shape[1:], window, last), build)
-    if function is None:
-        return None
-    y = empty((*x.shape[:2], *window.output(x.shape[2:])), x.dtype, last)
-    run_kernel(function, [x, y], [len(x)])
-    return y
-
-
-def maxima_backward(g: Array, x: Array, y: Array, window: Window) -> Array | None:
-    """The windows' cotangents at the first element that is equal to the maximum."""
-    if not _fits(x, window) or g.dtype != x.dtype:
-        return None
-    x, last = laid_out(x)
-
-    def build() -> Any:
-        from ..native.kernels import pool
-
-        return pool.maxima_backward(_pooling(x.shape, x.dtype.char, window, last))
-
-    function = kernel_for(("max pool back", x.dtype.char, x.shape[1:], window, last), build)
-    if function is None:
-        return None
-    gx = empty(x.shape, x.dtype, last)
-    run_kernel(function, [x, _like(y, last), _like(g, last), gx], [len(x)])
-    return gx
-
-
-def averages(x: Array, window: Window, divisors: Array) -> Array | None:
-    """Sums of windows over `divisors` (one number, or one for each window), laid out as x is."""
-    if not _fits(x, window):
-        return None
-    x, last = laid_out(x)
-
-    def build() -> Any:
-        from ..native.kernels import pool
-
-        return pool.averages(_pooling(x.shape, x.dtype.char, window, last), _one(divisors))
-
-    key = ("average pool", x.dtype.char, x.shape[1:], window, last, _one(divisors))
-    function = kernel_for(key, build)
-    if function is None:
-        return None
-    y = empty((*x.shape[:2], *window.output(x.shape[2:])), x.dtype, last)
-    run_kernel(function, [x, *_several(divisors, x.dtype), y], [len(x)])
-    return y
-
-
-def averages_backward(g: Array, spatial: Sequence[int], window: Window, divisors: Array
-                      ) -> Array | None:  # fmt: skip
-    """Each element's shares of the windows that it is in, laid out as g is."""
-    if not g.size or not _fits(g, window, prod(g.shape[:2]) * prod(spatial)):
-        return None
-    g, last = laid_out(g)
-    shape = (*g.shape[:2], *spatial)
-
-    def build() -> Any:
-        from ..native.kernels import pool
-
-        return pool.averages_backward(_pooling(shape, g.dtype.char, window, last), _one(divisors))
-
-    key = ("average pool back", g.dtype.char, shape[1:], window, last, _one(divisors))
-    function = kernel_for(key, build)
-    if function is None:
-        return None
-    gx = empty(shape, g.dtype, last)
-    run_kernel(function, [g, *_several(divisors, g.dtype), gx], [len(g)])
-    return gx
-
-
-def _one(divisors: Array) -> float | None:
-    """The number that all sums are divided by; None where there are several."""
-    return None if divisors.ndim else float(divisors)
-
-
-def _several(divisors: Array, kind: np.dtype) -> list[Array]:
-    return [np.ascontiguousarray(divisors, kind)] if divisors.ndim else []
-
-
-def _like(x: Array, last: bool) -> Array:
-    """x with channels or columns innermost."""
+def _laid_out(x: Array, n: int, last: bool) -> Array:
+    """x (images, channels, n axes) with channels or rows innermost."""
     if not last:
         return np.ascontiguousarray(x)
-    return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    back = (0, n + 1, *range(1, n + 1))
+    return np.ascontiguousarray(x.transpose(0, *range(2, n + 2), 1)).transpose(back)
+
+
+def _empty(shape: tuple[int, ...], kind: Any, last: bool) -> Array:
+    if not last:
+        return np.empty(shape, kind)
+    n, c, *spatial = shape
+    return np.empty((n, *spatial, c), kind).transpose(0, len(shape) - 1, *range(1, len(shape) - 1))
+
+
+def _function(name: str, kind: np.dtype, last: bool, *form: int | None) -> int | None:
+    """The address of a kernel."""
+
+    def build() -> Any:
+        from ..native.kernels import any_pool, any_pool_last
+        from ..native.loops import Type
+
+        return getattr(any_pool_last if last else any_pool, name)(Type(kind.name), *form)
+
+    function = eager.kernel_asked_for(("pool", name, kind.char, last, *form), build)
+    return None if function is None else function.address
+
+
+def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ...]:
+    """The sizes of a kernel for rows innermost."""
+    height, length = prod(t.output[:-1]), t.output[-1]
+    padded, pitch = -(-t.block // LANES) * LANES, t.cells * LANES
+    rows = min(height, ROOM // max(padded, pitch))
+    if images * t.blocks * -(-height // rows) < 4 * threads():
+        rows = max(1, height * images * t.blocks // (4 * threads()))
+    taps = t.tables[0].shape[1]
+    return (
+        images, -(-height // rows), t.blocks, rows, height, taps, t.window, t.cells, width,
+        padded // LANES, length, t.block, t.apart, x_image, height * length, rows * length,
+        rows * taps, padded, pitch,
+    )  # fmt: skip
+
+
+def _pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
+    images, channels, *spatial = shape
+    rows, columns, pixels = prod(t.output[:-1]), t.output[-1], prod(spatial)
+    return (
+        images, rows, columns, t.rows.shape[1], t.columns.shape[1], -(-channels // _CHANNELS),
+        channels, pixels, pixels * channels, rows * columns * channels, columns * channels,
+    )  # fmt: skip
+
+
+class _Call:
+    """A pooling of x over its last n axes: its layout, tables and sizes. False where there is none.
+
+    Half precision is worked out in float32.
+    """
+
+    def __init__(self, x: Array, n: int, maxima: bool, axes: Callable, settings: tuple,
+                 last: bool | None = None) -> None:  # fmt: skip
+        self.n, self.last = n, _channels_last(x, n) if last is None else last
+        self.kind = FLOAT32 if x.dtype.itemsize == 2 else x.dtype
+        self.given, self.shape = x.dtype, x.shape
+        self.tables: Any = kept(self.last, maxima, axes, *settings)
+        if self.tables is not None:
+            self.output = (*x.shape[:-n], *self.tables.output)
+            self.images = prod(x.shape[:-n])
+
+    def __bool__(self) -> bool:
+        return self.tables is not None
+
+    def laid_out(self, x: Array) -> Array:
+        return _laid_out(x.astype(self.kind, copy=False), self.n, self.last)
+
+    def empty(self, shape: tuple[int, ...], kind: Any = None) -> Array:
+        return _empty(shape, kind or self.kind, self.last)
+
+    def function(self, name: str) -> int | None:
+        if self.last:
+            return _function(name, self.kind, True)
+        return _function(name, self.kind, False, self.tables.step)
+
+    @property
+    def steps(self) -> tuple[Array, ...]:
+        """The tables, as the kernel takes them."""
+        t = self.tables
+        if not self.last:
+            return t.tables
+        channels = self.shape[1]
+        return tuple([np.where(a < 0, -1, a * channels) for a in (t.rows, t.columns)])
+
+    def run(self, function: int, *arrays: Array) -> None:
+        """Calls a kernel on arrays, then the sizes."""
+        spatial = self.shape[-self.n :]
+        sizes = _pixel_sizes(self.shape, self.tables) if self.last else _rows_sizes(
+            prod(spatial), spatial[-1], self.images, self.tables)  # fmt: skip
+        run(function, max(prod(self.shape), prod(self.output)), *arrays, *sizes)
+
+
+def maxima(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
+    """Maxima of windows, laid out as x is."""
+    if not _fits(x) or not (call := _Call(x, n, True, axes, settings)) or not call.tables.whole:
+        return None
+    function = call.function("maxima")
+    if function is None:
+        return None
+    y = call.empty(call.output)
+    call.run(function, call.laid_out(x), *call.steps, y)
+    return y.astype(call.given, copy=False)
+
+
+def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, Array] | None:
+    """Maxima of windows, and their places in the flattened image; None where one is NaN too."""
+    if not _fits(x):
+        return None
+    call = _Call(x, n, True, axes, settings, last=False)
+    if not call or not call.tables.whole:
+        return None
+    function = call.function("places")
+    if function is None:
+        return None
+    y, where = call.empty(call.output), call.empty(call.output, np.int64)
+    call.run(function, call.laid_out(x), *call.steps, y, where)
+    if y.size and np.isnan(np.maximum.reduce(y, None)):
+        return None
+    return y.astype(call.given, copy=False), where
+
+
+def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *settings: object
+                    ) -> Array | None:  # fmt: skip
+    """The windows' cotangents at the places of their maxima."""
+    if not _fits(x) or g.dtype != x.dtype:
+        return None
+    call = _Call(x, n, True, axes, settings)
+    if not call or not call.tables.whole:
+        return None
+    function = call.function("maxima_backward")
+    if function is None:
+        return None
+    gx, shares = call.empty(x.shape), call.laid_out(g)
+    tops = (call.laid_out(y),) if call.last else ()
+    call.run(function, call.laid_out(x), *call.steps, *tops, shares, gx)
+    return gx.astype(call.given, copy=False)
+
+
+def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settings: object
+         ) -> Array | None:  # fmt: skip
+    """Sums of windows over the product of `counts(settings)`, numbers for each axis.
+
+    `count`: how many elements the result has.
+    """
+    if not _fits(x, count) or not (call := _Call(x, n, False, axes, settings)):
+        return None
+    function = call.function("sums")
+    if function is None:
+        return None
+    t = call.tables
+    form = (1, t.output[-1]) if call.last else (t.blocks, t.block)
+    by = pool_tables.divisors(call.kind, form, counts, *settings)
+    y = call.empty(call.output)
+    call.run(function, call.laid_out(x), *call.steps, *by, y)
+    return y.astype(call.given, copy=False)

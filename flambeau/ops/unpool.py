@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor
+from . import along_native
 from .adaptive_pool import taken_at
 from .pool_window import each
 from .registry import Array, opaque, publish
@@ -37,17 +39,19 @@ def _declare(n: int) -> Any:
     def unpool(input: Array, indices: Array, spatial) -> Array:
         """The elements at flat indices of images, zeros elsewhere."""
         size = int(np.prod(spatial))
-        bad = (indices < 0) | (indices >= size)
-        if bad.any():
-            raise RuntimeError(
-                f"Found an invalid max index: {indices[bad].flat[0]} (output volumes are of size "
-                f"{'x'.join(map(str, spatial))})"
-            )
+        # As an unsigned number a negative one is large.
+        if indices.size and int(indices.view(np.uint64).max()) >= size:
+            bad = indices[(indices < 0) | (indices >= size)].flat[0]
+            raise RuntimeError(f"Found an invalid max index: {bad} (output volumes are of size "
+                               f"{'x'.join(map(str, spatial))})")  # fmt: skip
         lead = input.shape[:-n]
-        made = np.zeros((*lead, size), input.dtype)
-        if input.size:
-            np.put_along_axis(made, indices.reshape(*lead, -1), input.reshape(*lead, -1),
-                              -1)  # fmt: skip
+        images = prod(lead)
+        places, values = (a.reshape(images, -1) for a in (indices, input))
+        made = np.empty((images, size), input.dtype)
+        if not along_native.put(made, 1, places, values, False, True):
+            made.fill(0)
+            if input.size:
+                np.put_along_axis(made, places, values, -1)
         return made.reshape(*lead, *spatial)
 
     @unpool.vjp("input")

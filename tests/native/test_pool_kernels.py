@@ -1,116 +1,182 @@
-"""Pooling in machine code against NumPy, between poison."""
+"""Pooling in machine code against NumPy and the interpreter, between poison."""
 
 from __future__ import annotations
+
+from math import prod
 
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.kernels import pool
-from flambeau.native.kernels.conv import strides_of
-from flambeau.native.loops import Kernel, Type
+from flambeau.native.kernels import any_pool, any_pool_last
+from flambeau.native.loops import Type
+from flambeau.ops import pool_native, pool_tables
+from flambeau.ops.conv_kernels import Window
 
-# batch, channels, (h, w), kernel, stride, padding, dilation
+# shape (images, channels, axes...), kernel, stride, padding, dilation
 CASES = {
-    "by two": (2, 19, (8, 6), (2, 2), (2, 2), (0, 0), (1, 1)),
-    "one": (1, 1, (1, 1), (1, 1), (1, 1), (0, 0), (1, 1)),
-    "with a rest": (2, 3, (7, 37), (2, 3), (2, 3), (0, 0), (1, 1)),
-    "overlapping": (2, 5, (9, 11), (3, 3), (2, 2), (1, 1), (1, 1)),
-    "every place": (1, 17, (5, 6), (3, 2), (1, 1), (1, 0), (1, 1)),
-    "gaps": (2, 4, (11, 9), (2, 2), (3, 3), (0, 1), (1, 1)),
-    "dilated": (2, 3, (10, 12), (2, 3), (2, 1), (1, 1), (2, 2)),
+    "by two": ((1, 19, 4, 6), (2, 2), (2, 2), (0, 0), (1, 1)),
+    "one": ((1, 1, 1, 1), (1, 1), (1, 1), (0, 0), (1, 1)),
+    "with a rest": ((2, 3, 7, 37), (2, 3), (2, 3), (0, 0), (1, 1)),
+    "overlapping": ((2, 2, 9, 11), (3, 3), (2, 2), (1, 1), (1, 1)),
+    "every place": ((1, 33, 5, 6), (3, 2), (1, 1), (1, 0), (1, 1)),
+    "gaps": ((2, 4, 11, 9), (2, 2), (3, 3), (0, 1), (1, 1)),
+    "dilated": ((1, 3, 8, 9), (2, 3), (2, 1), (1, 1), (2, 2)),
+    "larger than the image": ((1, 2, 3, 4), (5, 7), (2, 1), (2, 3), (1, 1)),
+    "one axis": ((3, 2, 35), (4,), (2,), (1,), (1,)),
+    "three axes": ((1, 2, 5, 4, 7), (2, 3, 3), (2, 1, 2), (1, 1, 0), (1, 1, 1)),
+    "several blocks": ((1, 1, 2, 2100), (2, 3), (1, 3), (0, 1), (1, 1)),
 }
+LAST = [name for name, case in CASES.items() if len(case[0]) > 3 and name != "several blocks"]
 
 
-def pooling(case: str, last: bool, type: Type = Type.F32) -> pool.Pooling:
-    n, c, spatial, kernel, stride, padding, dilation = CASES[case]
-    output = tuple(
-        (m + 2 * p - d * (k - 1) - 1) // s + 1
-        for m, k, s, p, d in zip(spatial, kernel, stride, padding, dilation, strict=True)
-    )
-    return pool.Pooling(type, n, c, spatial, output, kernel, stride, padding, dilation,
-                        strides_of((n, c, *spatial), last), strides_of((n, c, *output), last))
+def window_of(case: str) -> tuple[tuple[int, ...], Window]:
+    shape, kernel, stride, padding, dilation = CASES[case]
+    return shape, Window(kernel, stride, tuple((p, p) for p in padding), dilation)
 
 
-def windows(p: pool.Pooling, x: np.ndarray, outside: float) -> tuple[np.ndarray, np.ndarray]:
-    """What each entry meets (entries, n, c, oh, ow), and its place in the image or -1."""
-    (top, left), (h, w) = p.padding, p.spatial
-    size = [2 * m + q + k * d for m, q, k, d in zip(p.spatial, p.padding, p.kernel, p.dilation,
-                                                    strict=True)]
-    image = np.full((p.batch, p.channels, *size), outside)
-    place = np.full(size, -1)
-    image[:, :, top : top + h, left : left + w] = x
-    place[top : top + h, left : left + w] = np.arange(h * w).reshape(h, w)
-    values, places = [], []
-    for i, j in np.ndindex(*p.kernel):
-        at = tuple(slice(e * d, e * d + s * (m - 1) + 1, s) for e, d, s, m in
-                   zip((i, j), p.dilation, p.stride, p.output, strict=True))
-        values.append(image[(slice(None), slice(None), *at)])
-        places.append(place[at])
-    return np.array(values), np.array(places)
+def met(x: np.ndarray, window: Window, outside: float) -> np.ndarray:
+    """What each entry of a window meets: (entries, n, c, output...)."""
+    output = window.output(x.shape[2:])
+    image = np.pad(x, ((0, 0), (0, 0), *window.padding), constant_values=outside)
+    found = []
+    for at in np.ndindex(*window.kernel):
+        part = [slice(e * d, e * d + s * (m - 1) + 1, s) for e, d, s, m in
+                zip(at, window.dilation, window.stride, output, strict=True)]  # fmt: skip
+        found.append(image[(slice(None), slice(None), *part)])
+    return np.array(found)
 
 
-def laid(x: np.ndarray, last: bool) -> np.ndarray:
-    return (x.transpose(0, 2, 3, 1) if last else x).reshape(-1)
+def spread(x: np.ndarray, g: np.ndarray, window: Window) -> np.ndarray:
+    """The gradient of maxima: each window's at the first of its equals."""
+    at = np.arange(prod(x.shape[2:]), dtype=float).reshape(1, 1, *x.shape[2:])
+    places = met(at, window, -1)[:, 0, 0].astype(int)
+    chosen = met(x, window, -np.inf).argmax(0)
+    where = np.take_along_axis(places[:, None, None], chosen[None], 0)[0]
+    made = np.zeros((*x.shape[:2], prod(x.shape[2:])), x.dtype)
+    for n, c in np.ndindex(*x.shape[:2]):
+        np.add.at(made[n, c], where[n, c].reshape(-1), g[n, c].reshape(-1))
+    return made.reshape(x.shape), where
 
 
-@pytest.fixture
-def runs(compare):
-    def check(kernel: Kernel, given: list[np.ndarray], want: list[np.ndarray]) -> None:
-        before = [*given, *(np.full(a.size, -77, a.dtype) for a in want)]
-        compare(compiled(kernel), kernel, before, (), [*given, *want], 1e-6, 1e-6, (1, 2, 5))
-
-    return check
+def rows_call(shape, axes, maxima=True):
+    t = pool_tables.rows_of(axes, maxima)
+    sizes = pool_native._rows_sizes(prod(shape[2:]), shape[-1], prod(shape[:2]), t)
+    return t, sizes
 
 
-@pytest.mark.parametrize("last", [False, True])
+def values(shape, kind=np.float32) -> np.ndarray:
+    return np.random.default_rng(3).integers(0, 9, shape).astype(kind)  # with ties
+
+
+def runs(check, kernel, given, sizes, want, count: int = 1) -> None:
+    """The last `count` arrays become what is wanted."""
+    empty = [np.full(one.shape, -77, one.dtype) for one in want]
+    found = check(kernel, [*given, *empty], sizes, threads=(1, 3))[-count:]
+    for one, right in zip(found, want, strict=True):
+        np.testing.assert_allclose(one, right, 2e-6, 1e-6)
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_maxima(runs, case: str, last: bool) -> None:
-    p = pooling(case, last)
-    rng = np.random.default_rng(3)
-    x = rng.integers(0, 9, (p.batch, p.channels, *p.spatial)).astype(np.float32)  # with ties
-    values, places = windows(p, x, -np.inf)
-    y = values.max(0).astype(np.float32)
-    chosen = values.argmax(0)
-    where = np.take_along_axis(np.broadcast_to(places[:, None, None], values.shape), chosen[None],
-                               0)[0]
-    flat = [laid(a, last) for a in (x, y, where.astype(np.int64))]
-    runs(pool.maxima(p), flat[:1], flat[1:2])
-    runs(pool.maxima(p, places=True), flat[:1], flat[1:])
-    g = rng.normal(size=y.shape).astype(np.float32)
-    gx = np.zeros((p.batch, p.channels, p.spatial[0] * p.spatial[1]), np.float32)
-    for n, c in np.ndindex(p.batch, p.channels):
-        np.add.at(gx[n, c], where[n, c].reshape(-1), g[n, c].reshape(-1))
-    runs(pool.maxima_backward(p), [*flat[:2], laid(g, last)], [laid(gx.reshape(x.shape), last)])
+def test_maxima_of_rows(check, case: str) -> None:
+    shape, window = window_of(case)
+    x = values(shape)
+    t, sizes = rows_call(shape, pool_tables.windows(window, shape[2:]))
+    y = met(x, window, -np.inf).max(0)
+    g = np.random.default_rng(4).normal(size=y.shape).astype(np.float32)
+    gx, where = spread(x, g, window)
+    f32 = Type.F32
+    runs(check, any_pool.maxima(f32, t.step), [x, *t.tables], sizes, [y])
+    runs(check, any_pool.places(f32, t.step), [x, *t.tables], sizes, [y, where], 2)
+    runs(check, any_pool.maxima_backward(f32, t.step), [x, *t.tables, g], sizes, [gx])
 
 
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("counted", [True, False])
-@pytest.mark.parametrize("case", CASES)
-def test_averages(runs, case: str, last: bool, counted: bool) -> None:
-    p = pooling(case, last)
-    rng = np.random.default_rng(4)
-    x = rng.normal(size=(p.batch, p.channels, *p.spatial)).astype(np.float32)
-    values, places = windows(p, x, 0.0)
-    divisors = np.full(p.output, 7.0) if counted else np.maximum((places >= 0).sum(0), 1)
-    divisors = divisors.astype(np.float32)
-    extra = [] if counted else [divisors.reshape(-1)]
-    y = (values.sum(0) / divisors).astype(np.float32)
-    runs(pool.averages(p, 7.0 if counted else None), [laid(x, last), *extra], [laid(y, last)])
-    g = rng.normal(size=y.shape).astype(np.float32)
-    gx = np.zeros((p.batch, p.channels, p.spatial[0] * p.spatial[1] + 1))
-    for place in places:
-        for n, c in np.ndindex(p.batch, p.channels):
-            np.add.at(gx[n, c], place.reshape(-1), (g[n, c] / divisors).reshape(-1))
-    gx = gx[..., :-1].reshape(x.shape).astype(np.float32)
-    runs(pool.averages_backward(p, 7.0 if counted else None), [laid(g, last), *extra],
-         [laid(gx, last)])
+@pytest.mark.parametrize("case", LAST)
+def test_maxima_of_channels(check, case: str) -> None:
+    shape, window = window_of(case)
+    x = values(shape)
+    t = pool_tables.pixels_of(pool_tables.windows(window, shape[2:]))
+    y = met(x, window, -np.inf).max(0)
+    g = np.random.default_rng(4).normal(size=y.shape).astype(np.float32)
+    gx, _ = spread(x, g, window)
+    tables = [np.where(a < 0, -1, a * shape[1]) for a in (t.rows, t.columns)]
+    sizes = pool_native._pixel_sizes(shape, t)
+    x, y, g, gx = (np.moveaxis(a, 1, -1) for a in (x, y, g, gx))
+    runs(check, any_pool_last.maxima(Type.F32), [x, *tables], sizes, [y])
+    runs(check, any_pool_last.maxima_backward(Type.F32), [x, *tables, y, g], sizes, [gx])
 
 
-def test_nan_and_infinity(runs) -> None:
-    p = pooling("by two", False)
-    x = np.zeros((p.batch, p.channels, *p.spatial), np.float32)
-    x[0, 0, 0, 1], x[0, 1, :2, :2] = np.nan, -np.inf
-    values, _ = windows(p, x, -np.inf)
-    y = values.max(0).astype(np.float32)
-    runs(pool.maxima(p), [laid(x, False)], [laid(y, False)])
+@pytest.mark.parametrize("kind", [Type.F32, Type.F64])
+@pytest.mark.parametrize("case", [name for name in CASES if name != "dilated"])
+def test_sums(check, case: str, kind: Type) -> None:
+    """And their gradient, which are sums over the windows that an element is in."""
+    shape, window = window_of(case)
+    x = values(shape, kind.value)
+    y = met(x, window, 0).sum(0)
+    g = values(y.shape, kind.value)
+    back = np.pad(np.zeros(shape), ((0, 0), (0, 0), *((lo, lo + 9) for lo, _ in window.padding)))
+    for entry in np.ndindex(*window.kernel):
+        part = [slice(e, e + s * (m - 1) + 1, s)
+                for e, s, m in zip(entry, window.stride, y.shape[2:], strict=True)]  # fmt: skip
+        back[(slice(None), slice(None), *part)] += g
+    inside = [slice(lo, lo + n) for n, (lo, _) in zip(shape[2:], window.padding, strict=True)]
+    gx = back[(slice(None), slice(None), *inside)].astype(kind.value)
+    axes = pool_tables.windows(window, shape[2:])
+    turned = tuple(pool_tables.turned(one) for one in axes)
+    for source, reach, want in ((x, axes, y), (g, turned, gx)):
+        t, sizes = rows_call(source.shape, reach, False)
+        by = pool_tables.divisors(np.dtype(kind.value), (t.blocks, t.block), ones, t.output)
+        want = want / 2
+        runs(check, any_pool.sums(kind, t.step), [source, *t.tables, *by], sizes, [want])
+        if case not in LAST:
+            continue
+        t = pool_tables.pixels_of(reach)
+        by = pool_tables.divisors(np.dtype(kind.value), (1, t.output[-1]), ones, t.output)
+        tables = [np.where(a < 0, -1, a * shape[1]) for a in (t.rows, t.columns)]
+        source, want = (np.moveaxis(a, 1, -1) for a in (source, want))
+        sizes = pool_native._pixel_sizes((*shape[:2], *source.shape[1:-1]), t)
+        runs(check, any_pool_last.sums(kind), [source, *tables, *by], sizes, [want])
+
+
+def ones(output: tuple[int, ...]) -> list[np.ndarray]:
+    return [np.full(n, 2.0 if axis == 0 else 1.0) for axis, n in enumerate(output)]
+
+
+@pytest.mark.parametrize("length, count", [(13, 5), (7, 7), (5, 13), (12, 4), (1, 3), (9, 1)])
+def test_even_windows(check, length: int, count: int) -> None:
+    """Adaptive ones, whose sizes differ by one, and what each element is in."""
+    x = values((3, 2, 4, length))
+    axes = pool_tables.evenly((4, length), (3, count))
+    want = np.zeros((3, 2, 3, count), np.float32)
+    top = want.copy()
+    for i, j in np.ndindex(3, count):
+        cell = [slice(k * n // m, -(-(k + 1) * n // m))
+                for k, n, m in ((i, 4, 3), (j, length, count))]  # fmt: skip
+        part = x[(slice(None), slice(None), *cell)]
+        want[..., i, j], top[..., i, j] = part.sum((2, 3)) / 2, part.max((2, 3))
+    t, sizes = rows_call(x.shape, axes, False)
+    by = pool_tables.divisors(np.dtype(np.float32), (t.blocks, t.block), ones, t.output)
+    runs(check, any_pool.sums(Type.F32, t.step), [x, *t.tables, *by], sizes, [want])
+    t, sizes = rows_call(x.shape, axes)
+    runs(check, any_pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [top])
+    back = tuple(pool_tables.turned(one) for one in axes)
+    g = values(want.shape)
+    matrix = [(one.indices[:, :, None] == np.arange(n)).any(1) for one, n in
+              zip(axes, (4, length), strict=True)]  # fmt: skip
+    gx = np.einsum("ncij,ih,jw->nchw", g, *matrix).astype(np.float32) / 2
+    t, sizes = rows_call(g.shape, back, False)
+    by = pool_tables.divisors(np.dtype(np.float32), (t.blocks, t.block), ones, t.output)
+    runs(check, any_pool.sums(Type.F32, t.step), [g, *t.tables, *by], sizes, [gx])
+
+
+def test_nan_and_infinity(check) -> None:
+    shape, window = window_of("overlapping")
+    x = values(shape)
+    x[0, 0, 0, 1], x[0, 1], x[1, 0, 3:6, 3:6] = np.nan, -np.inf, np.inf
+    t, sizes = rows_call(shape, pool_tables.windows(window, shape[2:]))
+    y = met(x, window, -np.inf).max(0)
+    runs(check, any_pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [y])
+    g = np.ones(y.shape, np.float32)
+    found = check(any_pool.maxima_backward(Type.F32, t.step),
+                  [x, *t.tables, g, np.zeros(shape, np.float32)], sizes)[-1]  # fmt: skip
+    assert found.sum() == g.sum()
+    assert found[0, 0, 0, 1] == 2  # each window that holds it

@@ -1,4 +1,4 @@
-"""Convolutions and pooling of large arrays: machine code gives what NumPy gives."""
+"""Convolutions of large arrays: machine code gives what NumPy gives."""
 
 from __future__ import annotations
 
@@ -168,56 +168,6 @@ def test_convolution(made, monkeypatch, case: str, last: bool) -> None:
     for before, after in zip(first, second, strict=True):
         assert before.shape == after.shape
         np.testing.assert_allclose(after, before, 1e-4, 1e-4 * np.abs(before).max())
-
-
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("settings", [(2, 2, 0), (3, 2, 1), (3, 3, 0)])
-def test_max_pool(made, settings: tuple[int, int, int], last: bool) -> None:
-    x = np.random.default_rng(6).integers(0, 50, (4, 19, 37, 41)).astype(np.float32)
-
-    def work(x):
-        return F.max_pool2d(x, *settings, ceil_mode=True)
-
-    first = gradients(work, x, last=last)
-    second = gradients(work, x, last=last)
-    assert len(made) == 2
-    for before, after in zip(first, second, strict=True):
-        np.testing.assert_allclose(after, before, 1e-6, 1e-6)
-
-
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("settings", [(2, 2, 0, True), (3, 2, 1, True), (3, 2, 1, False)])
-def test_average_pool(made, settings: tuple, last: bool) -> None:
-    x = np.random.default_rng(7).normal(size=(4, 19, 37, 41)).astype(np.float32)
-    kernel, stride, padding, pads = settings
-
-    def work(x):
-        return F.avg_pool2d(x, kernel, stride, padding, True, pads)
-
-    first = gradients(work, x, last=last)
-    second = gradients(work, x, last=last)
-    assert len(made) == 2
-    for before, after in zip(first, second, strict=True):
-        assert before.shape == after.shape
-        np.testing.assert_allclose(after, before, 1e-5, 1e-6)
-
-
-@pytest.mark.parametrize("last", [False, True])
-def test_pooling_of_any_number_of_images(made, last: bool) -> None:
-    """An epoch's last batch takes the kernels that there are."""
-    x = np.random.default_rng(6).integers(0, 50, (7, 19, 37, 41)).astype(np.float32)
-
-    def work(x):
-        return F.max_pool2d(x, 3, 2, 1) + F.avg_pool2d(x, 3, 2, 1)
-
-    plain = gradients(work, x, last=last)
-    gradients(work, x[:5], last=last)
-    made.clear()
-    for count in (7, 6):
-        found = gradients(work, x[:count], last=last)
-        np.testing.assert_allclose(found[0], plain[0][:count], 1e-5, 1e-6)
-    assert len(made) == 8
-    assert len(set(made)) == 4
 
 
 def test_gradient_that_is_one_number(made) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from ..loops import (
     Accumulator, Apply, Begin, Buffer, Contract, Expression, Extent, Fold, If, Index, Kernel, Kind,
-    Load, Loop, Position, Scalar, Statement, Store, Type, Update, While, expressions, operands,
-    statements,
+    Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update, While, expressions,
+    operands, statements, within,
 )  # fmt: skip
 from ..target import Target
 
@@ -194,7 +194,7 @@ def vectors(
     target: Target,
 ) -> int:
     """How many vectors at once: several where additions or loads would be waited for."""
-    if any(place.indirect or _strided(place.at.stride(loop.index)) for place in places):
+    if any(_gathered(place, loop.index) for place in places):
         return 1
     costly = _costly(every)
     sums = len({s.accumulator for s in inside if isinstance(s, Update)})
@@ -227,7 +227,17 @@ def _simple(loop: Loop, every: Sequence[Expression], places: Sequence[Load | Sto
     """Whether four vectors at once of everything fit into registers, and into little code."""
     if len(places) > 6 or len(every) > 30 or _costly(every) > 2:
         return False
-    return not any(place.indirect or _strided(place.at.stride(loop.index)) for place in places)
+    return not any(_gathered(place, loop.index) for place in places)
+
+
+def _gathered(place: Load | Store, lane: Index) -> bool:
+    """Whether lanes lie apart in memory, as far as can be seen."""
+    return _strided(place.at.stride(lane)) or any(
+        isinstance(one, Accumulator)
+        or (isinstance(one, Load) and one.at.stride(lane) != 0)
+        or (isinstance(one, Position) and one.value.stride(lane) != 0)
+        for one in within([each for each, _ in place.indirect])
+    )
 
 
 def _strided(stride: Extent) -> bool:
@@ -247,13 +257,8 @@ def rounds(loop: Loop, made: Plan, accumulator: Accumulator) -> int | None:
             total += inner
     if total == 0:
         return 0
-    return None if not isinstance(loop.extent, int) else total * trips(loop, made)
-
-
-def trips(loop: Loop, made: Plan) -> int:
-    """The rounds of a loop of known extent."""
-    assert isinstance(loop.extent, int)
-    return -(-loop.extent // made.widths.get(loop, 1))
+    most = loop.extent.most if isinstance(loop.extent, Size) else loop.extent
+    return None if not isinstance(most, int) else total * -(-most // made.widths.get(loop, 1))
 
 
 def ascending(body: Sequence[Statement]) -> set[Accumulator]:

@@ -1,0 +1,334 @@
+"""Pooling of any size as kernels: maxima and sums of windows, rows innermost in memory.
+
+Where windows are is in tables: for each row of the result the rows of x that its windows reach, and
+for each column where its windows begin. So one kernel serves images of one, two or three axes,
+adaptive windows, and the gradients of averages. Rows of the result are made in two steps: rows of x
+become one, in memory of the thread's own, where windows' columns then are taken together. Several
+rows at a time, as what was just stored can not be read at other places at once. What channels
+innermost ask for is in any_pool_last.py.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import inf
+from typing import NamedTuple
+
+from ..loops import (
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Given, If, Index,
+    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+)  # fmt: skip
+
+LANES = 16  # columns that are made at a time
+LOCAL = 2048  # columns of x that a thread holds at most
+ROOM = 3072  # numbers for several rows of them
+MOST = 1024  # rows, and columns, of a window
+NOWHERE = 1 << 30  # beyond every position in an image
+
+class Sizes(NamedTuple):
+    """The sizes of a kernel, in its order.
+
+    The result is `images` of `height` rows of `length` columns. Rows are made in `groups` of
+    `rows`, columns in `blocks` of `block`, which are `vectors` times LANES. A window has `taps`
+    rows and `window` columns that are `apart`. Of x's rows, of `width` columns, a block reaches
+    `cells` times LANES. Images are `x_image` and `y_image` apart, groups of rows `y_group` in the
+    result and `group_taps` in the table, blocks `padded` in theirs, rows in memory of the thread's
+    own `pitch` for x's columns and `padded` for the result's.
+    """
+
+    images: int
+    groups: int
+    blocks: int
+    rows: int
+    height: int
+    taps: int
+    window: int
+    cells: int
+    width: int
+    vectors: int
+    length: int
+    block: int
+    apart: int
+    x_image: int
+    y_image: int
+    y_group: int
+    group_taps: int
+    padded: int
+    pitch: int
+
+
+def number(value: int, type: Type = Type.I64) -> Constant:
+    """An integer."""
+    return Constant(type, value)
+
+
+def both(*conditions: Expression) -> Expression:
+    """Whether all conditions hold."""
+    return conditions[0] if len(conditions) == 1 else Apply(Scalar.AND, conditions, Type.BOOL)
+
+
+def compare(how: Scalar, a: Expression, b: Expression) -> Expression:
+    """A comparison."""
+    return Apply(how, (a, b), Type.BOOL)
+
+
+def cast(one: Expression, type: Type) -> Expression:
+    """A number as one of another type."""
+    return Apply(Scalar.CAST, (one,), type)
+
+
+def first_of_equals(value: Expression, top: Expression, place: Expression) -> Expression:
+    """The place of a value that is the greatest, or NaN; else NOWHERE. The least of them counts."""
+    hit = Apply(Scalar.OR, (compare(Scalar.EQ, value, top), compare(Scalar.NE, value, value)),
+                Type.BOOL)  # fmt: skip
+    return Apply(Scalar.WHERE, (hit, place, number(NOWHERE, Type.I32)), Type.I32)
+
+
+class _Strips:
+    """Rows of the result, block by block of columns: loops, places and what is outside of x.
+
+    `step`: how far windows are apart in a row of x, 1 or 2; None where tables say it.
+    """
+
+    def __init__(self, type: Type, step: int | None) -> None:
+        self.type, self.step = type, step
+        bounds = {"taps": MOST, "window": MOST}
+        self.sizes = {name: Size(name, bounds.get(name)) for name in Sizes._fields}
+        self.image, self.group = Index("image"), Index("group")
+        self.block, self.r = Index("block"), Index("r")
+        self.v, self.lane, self.i, self.j = (Index(name) for name in ("v", "lane", "i", "j"))
+        self.x, self.y = Buffer(type, "x"), Buffer(type, "y")
+        self.rows, self.first = Buffer(Type.I64, "rows"), Buffer(Type.I64, "first")
+        self.starts, self.counts = Buffer(Type.I32, "starts"), Buffer(Type.I32, "counts")
+
+    @property
+    def tables(self) -> list[Buffer]:
+        """For each row of the result its windows' rows in x (-1: none), for each block the first of
+        x's columns that it reaches, for each column where from there its windows begin and how many
+        columns they have; the last two are read if no step is known."""
+        return [self.rows, self.first, self.starts, self.counts]
+
+    def kernel(self, name: str, buffers: list[Buffer], body: Statement) -> Kernel:
+        return Kernel(name, buffers, [body], list(self.sizes.values()))
+
+    def at(self, *terms: tuple[Index, Extent | str]) -> Affine:
+        named = [(i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]
+        return Affine(0, tuple(named))
+
+    def rows_of_group(self, *steps: Statement) -> list[Statement]:
+        """Each step for all rows of a group, before the next."""
+        number_of = Position(self.at((self.group, "rows"), (self.r, 1)))
+        there = compare(Scalar.LT, number_of, Given(self.sizes["height"]))
+        return [Loop(self.r, self.sizes["rows"], [If(there, [one])]) for one in steps]
+
+    def each_row(self, *steps: Statement) -> Statement:
+        """All rows of the result, shared out."""
+        body = self.rows_of_group(*steps)
+        for index, extent in ((self.block, "blocks"), (self.group, "groups"),
+                              (self.image, "images")):  # fmt: skip
+            body = [Loop(index, self.sizes[extent], body, Kind.PARALLEL)]
+        return body[0]
+
+    def columns(self, extent: str, body: list[Statement]) -> Statement:
+        """So many times LANES columns."""
+        return Loop(self.v, self.sizes[extent], [Loop(self.lane, LANES, body, Kind.LANES)])
+
+    def taps(self, body: list[Statement]) -> Statement:
+        """The rows of a window."""
+        return Loop(self.i, self.sizes["taps"], body)
+
+    def window(self, body: list[Statement]) -> Statement:
+        """The columns of a window."""
+        return Loop(self.j, self.sizes["window"], body)
+
+    def strip(self, step: int = 1) -> list[tuple[Index, Extent | str]]:
+        """The terms of a column in its block."""
+        return [(self.v, LANES * step), (self.lane, step)]
+
+    @property
+    def held(self) -> Affine:
+        """Where a column of x is in memory of the thread's own."""
+        return self.at((self.r, "pitch"), *self.strip())
+
+    @property
+    def row(self) -> Load:
+        """Where in its image a row of the window begins."""
+        return Load(self.rows, self.at((self.group, "group_taps"), (self.r, "taps"), (self.i, 1)))
+
+    @property
+    def column(self) -> Expression:
+        """Which column of x the block's first cell is."""
+        return Load(self.first, self.at((self.block, 1)))
+
+    @property
+    def inside(self) -> Expression:
+        """Whether a column is one of x's."""
+        at = Position(self.at(*self.strip()))
+        low = Apply(Scalar.NEG, (self.column,), Type.I64)
+        high = Apply(Scalar.SUB, (Given(self.sizes["width"]), self.column), Type.I64)
+        return both(compare(Scalar.GE, at, low), compare(Scalar.LT, at, high))
+
+    def met(self, mask: Expression) -> Load:
+        """The element of x in a row of the window."""
+        at = self.at((self.image, "x_image"), *self.strip())
+        return Load(self.x, at, ((self.row, 1), (self.column, 1)), mask)
+
+    def cell(self, local: Buffer) -> tuple[Load, Expression | None]:
+        """What a column of the window meets in the row made of rows, and whether there is one."""
+        if self.step is not None:
+            at = self.at((self.r, "pitch"), *self.strip(self.step), (self.j, "apart"))
+            return Load(local, at), None
+        known = self.at((self.block, "padded"), *self.strip())
+        mask = compare(Scalar.LT, cast(Position(self.at((self.j, 1))), Type.I32),
+                       Load(self.counts, known))  # fmt: skip
+        start = cast(Load(self.starts, known), Type.I64)
+        at = self.at((self.r, "pitch"), (self.j, "apart"))
+        return Load(local, at, ((start, 1),), mask), mask
+
+    @property
+    def place(self) -> Affine:
+        """Where an element of the result is."""
+        return self.at((self.image, "y_image"), (self.group, "y_group"), (self.r, "length"),
+                       (self.block, "block"), *self.strip())  # fmt: skip
+
+    @property
+    def made(self) -> Expression:
+        """Whether a column is one of the result's."""
+        at = Position(self.at((self.block, "block"), *self.strip()))
+        return compare(Scalar.LT, at, Given(self.sizes["length"]))
+
+    def local(self, name: str, type: Type | None = None) -> Buffer:
+        return Buffer(type or self.type, name, ROOM + 3 * LANES)
+
+    def or_lowest(self, mask: Expression | None, value: Expression) -> Expression:
+        """A value, -inf where there is none."""
+        if mask is None:
+            return value
+        return Apply(Scalar.WHERE, (mask, value, Constant(self.type, -inf)), self.type)
+
+
+@cache
+def sums(type: Type, step: int | None) -> Kernel:
+    """Buffers x, tables, by_row, by_column, y: sums of windows over the two divisors' product."""
+    s = _Strips(type, step)
+    cells = s.local("cells")
+    by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
+    down, across = Accumulator(Fold.SUM, type, "down"), Accumulator(Fold.SUM, type, "across")
+    there = both(compare(Scalar.GE, s.row, number(0)), s.inside)
+    fold_rows: list[Statement] = [
+        Begin(down), s.taps([Update(down, s.met(there))]), Store(cells, s.held, down),
+    ]  # fmt: skip
+    row_of = Load(by_row, s.at((s.group, "rows"), (s.r, 1)))
+    column_of = Load(by_column, s.at((s.block, "padded"), *s.strip()))
+    divisor = Apply(Scalar.MUL, (row_of, column_of), type)
+    value = Apply(Scalar.DIV, (across, divisor), type)
+    fold_columns: list[Statement] = [
+        Begin(across), s.window([Update(across, s.cell(cells)[0])]),
+        Store(s.y, s.place, value, mask=s.made),
+    ]  # fmt: skip
+    body = s.each_row(s.columns("cells", fold_rows), s.columns("vectors", fold_columns))
+    return s.kernel("pool_sums", [s.x, *s.tables, by_row, by_column, s.y], body)
+
+
+@cache
+def maxima(type: Type, step: int | None) -> Kernel:
+    """Buffers x, tables, y: maxima of windows. NaN is greatest. Every row in the table is one."""
+    s = _Strips(type, step)
+    cells = s.local("cells")
+    down = Accumulator(Fold.MAXIMUM, type, "down")
+    across = Accumulator(Fold.MAXIMUM, type, "across")
+    (value, mask), inside = s.cell(cells), s.inside
+    body = s.each_row(
+        s.columns("cells", [
+            Begin(down), s.taps([Update(down, s.or_lowest(inside, s.met(inside)))]),
+            Store(cells, s.held, down),
+        ]),
+        s.columns("vectors", [
+            Begin(across), s.window([Update(across, s.or_lowest(mask, value))]),
+            Store(s.y, s.place, across, mask=s.made),
+        ]),
+    )  # fmt: skip
+    return s.kernel("pool_maxima", [s.x, *s.tables, s.y], body)
+
+
+def _places_down(s: _Strips, cells: Buffer, rows: Buffer) -> Statement:
+    """Each column's greatest element, and the row of x that has it first."""
+    top, row = Accumulator(Fold.MAXIMUM, s.type, "top"), Accumulator(Fold.MINIMUM, Type.I32, "row")
+    inside = s.inside
+    value = s.or_lowest(inside, s.met(inside))
+    place = first_of_equals(value, top, cast(s.row, Type.I32))
+    nowhere = number(NOWHERE, Type.I32)
+    return s.columns("cells", [
+        Begin(top), s.taps([Update(top, value)]), Begin(row), s.taps([Update(row, place)]),
+        Store(cells, s.held, top),
+        Store(rows, s.held, Apply(Scalar.WHERE, (inside, row, nowhere), Type.I32)),
+    ])  # fmt: skip
+
+
+def _places_across(s: _Strips, cells: Buffer, rows: Buffer, then: list[Statement],
+                   top: Accumulator, place: Accumulator) -> Statement:  # fmt: skip
+    """Each window's greatest element, and its place: the first of all in the image's order."""
+    load, mask = s.cell(cells)
+    value = s.or_lowest(mask, load)
+    row = Load(rows, load.at, load.indirect, mask)
+    if s.step is not None:
+        column: Expression = Position(s.at(*s.strip(s.step), (s.j, "apart")))
+    else:
+        known = s.at((s.block, "padded"), *s.strip())
+        column = Apply(Scalar.ADD, (cast(Load(s.starts, known), Type.I64),
+                                    Position(s.at((s.j, "apart")))), Type.I64)  # fmt: skip
+    column = Apply(Scalar.ADD, (column, s.column), Type.I64)
+    at: Expression = Apply(Scalar.ADD, (row, cast(column, Type.I32)), Type.I32)
+    if mask is not None:
+        at = Apply(Scalar.WHERE, (mask, at, number(NOWHERE, Type.I32)), Type.I32)
+    return s.columns("vectors", [
+        Begin(top), s.window([Update(top, value)]),
+        Begin(place), s.window([Update(place, first_of_equals(value, top, at))]), *then,
+    ])  # fmt: skip
+
+
+@cache
+def places(type: Type, step: int | None) -> Kernel:
+    """Buffers x, tables, y, places (I64): maxima, and where in the flattened image they are."""
+    s, where = _Strips(type, step), Buffer(Type.I64, "places")
+    cells, rows = s.local("cells"), s.local("rows", Type.I32)
+    top, place = (Accumulator(Fold.MAXIMUM, type, "top"),
+                  Accumulator(Fold.MINIMUM, Type.I32, "place"))  # fmt: skip
+    then: list[Statement] = [
+        Store(s.y, s.place, top, mask=s.made),
+        Store(where, s.place, cast(place, Type.I64), mask=s.made),
+    ]
+    across = _places_across(s, cells, rows, then, top, place)
+    body = s.each_row(_places_down(s, cells, rows), across)
+    return s.kernel("pool_places", [s.x, *s.tables, s.y, where], body)
+
+
+@cache
+def maxima_backward(type: Type, step: int | None) -> Kernel:
+    """Buffers x, tables, gy, gx: each window's gradient at the place of its maximum.
+
+    Images are shared out, as windows of one may overlap.
+    """
+    s, gx = _Strips(type, step), Buffer(type, "gx")
+    cells, rows = s.local("cells"), s.local("rows", Type.I32)
+    found = s.local("found", Type.I32)
+    top, place = (Accumulator(Fold.MAXIMUM, type, "top"),
+                  Accumulator(Fold.MINIMUM, Type.I32, "place"))  # fmt: skip
+    z, w = Index("z"), Index("w")
+    zero = Store(gx, s.at((s.image, "x_image"), (z, 1)), Constant(type, 0.0))
+    clear = Loop(z, s.sizes["x_image"], [zero], Kind.LANES)
+    keep: list[Statement] = [Store(found, s.at((s.r, "padded"), *s.strip()), place)]
+    share = s.at((s.image, "y_image"), (s.group, "y_group"), (s.r, "length"),
+                 (s.block, "block"), (w, 1))  # fmt: skip
+    made = compare(Scalar.LT, Position(s.at((s.block, "block"), (w, 1))),
+                   Given(s.sizes["length"]))  # fmt: skip
+    there = cast(Load(found, s.at((s.r, "padded"), (w, 1))), Type.I64)
+    spread = Loop(w, s.sizes["block"], [Store(
+        gx, s.at((s.image, "x_image")), Load(s.y, share, mask=made), ((there, 1),),
+        mask=made, add=True)])  # fmt: skip
+    body = s.rows_of_group(_places_down(s, cells, rows),
+                           _places_across(s, cells, rows, keep, top, place), spread)  # fmt: skip
+    for index, extent in ((s.group, "groups"), (s.block, "blocks")):
+        body = [Loop(index, s.sizes[extent], body)]
+    nest = Loop(s.image, s.sizes["images"], [clear, *body], Kind.PARALLEL)
+    return s.kernel("pool_maxima_backward", [s.x, *s.tables, s.y, gx], nest)

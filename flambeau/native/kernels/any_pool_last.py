@@ -1,0 +1,151 @@
+"""Pooling of any size as kernels, of images whose channels are innermost in memory.
+
+Lanes run over channels. Tables say which rows of x the windows of a row of the result reach, and
+which columns those of a column; -1 where that is padding.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from math import inf
+from typing import NamedTuple
+
+from ..loops import (
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Given, Index,
+    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+)  # fmt: skip
+from .any_pool import MOST, NOWHERE, both, cast, compare, first_of_equals, number
+
+LANES = 32  # channels that are made at a time
+
+
+class Sizes(NamedTuple):
+    """The sizes of a kernel, in its order.
+
+    Results have `rows` times `columns` pixels of `channels`, which are `vectors` times LANES;
+    windows `taps` rows and `window` columns. Images are `x_image` (of `pixels`) and `y_image`
+    apart, rows of results `y_row`.
+    """
+
+    images: int
+    rows: int
+    columns: int
+    taps: int
+    window: int
+    vectors: int
+    channels: int
+    pixels: int
+    x_image: int
+    y_image: int
+    y_row: int
+
+
+class _Pixels:
+    """Pixels of the result: loops, and what windows meet."""
+
+    def __init__(self, type: Type) -> None:
+        self.type, bounds = type, {"taps": MOST, "window": MOST}
+        self.sizes = {name: Size(name, bounds.get(name)) for name in Sizes._fields}
+        self.image, self.r, self.q, self.v = (Index(name) for name in ("image", "r", "q", "v"))
+        self.lane, self.i, self.j = (Index(name) for name in ("lane", "i", "j"))
+        self.x, self.y = Buffer(type, "x"), Buffer(type, "y")
+        self.rows, self.columns = Buffer(Type.I64, "rows"), Buffer(Type.I64, "columns")
+        self.row = Load(self.rows, self.at((self.r, "taps"), (self.i, 1)))
+        self.column = Load(self.columns, self.at((self.q, "window"), (self.j, 1)))
+        self.one = both(*[compare(Scalar.GE, each, number(0)) for each in (self.row, self.column)])
+        self.known = compare(Scalar.LT, Position(self.at((self.v, LANES), (self.lane, 1))),
+                             Given(self.sizes["channels"]))  # fmt: skip
+
+    def kernel(self, name: str, buffers: list[Buffer], body: Statement) -> Kernel:
+        return Kernel(name, buffers, [body], list(self.sizes.values()))
+
+    def at(self, *terms: tuple[Index, Extent | str]) -> Affine:
+        return Affine(0, tuple([
+            (i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))  # fmt: skip
+
+    def channels(self, image: str) -> Affine:
+        return self.at((self.image, image), (self.v, LANES), (self.lane, 1))
+
+    @property
+    def place(self) -> Affine:
+        """Where an element of the result is."""
+        return self.at((self.image, "y_image"), (self.r, "y_row"), (self.q, "channels"),
+                       (self.v, LANES), (self.lane, 1))  # fmt: skip
+
+    @property
+    def steps(self) -> tuple[tuple[Expression, Extent], ...]:
+        """From an image's first pixel to the one that a window meets."""
+        return ((self.row, 1), (self.column, 1))
+
+    @property
+    def met(self) -> Load:
+        return Load(self.x, self.channels("x_image"), self.steps, both(self.one, self.known))
+
+    @property
+    def largest(self) -> Expression:
+        """What is met, -inf where that is padding."""
+        lowest = Constant(self.type, -inf)
+        return Apply(Scalar.WHERE, (self.one, self.met, lowest), self.type)
+
+    def windows(self, body: list[Statement]) -> Statement:
+        """All that a window meets."""
+        inner = Loop(self.j, self.sizes["window"], body)
+        return Loop(self.i, self.sizes["taps"], [inner])
+
+    def lanes(self, body: list[Statement]) -> Statement:
+        return Loop(self.lane, LANES, body, Kind.LANES)
+
+    def each_pixel(self, body: list[Statement]) -> Statement:
+        """All of the result, shared out by rows."""
+        body = [Loop(self.v, self.sizes["vectors"], [self.lanes(body)])]
+        body = [Loop(self.q, self.sizes["columns"], body)]
+        body = [Loop(self.r, self.sizes["rows"], body, Kind.PARALLEL)]
+        return Loop(self.image, self.sizes["images"], body, Kind.PARALLEL)
+
+
+@cache
+def sums(type: Type) -> Kernel:
+    """Buffers x, rows, columns, by_row, by_column, y: sums over the two divisors' product."""
+    p, total = _Pixels(type), Accumulator(Fold.SUM, type)
+    by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
+    divisor = Apply(Scalar.MUL, (Load(by_row, p.at((p.r, 1))), Load(by_column, p.at((p.q, 1)))),
+                    type)  # fmt: skip
+    body = p.each_pixel([
+        Begin(total), p.windows([Update(total, p.met)]),
+        Store(p.y, p.place, Apply(Scalar.DIV, (total, divisor), type), mask=p.known),
+    ])  # fmt: skip
+    return p.kernel("pool_sums_last", [p.x, p.rows, p.columns, by_row, by_column, p.y], body)
+
+
+@cache
+def maxima(type: Type) -> Kernel:
+    """Buffers x, rows, columns, y: maxima of windows. NaN is greatest."""
+    p, top = _Pixels(type), Accumulator(Fold.MAXIMUM, type)
+    body = p.each_pixel([
+        Begin(top), p.windows([Update(top, p.largest)]), Store(p.y, p.place, top, mask=p.known),
+    ])  # fmt: skip
+    return p.kernel("pool_maxima_last", [p.x, p.rows, p.columns, p.y], body)
+
+
+@cache
+def maxima_backward(type: Type) -> Kernel:
+    """Buffers x, rows, columns, y, gy, gx: each window's gradient at the place of its maximum.
+
+    Images and channels are shared out, as windows may overlap.
+    """
+    p, place = _Pixels(type), Accumulator(Fold.MINIMUM, Type.I32, "place")
+    gy, gx, z = Buffer(type, "gy"), Buffer(type, "gx"), Index("z")
+    own = p.at((p.image, "x_image"), (z, "channels"), (p.v, LANES), (p.lane, 1))
+    zero = Constant(type, 0.0)
+    clear = Loop(z, p.sizes["pixels"], [p.lanes([Store(gx, own, zero, mask=p.known)])])
+    number_of = cast(Apply(Scalar.ADD, (p.row, p.column), Type.I64), Type.I32)
+    found = first_of_equals(p.met, Load(p.y, p.place, mask=p.known), number_of)
+    found = Apply(Scalar.WHERE, (p.one, found, number(NOWHERE, Type.I32)), Type.I32)
+    chosen = compare(Scalar.EQ, place, number_of)
+    share = Apply(Scalar.WHERE, (chosen, Load(gy, p.place, mask=p.known), zero), type)
+    put = Store(gx, p.channels("x_image"), share, p.steps, both(p.one, p.known), add=True)
+    spread = p.lanes([Begin(place), p.windows([Update(place, found)]), p.windows([put])])
+    pixels = Loop(p.r, p.sizes["rows"], [Loop(p.q, p.sizes["columns"], [spread])])
+    vectors = Loop(p.v, p.sizes["vectors"], [clear, pixels], Kind.PARALLEL)
+    nest = Loop(p.image, p.sizes["images"], [vectors], Kind.PARALLEL)
+    return p.kernel("pool_maxima_last_backward", [p.x, p.rows, p.columns, p.y, gy, gx], nest)

@@ -1,0 +1,194 @@
+"""Where the windows of a pooling lie, as tables that its kernels read.
+
+Along an axis a window is where it begins, how many elements it has, and how far these are apart.
+Tables are kept, as images of the same size come again and again. Nobody writes to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from ..native.kernels.any_pool import LANES, LOCAL, MOST
+from .conv_kernels import Window
+from .registry import Array
+
+
+class Reach(NamedTuple):
+    """Windows along an axis of `length` elements: they may begin before it and end behind."""
+
+    length: int
+    starts: Array
+    counts: Array
+    apart: int
+
+    @property
+    def indices(self) -> Array:
+        """The elements of each window (windows, most of one); -1 for what is not there."""
+        j = np.arange(int(self.counts.max()))
+        at = self.starts[:, None] + j * self.apart
+        good = (j < self.counts[:, None]) & (at >= 0) & (at < self.length)
+        return np.where(good, at, -1)
+
+    @property
+    def step(self) -> int | None:
+        """How far windows of one size are apart: 1 or 2, else None."""
+        steps = np.diff(self.starts)
+        if (self.counts != self.counts[0]).any() or (len(steps) and (steps != steps[0]).any()):
+            return None
+        step = int(steps[0]) if len(steps) else 1
+        return step if step in (1, 2) else None
+
+
+class Rows(NamedTuple):
+    """Tables for rows innermost (see native/kernels/any_pool.py), and the sizes they come with."""
+
+    output: tuple[int, ...]
+    step: int | None
+    tables: tuple[Array, Array, Array, Array]
+    blocks: int
+    block: int
+    cells: int
+    window: int
+    apart: int
+    whole: bool  # whether every window has an element
+
+
+class Pixels(NamedTuple):
+    """Tables for channels innermost (see native/kernels/any_pool_last.py), in pixels."""
+
+    output: tuple[int, ...]
+    rows: Array
+    columns: Array
+    whole: bool
+
+
+def windows(window: Window, spatial: Sequence[int]) -> tuple[Reach, ...]:
+    """The windows of a pooling."""
+    return tuple([
+        Reach(n, np.arange(m) * s - lo, np.full(m, k), d)
+        for n, m, k, s, (lo, _), d in zip(spatial, window.output(spatial), *window, strict=True)
+    ])  # fmt: skip
+
+
+def turned(reach: Reach) -> Reach:
+    """For each element of the axis, the windows that it is in."""
+    starts, counts = reach.starts, reach.counts
+    at = np.arange(reach.length)
+    if reach.step == 1:
+        k = int(counts[0])
+        return Reach(len(starts), at - starts[0] - k + 1, np.full(len(at), k), 1)
+    first = np.searchsorted(starts + counts, at, "right")
+    return Reach(len(starts), first, np.searchsorted(starts, at, "right") - first, 1)
+
+
+def evenly(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
+    """Adaptive windows."""
+    found = []
+    for n, m in zip(spatial, output, strict=True):
+        i = np.arange(m)
+        starts = i * n // m
+        found.append(Reach(n, starts, -(-(i + 1) * n // m) - starts, 1))
+    return tuple(found)
+
+
+def _combined(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
+    """The elements that windows over several axes have, counted in an image: (windows, most)."""
+    made, step = np.zeros((1, 1), np.int64), 1
+    for one, size in zip(reversed(axes), reversed(sizes), strict=True):
+        own = one.indices
+        outer, inner = own[:, None, :, None], made[None, :, None, :]
+        pair = np.where((outer < 0) | (inner < 0), -1, outer * step + inner)
+        made = pair.reshape(own.shape[0] * made.shape[0], -1)
+        step *= size
+    return np.ascontiguousarray(made, np.int64)
+
+
+def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
+    """Tables for rows innermost; None where windows are too many to be held.
+
+    For `maxima`, a row of padding is another of the window's once more.
+    """
+    *outer, last = axes
+    rows = _combined(outer, [one.length for one in outer])
+    least = rows.max(1, initial=-1, keepdims=True)
+    whole = bool((least >= 0).all() and (last.indices.max(1, initial=-1) >= 0).all())
+    if maxima:
+        rows = np.where(rows < 0, least, rows)
+    found = _blocks(last)
+    window, image = int(last.counts.max()), prod(one.length for one in axes)
+    if found is None or max(window, rows.shape[1]) > MOST or image >= 1 << 29:
+        return None
+    block, first, cells = found
+    padded = -(-block // LANES) * LANES
+    starts, counts = (np.zeros((len(first), padded), np.int32) for _ in range(2))
+    for b, begin in enumerate(first):
+        part = slice(b * block, (b + 1) * block)
+        size = len(last.starts[part])
+        starts[b, :size] = last.starts[part] - begin
+        counts[b, :size] = last.counts[part]
+    at = np.where(rows < 0, -1, rows * last.length)
+    tables = (np.ascontiguousarray(at), np.array(first, np.int64), starts, counts)
+    return Rows(tuple([len(one.starts) for one in axes]), last.step, tables, len(first), block,
+                cells, window, last.apart, whole)  # fmt: skip
+
+
+def _blocks(last: Reach) -> tuple[int, list[int], int] | None:
+    """How many columns of the result a thread makes at once, where x's columns for each begin,
+    and how many times LANES there are of those."""
+    ends = last.starts + (last.counts - 1) * last.apart + 1
+    m = block = len(last.starts)
+    while True:
+        edges = [*range(0, m, block), m]
+        first = [int(last.starts[a:b].min()) for a, b in pairwise(edges)]
+        reach = max(int(ends[a:b].max()) - f for (a, b), f in zip(pairwise(edges), first,
+                                                                  strict=True))  # fmt: skip
+        if max(reach, block) <= LOCAL:
+            return block, first, max(1, -(-reach // LANES))
+        block = block // 2 // LANES * LANES
+        if not block:
+            return None
+
+
+def pixels_of(axes: Sequence[Reach]) -> Pixels | None:
+    """Tables for channels innermost; None where windows are too large."""
+    *outer, last = axes
+    rows = _combined(outer, [one.length for one in outer])
+    columns = np.ascontiguousarray(last.indices, np.int64)
+    if max(rows.shape[1], columns.shape[1]) > MOST:
+        return None
+    whole = all((table.max(1, initial=-1) >= 0).all() for table in (rows, columns))
+    rows = np.where(rows < 0, -1, rows * last.length)
+    return Pixels(tuple([len(one.starts) for one in axes]), rows, columns, whole)
+
+
+@lru_cache(maxsize=512)
+def kept(last: bool, maxima: bool, axes: Callable, *settings: object) -> Rows | Pixels | None:
+    """The tables of `axes(settings)`, made once; `last`: for channels innermost."""
+    found = axes(*settings)
+    return pixels_of(found) if last else rows_of(found, maxima)
+
+
+@lru_cache(maxsize=512)
+def divisors(kind: np.dtype, tables: Hashable, counts: Callable, *settings: object
+             ) -> tuple[Array, Array]:  # fmt: skip
+    """What sums are divided by, for each row of the result and each column of its blocks.
+
+    `counts(settings)`: the numbers for each axis, whose products are meant. `tables`: how many
+    columns a block has, and how many blocks there are.
+    """
+    *outer, last = counts(*settings)
+    by_row = np.ones(1)
+    for one in outer:
+        by_row = np.multiply.outer(by_row, one).reshape(-1)
+    blocks, block = tables
+    by_column = np.ones((blocks, -(-block // LANES) * LANES))
+    for b in range(blocks):
+        part = last[b * block : (b + 1) * block]
+        by_column[b, : len(part)] = part
+    return by_row.astype(kind), by_column.astype(kind)
