@@ -8,7 +8,7 @@ import numpy as np
 
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import Calls, run
-from ..tensor.dtypes import FLOAT32, FLOAT64
+from ..tensor.dtypes import FLOATS
 from .matmul import product
 from .numbers import number
 from .pointwise_native import large
@@ -19,7 +19,6 @@ Array = np.ndarray
 LARGE = 1 << 15  # scores up to which NumPy is as fast
 _MOST = 1 << 24  # from which on they are not to be had all at once
 _PART = 1 << 20  # scores at once where none are kept
-_FLOATS = frozenset((FLOAT32, FLOAT64))
 _ready: dict[tuple, Any] = {}
 
 
@@ -42,7 +41,7 @@ def _kernel(kind: np.dtype, causal: bool) -> Any:
 
 
 def _fits(count: int, q: Array) -> bool:
-    return LARGE < count <= _MOST and q.__class__ is np.ndarray and q.dtype in _FLOATS
+    return LARGE < count <= _MOST and q.__class__ is np.ndarray and q.dtype in FLOATS
 
 
 def forward(q: Array, k: Array, v: Array, scale: float, causal: bool

@@ -10,13 +10,14 @@ import numpy as np
 
 from ..tensor import devices
 from ..tensor import dtypes as types
+from ..tensor.dtypes import FLOATS
 from ..tensor.dtypes import dtype as Dtype
 from ..tensor.layout import (
     dense_order, empty_strided_array, format_strides, preserve_format,
 )  # fmt: skip
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.tensor import Tensor, creation, wrap
-from .numbers import FLOATS, number
+from .numbers import number
 from .registry import publish
 from .row_copies import fill
 

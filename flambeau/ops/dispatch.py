@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from ..autograd.tape import record, record_binary, record_number, record_unary
-from ..tensor.dtypes import BOOL, FLOAT32, FLOATING, FROM_NUMPY, INTEGER
+from ..tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
 from .explain import explained
 from .inplace import inplace_twin, write_out
-from .numbers import FLOATS, KEPT, as_number
+from .numbers import KEPT, as_number
 from .old_order import OLD_ORDERED, in_order
 from .pointwise_native import MIDDLE, large, large_with, swapped
 from .promotion import compute_pointwise

@@ -8,13 +8,14 @@ import numpy as np
 
 from ..autograd.inplace import bump, check_writable
 from ..autograd.mode import MODE
+from ..tensor.dtypes import FLOATS
 from ..tensor.layout import contiguous_strides
 from ..tensor.meta import MetaArray, meta_array
 from ..tensor.storage import TypedStorage, UntypedStorage, owner_of, window
 from ..tensor.tensor import Tensor, wrap
 from .creation import public, shape_of
 from .index import overwrite
-from .numbers import FLOATS, ORDINARY
+from .numbers import ORDINARY
 from .registry import composite
 from .row_copies import MANY
 from .row_copies import fill as fill_array

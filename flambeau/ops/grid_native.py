@@ -10,13 +10,12 @@ import numpy as np
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run
 from ..native.pool import POOL
-from ..tensor.dtypes import FLOAT32, FLOAT64
+from ..tensor.dtypes import FLOATS
 
 Array = np.ndarray
 
 LEAST = 256  # values sampled from which on a kernel is worth its making
 _SHORT = 32  # points in a row; shorter rows are taken as one
-_FLOATS = frozenset((FLOAT32, FLOAT64))
 
 
 def _kernel(name: str, kind: np.dtype, mode: str, padding: str, axes: int) -> int | None:
@@ -34,7 +33,7 @@ def _fits(input: Array, grid: Array) -> bool:
     count = input.shape[1] * prod(grid.shape[:-1])
     return (
         input.__class__ is np.ndarray and grid.__class__ is np.ndarray and count >= LEAST
-        and input.dtype in _FLOATS and grid.dtype == input.dtype and Policy.allowed
+        and input.dtype in FLOATS and grid.dtype == input.dtype and Policy.allowed
         and prod(input.shape[2:]) < 1 << 31
     )  # fmt: skip
 

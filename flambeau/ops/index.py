@@ -14,12 +14,12 @@ from ..autograd.inplace import before_write, bump, check_writable
 from ..autograd.mode import MODE
 from ..autograd.tape import record, requires
 from ..native.eager import Policy
-from ..tensor.dtypes import FLOAT32, FLOAT64
+from ..tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor, view_of, wrap
 from . import pointwise_native
 from .inplace import assign
-from .numbers import FLOATS, ORDINARY
+from .numbers import ORDINARY
 from .registry import Array, opaque, publish
 from .row_copies import MANY, fill, zeros
 from .table_rows import LARGE, added, taken

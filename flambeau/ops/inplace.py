@@ -14,11 +14,11 @@ from ..autograd.mode import MODE
 from ..autograd.node import SavedOutput
 from ..autograd.plan import INPUT
 from ..autograd.tape import requires
-from ..tensor.dtypes import FLOAT32, FROM_NUMPY
+from ..tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
 from ..tensor.promote import check_cast
 from ..tensor.layout import dense_order
 from ..tensor.tensor import Tensor
-from .numbers import FLOATS, ORDINARY, number
+from .numbers import ORDINARY, number
 from .old_order import OLD_ORDERED, in_order
 from .pointwise_native import LARGE, large_with
 from .row_copies import fill

@@ -8,12 +8,12 @@ import numpy as np
 
 from ..autograd.inplace import check_writable
 from ..native.eager import Policy
-from ..tensor.dtypes import INTEGER, of_scalar
+from ..tensor.dtypes import FLOATS, INTEGER, of_scalar
 from ..tensor.tensor import Tensor, wrap
 from .creation import public
 from .inplace import assign
 from .join import cat
-from .numbers import FLOATS, ORDINARY
+from .numbers import ORDINARY
 from .pointwise_native import LARGE, served
 from .registry import Array, Promotion, composite, opaque, pointwise
 from .selection import select

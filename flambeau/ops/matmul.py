@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..autograd.tape import record_binary
-from ..tensor.dtypes import FROM_NUMPY, HALF
+from ..tensor.dtypes import FLOATS, FROM_NUMPY, HALF
 from ..tensor.promote import legacy_name
 from ..tensor.tensor import Tensor, wrap
 from .autocast import AUTOCAST
-from .numbers import FLOATS
 from .matmul_native import WORTH, large_product
 from .registry import Array, composite, opaque
 from .rows_native import LARGE, folded, times_vector

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FLOAT32, FLOAT64
 
-FLOATS = frozenset((FLOAT32, FLOAT64))
 KEPT: dict[Any, np.ndarray] = {}  # by (value, dtype)
 _MOST = 4096
 ONE = np.array(1, np.float32)  # beside any floating array: a Python number costs as much again

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run
-from ..tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
+from ..tensor.dtypes import FLOAT64, FLOATS, bfloat16, float16
 
 Array = np.ndarray
 
@@ -37,7 +37,6 @@ _INTEGERS = frozenset(np.dtype(n) for n in ("int32", "int64", "uint8"))
 _BOOL = np.dtype(bool)
 _HALVES = frozenset((float16.numpy, bfloat16.numpy))
 _ndarray = np.ndarray
-_FLOATS = frozenset((FLOAT32, FLOAT64))
 
 _CASTS = frozenset(np.dtype(n) for n in (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
@@ -78,7 +77,7 @@ def large(body: Any, *operands: Any) -> Array | None:
         y = np.empty(shape, found[1])
         run(found[0], first.size, *operands, y, first.size)
         return y
-    if kind not in _FLOATS and not (kind in _INTEGERS and _exact(body)) \
+    if kind not in FLOATS and not (kind in _INTEGERS and _exact(body)) \
             and not (kind is _BOOL and (body is np.logical_not or not isinstance(body, np.ufunc))):
         return None
     if first.size <= least(body):
@@ -110,7 +109,7 @@ def mixed(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
     first = operands[0]
     if first.__class__ is not _ndarray or first.size <= least(body) or not Policy.allowed:
         return None
-    if kind not in _FLOATS and not (kind in _INTEGERS and _exact(body)):
+    if kind not in FLOATS and not (kind in _INTEGERS and _exact(body)):
         return None
     if any(a.__class__ is not _ndarray or a.dtype not in _CASTS for a in operands):
         return None
@@ -158,11 +157,11 @@ def large_with(
         if y.dtype == found[1]:
             run(found[0], size, *arrays, y, size)
             return y
-    if size <= (least(body) if kind in _FLOATS and target is None else MIDDLE):
+    if size <= (least(body) if kind in FLOATS and target is None else MIDDLE):
         return None
-    if kind not in _FLOATS and kind not in _HALVES and not (kind in _INTEGERS and _exact(body)):
+    if kind not in FLOATS and kind not in _HALVES and not (kind in _INTEGERS and _exact(body)):
         return None
-    if any(a.dtype != kind and (a.ndim or kind in _FLOATS) for a in arrays):
+    if any(a.dtype != kind and (a.ndim or kind in FLOATS) for a in arrays):
         return None
     return _served_with(body, given, plain, named, key, tuple(arrays), target, straight)
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import shared
 from ..native.pool import threads
-from ..tensor.dtypes import FLOAT32, FLOAT64
+from ..tensor.dtypes import FLOATS
 from .matmul_native import large_product
 from .recurrent import Steps
 
@@ -29,7 +29,6 @@ _SHARED = 1 << 20  # multiplications from which on several threads are worth the
 _MOST = 256  # forms that have kernels
 _BLOCKS = (1, 2, 4, 6, 8, 12, 16)  # rows of a block
 _FAR = 1 << 10  # bytes of a row's gates from which on those of the next step are asked for ahead
-_FLOATS = frozenset((FLOAT32, FLOAT64))
 _seen: dict[Hashable, Any] = {}  # by form: how many calls, then what runs it
 
 
@@ -95,7 +94,7 @@ def prepared(
     native.kernels.recurrent). Sequences are contiguous rows; `w`: the recurrent weights.
     """
     count, work = len(steps.windows), steps.rows * w.size
-    if work < WORTH or not steps.dense or not Policy.allowed or w.dtype not in _FLOATS:
+    if work < WORTH or not steps.dense or not Policy.allowed or w.dtype not in FLOATS:
         return None
     if (count < 2 and steps.batch < 8) or not w.flags.c_contiguous:
         return None

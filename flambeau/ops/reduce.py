@@ -9,11 +9,11 @@ from contextlib import nullcontext
 import numpy as np
 
 from ..tensor import dtypes as types
-from ..tensor.dtypes import FROM_NUMPY, HALF
+from ..tensor.dtypes import FLOATS, FROM_NUMPY, HALF
 from ..tensor.tensor import Tensor, wrap
 from .axes import canonical_dim, canonical_dims
 from .join import cat
-from .numbers import FLOATS, number
+from .numbers import number
 from .pointwise_native import large
 from .registry import Array, composite, opaque
 from .return_types import return_type

@@ -9,13 +9,12 @@ import numpy as np
 
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import shared
-from ..tensor.dtypes import FLOAT32, FLOAT64
+from ..tensor.dtypes import FLOATS
 
 Array = np.ndarray
 
 LARGE = 1 << 15  # elements up to which NumPy is as fast
 _MOST = 8  # taps
-_FLOATS = frozenset((FLOAT32, FLOAT64))
 
 
 def _kernel(name: str, kind: np.dtype, *settings: Any) -> int | None:
@@ -31,7 +30,7 @@ def _kernel(name: str, kind: np.dtype, *settings: Any) -> int | None:
 
 def _fits(x: Array, size: int) -> bool:
     return (
-        x.__class__ is np.ndarray and size > LARGE and x.dtype in _FLOATS and Policy.allowed
+        x.__class__ is np.ndarray and size > LARGE and x.dtype in FLOATS and Policy.allowed
         and x.flags.c_contiguous
     )  # fmt: skip
 

@@ -9,12 +9,11 @@ import numpy as np
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import run, shared
 from ..native.pool import POOL
-from ..tensor.dtypes import FLOAT32, FLOAT64
+from ..tensor.dtypes import FLOATS
 
 Array = np.ndarray
 
 LARGE = 1 << 15  # elements up to which NumPy is as fast
-_FLOATS = frozenset((FLOAT32, FLOAT64))
 _INT64 = np.dtype(np.int64)
 
 
@@ -32,7 +31,7 @@ def _kernel(name: str, kind: np.dtype, *settings: bool) -> int | None:
 def _fits(table: Array, numbers: Array) -> bool:
     """Whether every number is that of a row, and both lie as kernels read them."""
     return (
-        table.__class__ is np.ndarray and table.ndim == 2 and table.dtype in _FLOATS
+        table.__class__ is np.ndarray and table.ndim == 2 and table.dtype in FLOATS
         and table.flags.c_contiguous and numbers.dtype == _INT64 and numbers.flags.c_contiguous
         and Policy.allowed
         and bool(np.maximum.reduce(numbers.view(np.uint64), None, initial=0) < len(table))

@@ -115,6 +115,7 @@ ALIASES = {
 }  # fmt: skip
 
 FLOAT32, FLOAT64 = float32.numpy, float64.numpy
+FLOATS = frozenset((FLOAT32, FLOAT64))
 HALF = (float16, bfloat16, float8_e4m3fn, float8_e5m2)
 
 
