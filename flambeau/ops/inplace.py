@@ -21,7 +21,7 @@ from ..tensor.tensor import Tensor
 from .numbers import ORDINARY, number
 from .old_order import OLD_ORDERED, in_order
 from .pointwise_native import LARGE, large_with
-from .row_copies import fill
+from .row_copies import MANY, fill
 
 if TYPE_CHECKING:
     from .registry import Operator
@@ -267,7 +267,11 @@ def _write_one(operator: Operator, y: Tensor, target: Any) -> None:
     check_cast(y.dtype, target.dtype)
     if target._array.shape != y._array.shape:
         _resize_out(operator, target, y._array.shape)
-    np.copyto(target._array, y._array, casting="unsafe")
+    array, result = target._array, y._array
+    if array.dtype != result.dtype or (array.nbytes >= MANY and np.may_share_memory(array, result)):
+        np.copyto(array, result, casting="unsafe")
+    else:
+        fill(array, result)
     bump(target)
 
 
