@@ -3,7 +3,7 @@
 The kernel for all shapes is made when the first convolution asks for it, and used from the second
 one on. A shape gets a kernel of its own once it has come up many times, where that is faster: where
 Winograd's algorithm saves multiplications, for groups, and for images with channels innermost,
-whose windows are gathered. Depthwise convolutions have kernels for their shapes only.
+whose windows are gathered. Depthwise convolutions have kernels of their own, for all shapes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from .shape_kernels import kernel_for, run_kernel
 if TYPE_CHECKING:
     from ..native.kernels.any_conv import Call
     from ..native.kernels.conv import Geometry
+    from ..native.kernels.depthwise_calls import Call as DepthwiseCall
     from ..native.loops import Kernel
     from .conv_kernels import Window
 
@@ -94,12 +95,8 @@ def ran(one: Convolution, arrays: Sequence[Array]) -> bool:
 
     They are x, weight, bias, y, or gy, weight, gx, or x, gy, gw.
     """
-    if one.depthwise:
-        alike = one._replace(x=(0, *one.x[1:]), y=(0, *one.y[1:]))
-        function = kernel_for(("depthwise", alike), lambda: _depthwise(alike))
-        if function is not None:
-            run_kernel(function, arrays, [one.x[0]])
-        return function is not None
+    if one.depthwise and not any(one.last) and (call := _depthwise(one)) is not None:
+        return _ran_depthwise(one, call, arrays)
     if (one.square or one.unusual) and one.multiplications >= LARGE:
         function = kernel_for(("convolution", one), lambda: _own(one), _ASKED, _USED)
         if function is not None:
@@ -108,17 +105,31 @@ def ran(one: Convolution, arrays: Sequence[Array]) -> bool:
     return _ran_by_any(one, arrays)
 
 
-def _depthwise(one: Convolution) -> Kernel:
-    """For any number of images."""
-    from ..native.kernels import depthwise
-    from ..native.loops import Size
+@lru_cache(maxsize=1024)
+def _depthwise(one: Convolution) -> DepthwiseCall | None:
+    """The call of a kernel for depthwise convolutions; None where windows are too large for it."""
+    from ..native.kernels import depthwise_calls
 
-    g, images = one.geometry(), Size("images")
-    if one.direction == "forward":
-        return depthwise.forward(g, True, images)
+    call = {"forward": depthwise_calls.forward, "data": depthwise_calls.backward_data,
+            "weight": depthwise_calls.backward_weight}[one.direction]  # fmt: skip
+    return call(one.geometry())
+
+
+def _ran_depthwise(one: Convolution, call: DepthwiseCall, arrays: Sequence[Array]) -> bool:
+    from ..native.loops import Type
+
+    kind = Type.F32 if one.kind == "f" else Type.F64
+    key = ("depthwise", call.builder.__name__, one.kind, call.step)
+    worth = max(1.0, one.multiplications / _MUCH)
+    function = eager.kernel_asked_for(key, lambda: call.builder(kind, call.step), worth=worth)
+    if function is None:
+        return False
+    x, *others = arrays
     if one.direction == "data":
-        return depthwise.backward_data(g, images)
-    return depthwise.backward_weight(g, images)
+        weight, made = others
+        others = [weight, np.zeros(one.x[1], x.dtype), made]
+    run(function.address, one.multiplications // _LANES, x, call.offsets, *others, *call.sizes)
+    return True
 
 
 def _own(one: Convolution) -> Kernel:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .conv_calls import LARGE, Convolution, ran
+from .conv_calls import Convolution, ran
 from .registry import Array
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ _LEAST = 1 << 18  # multiplications from which on machine code is worth its maki
 
 def _fits(x: Array, w: Array, window: Window, count: int, depthwise: bool) -> bool:
     """Whether a convolution of `count` multiplications is for machine code."""
-    least = max(_LEAST, LARGE) if depthwise else _LEAST
     return (
-        count >= least and x.__class__ is np.ndarray and w.__class__ is np.ndarray
+        count >= _LEAST and x.__class__ is np.ndarray and w.__class__ is np.ndarray
         and x.dtype.char in "fd" and w.dtype.char == x.dtype.char and len(window.kernel) <= 2
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from flambeau.native.compiled import Function, compiled
 from flambeau.native.emit import winograd_plan, winograd_weight
 from flambeau.native.emit.conv_plan import Unsupported, plan
 from flambeau.native.emit.kernel import emit
-from flambeau.native.kernels import conv, depthwise
+from flambeau.native.kernels import conv
 from flambeau.native.loops import Apply, Contract, Kernel, Loop, Scalar, Type
 from flambeau.native.target import TARGETS, assembly, host, load
 
@@ -50,7 +50,7 @@ EVERY += [(case, True, False) for case in ("plain", "strided", "gradient in bloc
 
 
 def geometry(case: str, last: bool, weight_last: bool, type: Type = Type.F32) -> conv.Geometry:
-    (batch, channels, spatial, outputs, kernel), settings = {**CASES, **PLACES, **DEPTHWISE}[case]
+    (batch, channels, spatial, outputs, kernel), settings = {**CASES, **PLACES}[case]
     settings = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1, **settings}
     output = tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
@@ -149,29 +149,6 @@ def test_long_work_on_the_sums_is_done_vector_by_vector(runs, case: str) -> None
     store.value = Apply(Scalar.ERF, (store.value,), Type.F32)
     wanted = np.vectorize(math.erf, otypes=[np.float32])(expected(g, x, w, gy)[0])
     runs(kernel, [laid(x, True), laid(w, True)], laid(wanted, True), 1e-5)
-
-
-DEPTHWISE = {
-    "padded": ((2, 5, (9, 37), 5, (3, 3)), {"groups": 5}),
-    "strided": ((2, 6, (9, 40), 12, (3, 3)), {"stride": (2, 2), "groups": 6}),
-    "dilated": ((1, 3, (12, 35), 3, (3, 2)), {"padding": (2, 1), "dilation": (2, 3), "groups": 3}),
-    "beyond the stride": ((1, 2, (6, 9), 2, (1, 2)), {"stride": (3, 3), "padding": (0, 0),
-                                                     "groups": 2}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", DEPTHWISE)
-def test_depthwise(runs, case: str) -> None:
-    g = geometry(case, False, False)
-    rng = np.random.default_rng(4)
-    x, w, gy = (rng.normal(size=s).astype(np.float32) for s in shapes(g))
-    bias = rng.normal(size=g.outputs).astype(np.float32)
-    y, gx, gw = expected(g, x, w, gy)
-    x, w, gy = x.reshape(-1), w.reshape(-1), gy.reshape(-1)
-    shifted = (y + bias[:, None, None]).reshape(-1)
-    runs(depthwise.forward(g, True), [x, w, bias], shifted, 1e-5)
-    runs(depthwise.backward_data(g), [gy, w], gx.reshape(-1), 1e-5)
-    runs(depthwise.backward_weight(g), [x, gy], gw.reshape(-1), 1e-5)
 
 
 def contracts(kernel: Kernel) -> list[Contract]:

@@ -104,13 +104,13 @@ def test_shapes_that_come_often_get_kernels_of_their_own(made, monkeypatch) -> N
             assert ("convolution" in kinds) == (own and (last or weight is square))
 
 
-def test_depthwise_kernels_take_any_number_of_images(made, monkeypatch) -> None:
+def test_depthwise_kernels_take_all_shapes(made, monkeypatch) -> None:
     x_shape, w_shape, settings = CONVOLUTIONS["depthwise"]
     rng = np.random.default_rng(6)
-    weight = rng.normal(size=w_shape).astype(np.float32)
     keys = set()
-    for count in (8, 8, 5, 11):
-        x = rng.normal(size=(count, *x_shape[1:])).astype(np.float32)
+    for count, size in ((8, 3), (8, 5), (5, 1), (11, 2)):
+        weight = rng.normal(size=(*w_shape[:2], size, 3)).astype(np.float32)
+        x = rng.normal(size=(count, *x_shape[1:3], 30 + count)).astype(np.float32)
         results = []
         for least in (1, 1 << 62):
             monkeypatch.setattr(conv_native, "_LEAST", least)
@@ -118,7 +118,7 @@ def test_depthwise_kernels_take_any_number_of_images(made, monkeypatch) -> None:
             keys |= set(made)
         for one, right in zip(*results, strict=True):
             np.testing.assert_allclose(one, right, 1e-4, 1e-4 * np.abs(right).max())
-    assert len(keys) == 3
+    assert len(keys) == 2  # forward and back to the input are one
 
 
 @pytest.mark.parametrize("shape, outputs", [

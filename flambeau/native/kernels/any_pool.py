@@ -115,23 +115,24 @@ class _Strips:
         named = [(i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]
         return Affine(0, tuple(named))
 
-    def rows_of_group(self, *steps: Statement) -> list[Statement]:
-        """Each step for all rows of a group, before the next."""
+    def rows_of_group(self, one: Statement) -> Statement:
+        """A step for all rows of a group."""
         number_of = Position(self.at((self.group, "rows"), (self.r, 1)))
         there = compare(Scalar.LT, number_of, Given(self.sizes["height"]))
-        return [Loop(self.r, self.sizes["rows"], [If(there, [one])]) for one in steps]
+        return Loop(self.r, self.sizes["rows"], [If(there, [one])])
 
     def each_row(self, *steps: Statement) -> Statement:
         """All rows of the result, shared out."""
-        body = self.rows_of_group(*steps)
+        body = list(steps)
         for index, extent in ((self.block, "blocks"), (self.group, "groups"),
                               (self.image, "images")):  # fmt: skip
             body = [Loop(index, self.sizes[extent], body, Kind.PARALLEL)]
         return body[0]
 
     def columns(self, extent: str, body: list[Statement]) -> Statement:
-        """So many times LANES columns."""
-        return Loop(self.v, self.sizes[extent], [Loop(self.lane, LANES, body, Kind.LANES)])
+        """LANES columns of all rows of a group, then the next: columns' masks are kept."""
+        rows = self.rows_of_group(Loop(self.lane, LANES, body, Kind.LANES))
+        return Loop(self.v, self.sizes[extent], [rows])
 
     def taps(self, body: list[Statement]) -> Statement:
         """The rows of a window."""
@@ -326,8 +327,10 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
     spread = Loop(w, s.sizes["block"], [Store(
         gx, s.at((s.image, "x_image")), Load(s.y, share, mask=made), ((there, 1),),
         mask=made, add=True)])  # fmt: skip
-    body = s.rows_of_group(_places_down(s, cells, rows),
-                           _places_across(s, cells, rows, keep, top, place), spread)  # fmt: skip
+    body: list[Statement] = [
+        _places_down(s, cells, rows), _places_across(s, cells, rows, keep, top, place),
+        s.rows_of_group(spread),
+    ]  # fmt: skip
     for index, extent in ((s.group, "groups"), (s.block, "blocks")):
         body = [Loop(index, s.sizes[extent], body)]
     nest = Loop(s.image, s.sizes["images"], [clear, *body], Kind.PARALLEL)

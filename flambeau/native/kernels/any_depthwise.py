@@ -1,0 +1,303 @@
+"""Depthwise convolutions of any size as kernels: forward, and back to the input and the weight.
+
+Every output channel reads one input channel. A block of an image is laid out in memory of the
+thread's own with its padding, rows that a stride keeps apart in parts of their own. There each tap
+of the kernel is so and so far from where the results are counted, which is in a table; vectors run
+through all rows of the block at once, and what they make between two results is dropped. Several
+images at a time, as what was just stored can not be read at other places at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from ..loops import (
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Given, If, Index,
+    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
+)  # fmt: skip
+from .any_pool import both, compare
+
+LANES = 32  # columns that are copied at a time
+FLAT = 64  # results that are made at a time
+MOST = 1024  # taps
+GROUP = 16  # images at a time
+TILE = {4: 6144, 8: 3584}  # elements of blocks with their padding, by their size
+ROOM = {4: 4096, 8: 2560}  # results of blocks
+
+
+class Sizes(NamedTuple):
+    """The sizes of a kernel, in its order; what one has no use for is 0.
+
+    y has `images` of `channels` times `each` channels, x so many times `sums`. Images are made in
+    `groups` of `group`. Blocks are `block` rows, `down` and `across` of them; FLAT of their places
+    are made `flats` times, with `taps`.
+    """
+
+    images: int
+    groups: int
+    group: int
+    channels: int
+    each: int
+    sums: int
+    down: int
+    across: int
+    block: int
+    flats: int
+    taps: int
+    # x: between groups, images, channels, those of a sum, rows, blocks; in elements
+    x_group: int
+    x_n: int
+    x_c: int
+    x_m: int
+    x_row: int
+    x_down: int
+    x_across: int
+    before: int  # the first block's first element
+    # A block of x: parts of rows, in each `rows` of LANES `vectors` times
+    parts: int
+    part: int
+    rows: int
+    vectors: int
+    pitch: int
+    row_step: int
+    row_apart: int  # step times what a row counts in x, or in the block that is spread
+    column_step: int
+    lanes_apart: int  # LANES times the step
+    start: int  # where the first element is spread to
+    wide: int  # columns that are spread, or of a gradient's block
+    blank: int  # times FLAT zeros before
+    tile: int  # between images' blocks
+    # Rows and columns of x are counted by block, from before the padding; those inside of x
+    at_down: int
+    at_across: int
+    h_low: int
+    h_high: int
+    w_low: int
+    w_high: int
+    w_c: int
+    w_k: int
+    w_m: int
+    y_group: int
+    y_n: int
+    y_c: int
+    y_k: int
+    y_row: int
+    y_down: int
+    y_across: int
+    height: int
+    width: int
+    y_vectors: int
+    room: int  # FLAT times `flats`
+
+
+_BOUNDS = {"taps": MOST, "flats": ROOM[4] // FLAT, "group": GROUP}
+
+
+class _Blocks:
+    """Loops over images, channels and blocks, and what is in the memory of a thread's own.
+
+    `step`: the stride along a row, 1 or 2; None where it is given.
+    """
+
+    def __init__(self, type: Type, step: int | None) -> None:
+        self.type, self.step = type, step
+        self.sizes = {name: Size(name, _BOUNDS.get(name)) for name in Sizes._fields}
+        self.n, self.g, self.c, self.k, self.m, self.down, self.across, self.u, self.lane = (
+            Index(name) for name in ("n", "g", "c", "k", "m", "down", "across", "u", "lane")
+        )
+        self.x, self.weight, self.y = (Buffer(type, name) for name in ("x", "weight", "y"))
+        self.offsets = Buffer(Type.I64, "offsets")
+        self.tile = Buffer(type, "tile", TILE[type.size] + 2 * FLAT)
+        self.made = Buffer(type, "made", ROOM[type.size] + 2 * FLAT)
+        self.zero = Constant(type, 0.0)
+
+    def kernel(self, name: str, buffers: list[Buffer], body: list[Statement]) -> Kernel:
+        return Kernel(name, buffers, body, list(self.sizes.values()))
+
+    def at(self, *terms: tuple[Index, Extent | str]) -> Affine:
+        return Affine(0, tuple([
+            (i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))  # fmt: skip
+
+    def position(self, *terms: tuple[Index, Extent | str]) -> Position:
+        return Position(self.at(*terms))
+
+    def below(self, at: Expression, name: str) -> Expression:
+        return compare(Scalar.LT, at, Given(self.sizes[name]))
+
+    def within(self, at: Expression, axis: str) -> Expression:
+        """Whether a row or a column is one of x's."""
+        low = compare(Scalar.GE, at, Given(self.sizes[f"{axis}_low"]))
+        return both(low, self.below(at, f"{axis}_high"))
+
+    def loop(self, index: Index, extent: Extent | str, body: Sequence[Statement],
+             kind: Kind = Kind.SERIAL) -> Loop:  # fmt: skip
+        stop = self.sizes[extent] if isinstance(extent, str) else extent
+        return Loop(index, stop, list(body), kind)
+
+    def nest(self, loops: Sequence[tuple[Index, Extent | str]], body: Sequence[Statement],
+             shared: int = 0) -> Statement:  # fmt: skip
+        """Loops inside one another, the first ones shared out among threads."""
+        found = list(body)
+        for depth, (index, extent) in reversed(list(enumerate(loops))):
+            kind = Kind.PARALLEL if depth < shared else Kind.SERIAL
+            found = [self.loop(index, extent, found, kind)]
+        return found[0]
+
+    def rows(self, v: Index, columns: str, r: Index, rows: str, lane: Index, one: Statement,
+             there: Expression | None = None) -> Statement:  # fmt: skip
+        """LANES columns of all rows (that are `there`), then the next: columns' masks are kept."""
+        body: list[Statement] = [self.loop(lane, LANES, [one], Kind.LANES)]
+        if there is not None:
+            body = [If(there, body)]
+        return self.nest([(v, columns), (r, rows)], body)
+
+    def stepped(self, v: Index, lane: Index) -> list[tuple[Index, Extent | str]]:
+        """The terms of columns that are the stride apart."""
+        if self.step is None:
+            return [(v, "lanes_apart"), (lane, "column_step")]
+        return [(v, LANES * self.step), (lane, self.step)]
+
+    def each_image(self, *body: Statement) -> Statement:
+        """The images of a group."""
+        there = self.below(self.position((self.n, "group"), (self.g, 1)), "images")
+        return self.loop(self.g, "group", [If(there, list(body))])
+
+    def flat(self, *body: Statement) -> Statement:
+        """All places of a block."""
+        return self.loop(self.u, "flats", [self.loop(self.lane, FLAT, body, Kind.LANES)])
+
+    def held(self, apart: str) -> Affine:
+        """A place of a block."""
+        return self.at((self.g, apart), (self.u, FLAT), (self.lane, 1))
+
+    @property
+    def source(self) -> list[tuple[Index, Extent | str]]:
+        """The terms of x's block."""
+        return [(self.n, "x_group"), (self.g, "x_n"), (self.c, "x_c"), (self.m, "x_m"),
+                (self.down, "x_down"), (self.across, "x_across")]  # fmt: skip
+
+    @property
+    def result(self) -> list[tuple[Index, Extent | str]]:
+        """The terms of y's block."""
+        return [(self.n, "y_group"), (self.g, "y_n"), (self.c, "y_c"), (self.k, "y_k"),
+                (self.down, "y_down"), (self.across, "y_across")]  # fmt: skip
+
+    def filled(self) -> Statement:
+        """The block of x with its padding, part by part of the stride."""
+        p, r, v, lane = (Index(name) for name in ("p", "r", "v", "lane"))
+        row = self.position((self.down, "at_down"), (p, 1), (r, "row_step"))
+        column = self.position((self.across, "at_across"), (v, LANES), (lane, 1))
+        inside = both(self.within(row, "h"), self.within(column, "w"))
+        source = self.at(*self.source, (p, "x_row"), (r, "row_apart"), (v, LANES), (lane, 1))
+        value = Load(self.x, source, ((Given(self.sizes["before"]), 1),), inside)
+        place = self.at((self.g, "tile"), (p, "part"), (r, "pitch"), (v, LANES), (lane, 1))
+        known = self.below(self.position((v, LANES), (lane, 1)), "pitch")
+        put = Store(self.tile, place, value, mask=known)
+        return self.loop(p, "parts", [self.rows(v, "vectors", r, "rows", lane, put)])
+
+    def spread(self) -> list[Statement]:
+        """The block of a gradient, with zeros between its elements."""
+        z, r, v, lane = (Index(name) for name in ("z", "r", "v", "lane"))
+        blank = Store(self.tile, self.at((self.g, "tile"), (z, FLAT), (lane, 1)), self.zero)
+        clear = self.loop(z, "blank", [self.loop(lane, FLAT, [blank], Kind.LANES)])
+        row = self.position((self.down, "at_down"), (r, 1))
+        column = self.position((self.across, "at_across"), (v, LANES), (lane, 1))
+        inside = both(self.within(row, "h"), self.within(column, "w"))
+        source = self.at(*self.source, (r, "x_row"), (v, LANES), (lane, 1))
+        value = Load(self.x, source, ((Given(self.sizes["before"]), 1),), inside)
+        place = self.at((self.g, "tile"), (r, "row_apart"), *self.stepped(v, lane))
+        known = self.below(self.position((v, LANES), (lane, 1)), "wide")
+        put = Store(self.tile, place, value, ((Given(self.sizes["start"]), 1),), known)
+        return [clear, self.rows(v, "vectors", r, "rows", lane, put)]
+
+    def summed(self) -> Statement:
+        """Adds the taps' products to the results of a block."""
+        t, total = Index("t"), Accumulator(Fold.SUM, self.type)
+        factor = Load(self.weight, self.at((self.c, "w_c"), (self.k, "w_k"), (self.m, "w_m"),
+                                           (t, 1)))  # fmt: skip
+        met = Load(self.tile, self.held("tile"), ((Load(self.offsets, self.at((t, 1))), 1),))
+        each = self.loop(t, "taps", [Update(total, Apply(Scalar.MUL, (met, factor), self.type))])
+        place = self.held("room")
+        return self.flat(Begin(total, Load(self.made, place)), each,
+                         Store(self.made, place, total))  # fmt: skip
+
+    def written(self, bias: Buffer) -> Statement:
+        """The results of a block, and the channel's bias."""
+        r, v, lane = (Index(name) for name in ("r", "v", "lane"))
+        there = self.below(self.position((self.down, "block"), (r, 1)), "height")
+        known = self.below(self.position((self.across, "y_across"), (v, LANES), (lane, 1)), "width")
+        step = [(v, LANES), (lane, 1)] if self.step == 1 else self.stepped(v, lane)
+        value = Load(self.made, self.at((self.g, "room"), (r, "pitch"), *step))
+        shift = Load(bias, self.at((self.c, "each"), (self.k, 1)))
+        place = self.at(*self.result, (r, "y_row"), (v, LANES), (lane, 1))
+        put = Store(self.y, place, Apply(Scalar.ADD, (value, shift), self.type), mask=known)
+        return self.rows(v, "y_vectors", r, "block", lane, put, there)
+
+    def shares(self) -> list[Statement]:
+        """The block of y's gradient where its results are counted, zeros elsewhere."""
+        r, v, lane = (Index(name) for name in ("r", "v", "lane"))
+        there = self.below(self.position((self.down, "block"), (r, 1)), "height")
+        known = both(
+            self.below(self.position((self.across, "y_across"), (v, LANES), (lane, 1)), "width"),
+            self.below(self.position((v, LANES), (lane, 1)), "wide"),
+        )
+        value = Load(self.y, self.at(*self.result, (r, "y_row"), (v, LANES), (lane, 1)), mask=known)
+        place = self.at((self.g, "room"), (r, "pitch"), *self.stepped(v, lane))
+        put = Store(self.made, place, value, mask=known)
+        clear = self.flat(Store(self.made, self.held("room"), self.zero))
+        return [clear, self.rows(v, "y_vectors", r, "block", lane, put, there)]
+
+
+def _over_blocks(name: str, b: _Blocks, fill: Sequence[Statement]) -> Kernel:
+    bias = Buffer(b.type, "bias")
+    clear = b.flat(Store(b.made, b.held("room"), b.zero))
+    body = [
+        b.each_image(clear),
+        b.loop(b.m, "sums", [b.each_image(*fill), b.each_image(b.summed())]),
+        b.each_image(b.written(bias)),
+    ]
+    loops: list[tuple[Index, Extent | str]] = [
+        (b.n, "groups"), (b.c, "channels"), (b.k, "each"), (b.down, "down"), (b.across, "across"),
+    ]
+    return b.kernel(name, [b.x, b.offsets, b.weight, bias, b.y], [b.nest(loops, body, 2)])
+
+
+@cache
+def windows(type: Type, step: int | None) -> Kernel:
+    """Buffers x, offsets, weight, bias, y: y = bias + the sum of windows of x by weights."""
+    b = _Blocks(type, step)
+    return _over_blocks("depthwise_windows", b, [b.filled()])
+
+
+@cache
+def spread(type: Type, step: int | None) -> Kernel:
+    """Buffers gy, offsets, weight, zeros, gx: the gradient of the input, of a strided one."""
+    b = _Blocks(type, step)
+    fill = b.spread()
+    b.step = 1  # of the results
+    return _over_blocks("depthwise_spread", b, fill)
+
+
+@cache
+def weight(type: Type, step: int | None) -> Kernel:
+    """Buffers x, offsets, gy, gw: the gradient of the weight."""
+    b = _Blocks(type, step)
+    t, z, lane = (Index(name) for name in ("t", "z", "lane"))
+    total, gw = Accumulator(Fold.SUM, type), Buffer(type, "gw")
+    met = Load(b.tile, b.held("tile"), ((Load(b.offsets, b.at((t, 1))), 1),))
+    product = Apply(Scalar.MUL, (met, Load(b.made, b.held("room"))), type)
+    place = b.at((b.c, "w_c"), (b.k, "w_k"), (t, 1))
+    taps = b.loop(t, "taps", [
+        Begin(total), b.each_image(b.flat(Update(total, product))),
+        Store(gw, place, total, add=True),
+    ])  # fmt: skip
+    clear = b.loop(t, "taps", [Store(gw, place, b.zero)])
+    # What lies behind a block meets zeros, and must be numbers.
+    blank = b.loop(z, TILE[type.size] // FLAT + 2, [b.loop(lane, FLAT, [
+        Store(b.tile, b.at((z, FLAT), (lane, 1)), b.zero)], Kind.LANES)])  # fmt: skip
+    blocks = b.nest([(b.n, "groups"), (b.m, "sums"), (b.down, "down"), (b.across, "across")],
+                    [b.each_image(b.filled(), *b.shares()), taps])  # fmt: skip
+    body = b.nest([(b.c, "channels"), (b.k, "each")], [blank, clear, blocks], 2)
+    return b.kernel("depthwise_weight", [b.x, b.offsets, b.y, gw], [body])
