@@ -25,7 +25,7 @@ _SECONDS = 0.15  # for one way of one shape
 
 def repeat() -> Callable[[int, int, int], None]:
     """A native loop that calls a kernel many times: Python's call would hide small ones."""
-    from flambeau.native.target import load
+    from flambeau.native.loader import load
 
     text = """
 define void @repeat(ptr %kernel, ptr %cells, i64 %count) {

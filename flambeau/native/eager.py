@@ -155,7 +155,6 @@ def _work() -> None:
     """Makes what waits, then ends."""
     global _working
     from .compiled import compile_all
-    from .emit.conv_plan import Unsupported
     from .pool import threads
 
     while True:
@@ -167,13 +166,21 @@ def _work() -> None:
         made = None
         try:
             made = compile_all([builder()], threads())[0]
-        except (NotImplementedError, Unsupported, ImportError, OSError, MemoryError):
-            pass  # not for this processor, or not now: the NumPy path goes on to be used
-        except Exception as error:
-            _tell(key, error)
+        except Exception as error:  # the NumPy path goes on to be used
+            if not _is_expected(error):
+                _tell(key, error)
         finally:
             _made[key] = made
             _making[key].set()
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether it says that there is no kernel for this processor, or not now."""
+    if isinstance(error, NotImplementedError | ImportError | OSError | MemoryError):
+        return True
+    from .emit.conv_plan import Unsupported  # of the emitter, which is not needed otherwise
+
+    return isinstance(error, Unsupported)
 
 
 def _tell(key: Hashable, error: Exception) -> None:

@@ -192,7 +192,7 @@ def _builtin(name: bytes, address: int) -> Callable[..., None]:
 @cache
 def _made() -> tuple[Callable[..., None], Callable[..., None] | None, Callable[..., None]]:
     """alone, the one behind shared if there is one, write."""
-    from .target import load
+    from .loader import load
 
     text = _text()
     if text is None:

@@ -19,7 +19,8 @@ from threading import Thread, get_native_id
 from . import cache
 from .allocator import probe
 from .loops import Kernel
-from .target import ROOM, Target, host, load_codes, loaded, object_code, outside, versions
+from .loader import load_codes, loaded
+from .target import ROOM, Target, host, object_code, outside, versions
 
 _LITTER = 2 << 20  # characters of IR, the nodes behind which take 30 times as many bytes
 _NICE = 5  # a third of the share of other threads

@@ -476,7 +476,8 @@ def text(target: Target, system: str = sys.platform) -> str:
 @lru_cache(maxsize=4)
 def functions(system: str = sys.platform) -> dict[str, int]:
     """The addresses of NAMES in this process."""
-    from .target import host, load
+    from .loader import load
+    from .target import host
 
     if system == "win32":
         import llvmlite.binding as llvm

@@ -15,7 +15,8 @@ from functools import lru_cache
 import numpy as np
 
 from .loops import Type
-from .target import host, load
+from .loader import load
+from .target import host
 
 _ROUNDS = 200_000
 _COPIED = 1 << 26  # bytes

@@ -59,7 +59,7 @@ end:
 
 @lru_cache(maxsize=1)
 def _fetch() -> Any:
-    from .target import load
+    from .loader import load
 
     name = "flambeau_pages_fetch"
     word, place = ctypes.c_int64, ctypes.c_void_p

@@ -58,10 +58,8 @@ def install() -> None:
     global _area
     import ctypes
 
-    import llvmlite.binding as llvm
-
     from .allocator import missing
-    from .target import load
+    from .loader import define, load
 
     with _lock:
         if _area is not None:
@@ -81,7 +79,7 @@ def install() -> None:
         found = load(_TEXT, names)
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(found[names[0]])(base)
         for name in (TAKE, GIVE):
-            llvm.add_symbol(name, found[name])
+            define(name, found[name])
         # Never unmapped: at exit a thread may still be in a kernel.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(area))
         _area = area

@@ -9,16 +9,17 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from . import cache, caches, scratch
+from . import caches
 from .allocator import probe
 from .flags import CPU
 from .loops import Type
+from .processor import described
 
 
 @dataclass(frozen=True)
@@ -126,27 +127,24 @@ class _Gate:
                 self._condition.notify_all()
 
 
-_gate = _Gate()
+gate = _Gate()
 
 
 @lru_cache(maxsize=1)
 def host() -> Target:
     """The processor that this process makes code for: its own, or what FLAMBEAU_CPU asks for."""
-    import llvmlite.binding as llvm
-
-    with _gate:
-        triple, cpu = llvm.get_process_triple(), llvm.get_host_cpu_name()
-        found = llvm.get_host_cpu_features()
-    features = found.flatten()
+    with gate:
+        triple, cpu, has = described(versions())
+    features = ",".join(has)
     if triple.startswith("x86_64"):
         # Some processors with AVX-512 are tuned for half its width, which is slower for FMAs.
         features += ",-prefer-256-bit"
-        if found.get("avx512f") and found.get("avx512vl"):
-            unit = found.get("amx-tile") and found.get("amx-bf16") and _may_use_tiles()
-            two = found.get("avx512bf16")
+        if {"+avx512f", "+avx512vl"} <= {*has}:
+            unit = {"+amx-tile", "+amx-bf16"} <= {*has} and _may_use_tiles()
+            two = "+avx512bf16" in has
             like = TARGETS["amx" if unit else "avx512-bf16" if two else "avx512"]
             features += "" if unit else ",-amx-tile"  # other code: not to be found under one key
-        elif found.get("avx2") and found.get("fma"):
+        elif {"+avx2", "+fma"} <= {*has}:
             like = TARGETS["avx2"]
         else:
             like = TARGETS["sse4"]
@@ -193,7 +191,6 @@ def _asked_for(like: Target) -> Target | None:
 # its code generator, and the code is no faster for them; nor for more than these.
 _TIDY = ("sroa", "new_gvn", "simplify_cfg")
 ROOM, _ROOM_EACH = 16 << 20, 40  # bytes that LLVM may take, in all and for a character of IR
-_TABLES = 1 << 20  # bytes around what is loaded
 _RECIPE = 2  # part of the cache's keys: to be raised whenever what follows makes other code
 
 
@@ -215,7 +212,8 @@ def _unlocked() -> Any:
     return library
 
 
-def _initialize(target: Target) -> None:
+def initialize(target: Target) -> None:
+    """Has LLVM ready for a target."""
     import llvmlite.binding as llvm
 
     if target == host():
@@ -247,7 +245,7 @@ def _machine(target: Target) -> Iterator[Any]:
 def _new_machine(target: Target) -> Any:
     import llvmlite.binding as llvm
 
-    _initialize(target)
+    initialize(target)
     triple = target.triple
     if os.name == "nt":
         triple += "-elf"  # what LLVM's loader reads, there too
@@ -292,7 +290,7 @@ def _text_of(text: str, target: Target) -> str:
 
 def assembly(text: str, target: Target | None = None) -> str:
     """The assembly that LLVM IR becomes on a target, which need not be this machine."""
-    with _gate:
+    with gate:
         return _text_of(text, target or host())
 
 
@@ -302,7 +300,7 @@ def object_code(text: str, target: Target | None = None) -> bytes:
     RuntimeError with LLVM's message where the text is not valid.
     """
     probe(ROOM + _ROOM_EACH * len(text), "making machine code")
-    with _gate, _machine(target or host()) as machine:
+    with gate, _machine(target or host()) as machine:
         return _emitted(_module(text, machine), machine)
 
 
@@ -324,9 +322,6 @@ def _emitted(module: Any, machine: Any) -> bytes:
         ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-# ---------------------------------------------------------------- from machine code to addresses
-
-
 _OUTSIDE = re.compile(r'^declare .*@"?([\w.$]+)"?\(', re.MULTILINE)
 
 
@@ -335,138 +330,17 @@ def outside(text: str) -> list[str]:
     return [name for name in _OUTSIDE.findall(text) if not name.startswith("llvm.")]
 
 
-def _check_outside(names: Iterable[str]) -> None:
-    """RuntimeError for a missing function from elsewhere, for which LLVM would end the process."""
-    import llvmlite.binding as llvm
-
-    if scratch.TAKE in names:
-        scratch.install()
-    for name in names:
-        if not llvm.address_of_symbol(name):
-            raise RuntimeError(f"load: the text declares {name!r}, which this process has not")
-
-
-def _engine(codes: Sequence[bytes], needs: Iterable[str]) -> Any:
-    """Object files, loaded into this process, which call the functions in `needs`.
-
-    To make an engine takes five times as long as to load a kernel.
-    """
-    import llvmlite.binding as llvm
-
-    _initialize(host())
-    probe(_TABLES + sum(map(len, codes)), "loaded machine code", pages=True)
-    machine = llvm.Target.from_triple(host().triple).create_target_machine(
-        reloc="pic", codemodel="small"
-    )
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    _check_outside(needs)  # now that there is an engine, LLVM knows the process's symbols
-    for code in codes:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return engine
-
-
-def loaded(key: str, name: str) -> int | None:
-    """The address of a function of an object file that this process has under a key."""
-    with _gate:
-        engine = _engines.get(key)
-        return None if engine is None else int(engine.get_function_address(name))
-
-
-def load_codes(kernels: Mapping[str, tuple[str, Sequence[str], bytes]]) -> dict[str, int]:
-    """The addresses of functions by name, each of a key and an object file that calls functions
-    from elsewhere: (key, their names, its bytes).
-
-    What is loaded under a key once stays; the caller knows that the function is in there.
-    """
-    with _gate:
-        new = {key: (needs, code) for key, needs, code in kernels.values() if key not in _engines}
-        if new:
-            outer = {name for needs, _ in new.values() for name in needs}
-            engine = _engine([code for _, code in new.values()], outer)
-            for key in new:
-                _engines.setdefault(key, engine)
-        return {name: int(_engines[key].get_function_address(name))
-                for name, (key, _, _) in kernels.items()}  # fmt: skip
-
-
 @lru_cache(maxsize=1)
 def versions() -> str:
-    """Of what makes code of LLVM IR."""
+    """Of what makes code of LLVM IR. Asked of its files where that can be: LLVM takes a while to
+    load."""
     import llvmlite
-    import llvmlite.binding as llvm
+    from llvmlite.utils import get_library_name
 
-    return f"{_RECIPE} {llvmlite.__version__} {llvm.llvm_version_info}"
+    path = os.path.join(os.path.dirname(llvmlite.__file__), "binding", get_library_name())
+    try:
+        return f"{_RECIPE} {llvmlite.__version__} {os.stat(path).st_size}"
+    except OSError:
+        import llvmlite.binding as llvm
 
-
-def _key(text: str, target: Target) -> str:
-    """What stands for a text's object code, in memory and on disk."""
-    return cache.key("object", versions(), target.triple, target.cpu, target.features, text)
-
-
-# They own the memory that addresses point to; so they live as long as the process, and longer
-# than any thread that runs in there.
-_engines: dict[str, Any] = {}
-
-
-def _addresses(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
-    """Addresses by name. To ask an engine for a name that it has not would end the process."""
-    for name in names:
-        if f"@{name}(" not in text and f'@"{name}"(' not in text:
-            raise KeyError(f"load: no function {name!r} is defined in the text")
-    return {name: _engines[key].get_function_address(name) for name in names}
-
-
-def load(text: str, names: Sequence[str]) -> dict[str, int]:
-    """Makes machine code of LLVM IR for this machine; the addresses of the functions in `names`.
-
-    Object code is kept on disk. The code stays for the life of the process. Any thread may call
-    it, and others go on meanwhile. RuntimeError with LLVM's message where the text is not valid,
-    KeyError for a name that is not in it.
-    """
-    return load_all([(text, names)])[0]
-
-
-def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
-    """work(key) for all keys, on the caller's and daemon threads; the first error is raised."""
-    waiting, errors = [*reversed(keys)], list[BaseException]()
-
-    def take() -> None:
-        try:
-            while waiting and not errors:
-                try:
-                    key = waiting.pop()
-                except IndexError:
-                    return
-                work(key)
-        except BaseException as error:
-            errors.append(error)
-
-    others = [threading.Thread(target=take, name="flambeau-compile", daemon=True)
-              for _ in range(min(threads, len(keys)) - 1)]  # fmt: skip
-    for other in others:
-        other.start()
-    take()
-    for other in others:
-        other.join()
-    if errors:
-        raise errors[0]
-
-
-def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> list[dict[str, int]]:
-    """`load` for many texts, compiled on several threads at a time."""
-    keys = [_key(text, host()) for text, _ in items]
-    texts = {key: text for key, (text, _) in zip(keys, items, strict=True) if key not in _engines}
-    code = {key: cache.get(key) for key in texts}
-    missing = [key for key, found in code.items() if found is None]
-
-    def compiled(key: str) -> None:
-        code[key] = made = object_code(texts[key])
-        cache.put(key, made)
-
-    _on_threads(compiled, missing, threads)
-    with _gate:
-        for key, found in code.items():
-            if found is not None:
-                _engines.setdefault(key, _engine([found], outside(texts[key])))
-        return [_addresses(key, *item) for key, item in zip(keys, items, strict=True)]
+        return f"{_RECIPE} {llvmlite.__version__} {llvm.llvm_version_info}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.native import cache, target
+from flambeau.native import cache, loader
 
 KEY = cache.key("a", "b")
 
@@ -66,13 +66,13 @@ def test_an_entry_in_the_place_of_another_is_noticed(folder: Path) -> None:
 
 def test_a_damaged_object_is_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    compile = target.object_code
-    monkeypatch.setattr(target, "object_code", lambda *a: made.append(a) or compile(*a))
+    compile = loader.object_code
+    monkeypatch.setattr(loader, "object_code", lambda *a: made.append(a) or compile(*a))
     text = "define i64 @f() {\n  ret i64 12345\n}\n"
 
     def load() -> int:
-        monkeypatch.setattr(target, "_engines", {})  # as in a new process
-        target.load(text, ["f"])
+        monkeypatch.setattr(loader, "_codes", {})  # as in a new process
+        loader.load(text, ["f"])
         return len(made)
 
     assert [load(), load()] == [1, 1]
@@ -123,7 +123,7 @@ def test_places_that_cannot_be_written_are_harmless(
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "file" / "below"))
     cache.put(KEY, b"code")
     assert cache.get(KEY) is None
-    assert target.load("define i64 @g() {\n  ret i64 54321\n}\n", ["g"])["g"]
+    assert loader.load("define i64 @g() {\n  ret i64 54321\n}\n", ["g"])["g"]
 
 
 def test_a_read_only_folder_is_still_read(folder: Path) -> None:

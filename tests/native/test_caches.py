@@ -12,7 +12,8 @@ import pytest
 
 from flambeau.native import caches
 from flambeau.native.emit.kernel import emit
-from flambeau.native.target import host, load
+from flambeau.native.loader import load
+from flambeau.native.target import host
 
 from .conftest import poisoned, unharmed
 from .test_gemm import matrix_product

@@ -14,7 +14,8 @@ from flambeau.native.emit.conv_plan import Unsupported, plan
 from flambeau.native.emit.kernel import emit
 from flambeau.native.kernels import conv
 from flambeau.native.loops import Apply, Contract, Kernel, Loop, Scalar, Type
-from flambeau.native.target import TARGETS, assembly, host, load
+from flambeau.native.loader import load
+from flambeau.native.target import TARGETS, assembly, host
 
 # batch, channels, (h, w), outputs, kernel; then stride, padding, dilation, groups
 CASES = {

@@ -20,7 +20,8 @@ from flambeau.native.loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
     Kernel, Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
 )  # fmt: skip
-from flambeau.native.target import TARGETS, assembly, load
+from flambeau.native.loader import load
+from flambeau.native.target import TARGETS, assembly
 
 from .conftest import poisoned, unharmed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flambeau.native import compiled, kernel_code, target
+from flambeau.native import compiled, kernel_code, loader
 from flambeau.native.emit import kernel as emission
 from flambeau.native.loops import (
     Affine, Apply, Buffer, Constant, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
@@ -52,7 +52,7 @@ def emitted(settled: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> l
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is loaded, as in another process."""
     monkeypatch.setattr(compiled, "_functions", {})
-    monkeypatch.setattr(target, "_engines", {})
+    monkeypatch.setattr(loader, "_codes", {})
 
 
 def test_a_kernel_is_emitted_once_for_all_processes(
@@ -75,10 +75,13 @@ def test_the_kernels_of_a_program_are_loaded_together(
     names = [one.name for one in compiled.compile_all(kernels)]
     new_process(monkeypatch)
     assert kernel_code.known([*names, "another"]) is None
-    assert not target._engines
+    assert not loader._codes
+    together: list[int] = []
+    load = loader._load
+    monkeypatch.setattr(loader, "_load", lambda codes: together.append(len(codes)) or load(codes))
     found = kernel_code.known(names)
     assert found is not None
-    assert len(set(map(id, target._engines.values()))) == 1
+    assert together == [3]
     assert kernel_code.known(names) == found  # as they are loaded already
     assert [run(one) for one in kernels] == list(factors)
     assert len(emitted) == 3

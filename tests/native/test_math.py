@@ -14,7 +14,8 @@ from flambeau.native.emit.kernel import emit
 from flambeau.native.loops import (
     Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
 )  # fmt: skip
-from flambeau.native.target import TARGETS, load
+from flambeau.native.loader import load
+from flambeau.native.target import TARGETS
 
 Long = np.longdouble
 REFERENCES: dict[str, Callable] = {

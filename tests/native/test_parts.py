@@ -18,7 +18,8 @@ from flambeau.native.emit.kernel import emit
 from flambeau.native.emit.matrix_unit import pairs
 from flambeau.native.kernels.gemm import Layout, product
 from flambeau.native.loops import Contract, Kernel, Type, statements
-from flambeau.native.target import TARGETS, assembly, host, load
+from flambeau.native.loader import load
+from flambeau.native.target import TARGETS, assembly, host
 
 from .conftest import poisoned, unharmed
 from .test_gemm import bias_tanh, matrix_product

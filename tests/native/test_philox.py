@@ -13,7 +13,8 @@ from flambeau.native.loops import (
     Store, Type,
 )  # fmt: skip
 from flambeau.native.philox import philox, philox_word, philox_words
-from flambeau.native.target import TARGETS, load
+from flambeau.native.loader import load
+from flambeau.native.target import TARGETS
 from flambeau.native.verify import VerifyError, verify
 
 # Random123's kat_vectors: counter, key and result, word by word.

@@ -17,7 +17,7 @@ import pytest
 
 from flambeau.native import launch, pool
 from flambeau.native.pool import POOL, Workers
-from flambeau.native.target import load
+from flambeau.native.loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -211,7 +211,7 @@ def test_the_process_ends_at_once(ending: str) -> None:
     program = f"""
 import sys, threading, time, ctypes
 from flambeau.native import pool
-from flambeau.native.target import load
+from flambeau.native.loader import load
 text = "define void @empty(i64 %t, i64 %n, ptr %c) {{\\n  ret void\\n}}\\n"
 empty = load(text, ["empty"])["empty"]
 pool.run(empty, 0, 2)
@@ -237,7 +237,7 @@ print("ran", flush=True)
 def test_the_process_ends_while_a_daemon_thread_compiles() -> None:
     program = """
 import threading, time
-from flambeau.native.target import load_all
+from flambeau.native.loader import load_all
 body = "".join(f"  %x{i + 1} = mul i64 %x{i}, {i + 3}\\n" for i in range(2000))
 body += "  %r = add i64 %x2000, NUMBER\\n  ret i64 %r\\n"
 text = "define i64 @f(i64 %x0) {\\n" + body + "}\\n"

@@ -10,7 +10,7 @@ import pytest
 
 from flambeau.native.pool import POOL
 from flambeau.native.program import BARRIER, SERIAL, Patch, Program, Record, _flags
-from flambeau.native.target import load
+from flambeau.native.loader import load
 
 # cells: an array, its length, a factor. neighbours: out[i] = in[i - 1] + in[i + 1] + factor, each
 # thread its share (cells: out, in, length, factor). where: cells[0][tid] += threads.

@@ -17,7 +17,8 @@ from flambeau.native.loops import (
     Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
 from flambeau.native.show import show
-from flambeau.native.target import TARGETS, assembly, load
+from flambeau.native.loader import load
+from flambeau.native.target import TARGETS, assembly
 from flambeau.native.verify import verify
 
 BOOL, I64 = Type.BOOL, Type.I64

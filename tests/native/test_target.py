@@ -12,10 +12,11 @@ import time
 import pytest
 
 from flambeau.native.emit.kernel import emit
+from flambeau.native.loader import load, load_all
 from flambeau.native.loops import (
     Affine, Buffer, Index, Kernel, Kind, Load, Loop, Store, Type,
 )  # fmt: skip
-from flambeau.native.target import TARGETS, _gate, assembly, host, load, load_all, object_code
+from flambeau.native.target import TARGETS, assembly, gate, host, object_code
 
 # c[0] points to 16 floats, of which each becomes x * x + 1.
 SQUARES = """
@@ -174,7 +175,7 @@ def test_a_fork_waits_for_llvm() -> None:
     entered, left = threading.Event(), []
 
     def work() -> None:
-        with _gate, _gate:
+        with gate, gate:
             entered.set()
             time.sleep(0.1)
             left.append(True)

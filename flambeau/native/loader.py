@@ -1,0 +1,220 @@
+"""Machine code in this process: object files put into memory, and the addresses of what is in them.
+
+By `object_file` where it knows all that is in them, else by LLVM's loader. What is loaded stays for
+the life of the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from . import cache, object_file, scratch
+from .allocator import missing, probe
+from .object_file import Linked, Unknown
+from .target import gate, host, initialize, object_code, outside, versions
+
+_TABLES = 1 << 20  # bytes that LLVM's loader takes around what is loaded
+_READ, _WRITE, _EXECUTE = 1, 2, 4  # of mprotect
+_defined: dict[str, int] = {}  # addresses that code may ask for by name, beside the process's own
+# The addresses in what was loaded under a key. It lives longer than any thread that runs in there.
+_codes: dict[str, Callable[[str], int]] = {}
+
+
+def define(name: str, address: int) -> None:
+    """Makes a function known to code that is loaded from now on."""
+    _defined[name] = address
+
+
+# ------------------------------------------------------------------------------- without LLVM
+
+
+def _elsewhere(name: str) -> int:
+    """The address of what this process has under a name."""
+    if name == scratch.TAKE:
+        scratch.install()
+    known = _defined.get(name)
+    if known is not None:
+        return known
+    try:
+        found = ctypes.cast(ctypes.CDLL(None)[name], ctypes.c_void_p).value
+    except AttributeError:
+        found = None
+    if found is None:
+        raise Unknown(f"{name} is not in this process")
+    return found
+
+
+def _placed(code: Linked) -> int:
+    """Puts code into memory of its own, and says where."""
+    try:
+        area = mmap.mmap(-1, len(code.bytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:
+        raise missing(len(code.bytes), "loaded machine code") from None
+    base = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    for at in code.based:
+        offset = int.from_bytes(code.bytes[at : at + 8], "little")
+        code.bytes[at : at + 8] = (base + offset).to_bytes(8, "little")
+    area[:] = bytes(code.bytes)
+    protect = ctypes.CDLL(None).mprotect
+    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    if protect(base, code.executed, _READ | _EXECUTE):
+        raise Unknown("the system lets nobody but LLVM's loader make code")
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(area))
+    return base
+
+
+def _place(codes: Mapping[str, bytes]) -> None:
+    """Loads object files without LLVM. Raises Unknown where that cannot be."""
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        raise Unknown("another kind of system")
+    code = object_file.linked([object_file.read(one) for one in codes.values()], _elsewhere)
+    base = _placed(code)
+    for key, functions in zip(codes, code.functions, strict=True):
+        addresses = {name: base + offset for name, offset in functions.items()}
+        _codes.setdefault(key, addresses.__getitem__)
+
+
+# ---------------------------------------------------------------------------------- by LLVM
+
+
+def _check_outside(names: Iterable[str]) -> None:
+    """RuntimeError for a missing function from elsewhere, for which LLVM would end the process."""
+    import llvmlite.binding as llvm
+
+    if scratch.TAKE in names:
+        scratch.install()
+    for name, address in _defined.items():
+        llvm.add_symbol(name, address)
+    for name in names:
+        if not llvm.address_of_symbol(name):
+            raise RuntimeError(f"load: the text declares {name!r}, which this process has not")
+
+
+def _engine(codes: Iterable[bytes], needs: Iterable[str]) -> Any:
+    """Object files, loaded into this process, which call the functions in `needs`.
+
+    To make an engine takes five times as long as to load a kernel.
+    """
+    import llvmlite.binding as llvm
+
+    initialize(host())
+    probe(_TABLES + sum(map(len, codes)), "loaded machine code", pages=True)
+    machine = llvm.Target.from_triple(host().triple).create_target_machine(
+        reloc="pic", codemodel="small"
+    )
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    _check_outside(needs)  # now that there is an engine, LLVM knows the process's symbols
+    for code in codes:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
+
+
+def _load(codes: Mapping[str, tuple[Sequence[str], bytes]]) -> None:
+    """Loads object files that are not there yet, by key: (the functions from elsewhere, bytes)."""
+    new = {key: one for key, one in codes.items() if key not in _codes}
+    if not new:
+        return
+    files = {key: code for key, (_, code) in new.items()}
+    try:
+        _place(files)
+    except Unknown:
+        engine = _engine(files.values(), {name for needs, _ in new.values() for name in needs})
+        for key in new:
+            _codes.setdefault(key, engine.get_function_address)
+
+
+# ------------------------------------------------------------------------------------- for all
+
+
+def loaded(key: str, name: str) -> int | None:
+    """The address of a function of an object file that this process has under a key."""
+    with gate:
+        found = _codes.get(key)
+        return None if found is None else found(name)
+
+
+def load_codes(kernels: Mapping[str, tuple[str, Sequence[str], bytes]]) -> dict[str, int]:
+    """The addresses of functions by name, each of a key and an object file that calls functions
+    from elsewhere: (key, their names, its bytes).
+
+    What is loaded under a key once stays; the caller knows that the function is in there.
+    """
+    with gate:
+        _load({key: (needs, code) for key, needs, code in kernels.values()})
+        return {name: _codes[key](name) for name, (key, _, _) in kernels.items()}
+
+
+def _key(text: str) -> str:
+    """What stands for a text's object code, in memory and on disk."""
+    target = host()
+    return cache.key("object", versions(), target.triple, target.cpu, target.features, text)
+
+
+def _addresses(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
+    """Addresses by name. To ask LLVM for a name that is not there would end the process."""
+    for name in names:
+        if f"@{name}(" not in text and f'@"{name}"(' not in text:
+            raise KeyError(f"load: no function {name!r} is defined in the text")
+    return {name: _codes[key](name) for name in names}
+
+
+def load(text: str, names: Sequence[str]) -> dict[str, int]:
+    """Makes machine code of LLVM IR for this machine; the addresses of the functions in `names`.
+
+    Object code is kept on disk. The code stays for the life of the process. Any thread may call
+    it, and others go on meanwhile. RuntimeError with LLVM's message where the text is not valid,
+    KeyError for a name that is not in it.
+    """
+    return load_all([(text, names)])[0]
+
+
+def _on_threads(work: Callable[[str], None], keys: Sequence[str], threads: int) -> None:
+    """work(key) for all keys, on the caller's and daemon threads; the first error is raised."""
+    waiting, errors = [*reversed(keys)], list[BaseException]()
+
+    def take() -> None:
+        try:
+            while waiting and not errors:
+                try:
+                    key = waiting.pop()
+                except IndexError:
+                    return
+                work(key)
+        except BaseException as error:
+            errors.append(error)
+
+    others = [threading.Thread(target=take, name="flambeau-compile", daemon=True)
+              for _ in range(min(threads, len(keys)) - 1)]  # fmt: skip
+    for other in others:
+        other.start()
+    take()
+    for other in others:
+        other.join()
+    if errors:
+        raise errors[0]
+
+
+def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> list[dict[str, int]]:
+    """`load` for many texts, compiled on several threads at a time."""
+    keys = [_key(text) for text, _ in items]
+    texts = {key: text for key, (text, _) in zip(keys, items, strict=True) if key not in _codes}
+    code = {key: cache.get(key) for key in texts}
+    missing = [key for key, found in code.items() if found is None]
+
+    def compiled(key: str) -> None:
+        code[key] = made = object_code(texts[key])
+        cache.put(key, made)
+
+    _on_threads(compiled, missing, threads)
+    with gate:
+        for key, found in code.items():
+            if found is not None:
+                _load({key: (outside(texts[key]), found)})
+        return [_addresses(key, *item) for key, item in zip(keys, items, strict=True)]
