@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from . import depthwise_last
 from .conv_calls import Convolution, ran
 from .registry import Array
 
@@ -58,6 +59,10 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     depthwise = groups > 1 and w.shape[1] == 1
     if not _fits(x, w, window, prod(shape) * prod(w.shape[1:]), depthwise):
         return None
+    if depthwise and depthwise_last.fits(x, w.shape):
+        made = depthwise_last.forward(x, w, bias, window)
+        if made is not None:
+            return made
     (x, x_last), (w, w_last) = _laid_out(depthwise, x, w)
     y = empty(shape, x.dtype, x_last or w_last)
     shift = np.zeros(shape[1], x.dtype) if bias is None else np.ascontiguousarray(bias)
@@ -72,6 +77,10 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
     depthwise = groups > 1 and w.shape[1] == 1
     if not _fits(g, w, window, g.size * prod(w.shape[1:]), depthwise):
         return None
+    if depthwise and depthwise_last.fits(g, w.shape):
+        made = depthwise_last.backward_data(g, w, spatial, window)
+        if made is not None:
+            return made
     shape = (g.shape[0], w.shape[1] * groups, *spatial)
     (g, g_last), (w, w_last) = _laid_out(depthwise, g, w)
     made = empty(shape, g.dtype, g_last or w_last)
@@ -86,6 +95,10 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
     depthwise = groups > 1 and shape[1] == 1
     if not _fits(x, g, window, g.size * prod(shape[1:]), depthwise):
         return None
+    if depthwise and depthwise_last.fits(x, shape):
+        found = depthwise_last.backward_weight(x, g, window)
+        if found is not None:
+            return found
     (x, x_last), (g, g_last) = _laid_out(depthwise, x, g)
     last = x_last and len(shape) == 4
     made = empty(shape, x.dtype, last)

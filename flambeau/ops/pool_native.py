@@ -83,12 +83,14 @@ def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ..
     )  # fmt: skip
 
 
-def _pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
+def pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
+    """The sizes of a kernel for channels innermost, of x's shape."""
     images, channels, *spatial = shape
     rows, columns, pixels = prod(t.output[:-1]), t.output[-1], prod(spatial)
     return (
         images, rows, columns, t.rows.shape[1], t.columns.shape[1], -(-channels // _CHANNELS),
         channels, pixels, pixels * channels, rows * columns * channels, columns * channels,
+        t.columns.shape[1] * channels,
     )  # fmt: skip
 
 
@@ -134,7 +136,7 @@ class _Call:
     def run(self, function: int, *arrays: Array) -> None:
         """Calls a kernel on arrays, then the sizes."""
         spatial = self.shape[-self.n :]
-        sizes = _pixel_sizes(self.shape, self.tables) if self.last else _rows_sizes(
+        sizes = pixel_sizes(self.shape, self.tables) if self.last else _rows_sizes(
             prod(spatial), spatial[-1], self.images, self.tables)  # fmt: skip
         run(function, max(prod(self.shape), prod(self.output)), *arrays, *sizes)
 

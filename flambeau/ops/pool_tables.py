@@ -10,13 +10,15 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..native.kernels.any_pool import LANES, LOCAL, MOST
-from .conv_kernels import Window
 from .registry import Array
+
+if TYPE_CHECKING:
+    from .conv_kernels import Window
 
 
 class Reach(NamedTuple):

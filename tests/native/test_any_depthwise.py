@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from flambeau.native.compiled import compiled
-from flambeau.native.kernels import conv, depthwise_calls
+from flambeau.native.kernels import any_depthwise_last, conv, depthwise_calls
 from flambeau.native.loops import Type
+from flambeau.ops import depthwise_last
+from flambeau.ops.conv_kernels import Window
+from flambeau.ops.pool_native import pixel_sizes
 
 from .conftest import poisoned, unharmed
 from .test_conv import expected, shapes
@@ -34,7 +37,11 @@ SMALL = ["one of all", "dilated", "beyond the stride", "wide padding"]
 
 
 def geometry(case: str, type: Type) -> conv.Geometry:
-    (batch, channels, spatial, each, kernel), settings = CASES[case]
+    return sized(type, *CASES[case])
+
+
+def sized(type: Type, shape: tuple, settings: dict) -> conv.Geometry:
+    batch, channels, spatial, each, kernel = shape
     settings = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), **settings}
     output = tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
@@ -74,6 +81,44 @@ def test_directions(case: str, type: Type) -> None:
             for (memory, inside), one in zip(memories, [*given, want], strict=True):
                 assert unharmed(memory, inside.dtype.itemsize)
                 np.testing.assert_allclose(inside, one.reshape(-1), 0, near * np.abs(want).max())
+
+
+LAST = [name for name, case in CASES.items() if case[0][3] == 1 and "long" not in name]
+
+
+@pytest.mark.parametrize("case", LAST)
+def test_channels_innermost(check, case: str) -> None:
+    """More channels than a vector has, and the interpreter's results where there is little."""
+    (batch, _, spatial, _, kernel), settings = CASES[case]
+    channels = 35 if case != "several blocks" else 3
+    g = sized(Type.F32, (batch, channels, spatial, 1, kernel), settings)
+    sizes = zip(g.stride, g.output, g.dilation, kernel, spatial, g.padding, strict=True)
+    ends = [s * (o - 1) + d * (k - 1) + 1 - n - p for s, o, d, k, n, p in sizes]
+    pads = tuple((p, max(end, 0)) for p, end in zip(g.padding, ends, strict=True))
+    window = Window(kernel, g.stride, pads, g.dilation)
+    rng = np.random.default_rng(5)
+    x, w, gy = (rng.normal(size=s).astype(np.float32) for s in shapes(g))
+    bias = rng.normal(size=channels).astype(np.float32)
+    y, gx, gw = expected(g, x, w, gy)
+    images = [np.moveaxis(a, 1, -1) for a in (x, gy, y + bias[:, None, None], gx)]
+    entries, entry_gradients = (a.transpose(2, 3, 1, 0) for a in (w, gw))
+    there, back = (depthwise_last._tables(window, spatial, channels, b) for b in (False, True))
+    zeros = np.zeros_like(bias)
+    for kernel_, source, t, others, want in (
+        (any_depthwise_last.windows, x, there, (entries, bias), images[2]),
+        (any_depthwise_last.windows, gy, back, (entries, zeros), images[3]),
+        (any_depthwise_last.weight, x, there, (images[1],), entry_gradients),
+    ):
+        given = [np.moveaxis(source, 1, -1), t.rows, t.columns, *others]
+        empty = np.full(want.shape, np.nan, np.float32)
+        memories = [poisoned(np.ascontiguousarray(a)) for a in (*given, empty)]
+        sizes = pixel_sizes(source.shape, t)
+        compiled(kernel_(Type.F32)).run([inside for _, inside in memories], sizes, 3)
+        assert all(unharmed(memory, inside.dtype.itemsize) for memory, inside in memories)
+        near = 2e-5 * np.abs(want).max()
+        np.testing.assert_allclose(memories[-1][1], want.reshape(-1), 0, near)
+        if case in SMALL:
+            check(kernel_(Type.F32), [*given, empty], sizes, 1e-4, 1e-5, (2,))
 
 
 @pytest.mark.parametrize("case", SMALL)

@@ -99,7 +99,7 @@ def test_maxima_of_channels(check, case: str) -> None:
     g = np.random.default_rng(4).normal(size=y.shape).astype(np.float32)
     gx, _ = spread(x, g, window)
     tables = [np.where(a < 0, -1, a * shape[1]) for a in (t.rows, t.columns)]
-    sizes = pool_native._pixel_sizes(shape, t)
+    sizes = pool_native.pixel_sizes(shape, t)
     x, y, g, gx = (np.moveaxis(a, 1, -1) for a in (x, y, g, gx))
     runs(check, any_pool_last.maxima(Type.F32), [x, *tables], sizes, [y])
     runs(check, any_pool_last.maxima_backward(Type.F32), [x, *tables, y, g], sizes, [gx])
@@ -133,7 +133,7 @@ def test_sums(check, case: str, kind: Type) -> None:
         by = pool_tables.divisors(np.dtype(kind.value), (1, t.output[-1]), ones, t.output)
         tables = [np.where(a < 0, -1, a * shape[1]) for a in (t.rows, t.columns)]
         source, want = (np.moveaxis(a, 1, -1) for a in (source, want))
-        sizes = pool_native._pixel_sizes((*shape[:2], *source.shape[1:-1]), t)
+        sizes = pool_native.pixel_sizes((*shape[:2], *source.shape[1:-1]), t)
         runs(check, any_pool_last.sums(kind), [source, *tables, *by], sizes, [want])
 
 

@@ -104,6 +104,30 @@ def test_shapes_that_come_often_get_kernels_of_their_own(made, monkeypatch) -> N
             assert ("convolution" in kinds) == (own and (last or weight is square))
 
 
+def test_depthwise_results_have_the_layout_of_their_images(made, monkeypatch) -> None:
+    """Channels innermost in, channels innermost out, and the same numbers."""
+    rng, kept = np.random.default_rng(6), []
+    for count, size, stride, dilation in ((8, 3, 1, 1), (3, 5, 2, 1), (5, 2, 3, 2), (2, 1, 2, 1)):
+        weight = rng.normal(size=(32, 1, size, 3)).astype(np.float32)
+        x = rng.normal(size=(count, 32, 20, 22 + count)).astype(np.float32)
+        bias = rng.normal(size=32).astype(np.float32)
+
+        def work(x, w, b, stride=stride, dilation=dilation):
+            y = F.conv2d(x, w, b, stride, 2, dilation, 32)
+            kept.append(y.is_contiguous(memory_format=flambeau.channels_last))
+            return y
+
+        results = []
+        for least in (1, 1 << 62):
+            monkeypatch.setattr(conv_native, "_LEAST", least)
+            results.append(gradients(work, x, weight, bias, last=True))
+        assert kept[-2]  # by kernels
+        for one, right in zip(*results, strict=True):
+            np.testing.assert_allclose(one, right, 1e-4, 1e-4 * np.abs(right).max())
+    last = "depthwise last"
+    assert {key[:2] for key in made} >= {(last, "windows"), (last, "weight")}
+
+
 def test_depthwise_kernels_take_all_shapes(made, monkeypatch) -> None:
     x_shape, w_shape, settings = CONVOLUTIONS["depthwise"]
     rng = np.random.default_rng(6)

@@ -24,7 +24,7 @@ class Sizes(NamedTuple):
 
     Results have `rows` times `columns` pixels of `channels`, which are `vectors` times LANES;
     windows `taps` rows and `window` columns. Images are `x_image` (of `pixels`) and `y_image`
-    apart, rows of results `y_row`.
+    apart, rows of results `y_row`, of weights `entries`.
     """
 
     images: int
@@ -38,13 +38,14 @@ class Sizes(NamedTuple):
     x_image: int
     y_image: int
     y_row: int
+    entries: int
 
 
-class _Pixels:
-    """Pixels of the result: loops, and what windows meet."""
+class Pixels:
+    """Pixels of the result: loops, and what windows meet. `bounds`: more of the sizes'."""
 
-    def __init__(self, type: Type) -> None:
-        self.type, bounds = type, {"taps": MOST, "window": MOST}
+    def __init__(self, type: Type, **bounds: int) -> None:
+        self.type, bounds = type, {"taps": MOST, "window": MOST, **bounds}
         self.sizes = {name: Size(name, bounds.get(name)) for name in Sizes._fields}
         self.image, self.r, self.q, self.v = (Index(name) for name in ("image", "r", "q", "v"))
         self.lane, self.i, self.j = (Index(name) for name in ("lane", "i", "j"))
@@ -106,7 +107,7 @@ class _Pixels:
 @cache
 def sums(type: Type) -> Kernel:
     """Buffers x, rows, columns, by_row, by_column, y: sums over the two divisors' product."""
-    p, total = _Pixels(type), Accumulator(Fold.SUM, type)
+    p, total = Pixels(type), Accumulator(Fold.SUM, type)
     by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
     divisor = Apply(Scalar.MUL, (Load(by_row, p.at((p.r, 1))), Load(by_column, p.at((p.q, 1)))),
                     type)  # fmt: skip
@@ -120,7 +121,7 @@ def sums(type: Type) -> Kernel:
 @cache
 def maxima(type: Type) -> Kernel:
     """Buffers x, rows, columns, y: maxima of windows. NaN is greatest."""
-    p, top = _Pixels(type), Accumulator(Fold.MAXIMUM, type)
+    p, top = Pixels(type), Accumulator(Fold.MAXIMUM, type)
     body = p.each_pixel([
         Begin(top), p.windows([Update(top, p.largest)]), Store(p.y, p.place, top, mask=p.known),
     ])  # fmt: skip
@@ -133,7 +134,7 @@ def maxima_backward(type: Type) -> Kernel:
 
     Images and channels are shared out, as windows may overlap.
     """
-    p, place = _Pixels(type), Accumulator(Fold.MINIMUM, Type.I32, "place")
+    p, place = Pixels(type), Accumulator(Fold.MINIMUM, Type.I32, "place")
     gy, gx, z = Buffer(type, "gy"), Buffer(type, "gx"), Index("z")
     own = p.at((p.image, "x_image"), (z, "channels"), (p.v, LANES), (p.lane, 1))
     zero = Constant(type, 0.0)

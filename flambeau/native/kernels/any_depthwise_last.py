@@ -1,0 +1,58 @@
+"""Depthwise convolutions of any size as kernels, of images whose channels are innermost in memory.
+
+Each channel of an image gives one. Tables say which rows and columns of x each result reads, as in
+any_pool_last.py; weights lie with channels innermost too.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ..loops import (
+    Accumulator, Apply, Begin, Buffer, Constant, Fold, If, Kernel, Kind, Load, Loop, Scalar,
+    Statement, Store, Type, Update,
+)  # fmt: skip
+from .any_pool import MOST, compare, number
+from .any_pool_last import LANES, Pixels
+
+
+@cache
+def windows(type: Type) -> Kernel:
+    """Buffers x, rows, columns, weight, bias, y: y = bias + the sum of windows of x by weights.
+
+    The gradient of the input is one too, of y's gradient by the rows that each of x's is in.
+    """
+    p, total = Pixels(type), Accumulator(Fold.SUM, type)
+    weight, bias = Buffer(type, "weight"), Buffer(type, "bias")
+    entry = p.at((p.i, "entries"), (p.j, "channels"), (p.v, LANES), (p.lane, 1))
+    product = Apply(Scalar.MUL, (p.met, Load(weight, entry, mask=p.known)), type)
+    start = Load(bias, p.at((p.v, LANES), (p.lane, 1)), mask=p.known)
+    body = p.each_pixel([
+        Begin(total, start), p.windows([Update(total, product)]),
+        Store(p.y, p.place, total, mask=p.known),
+    ])  # fmt: skip
+    return p.kernel("depthwise_windows_last", [p.x, p.rows, p.columns, weight, bias, p.y], body)
+
+
+@cache
+def weight(type: Type) -> Kernel:
+    """Buffers x, rows, columns, gy, gw: the gradient of the weight. Channels are shared out, and
+    rows of weights."""
+    p, total = Pixels(type, columns=MOST), Accumulator(Fold.SUM, type)
+    gw = Buffer(type, "gw")
+    entry = p.at((p.i, "entries"), (p.j, "channels"), (p.v, LANES), (p.lane, 1))
+    product = Apply(Scalar.MUL, (p.met, Load(p.y, p.place, mask=p.known)), type)
+    clear = p.lanes([Store(gw, entry, Constant(type, 0.0), mask=p.known)])
+    along = p.lanes([
+        Begin(total), Loop(p.q, p.sizes["columns"], [Update(total, product)]),
+        Store(gw, entry, total, mask=p.known, add=True),
+    ])  # fmt: skip
+    row: list[Statement] = [Loop(p.j, p.sizes["window"], [along])]
+    there = If(compare(Scalar.GE, p.row, number(0)), row)
+    images = Loop(p.image, p.sizes["images"], [Loop(p.r, p.sizes["rows"], [there])])
+    rows = Loop(p.i, p.sizes["taps"], [Loop(p.j, p.sizes["window"], [clear]), images],
+                Kind.PARALLEL)  # fmt: skip
+    nest = Loop(p.v, p.sizes["vectors"], [rows], Kind.PARALLEL)
+    return p.kernel("depthwise_weight_last", [p.x, p.rows, p.columns, p.y, gw], nest)
+
+

@@ -1,0 +1,104 @@
+"""Depthwise convolutions of images whose channels are innermost in memory, by kernels of any size.
+
+What has no kernel, or none yet, is None: then rows are put innermost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..native import eager
+from ..native.invoke import run
+from ..native.kernels.any_pool import MOST
+from .pool_native import pixel_sizes
+from .pool_tables import Pixels, Reach, pixels_of, windows
+from .registry import Array
+
+if TYPE_CHECKING:
+    from .conv_kernels import Window
+
+
+def fits(x: Array, w_shape: Sequence[int]) -> bool:
+    """Whether channels are innermost, and each gives one."""
+    return (
+        x.ndim == 4 and w_shape[0] == x.shape[1] and not x.flags.c_contiguous
+        and x.transpose(0, 2, 3, 1).flags.c_contiguous
+    )  # fmt: skip
+
+
+def _function(name: str, kind: np.dtype) -> int | None:
+    """The address of a kernel."""
+
+    def build() -> Any:
+        from ..native.kernels import any_depthwise_last
+        from ..native.loops import Type
+
+        return getattr(any_depthwise_last, name)(Type(kind.name))
+
+    function = eager.kernel_asked_for(("depthwise last", name, kind.char), build)
+    return None if function is None else function.address
+
+
+def _back(length: int, reach: Reach, stride: int) -> Array:
+    """For each element of an axis and each entry of the window, the result that reads it there."""
+    entries = np.arange(int(reach.counts[0])) * reach.apart
+    moved = np.arange(length)[:, None] - reach.starts[0] - entries
+    good = (moved >= 0) & (moved % stride == 0) & (moved < len(reach.starts) * stride)
+    return np.where(good, moved // stride, -1)
+
+
+@lru_cache(maxsize=512)
+def _tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
+            ) -> Pixels | None:  # fmt: skip
+    """Which rows and columns are read, as steps in memory."""
+    axes = windows(window, spatial)
+    found = pixels_of(axes)
+    if found is None or found.output[1] > MOST:
+        return None
+    rows, columns, width, output = found.rows, found.columns, 1, found.output
+    if back:
+        rows, columns = (_back(*each) for each in zip(spatial, axes, window.stride, strict=True))
+        width, output = len(axes[1].starts), spatial
+    steps = [np.where(table < 0, -1, table * apart) for table, apart in
+             ((rows, width * channels), (columns, channels))]  # fmt: skip
+    return Pixels(output, *steps, found.whole)
+
+
+def _windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Array | None:
+    function = None if t is None else _function("windows", x.dtype)
+    if function is None or t is None:
+        return None
+    n, c = x.shape[:2]
+    y = np.empty((n, *t.output, c), x.dtype)
+    entries = np.ascontiguousarray(w.transpose(2, 3, 1, 0))
+    shift = np.zeros(c, x.dtype) if bias is None else np.ascontiguousarray(bias)
+    run(function, y.size, x, t.rows, t.columns, entries, shift, y, *pixel_sizes(x.shape, t))
+    return y.transpose(0, 3, 1, 2)
+
+
+def forward(x: Array, w: Array, bias: Array | None, window: Window) -> Array | None:
+    """The convolution."""
+    spatial = (x.shape[2], x.shape[3])
+    return _windows(x, w, bias, _tables(window, spatial, x.shape[1], False))
+
+
+def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window) -> Array | None:
+    """The gradient of the input."""
+    t = _tables(window, (spatial[0], spatial[1]), g.shape[1], True)
+    return _windows(g, w, None, t)
+
+
+def backward_weight(x: Array, g: Array, window: Window) -> Array | None:
+    """The gradient of the weight."""
+    c, t = x.shape[1], _tables(window, (x.shape[2], x.shape[3]), x.shape[1], False)
+    function = None if t is None else _function("weight", x.dtype)
+    if function is None or t is None:
+        return None
+    g = np.ascontiguousarray(g.transpose(0, 2, 3, 1))
+    made = np.empty((*window.kernel, 1, c), x.dtype)
+    run(function, g.size, x, t.rows, t.columns, g, made, *pixel_sizes(x.shape, t))
+    return np.ascontiguousarray(made.transpose(3, 2, 0, 1))
