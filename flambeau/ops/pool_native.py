@@ -17,7 +17,7 @@ from ..native import eager
 from ..native.invoke import run
 from ..native.pool import threads
 from ..tensor.dtypes import FLOAT32
-from ..native.kernels.any_pool import LANES, ROOM
+from ..native.kernels.any_pool import ROOM, lanes_of
 from . import pool_tables
 from .pool_tables import Pixels, Rows, kept
 from .registry import Array
@@ -71,14 +71,15 @@ def _function(name: str, kind: np.dtype, last: bool, *form: int | None) -> int |
 def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ...]:
     """The sizes of a kernel for rows innermost."""
     height, length = prod(t.output[:-1]), t.output[-1]
-    padded, pitch = -(-t.block // LANES) * LANES, t.cells * LANES
+    lanes, padded = lanes_of(t.step), t.form[2]
+    pitch = t.cells * lanes
     rows = min(height, ROOM // max(padded, pitch))
     if images * t.blocks * -(-height // rows) < 4 * threads():
         rows = max(1, height * images * t.blocks // (4 * threads()))
     taps = t.tables[0].shape[1]
     return (
         images, -(-height // rows), t.blocks, rows, height, taps, t.window, t.cells, width,
-        padded // LANES, length, t.block, t.apart, x_image, height * length, rows * length,
+        padded // lanes, length, t.block, t.apart, x_image, height * length, rows * length,
         rows * taps, padded, pitch,
     )  # fmt: skip
 
@@ -198,9 +199,7 @@ def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settin
     function = call.function("sums")
     if function is None:
         return None
-    t = call.tables
-    form = (1, t.output[-1]) if call.last else (t.blocks, t.block)
-    by = pool_tables.divisors(call.kind, form, counts, *settings)
+    by = pool_tables.divisors(call.kind, call.tables.form, counts, *settings)
     y = call.empty(call.output)
     call.run(function, call.laid_out(x), *call.steps, *by, y)
     return y.astype(call.given, copy=False)

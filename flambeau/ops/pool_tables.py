@@ -6,7 +6,7 @@ Tables are kept, as images of the same size come again and again. Nobody writes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..native.kernels.any_pool import LANES, LOCAL, MOST
+from ..native.kernels.any_pool import LOCAL, MOST, lanes_of
 from .registry import Array
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ class Rows(NamedTuple):
     apart: int
     whole: bool  # whether every window has an element
 
+    @property
+    def form(self) -> tuple[int, int, int]:
+        """How many blocks there are, their columns, and room for these."""
+        return (self.blocks, self.block, self.tables[2].shape[1])
+
 
 class Pixels(NamedTuple):
     """Tables for channels innermost (see native/kernels/any_pool_last.py), in pixels."""
@@ -68,6 +73,11 @@ class Pixels(NamedTuple):
     rows: Array
     columns: Array
     whole: bool
+
+    @property
+    def form(self) -> tuple[int, int, int]:
+        """One block of all columns."""
+        return (1, self.output[-1], self.output[-1])
 
 
 def windows(window: Window, spatial: Sequence[int]) -> tuple[Reach, ...]:
@@ -122,12 +132,13 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     whole = bool((least >= 0).all() and (last.indices.max(1, initial=-1) >= 0).all())
     if maxima:
         rows = np.where(rows < 0, least, rows)
-    found = _blocks(last)
+    lanes = lanes_of(last.step)
+    found = _blocks(last, lanes)
     window, image = int(last.counts.max()), prod(one.length for one in axes)
     if found is None or max(window, rows.shape[1]) > MOST or image >= 1 << 29:
         return None
     block, first, cells = found
-    padded = -(-block // LANES) * LANES
+    padded = -(-block // lanes) * lanes
     starts, counts = (np.zeros((len(first), padded), np.int32) for _ in range(2))
     for b, begin in enumerate(first):
         part = slice(b * block, (b + 1) * block)
@@ -140,9 +151,9 @@ def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
                 cells, window, last.apart, whole)  # fmt: skip
 
 
-def _blocks(last: Reach) -> tuple[int, list[int], int] | None:
+def _blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
     """How many columns of the result a thread makes at once, where x's columns for each begin,
-    and how many times LANES there are of those."""
+    and how many times `lanes` there are of those."""
     ends = last.starts + (last.counts - 1) * last.apart + 1
     m = block = len(last.starts)
     while True:
@@ -151,8 +162,8 @@ def _blocks(last: Reach) -> tuple[int, list[int], int] | None:
         reach = max(int(ends[a:b].max()) - f for (a, b), f in zip(pairwise(edges), first,
                                                                   strict=True))  # fmt: skip
         if max(reach, block) <= LOCAL:
-            return block, first, max(1, -(-reach // LANES))
-        block = block // 2 // LANES * LANES
+            return block, first, max(1, -(-reach // lanes))
+        block = block // 2 // lanes * lanes
         if not block:
             return None
 
@@ -177,19 +188,19 @@ def kept(last: bool, maxima: bool, axes: Callable, *settings: object) -> Rows | 
 
 
 @lru_cache(maxsize=512)
-def divisors(kind: np.dtype, tables: Hashable, counts: Callable, *settings: object
+def divisors(kind: np.dtype, tables: tuple[int, int, int], counts: Callable, *settings: object
              ) -> tuple[Array, Array]:  # fmt: skip
     """What sums are divided by, for each row of the result and each column of its blocks.
 
     `counts(settings)`: the numbers for each axis, whose products are meant. `tables`: how many
-    columns a block has, and how many blocks there are.
+    blocks there are, how many columns one has, and how many there is room for.
     """
     *outer, last = counts(*settings)
     by_row = np.ones(1)
     for one in outer:
         by_row = np.multiply.outer(by_row, one).reshape(-1)
-    blocks, block = tables
-    by_column = np.ones((blocks, -(-block // LANES) * LANES))
+    blocks, block, padded = tables
+    by_column = np.ones((blocks, padded))
     for b in range(blocks):
         part = last[b * block : (b + 1) * block]
         by_column[b, : len(part)] = part

@@ -124,13 +124,13 @@ def test_sums(check, case: str, kind: Type) -> None:
     turned = tuple(pool_tables.turned(one) for one in axes)
     for source, reach, want in ((x, axes, y), (g, turned, gx)):
         t, sizes = rows_call(source.shape, reach, False)
-        by = pool_tables.divisors(np.dtype(kind.value), (t.blocks, t.block), ones, t.output)
+        by = pool_tables.divisors(np.dtype(kind.value), t.form, ones, t.output)
         want = want / 2
         runs(check, any_pool.sums(kind, t.step), [source, *t.tables, *by], sizes, [want])
         if case not in LAST:
             continue
         t = pool_tables.pixels_of(reach)
-        by = pool_tables.divisors(np.dtype(kind.value), (1, t.output[-1]), ones, t.output)
+        by = pool_tables.divisors(np.dtype(kind.value), t.form, ones, t.output)
         tables = [np.where(a < 0, -1, a * shape[1]) for a in (t.rows, t.columns)]
         source, want = (np.moveaxis(a, 1, -1) for a in (source, want))
         sizes = pool_native.pixel_sizes((*shape[:2], *source.shape[1:-1]), t)
@@ -154,7 +154,7 @@ def test_even_windows(check, length: int, count: int) -> None:
         part = x[(slice(None), slice(None), *cell)]
         want[..., i, j], top[..., i, j] = part.sum((2, 3)) / 2, part.max((2, 3))
     t, sizes = rows_call(x.shape, axes, False)
-    by = pool_tables.divisors(np.dtype(np.float32), (t.blocks, t.block), ones, t.output)
+    by = pool_tables.divisors(np.dtype(np.float32), t.form, ones, t.output)
     runs(check, any_pool.sums(Type.F32, t.step), [x, *t.tables, *by], sizes, [want])
     t, sizes = rows_call(x.shape, axes)
     runs(check, any_pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [top])
@@ -164,7 +164,7 @@ def test_even_windows(check, length: int, count: int) -> None:
               zip(axes, (4, length), strict=True)]  # fmt: skip
     gx = np.einsum("ncij,ih,jw->nchw", g, *matrix).astype(np.float32) / 2
     t, sizes = rows_call(g.shape, back, False)
-    by = pool_tables.divisors(np.dtype(np.float32), (t.blocks, t.block), ones, t.output)
+    by = pool_tables.divisors(np.dtype(np.float32), t.form, ones, t.output)
     runs(check, any_pool.sums(Type.F32, t.step), [g, *t.tables, *by], sizes, [gx])
 
 

@@ -19,7 +19,7 @@ from ..loops import (
     Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
 
-LANES = 16  # columns that are made at a time
+LANES = 32  # columns that are made at a time, at most
 LOCAL = 2048  # columns of x that a thread holds at most
 ROOM = 3072  # numbers for several rows of them
 MOST = 1024  # rows, and columns, of a window
@@ -29,10 +29,11 @@ class Sizes(NamedTuple):
     """The sizes of a kernel, in its order.
 
     The result is `images` of `height` rows of `length` columns. Rows are made in `groups` of
-    `rows`, columns in `blocks` of `block`, which are `vectors` times LANES. A window has `taps`
-    rows and `window` columns that are `apart`. Of x's rows, of `width` columns, a block reaches
-    `cells` times LANES. Images are `x_image` and `y_image` apart, groups of rows `y_group` in the
-    result and `group_taps` in the table, blocks `padded` in theirs, rows in memory of the thread's
+    `rows`, columns in `blocks` of `block`, which are `vectors` times what is made at once. A
+    window has `taps` rows and `window` columns that are `apart`. Of x's rows, of `width` columns,
+    a block reaches `cells` times what is made at once. Images are `x_image` and `y_image` apart,
+    groups of rows `y_group` in the result and `group_taps` in the table, blocks `padded` in
+    theirs, rows in memory of the thread's
     own `pitch` for x's columns and `padded` for the result's.
     """
 
@@ -55,6 +56,11 @@ class Sizes(NamedTuple):
     group_taps: int
     padded: int
     pitch: int
+
+
+def lanes_of(step: int | None) -> int:
+    """How many columns are made at a time: fewer where they are gathered."""
+    return LANES if step is not None else LANES // 2
 
 
 def number(value: int, type: Type = Type.I64) -> Constant:
@@ -91,7 +97,7 @@ class _Strips:
     """
 
     def __init__(self, type: Type, step: int | None) -> None:
-        self.type, self.step = type, step
+        self.type, self.step, self.lanes = type, step, lanes_of(step)
         bounds = {"taps": MOST, "window": MOST}
         self.sizes = {name: Size(name, bounds.get(name)) for name in Sizes._fields}
         self.image, self.group = Index("image"), Index("group")
@@ -130,8 +136,8 @@ class _Strips:
         return body[0]
 
     def columns(self, extent: str, body: list[Statement]) -> Statement:
-        """LANES columns of all rows of a group, then the next: columns' masks are kept."""
-        rows = self.rows_of_group(Loop(self.lane, LANES, body, Kind.LANES))
+        """Some columns of all rows of a group, then the next: columns' masks are kept."""
+        rows = self.rows_of_group(Loop(self.lane, self.lanes, body, Kind.LANES))
         return Loop(self.v, self.sizes[extent], [rows])
 
     def taps(self, body: list[Statement]) -> Statement:
@@ -144,7 +150,7 @@ class _Strips:
 
     def strip(self, step: int = 1) -> list[tuple[Index, Extent | str]]:
         """The terms of a column in its block."""
-        return [(self.v, LANES * step), (self.lane, step)]
+        return [(self.v, self.lanes * step), (self.lane, step)]
 
     @property
     def held(self) -> Affine:
