@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from flambeau.native.compiled import compiled
+from flambeau.native.emit.kernel import emit
 from flambeau.native.interp import interpret
 from flambeau.native.loops import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
@@ -55,6 +56,18 @@ def test_names_do_not_count() -> None:
 def test_everything_else_counts(other: Kernel) -> None:
     assert structure(scaled()) != structure(other)
     assert structure(scaled(0.0)) != structure(other)
+
+
+def test_what_a_size_is_at_most_counts() -> None:
+    """A sum of few numbers need not be made in blocks, as a long one is."""
+    kernels = []
+    for most in (None, 1000):
+        x, y, i, n = Buffer(F32, "x"), Buffer(F32, "y"), Index("i"), Size("n", most)
+        total = Accumulator(Fold.SUM, F32)
+        loop = Loop(i, n, [Update(total, Load(x, Affine(0, ((i, 1),))))])
+        kernels.append(Kernel("k", [x, y], [Begin(total), loop, Store(y, Affine(), total)], [n]))
+    assert structure(kernels[0]) != structure(kernels[1])
+    assert ["double" in emit(kernel) for kernel in kernels] == [True, False]
 
 
 def test_order_of_arguments_counts() -> None:

@@ -25,6 +25,7 @@ ROOM = 3072  # numbers for several rows of them
 MOST = 1024  # rows, and columns, of a window
 NOWHERE = 1 << 30  # beyond every position in an image
 
+
 class Sizes(NamedTuple):
     """The sizes of a kernel, in its order.
 
@@ -33,8 +34,7 @@ class Sizes(NamedTuple):
     window has `taps` rows and `window` columns that are `apart`. Of x's rows, of `width` columns,
     a block reaches `cells` times what is made at once. Images are `x_image` and `y_image` apart,
     groups of rows `y_group` in the result and `group_taps` in the table, blocks `padded` in
-    theirs, rows in memory of the thread's
-    own `pitch` for x's columns and `padded` for the result's.
+    theirs, rows in memory of the thread's own `pitch` for x's columns, `padded` for the result's.
     """
 
     images: int
