@@ -70,7 +70,7 @@ class Figures:
 def figures(step: Step, values: Sequence[Any], title: str = "") -> Figures:
     """Each task's time beside what the machine could do at best. The step runs, and changes
     nothing."""
-    threads = step.threads or _threads()
+    threads = step.count()
     most = limits(threads)
     times = step.timed(values)
     phases, places = phases_of(step.graph), {id(n): i for i, n in enumerate(step.graph.nodes())}
@@ -86,12 +86,6 @@ def figures(step: Step, values: Sequence[Any], title: str = "") -> Figures:
                           _phase(task, phases) or before, origins(task, step, places),
                           _main(task), code))  # fmt: skip
     return Figures(times.total, lines, step.plan.size, threads, most, title, step.tasks)
-
-
-def _threads() -> int:
-    from ..native.pool import POOL
-
-    return POOL.threads()
 
 
 def _bound(

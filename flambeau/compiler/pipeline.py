@@ -12,13 +12,14 @@
 10. one_pass_moments: mean and variance over rows by passing over them once.
 11. column_sums: sums over the rows of what a kernel makes, for that kernel to add up.
 12. weight_parts: gradients of small weights, of a part of the images by each thread.
-13. split_reductions: other long folds in parts that threads can share.
-14. packed_sources: copies of arguments with gaps, where they are reshaped.
-15. fuse (in schedule): which nodes one kernel computes together.
-16. schedule: groups become kernels in the loop IR, in an order in which little is alive.
-17. join (in schedule): small kernels that need not wait for one another as one.
-18. plan_memory: lifetimes in one arena; where threads must wait.
-19. native.emit: kernels become machine code, each structure once.
+13. depth_parts: products small beside their depth in parts of it, where there are many threads.
+14. split_reductions: other long folds in parts that threads can share.
+15. packed_sources: copies of arguments with gaps, where they are reshaped.
+16. fuse (in schedule): which nodes one kernel computes together.
+17. schedule: groups become kernels in the loop IR, in an order in which little is alive.
+18. join (in schedule): small kernels that need not wait for one another as one.
+19. plan_memory: lifetimes in one arena; where threads must wait.
+20. native.emit: kernels become machine code, each structure once.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from .graph import Graph
 from .group import ATTENTIONS, CONTRACTIONS
 from .passes.choose_layout import choose_layout
 from .passes.column_sums import column_sums
+from .passes.depth_parts import depth_parts
 from .passes.drop_dead import drop_dead
 from .passes.few_pixels import few_pixels
 from .passes.fold_constants import fold_constants
@@ -56,7 +58,7 @@ from .table import Table, keep, kept, key_of, table_of
 PASSES = (
     drop_dead, fold_constants, few_pixels, simplify, gathered_products, choose_layout, simplify,
     share_common, simplify, keep_windows, picked, one_pass_moments, column_sums, weight_parts,
-    split_reductions, packed_sources, share_common,
+    depth_parts, split_reductions, packed_sources, share_common,
 )  # fmt: skip
 WORTH = 0.005  # seconds of planning from which on what came of it is kept on disk
 TURN = 2e-4  # seconds that a compiler keeps Python for itself while a program goes on

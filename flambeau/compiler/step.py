@@ -20,7 +20,9 @@ import numpy as np
 
 from ..native.allocator import missing
 from ..native.loops import Type
+from ..native.pool import threads
 from ..native.program import Patch, Program, Record
+from ..native.sharing import FEW
 from .arena import Arena
 from .evaluate import numpy_type
 from .graph import Graph, Node
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 ENOUGH = 2.0  # seconds of measuring after which no further run is begun
 Planned: TypeAlias = "tuple[Graph, list[Task], Layout, Plan]"
 LITTLE = 1 << 17  # operations of a whole program below which waking a second thread does not pay
+WORTH = LITTLE // 2  # of a program, for each thread beyond the first few
 
 
 @dataclass
@@ -90,7 +93,8 @@ class Step:
         programs = [part for part in self.parts if isinstance(part, Program)]
         # How often the part ran that writes states, so that whoever is interrupted can tell.
         self.ran = programs[-1].ran if programs else [0]
-        self.threads = 1 if table.work < LITTLE else 0
+        self.threads = 1 if table.work < LITTLE else 0  # 0: as many as `count` says
+        self._most = max(FEW, table.work // WORTH)
         self._stash: dict[int, Any] = {}
         if self._is_direct():
             self.run = self._direct()
@@ -180,12 +184,16 @@ class Step:
 
     # ----------------------------------------------------------------------------- running
 
+    def count(self) -> int:
+        """How many threads it runs on: no more than it has work for."""
+        return self.threads or min(self._most, threads())
+
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
         """Runs the step once: `values` for the slots in `changing`, arrays or numbers.
 
         Arrays have the shapes, dtypes and strides of their sources. Gives the outputs, new arrays.
         """
-        return self._run(values, lambda part, table: part.run(table, self.threads))
+        return self._run(values, lambda part, table: part.run(table, self.count()))
 
     def _is_direct(self) -> bool:
         """Whether a call is one program, with nothing to look up."""
@@ -199,6 +207,7 @@ class Step:
         arrays = _picked(self.changing, self._arrays)
         pack = struct.Struct(f"={len(self._numbers)}d").pack_into
         start, empty, count = part.run, np.empty, len(self.changing)
+        most = self._most
 
         def run(values: Sequence[Any]) -> list[np.ndarray]:
             if len(values) != count:
@@ -208,7 +217,7 @@ class Step:
             except MemoryError:
                 raise self._no_room() from None
             pack(together, 0, *numbers(values))
-            start([*arrays(values), *outputs], self.threads)
+            start([*arrays(values), *outputs], self.threads or min(most, threads()))
             return outputs
 
         return run
@@ -267,7 +276,7 @@ class Step:
         times: list[tuple[float, float]] = []
 
         def part(one: Program, table: list[int]) -> None:
-            timing = one.timed(table, self.threads)
+            timing = one.timed(table, self.count())
             totals.append(float(timing.finish.max() - timing.begin[0, 0]))
             for t, mean in zip(timing.records, timing.busy.mean(axis=0), strict=True):
                 times.append((float(t), float(mean / t) if t else 1.0))

@@ -61,7 +61,7 @@ CACHE_SIZE = Flag(
     "nothing.",
 )  # fmt: skip
 THREADS = Flag(
-    "FLAMBEAU_THREADS", 0, 1, "`OMP_NUM_THREADS`, else every processor that the process may use",
+    "FLAMBEAU_THREADS", 0, 1, "`OMP_NUM_THREADS`, else every core that the process may use",
     "How many threads kernels, programs and matrix products run on, as `set_num_threads`.",
 )
 CPU = Flag(

@@ -371,6 +371,7 @@ class Contract(Statement):
     `precision`: how much of float32 operands must count, in bfloat16 parts (8 bits each): 3 is all
     of them. Less may be used where that is faster, and need not. `near`: whether the operands are
     known to be small where their extents are not: in the first caches, and no deeper than 256.
+    `shares`: for how many threads it is cut, as far as is known: any number may run it.
     """
 
     rows: tuple[Axis, ...]
@@ -382,6 +383,7 @@ class Contract(Statement):
     body: list[Statement]
     precision: int = 3
     near: bool = False
+    shares: int = 2
 
 
 @dataclass(eq=False)

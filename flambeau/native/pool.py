@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -29,23 +29,59 @@ _Prepare = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Launch = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
 
-def usable_processors() -> int:
-    """How many processors this process may keep busy: its affinity, and a container's quota."""
+def usable_processors(root: str = "/") -> int:
+    """How many cores this process may keep busy: its affinity, and a container's quota.
+
+    Threads of a core share what multiplies, so that a core counts once. `root`: of the system's
+    files.
+    """
     try:
-        count = len(os.sched_getaffinity(0))
+        count = _cores(os.sched_getaffinity(0), root)
     except AttributeError:
         count = os.cpu_count() or 1
+    return max(1, min([count, *_quotas(root)]))
+
+
+def _cores(processors: Iterable[int], root: str) -> int:
+    """How many cores these processors are."""
+    found = set()
+    for one in processors:
+        place = f"{root}sys/devices/system/cpu/cpu{one}/topology/thread_siblings_list"
+        found.add(_read(place) or str(one))
+    return len(found)
+
+
+def _quotas(root: str) -> Iterator[int]:
+    """The quotas, in processors, of the control groups that this process is in."""
+    top = f"{root}sys/fs/cgroup"
+    groups = [line.split(":", 2) for line in _read(f"{root}proc/self/cgroup").splitlines()]
+    path = next((where for _, kind, where in groups if not kind), "/").rstrip("/")
+    while True:
+        yield from _quota(_read(f"{top}{path}/cpu.max").split())
+        if "/" not in path:
+            break
+        path = path.rpartition("/")[0]
+    old = f"{top}/cpu/cpu.cfs_"
+    yield from _quota([_read(f"{old}quota_us"), _read(f"{old}period_us")])
+
+
+def _quota(words: list[str]) -> Iterator[int]:
+    """Of a quota and its period; nothing where there is none ("max", -1)."""
+    if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
+        yield -(-int(words[0]) // int(words[1]))
+
+
+def _read(place: str) -> str:
+    """A small file, or nothing where there is none."""
     try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        count = min(count, max(1, -(-int(quota) // int(period))))
-    except (OSError, ValueError):
-        pass  # no such file, or no quota ("max")
-    return max(count, 1)
+        with open(place) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def _default() -> int:
-    """FLAMBEAU_THREADS or OMP_NUM_THREADS, as PyTorch reads it; else every usable processor."""
+    """FLAMBEAU_THREADS or OMP_NUM_THREADS, as PyTorch reads it; else every usable core."""
     count = THREADS.value()
     if count:
         return count

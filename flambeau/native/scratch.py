@@ -13,7 +13,7 @@ from typing import Any
 
 SLOT_BYTES = 8 << 20
 USABLE_BYTES = SLOT_BYTES - 4096  # the first page holds the flag
-_SLOTS = 64  # when all are taken, a thread waits for one
+_SLOTS = max(64, 1 << ((os.cpu_count() or 1) - 1).bit_length())  # all taken: a thread waits for one
 
 TAKE, GIVE = "flambeau_scratch_take", "flambeau_scratch_give"
 

@@ -139,7 +139,8 @@ class _Writer:
 
         text = f"{axes(one.rows)} | {axes([one.column])} | {axes(one.depth)}"
         a, b = self.value(one.a), self.value(one.b)
-        self.line(f"contract {text} {self.accumulator(one.sum)} {a} {b} {one.precision} {one.near}")
+        hints = f"{one.precision} {one.near} {one.shares}"
+        self.line(f"contract {text} {self.accumulator(one.sum)} {a} {b} {hints}")
         self.body(one.body)
         self.line("end")
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import Calls, run
+from ..native.pool import POOL
+from ..native.sharing import FEW
 from ..tensor.dtypes import FLOATS
 from .matmul import product
 from .numbers import number
@@ -18,7 +20,7 @@ Array = np.ndarray
 
 LARGE = 1 << 15  # scores up to which NumPy is as fast
 _MOST = 1 << 24  # from which on they are not to be had all at once
-_PART = 1 << 20  # scores at once where none are kept
+_PART = 1 << 20  # scores at once where none are kept, for each few threads
 _ready: dict[tuple, Any] = {}
 
 
@@ -75,7 +77,7 @@ def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
 def in_parts(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:
     """attention's output alone: some of the batch at a time, so that few scores are there."""
     each = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
-    step = max(1, _PART // max(each, 1))
+    step = max(1, _PART * max(1, POOL.threads() // FEW) // max(each, 1))
     if q.ndim < 3 or len(q) <= step:
         found = forward(q, k, v, scale, causal)
         return None if found is None else found[0]

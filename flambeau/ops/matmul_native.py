@@ -8,13 +8,16 @@ beforehand only, products that may use it have kernels for their shapes.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..native.eager import Policy, kernel_asked_for
 from ..native.invoke import shared
+from ..native.pool import POOL
 from ..native.precision import Chosen
+from ..native.sharing import FEW, evenness
 from .registry import Array
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ _SHARED = 1 << 18  # multiplications from which on several threads are
 _FEW = 8  # rows up to which each number of them has a kernel of its own
 _NEAR = 128 << 10  # bytes of operands up to which they are not packed, where also
 _NEAR_DEPTH, _NEAR_ROWS = 256, 128  # the depth is at most, and rows are fewer than, this
+_BLOCK, _EVEN = 64, 0.9  # rows of a block of a stack's products, and how evenly threads share them
 _ASKED, _USED = 2, 8  # calls of a form that has its kernel made, and that first waits for it
 _MOST = 512  # shapes that have kernels of their own
 _TYPES = frozenset(("float32", "float64", "bfloat16", "float16"))
@@ -106,8 +110,12 @@ def _form(a: Array, b: Array, bias: Array | None) -> tuple[tuple, tuple[int, ...
     a_along, a_apart = (True, row) if step == size else (False, step)
     step, column = b.strides[-2:]
     b_along, b_apart = (False, step) if column == size else (True, column)
-    axes = _axes(stack, a, b, m * b.shape[-1]) if stack else []
     n = b.shape[-1]
+    axes = _axes(stack, a, b, m * n) if stack else []
+    blocks = blocks_of_rows(prod(stack), m, POOL.threads()) if axes else 1
+    if blocks > 1:
+        m //= blocks
+        axes.append((blocks, m * row // size, 0, m * n))
     rows = m if m <= _FEW else None
     near = k <= _NEAR_DEPTH and m < _NEAR_ROWS and k * max(m, n) * size <= _NEAR
     precision = 1 if _by_pairs(a.dtype, Chosen.parts) else 3
@@ -116,6 +124,15 @@ def _form(a: Array, b: Array, bias: Array | None) -> tuple[tuple, tuple[int, ...
     for axis in axes:
         sizes += axis
     return key, tuple(sizes)
+
+
+def blocks_of_rows(count: int, rows: int, threads: int) -> int:
+    """Into how many blocks the rows of each of so many products are cut: threads share these."""
+    fit = [n for n in (1, 2, 3, 4, 6, 8) if rows % n == 0 and (n == 1 or rows // n >= _BLOCK)]
+    if threads <= FEW:
+        return 1
+    even = {n: evenness(count * n, threads) for n in fit}
+    return next((n for n in fit if even[n] >= _EVEN), max(fit, key=lambda n: even[n]))
 
 
 def _axes(stack: list[int], a: Array, b: Array, step: int) -> list[tuple[int, int, int, int]]:

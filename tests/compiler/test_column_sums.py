@@ -18,6 +18,7 @@ ROWS, COLUMNS = 192, 48
 @pytest.fixture(autouse=True)
 def _even_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flambeau.compiler.passes.column_sums.LEAST", ROWS * COLUMNS)
+    monkeypatch.setattr("flambeau.compiler.passes.column_sums.threads", lambda: 4)
 
 
 def masked_product() -> tuple[list[Node], Node, Node]:

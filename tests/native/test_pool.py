@@ -282,3 +282,43 @@ def test_set_num_threads() -> None:
     assert torch.get_num_threads() == POOL.threads() == 2
     with pytest.raises(RuntimeError, match="positive"):
         torch.set_num_threads(0)
+
+
+def _file(root: Path, place: str, text: str) -> None:
+    (root / place).parent.mkdir(parents=True, exist_ok=True)
+    (root / place).write_text(text + "\n")
+
+
+def _machine(root: Path, siblings: dict[int, str]) -> None:
+    for processor, listed in siblings.items():
+        _file(root, f"sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list", listed)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity")
+def test_threads_of_a_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _machine(tmp_path, {i: f"{i % 8},{i % 8 + 8}" for i in range(16)})
+    allowed = set(range(16))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: allowed)
+    assert pool.usable_processors(f"{tmp_path}/") == 8
+    allowed = {0, 1, 2, 8, 9}
+    assert pool.usable_processors(f"{tmp_path}/") == 3
+    assert pool.usable_processors(f"{tmp_path}/nothing/") == 5
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity")
+def test_quotas_of_all_groups_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
+    _file(tmp_path, "proc/self/cgroup", "0::/user/job")
+    _file(tmp_path, "sys/fs/cgroup/user/job/cpu.max", "max 100000")
+    assert pool.usable_processors(f"{tmp_path}/") == 16
+    _file(tmp_path, "sys/fs/cgroup/user/cpu.max", "650000 100000")
+    assert pool.usable_processors(f"{tmp_path}/") == 7
+    _file(tmp_path, "sys/fs/cgroup/cpu.max", "300000 100000")
+    assert pool.usable_processors(f"{tmp_path}/") == 3
+    old = tmp_path / "old"
+    _file(old, "proc/self/cgroup", "4:cpu,cpuacct:/docker/1\n1:name=systemd:/docker/1")
+    _file(old, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1")
+    _file(old, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")
+    assert pool.usable_processors(f"{old}/") == 16
+    _file(old, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000")
+    assert pool.usable_processors(f"{old}/") == 1

@@ -20,6 +20,8 @@ from ...native.loops import (
 )
 from ...native.loops import Apply as Applied
 from ...native.loops import Scalar as Operation
+from ...native.pool import threads
+from ...native.sharing import FEW
 from ..graph import Node, Op
 from ..group import Group, element, reshaping, stretched, window_through
 from ..memory import Memory, Place
@@ -27,6 +29,11 @@ from ..passes.fuse import Fusion
 from ..window import Window
 from .layout import Layout
 from .values import FIXED, At, Values, along
+
+
+def shares() -> int:
+    """For how many threads a contraction is cut."""
+    return 2 if threads() <= FEW else threads()
 
 
 class ContractionKernel:
@@ -108,7 +115,7 @@ class ContractionKernel:
         body = self.epilogue(total, [*outer, along(m), along(n)])
         product = Contract(
             (Axis(m, rows),), Axis(n, columns), (Axis(k, depth),), first, second, total, body,
-            self.node.precision,
+            self.node.precision, shares=shares(),
         )  # fmt: skip
         nest: list[Statement] = [product]
         for index, extent in zip(reversed(indices), reversed(batch), strict=True):
@@ -145,6 +152,7 @@ class ContractionKernel:
         contract = Contract(
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), Axis(k, features // groups),
             (Axis(i, height), Axis(j, width), Axis(c, channels)), a, b, total, body,
+            shares=shares(),
         )  # fmt: skip
         return [Loop(g, groups, [contract], Kind.PARALLEL)] if groups > 1 else [contract]
 
@@ -185,6 +193,7 @@ class ContractionKernel:
         contract = Contract(
             (Axis(i, height), Axis(j, width), Axis(c, channels)), Axis(k, features // groups),
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), a, b, total, body,
+            shares=shares(),
         )  # fmt: skip
         each = groups * parts
         return [Loop(g, each, [contract], Kind.PARALLEL)] if each > 1 else [contract]

@@ -27,6 +27,8 @@ from ...native.loops import (
     Store,
     Update,
 )
+from ...native.pool import threads
+from ...native.sharing import FEW
 from ..graph import Node, Op
 from ..group import Group, interior, parts_window, reshaping, window_through
 from ..memory import Place
@@ -38,6 +40,14 @@ from .values import FIXED, At, Values, along
 CHUNK = 8192  # elements that one thread takes at a time
 COLUMNS = 64  # columns that are folded side by side
 SCRATCH = 8192  # elements of a row that a kernel keeps from one stage to the next
+
+
+def chunk_for(extent: int, count: int) -> int:
+    """How many of so many elements a thread takes at a time: fewer where some would be idle."""
+    chunk = CHUNK
+    while count > FEW and chunk > CHUNK // 8 and extent < 4 * count * chunk:
+        chunk //= 2
+    return chunk
 
 
 class LoopKernel:
@@ -55,6 +65,7 @@ class LoopKernel:
         self.scratch: dict[int, Buffer] = {}
         self.at: list[At] = []
         self.columns = group.by_columns  # whether lanes go along what is kept
+        self.chunk = chunk_for(prod(group.shape), threads())
 
     def _place(self, node: Node) -> Place | None:
         if id(node) not in self.kept:
@@ -150,7 +161,7 @@ class LoopKernel:
         indices = [self._take(at, axes) for axes in outer]
         extent = _extent(shape, last)
         lane = Index("lane")
-        if outer or extent <= CHUNK:
+        if outer or extent <= self.chunk:
             at[last[-1]] = along(lane)
             body: list[Statement] = [Loop(lane, extent, self._stages(at, []), Kind.LANES)]
             for index, axes in zip(reversed(indices), reversed(outer), strict=True):
@@ -179,10 +190,10 @@ class LoopKernel:
     def _chunks(self, at: list[At], axis: int, extent: int) -> list[Statement]:
         """A long axis in pieces that the threads share, and what is left over."""
         chunk, lane = Index("chunk"), Index("lane")
-        at[axis] = (0, ((chunk, CHUNK), (lane, 1)))
-        inner = Loop(lane, CHUNK, self._stages(at, []), Kind.LANES)
-        body: list[Statement] = [Loop(chunk, extent // CHUNK, [inner], Kind.PARALLEL)]
-        rest = extent % CHUNK
+        at[axis] = (0, ((chunk, self.chunk), (lane, 1)))
+        inner = Loop(lane, self.chunk, self._stages(at, []), Kind.LANES)
+        body: list[Statement] = [Loop(chunk, extent // self.chunk, [inner], Kind.PARALLEL)]
+        rest = extent % self.chunk
         if rest:
             lane = Index("lane")
             at[axis] = along(lane, 1, extent - rest)

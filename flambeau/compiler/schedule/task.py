@@ -22,6 +22,8 @@ from ...native.loops import (
     statements,
     within,
 )
+from ...native.pool import threads
+from ...native.sharing import FEW
 from ..graph import Graph, Node, Op
 from ..group import ATTENTIONS, RECURRENCES, Group
 from ..memory import Home, Memory, Place
@@ -64,7 +66,12 @@ class Task:
     @property
     def serial(self) -> bool:
         """Whether it is too small to be shared out."""
-        return self.work < SMALL
+        return self.work < alone(threads())
+
+
+def alone(count: int) -> int:
+    """Elements below which one of so many threads does a task alone."""
+    return SMALL if count <= FEW else SMALL // 4
 
 
 def rebased(kernel: Kernel) -> list[int]:
@@ -132,7 +139,7 @@ def joined(tasks: Sequence[Task]) -> Task:
     """
     found: dict[tuple[int, int], tuple[Buffer, Memory, int]] = {}
     body: list[Statement] = []
-    serial = sum(task.work for task in tasks) < SMALL
+    serial = sum(task.work for task in tasks) < alone(threads())
     for task in tasks:
         assert task.kernel is not None
         instead: dict[int, Buffer] = {}

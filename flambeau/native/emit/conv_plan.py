@@ -12,10 +12,12 @@ from math import gcd, prod
 from ..loops import (
     Affine, Apply, Axis, Constant, Contract, Expression, Index, Load, Position, Scalar, Type,
 )  # fmt: skip
+from ..sharing import evenness
 from ..target import Target
 from .tile import sum_type
 
 L1, L2 = 32 << 10, 1 << 20  # bytes that may be counted on
+EVEN = 0.88  # of the time that threads should be at work
 _STREAM = 2.5  # cycles that a vector of b takes to come from the L2 cache
 
 
@@ -321,13 +323,16 @@ def plan(contract: Contract, target: Target, alone: bool = False) -> Plan:
         if not lines:  # steps of the depth may be far apart, and share sets of the caches
             lines = made.lines = sorted(_paired(made, extents), key=lambda line: -line.stride)
         _cut_depth(made)
+    shares = 1 if alone else contract.shares
     if lines:
         _pack_once(made)
-        _grow_unit(made)
+        _grow_unit(made, 4 * max(shares, 2))
     limit = L2 if made.blocks == 1 else L2 // 4
     made.panels = max(1, min(made.count, limit // (made.steps * made.width * size)))
     if made.units == 1 and not alone:
         made.panels = 1  # threads have nothing but panels to share
+    if shares > 2:
+        _even_out(made, shares)
     if made.blocks > 1:
         each = made.tiles * made.shape.rows * made.width * size * made.panels
         made.held = max(1, min(made.units, L2 // each))
@@ -372,8 +377,24 @@ def _pack_once(made: Plan) -> None:
         made.once = made.region() * made.type.size + max(panel, L2) <= 7 * L2 // 2
 
 
-def _grow_unit(made: Plan) -> None:
-    """Takes more rows into a unit while what it packs of `a` stays small."""
+def _even_out(made: Plan, threads: int) -> None:
+    """Smaller units, where so many threads could not share those that there are evenly."""
+    k, step, groups = made.first, made.shape.extent, -(-made.count // made.panels)
+    if k != made.shape.axis:
+        step = 1
+    largest, best, even = made.unit[k], made.unit[k], 0.0
+    for each in range(-(-largest // step) * step, 0, -step):
+        made.unit[k] = min(each, largest)
+        now = evenness(groups * made.units, threads)
+        if now > even + 0.03:
+            best, even = made.unit[k], now
+        if even >= EVEN:
+            break
+    made.unit[k] = best
+
+
+def _grow_unit(made: Plan, least: int) -> None:
+    """Takes more rows into a unit while what it packs of `a` stays small, and so many are left."""
     if made.blocks > 1 or made.once:
         return
     extents, size = made.row_extents, made.type.size
@@ -387,7 +408,7 @@ def _grow_unit(made: Plan) -> None:
             made.first, made.unit[k - 1] = k - 1, min(2, extents[k - 1])
         else:
             return
-        if made.region() * size > 8 * L1 or made.units < 8:
+        if made.region() * size > 8 * L1 or made.units < least:
             made.first, made.unit = kept
             return
 

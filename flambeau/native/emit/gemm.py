@@ -40,5 +40,5 @@ def _emit(context: Any, statement: Contract, p: Problem) -> None:
     elif pays(p, context.target):
         PartsProduct(context, statement, p, divided(p)).emit()
     else:
-        plan = planned(p, context.target, not context.parallel)
+        plan = planned(p, context.target, 1 if context.parallel else statement.shares)
         Product(context, statement, p, plan).emit()

@@ -26,6 +26,7 @@ _WAYS = 16  # of a second-level cache
 _FEW_ROWS, _MANY_ROWS = 18, 128  # of a, from which on packing b pays where it is far, and near
 _MANY = 60  # vectors of columns whose number is not known
 ALONE = 200_000  # multiply-adds that are hardly worth sharing
+EVENER = 0.9  # of the time, which another tile for many threads must take less than
 SUMS_BYTES = 2 << 20  # for partial sums while the depth is cut
 _CHEAP = 6  # operations in an epilogue that is worth repeating for each vector of a tile
 _COSTLY = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
@@ -187,50 +188,54 @@ def _cost(
 
 def _share_cost(
     m: int, vectors: int, tile: tuple[int, int], depth: int, lanes: int, packed: bool,
-    registers: int,
+    registers: int, shares: int,
 ) -> float:  # fmt: skip
-    """Cycles of the larger of two shares: of the groups of rows, or of the panels of columns."""
-    rows = min(m, -(-m // (2 * tile[0])) * tile[0])
-    columns = min(vectors, -(-vectors // (2 * tile[1])) * tile[1])
-    return min(_cost(*part, tile, depth, packed, registers)
-               + depth / 2 * (part[0] + part[1] * lanes)
-               for part in ((rows, vectors), (m, columns)))  # fmt: skip
+    """Cycles of the largest share on the best grid of groups of rows by panels of columns."""
+    def part(across: int) -> tuple[int, int]:
+        rows = min(m, -(-m // (shares // across * tile[0])) * tile[0])
+        return rows, min(vectors, -(-vectors // (across * tile[1])) * tile[1])
+
+    return min(_cost(rows, columns, tile, depth, packed, registers)
+               + depth / 2 * (rows + columns * lanes)
+               for rows, columns in map(part, range(1, shares + 1)))  # fmt: skip
 
 
 def best_tile(
-    m: Number, n: Number, k: Number, lanes: int, registers: int, shared: bool = False,
+    m: Number, n: Number, k: Number, lanes: int, registers: int, shares: int = 1,
     packed: bool = True, beside: bool = False,
 ) -> tuple[int, int]:  # fmt: skip
     """Rows and vectors of the tile that suits the extents.
 
-    `shared`: among several threads; `packed`: b is; `beside`: a is, from rows side by side.
+    `shares`: among how many threads; `packed`: b is; `beside`: a is, from rows side by side.
     """
     wide = (8, 3) if registers == 32 else (4, 3)
     if not known(m):
         return wide
     vectors = -(-n // lanes) if known(n) else _MANY
     depth = k if known(k) else 256
-    shared = shared and m * vectors * lanes * depth > ALONE
-    best, least = wide, float("inf")
-    for v in range(1, min(6, max(vectors, 1)) + 1):
-        for r in range(1, min(30, max(m, 1)) + 1):
-            if r * v + v + 1 > registers:
-                break
-            if shared:
-                cost = _share_cost(m, vectors, (r, v), depth, lanes, packed, registers)
-            else:
-                cost = _cost(m, vectors, (r, v), depth, packed, registers)
-            if r * v + v + 1 > registers - 2:
-                cost *= 1.02  # no room to schedule loads ahead
-            if beside and r % 8:
-                cost *= 1.06  # such rows take several stores a step
-            if cost < least:
-                best, least = (r, v), cost
+    if m * vectors * lanes * depth <= ALONE:
+        shares = 1
+
+    def cost(tile: tuple[int, int], shares: int) -> float:
+        if shares > 1:
+            found = _share_cost(m, vectors, tile, depth, lanes, packed, registers, shares)
+        else:
+            found = _cost(m, vectors, tile, depth, packed, registers)
+        r, v = tile
+        found *= 1.02 if r * v + v + 1 > registers - 2 else 1  # no room to schedule loads ahead
+        return found * (1.06 if beside and r % 8 else 1)  # such rows take several stores a step
+
+    tiles = [(r, v) for v in range(1, min(6, max(vectors, 1)) + 1)
+             for r in range(1, min(30, max(m, 1)) + 1) if r * v + v + 1 <= registers]  # fmt: skip
+    best = min(tiles, key=lambda tile: cost(tile, min(shares, 2)), default=wide)
+    if shares > 2:  # smaller tiles read more: so they are worth it where many would be idle
+        other = min(tiles, key=lambda tile: cost(tile, shares), default=wide)
+        best = other if cost(other, shares) < EVENER * cost(best, shares) else best
     return best
 
 
-def planned(p: Problem, target: Any, shared: bool) -> Plan:
-    """Chooses tile, packing and blocks from what is known."""
+def planned(p: Problem, target: Any, shares: int) -> Plan:
+    """Chooses tile, packing and blocks from what is known, for so many threads."""
     lanes, registers = target.lanes(p.type), target.vector_registers
     half = p.a_type in (Type.F16, Type.BF16)
     near = Near(target.near)
@@ -240,7 +245,7 @@ def planned(p: Problem, target: Any, shared: bool) -> Plan:
     pack_b = pairs or _packs_b(p, near)
     beside = p.a_row == p.a_type.size
     rows, vectors = best_tile(
-        p.m, p.n, p.k, lanes, registers, shared, pack_b, pack_a and beside
+        p.m, p.n, p.k, lanes, registers, shares, pack_b, pack_a and beside
     )
     if registers == 16 and p.near and beside and not known(p.m):
         rows, vectors = 6, 2  # one pointer serves all rows

@@ -167,7 +167,7 @@ def plan(contract: Contract, target: Target) -> Cut:
     panel = PLACES * channels * vectors * lanes * 4
     panels = max(1, min(-(-columns // (vectors * lanes)), L2 // panel))
     each = PLACES * line_bytes(channels, lanes, 4)
-    batch = _batch(tiles, rows, each)
+    batch = _batch(tiles, rows, each, contract.shares)
     once = panels * vectors * lanes < columns and -(-tiles // rows) * rows * each <= _ONCE
     turned = sideways(contract, sides[1].row.index)
     if turned and len(others) != 1:
@@ -239,11 +239,13 @@ def _vectors(across: int, most: int) -> int:
     return min(range(1, most + 1), key=lambda v: (-(-across // v) * v, -v))
 
 
-def _batch(tiles: int, rows: int, each: int) -> int:
-    """Tiles at a time: whole register tiles, a few at least, as many as the caches hold."""
+def _batch(tiles: int, rows: int, each: int, shares: int) -> int:
+    """Tiles at a time: whole register tiles, a few at least, as many as the caches hold, in about
+    as many batches as so many threads can share."""
     least, most = 4 * rows, max(4 * rows, min(12 * rows, (3 * L2 // 4) // each))
     sizes = range(least, most + 1, rows)
-    waste = {n: -(-tiles // n) * n for n in sizes}
+    some = 1 if shares == 2 else shares
+    waste = {n: -(-tiles // (n * some)) * some * n for n in sizes}
     return min(sizes, key=lambda n: (waste[n] > 1.03 * min(waste.values()), -n))
 
 

@@ -77,6 +77,13 @@ class Cut:
         return line_bytes(self.channels, self.lanes, 4), line_bytes(self.columns, self.lanes, 4)
 
     @property
+    def costs(self) -> tuple[int, int, int]:
+        """Cycles for a tile of the image: of the products of one group of channels and one panel,
+        of bringing a panel's gradients and a group's channels into the sixteen places."""
+        spread = 90 if self.packed else 50
+        return PLACES * self.lanes * self.vectors // 2, spread * self.vectors, spread
+
+    @property
     def planes(self) -> tuple[int, int, int]:
         """Bytes of one of the sixteen places: of inputs, of gradients, of sums."""
         inputs, outputs = (_BATCH * line + PAD for line in self.lines)
@@ -205,7 +212,7 @@ class _Emission:
         panels = -(-whole(self.contract.column.extent) // cut.width)
         if context.parallel:
             return Share(0, groups, 0, panels)
-        return shared(self.b, context.tid, context.threads, groups, panels)
+        return shared(self.b, context.tid, context.threads, groups, panels, cut.costs)
 
     def _part(self, channel: ir.Value, count: ir.Value, column: ir.Value, across: ir.Value
               ) -> None:  # fmt: skip

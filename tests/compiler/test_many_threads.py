@@ -1,0 +1,173 @@
+"""Programs that are made for many threads: the same results as eager mode, evenly shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau.compiler.graph import Graph, Node, Op, matmul, permute
+from flambeau.compiler.passes.depth_parts import best_parts, depth_parts, parts_cost, shared_cost
+from flambeau.compiler.passes.weight_parts import parts_for
+from flambeau.compiler.schedule.loops import CHUNK, chunk_for
+from flambeau.compiler.schedule.task import SMALL, alone
+from flambeau.compiler.step import LITTLE
+from flambeau.native.pool import POOL
+from flambeau.native.sharing import FEW, evenness
+
+from .outcomes import assert_same, outcome, run
+from .random_graphs import graph_of, source, values
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    before = POOL.threads()
+    yield
+    POOL.set_threads(before)
+
+
+def gradient(rows: int, features: int, inputs: int) -> Graph:
+    g, x = source(0, (rows, features)), source(1, (rows, inputs))
+    return graph_of([g, x], [matmul(permute(g, (1, 0)), x)])
+
+
+def products(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes() if node.op is Op.MATMUL]
+
+
+@pytest.mark.parametrize("threads", [6, 7, 16])
+def test_a_deep_product_is_made_in_parts(threads: int) -> None:
+    POOL.set_threads(threads)
+    graph = gradient(4608, 96, 48)
+    made = depth_parts(graph)
+    ((parts, blocks, *_),) = [one.shape for one in products(made)]
+    assert (parts, blocks) == best_parts(96, 48, 4608, threads) != (1, 1)
+    assert evenness(parts * blocks, threads) > 0.7
+    given = [one * np.float32(0.1) for one in values(graph, 0)]
+    wanted = outcome(graph, given)
+    assert_same(outcome(made, given), wanted)
+    for count in (1, 2, threads):
+        assert_same(run(graph, given, count)[1], wanted)
+
+
+@pytest.mark.parametrize(("rows", "features", "inputs", "threads"), [
+    (4608, 96, 48, 4),  # few threads
+    (64, 784, 256, 16),  # short sums
+    (1024, 2048, 2048, 16),  # large results
+    (4099, 96, 48, 16),  # a prime
+])  # fmt: skip
+def test_what_stays_whole(rows: int, features: int, inputs: int, threads: int) -> None:
+    POOL.set_threads(threads)
+    graph = gradient(rows, features, inputs)
+    assert [one.shape for one in products(depth_parts(graph))] == [(features, inputs)]
+
+
+def test_parts_cost_less_than_what_they_are_taken_for() -> None:
+    parts, blocks = best_parts(512, 128, 4096, 16)
+    assert parts * blocks == 16
+    assert parts_cost(512, 128, 4096, 16, parts, blocks) < shared_cost(512, 128, 4096, 16)
+
+
+@pytest.mark.parametrize(("images", "threads", "parts"), [
+    (64, 1, 1), (64, 2, 2), (64, 3, 1), (64, 4, 4), (64, 16, 16), (32, 7, 16), (64, 12, 32),
+    (10, 16, 10), (7, 6, 7),
+])  # fmt: skip
+def test_parts_of_the_images(images: int, threads: int, parts: int) -> None:
+    assert parts_for(images, threads) == parts
+
+
+@pytest.mark.parametrize("threads", [1, 2, FEW])
+def test_few_threads_have_what_two_have(threads: int) -> None:
+    assert (chunk_for(10_000, threads), alone(threads)) == (CHUNK, SMALL)
+
+
+@pytest.mark.parametrize("threads", [7, 16, 64])
+def test_long_axes_have_pieces_for_all(threads: int) -> None:
+    for extent in (100_000, 1 << 20, 10_000_000):
+        chunk = chunk_for(extent, threads)
+        assert CHUNK // 8 <= chunk <= CHUNK
+        assert chunk == CHUNK // 8 or extent >= 4 * threads * chunk
+    assert alone(threads) < SMALL
+
+
+def network() -> torch.nn.Module:
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Conv2d(3, 20, 3, stride=2, padding=1), nn.BatchNorm2d(20), nn.ReLU(),
+        nn.Conv2d(20, 32, 3, padding=1), nn.GELU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+        nn.Linear(128, 48), nn.LayerNorm(48), nn.Linear(48, 10),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [3, 7, 16])
+def test_training_is_that_of_eager_mode(threads: int) -> None:
+    POOL.set_threads(threads)
+    torch.manual_seed(0)
+    net = network()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+
+    def step(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), t)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    start = {name: value.clone() for name, value in net.state_dict().items()}
+    inputs = [(torch.randn(32, 3, 16, 16), torch.randint(0, 10, (32,))) for _ in range(5)]
+    eager = [step(*given).item() for given in inputs]
+    net.load_state_dict(start)
+    optimizer.state.clear()
+    compiled = torch.compile(step, mode="now", fullgraph=True)
+    found = [compiled(*given).item() for given in inputs]
+    np.testing.assert_allclose(found, eager, rtol=1e-4)
+    program = compiled._programs[0].step
+    assert program.count() == min(threads, max(FEW, 2 * program.table.work // LITTLE))
+
+
+@pytest.mark.parametrize(("made", "later"), [(16, 2), (2, 16)])
+def test_a_program_runs_on_other_threads_than_it_was_made_for(made: int, later: int) -> None:
+    POOL.set_threads(made)
+    torch.manual_seed(0)
+    net, x = network(), torch.randn(32, 3, 16, 16)
+
+    def step(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        net.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss.detach(), *(p.grad + 0 for p in net.parameters())
+
+    wanted = step(x)
+    compiled = torch.compile(step, mode="now", fullgraph=True)
+    for count in (made, later):
+        POOL.set_threads(count)
+        for _ in range(3):
+            for one, two in zip(compiled(x), wanted, strict=True):
+                np.testing.assert_allclose(one.numpy(), two.numpy(), rtol=1e-3, atol=1e-5)
+        assert compiled._programs[0].step.count() <= count
+
+
+def test_a_small_program_takes_few_threads() -> None:
+    POOL.set_threads(16)
+    w = torch.nn.Parameter(torch.randn(96, 96))
+    optimizer = torch.optim.SGD([w], lr=0.01)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = (x @ w).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    counts = []
+    for rows in (16, 96, 4096):
+        compiled = torch.compile(step, mode="now", fullgraph=True)
+        for _ in range(3):
+            compiled(torch.randn(rows, 96))
+        counts.append(compiled._programs[0].step.count())
+    assert counts[0] == 1
+    assert 1 <= counts[1] <= FEW
+    assert counts[2] == 16
