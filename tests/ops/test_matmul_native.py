@@ -10,6 +10,7 @@ import pytest
 import flambeau as torch
 from flambeau.native.kernels.gemm import Layout, product
 from flambeau.native.loops import Contract, Type
+from flambeau.native.pool import POOL
 from flambeau.ops import matmul_native
 
 
@@ -51,6 +52,20 @@ def test_stacks() -> None:
     q, k = (rng.normal(size=(3, 20, 4, 16)).astype("f") for _ in range(2))
     a, b = q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1)
     np.testing.assert_allclose(ready(a, b), a @ b, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("a_flipped", [False, True])
+def test_rows_of_a_stack_are_cut_for_many_threads(
+    a_flipped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(POOL, "count", 16)
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(2, 3, 20, 256) if a_flipped else (2, 3, 256, 20)).astype("f")
+    a = a.swapaxes(-1, -2) if a_flipped else a
+    b = rng.normal(size=(2, 3, 20, 40)).astype("f")[..., :37]
+    np.testing.assert_allclose(ready(a, b), a @ b, 1e-4, 1e-4)
+    (plan,) = matmul_native._plans.values()
+    assert plan[1][:3] == (128, 37, 20)
 
 
 def test_a_stack_of_one_is_shared_out_as_one_product() -> None:

@@ -55,9 +55,12 @@ def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> No
         np.testing.assert_allclose(a, b, 1e-4, 1e-5)
 
 
-@pytest.mark.parametrize("part", [1, 17 * 17 * 3, 1 << 20])
-def test_without_gradients_some_of_the_batch_at_a_time(part, monkeypatch) -> None:
+@pytest.mark.parametrize(("part", "threads", "many"), [
+    (1, 2, 5), (17 * 17 * 3, 2, 5), (17 * 17 * 3, 8, 3), (1 << 20, 2, 1),
+])  # fmt: skip
+def test_without_gradients_some_of_the_batch_at_a_time(part, threads, many, monkeypatch) -> None:
     monkeypatch.setattr(attention_native, "LARGE", 0)
+    monkeypatch.setattr(POOL, "count", threads)
     monkeypatch.setattr(attention_native, "_PART", part)
     torch.manual_seed(0)
     q, k, v = (torch.randn(5, 3, 17, 8) for _ in range(3))
@@ -69,5 +72,5 @@ def test_without_gradients_some_of_the_batch_at_a_time(part, monkeypatch) -> Non
     real = attention_native.run
     monkeypatch.setattr(attention_native, "run", lambda *a: (calls.append(a), real(*a)))
     found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    assert len(calls) == (1 if part > 5 * 3 * 17 * 17 else 5)
+    assert len(calls) == many
     torch.testing.assert_close(found, wanted)

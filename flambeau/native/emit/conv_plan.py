@@ -327,17 +327,23 @@ def plan(contract: Contract, target: Target, alone: bool = False) -> Plan:
     if lines:
         _pack_once(made)
         _grow_unit(made, 4 * max(shares, 2))
-    limit = L2 if made.blocks == 1 else L2 // 4
-    made.panels = max(1, min(made.count, limit // (made.steps * made.width * size)))
-    if made.units == 1 and not alone:
-        made.panels = 1  # threads have nothing but panels to share
-    if shares > 2:
-        _even_out(made, shares)
+    _choose_panels(made, shares)
     if made.blocks > 1:
         each = made.tiles * made.shape.rows * made.width * size * made.panels
         made.held = max(1, min(made.units, L2 // each))
     _place_local(made)
     return made
+
+
+def _choose_panels(made: Plan, shares: int) -> None:
+    """How many panels are packed at a time, and units that so many threads can share."""
+    limit = L2 if made.blocks == 1 else L2 // 4
+    panel = made.steps * made.width * made.type.size
+    made.panels = max(1, min(made.count, limit // panel))
+    if made.units == 1 and shares > 1:
+        made.panels = 1  # threads have nothing but panels to share
+    if shares > 2:
+        _even_out(made, shares)
 
 
 def _shared(shape: Shape, rows: int, columns: int, lanes: int) -> Shape:
