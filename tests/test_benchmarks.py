@@ -14,7 +14,7 @@ import flambeau
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = ("cases", "table", "models", "compiled_table", "compiled_measure", "measure", "eager",
-           "processes", "turns", "compiled", "examples")  # fmt: skip
+           "processes", "turns", "compiled", "examples", "threads")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,15 @@ def test_every_headline_is_a_row(benchmarks):
     cases, table = benchmarks
     rows = {name for group in cases.GROUPS.values() for name in group} | {"import"}
     assert set(table.HEADLINE) <= rows
+
+
+def test_a_row_by_threads(benchmarks):
+    from threads import operators, row
+
+    lines = {("torch", 2): ("sum", 4e-3), ("flambeau", 2): ("sum", 2e-3),
+             ("torch", 8): ("sum", 3e-4), ("flambeau", 8): ("sum", 2e-4)}  # fmt: skip
+    assert row(lines, [2, 8]) == "| sum | 2 ms, 2.00 | 200 us, 1.50 |"
+    operators(flambeau)["x + x, 64K"]()()
 
 
 def test_readme_has_the_marks(benchmarks):
