@@ -136,7 +136,15 @@ def lapack(name: str, kind: np.dtype) -> Callable:
     """A LAPACK routine for a dtype, by its name without the letter for it."""
     from scipy.linalg.lapack import get_lapack_funcs
 
-    return get_lapack_funcs((name,), dtype=kind)[0]
+    routine = get_lapack_funcs((name,), dtype=kind)[0]
+
+    def called(*arrays: Array, **options: Any) -> tuple:
+        for array in arrays:  # one that it refuses costs NumPy's dtype a reference (NumPy 2.4)
+            if array.__class__ is not Array:
+                array.data  # noqa: B018 - what has none says so itself
+        return routine(*arrays, **options)
+
+    return called
 
 
 # ------------------------------------------------------------------------------- pieces
