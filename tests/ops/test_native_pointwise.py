@@ -322,11 +322,15 @@ def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(pointwise_native, "ASKED", 3)
     monkeypatch.setattr(pointwise_native, "USED", 9)
     x = np.linspace(-3, 3, 5000, dtype="f")
-    found = [pointwise_native.large(sigmoids.logistic, x) for _ in range(12)]
+
+    def body(v):  # of this test alone: there is no kernel yet
+        return 1 / (1 + np.exp(-v))
+
+    found = [pointwise_native.large(body, x) for _ in range(12)]
     assert [y is None for y in found] == [True] * 9 + [False] * 3
     np.testing.assert_allclose(found[-1], 1 / (1 + np.exp(-x)), 1e-5)
     for _ in range(12):
-        assert pointwise_native.large(sigmoids.logistic, np.stack([x, x], 1)[:, 0]) is None
+        assert pointwise_native.large(body, np.stack([x, x], 1)[:, 0]) is None
 
 
 def test_brief_bodies_of_middle_size_stay_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
