@@ -15,7 +15,7 @@ from flambeau.native.kernels.pointwise import pointwise
 from flambeau.native.loops import Type
 from flambeau.native.pool import POOL
 from flambeau.native import invoke
-from flambeau.ops import extrema, pointwise_native, rounding, sigmoids
+from flambeau.ops import extrema, pointwise_native, rounding
 from flambeau.ops.rectifiers import rectify
 from flambeau.ops.registry import OPERATORS, Kind
 
