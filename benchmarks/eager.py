@@ -50,9 +50,10 @@ def measure(
 
 
 def one_round(pythons: dict[str, str], chosen: dict[str, list[str]], order, samples) -> None:
-    """Import alone, the small and the large cases, each step by itself."""
-    jobs = [[], *(chosen[group] for group in ("small", "large") if chosen[group])]
-    jobs += [[name] for name in chosen["steps"]]
+    """Import alone; the small cases; each large one and each step by itself, since what others
+    leave in the allocator decides whether a large result's pages are there already."""
+    jobs = [[], *([chosen["small"]] if chosen["small"] else [])]
+    jobs += [[name] for group in ("large", "steps") for name in chosen[group]]
     for names in jobs:
         for library, found in measure(pythons, order, names).items():
             keep = samples[library]
