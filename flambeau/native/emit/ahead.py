@@ -1,13 +1,10 @@
-"""Fetching ahead: lines that are asked for while a tile multiplies.
-
-Those that its epilogue will go over, which pays where it reads matrices, as the update of a weight
-does that is fused with its gradient's product; and the rows that the next tile reads.
+"""Fetching ahead: lines that are asked for before a tile's epilogue goes over them, which pays
+where it reads matrices, as the update of a weight does that is fused with its gradient's product.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -15,10 +12,9 @@ from llvmlite import ir
 from ..loops import (
     Affine, Begin, Buffer, Expression, Index, Load, Statement, Store, expressions, operands,
 )  # fmt: skip
-from .tile import I32, POINTER, Number, constant, moved, plus, times
+from .tile import I32, LINE, POINTER, Number, constant, plus
 
 LEAST = 128 << 10  # bytes: matrices smaller than this are near by themselves
-_LINE = 64
 FIRST, SECOND = 3, 2  # caches, as LLVM counts them
 _Stream = tuple[Buffer, Affine, bool]
 
@@ -70,38 +66,12 @@ def fetch(
     """Asks for the lines of a tile: (index, first, how many) rows and columns."""
     b = context.builder
     for buffer, at, written in found:
-        apart = _LINE // buffer.type.size
+        apart = LINE // buffer.type.size
         for i in range(row[2]):
             for j in range(0, column[2], apart):
                 place = {row[0]: constant(plus(b, row[1], i)),
                          column[0]: constant(plus(b, column[1], j))}  # fmt: skip
                 prefetch(b, context.address(buffer, at, place), written)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows to be read next: the first's start, how many, how far apart, bytes of each a round.
-
-    `apart` is None where they lie packed, one element of each after another.
-    """
-
-    first: ir.Value
-    count: int
-    apart: Number | None
-    each: int
-
-
-def fetch_rows(b: ir.IRBuilder, rows: Rows, round: ir.Value) -> None:
-    """Asks for a round's share of the lines, so that all are there when the rounds are over."""
-    lines = -(-rows.count * rows.each // _LINE)
-    for number in range(lines):
-        place = plus(b, times(b, round, lines), number)
-        if rows.apart is None:
-            at = times(b, place, _LINE)
-        else:
-            row, line = (f(place, constant(rows.count)) for f in (b.urem, b.udiv))
-            at = plus(b, times(b, row, rows.apart), times(b, line, _LINE))
-        prefetch(b, moved(b, rows.first, at), False, SECOND)
 
 
 def prefetch(b: ir.IRBuilder, pointer: ir.Value, write: bool, cache: int = FIRST) -> None:

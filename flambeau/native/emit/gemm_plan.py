@@ -15,6 +15,7 @@ from .parts import count as count_parts
 from .tile import Number, Tile, constant, sum_type, times
 
 WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
+SIZED_DEPTH = 1024  # nor up to this where it is known only at the call
 NEAR_DEPTH = 256  # of operands that are said to be near, at most
 BLOCK_DEPTH = 1024  # where a known depth is cut, about this much of it at a time
 A_BYTES = 4608 << 10  # for packed rows of a: many, since panels of b come from afar for each block
@@ -253,11 +254,12 @@ def planned(p: Problem, target: Any, shares: int) -> Plan:
     if p.k == 0:  # nothing is read
         pack_a = pack_b = pairs = False
     cut = not p.near if not known(p.k) else p.k > WHOLE_DEPTH
-    depth = p.k if known(p.k) else NEAR_DEPTH if p.near else WHOLE_DEPTH
+    depth = p.k if known(p.k) else NEAR_DEPTH if p.near else SIZED_DEPTH
     if cut and known(p.k):
         depth = _divided(p.k)
         depth += depth % 2 if pairs else 0
     unroll = unrolled(rows, vectors, registers, depth, half and not pairs)
+    unroll *= 2 if registers == 32 and unroll == 2 and not (known(p.k) or p.near) else 1
     return Plan(tile, pack_a, pack_b, depth, cut, unroll, pairs)
 
 

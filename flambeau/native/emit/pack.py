@@ -16,7 +16,7 @@ from ..loops import Type
 from .ahead import SECOND, prefetch
 from .pairs import halved, in_a_row, paired, steps_of, where
 from .tile import (
-    I32, I64, POINTER, Number, constant, first_lanes, internal, load_vector, loop,
+    I32, I64, LINE, POINTER, Number, constant, first_lanes, internal, load_vector, loop,
     memory_type, moved, plus, store_vector, times, widened,
 )  # fmt: skip
 
@@ -71,7 +71,6 @@ def pack(b: ir.IRBuilder, panel: Panel, into: ir.Value) -> None:
 
 STEPS = 16  # of the depth that side-by-side panels are packed together
 _FAR = 256 << 10  # bytes over which the depth goes, from which on lines are asked for ahead
-_LINE = 64
 
 
 def pack_groups(
@@ -145,7 +144,7 @@ def _pack_along_width(
 
     def step(target: ir.Value, sources: Sequence[ir.Value]) -> None:
         for source in sources if ahead else ():
-            for start in range(0, panel.width * panel.stored.size, _LINE):
+            for start in range(0, panel.width * panel.stored.size, LINE):
                 far = moved(b, source, times(b, panel.depth_stride, ahead))
                 prefetch(b, moved(b, far, start), False, SECOND)
         for start, count, mask in masks:

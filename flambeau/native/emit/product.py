@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from ..loops import Contract, Type
 from ..scratch import GIVE, TAKE, USABLE_BYTES
-from .ahead import LEAST, Rows, bytes_of, fetch, fetch_rows, streams
+from .ahead import LEAST, SECOND, bytes_of, fetch, prefetch, streams
 from .gemm_plan import (
     A_BYTES, FIRST_CACHE, SUMS_BYTES, Near, Plan, Problem, cheap, known, share_costs,
 )  # fmt: skip
@@ -25,7 +25,7 @@ from .pack import Panel, minimum, pack, pack_groups
 from .pairs import added, added_first, steps_of
 from .share import Share, shared
 from .tile import (
-    BYTE, I64, POINTER, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
+    BYTE, I64, POINTER, Ahead, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
     load_vector, loop, moved, plus, step, store_vector, times, zeros,
 )  # fmt: skip
 
@@ -444,8 +444,8 @@ class Product:
         last = plus(b, valid, -1)
         return [times(b, minimum(b, i, last), self.p.a_row) for i in range(rows)]
 
-    def _following(self, tile: Tile, a: ir.Value) -> Callable[[ir.Value], None] | None:
-        """What asks, round by round of a tile, for the lines of the rows after the tile's.
+    def _following(self, tile: Tile, a: ir.Value) -> Ahead | None:
+        """What asks, while a tile multiplies, for the lines of the rows after the tile's.
 
         The processor's own guess stops at the end of each row, or of each page.
         """
@@ -455,8 +455,11 @@ class Product:
             return None
         first = moved(b, a, self.group_bytes if packed else times(b, tile.rows, p.a_row))
         size = self.size if packed or self.plan.pairs else p.a_type.size
-        rows = Rows(first, tile.rows, None if packed else p.a_row, size * self.plan.unroll)
-        return lambda i: fetch_rows(b, rows, i)
+        return Ahead(
+            1 if packed else tile.rows, tile.rows * size,
+            lambda row: first if packed else moved(b, first, times(b, row, p.a_row)),
+            lambda line: prefetch(b, line, False, SECOND),
+        )  # fmt: skip
 
     def _resumed(self, tile: Tile, kept: ir.Value, fresh: ir.Value) -> Sums:
         """The sums so far; zero on the first stretch."""

@@ -27,11 +27,11 @@ from ..loops import (
 )
 from .ahead import prefetch
 from .plan import touched
+from .tile import LINE
 
 DISTANCE, FAR_DISTANCE = 2048, 8192  # bytes ahead; of what fills the last cache
 LEAST = 1 << 20  # bytes of all streams of a loop; less is near by itself
 WINDOW = 9  # elements of a window that a loop folds, each of which is a stream
-_LINE = 64
 
 
 @dataclass
@@ -148,8 +148,8 @@ def ask(context: Any, scope: Any, streams: Streams, lanes: int) -> None:
         near, beyond = (b.integer(n // type.size) for n in (DISTANCE, FAR_DISTANCE))
         ahead = (beyond if far else near) if isinstance(far, bool) else b.select(far, beyond, near)
         first = b.moved(context.pointer(place.buffer, place.at, scope), ahead, type)
-        for line in range(max(1, lanes * type.size // _LINE)):
-            at = b.moved(first, b.integer(line * _LINE // type.size), type) if line else first
+        for line in range(max(1, lanes * type.size // LINE)):
+            at = b.moved(first, b.integer(line * LINE // type.size), type) if line else first
             prefetch(b, at, written)
 
 

@@ -26,6 +26,7 @@ Sums = list[ir.Value]  # a tile's accumulators: vectors of row 0, then of row 1,
 
 # Sums that must be in flight for a fused multiply-add to start each cycle on two ports.
 _IN_FLIGHT = 8
+LINE = 64  # bytes of a cache's line
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,20 @@ class Depth:
     extent: Number
     a: Number
     b: Number
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What a loop over the depth asks for: so many stretches of memory, one after another.
+
+    `bytes` of all of them together for each step; `start(i)` is the i-th's first byte, `ask(line)`
+    asks for the line of an address.
+    """
+
+    stretches: int
+    bytes: int
+    start: Callable[[ir.Value], ir.Value]
+    ask: Callable[[ir.Value], None]
 
 
 @dataclass(frozen=True)
@@ -281,11 +296,11 @@ def accumulate(
     depth: Sequence[Depth],
     sums: Sums | None = None,
     unroll: int = 1,
-    ahead: Callable[[ir.Value], None] | None = None,
+    ahead: Ahead | None = None,
 ) -> Sums:
     """The sums of a * b over the depth, outermost loop first, added to `sums` (or to zero).
 
-    `unroll`: steps in a round of the innermost loop. `ahead(round)`: done in each of them.
+    `unroll`: steps in a round of the innermost loop.
     """
     sums = zeros(tile) if sums is None else sums
     if not depth:
@@ -308,7 +323,7 @@ def _placed(source: Source, a: ir.Value, b: ir.Value) -> Source:
 
 def _innermost(
     b: ir.IRBuilder, tile: Tile, source: Source, axis: Depth, sums: Sums, unroll: int,
-    ahead: Callable[[ir.Value], None] | None,
+    ahead: Ahead | None,
 ) -> Sums:
     """The loop over one axis; small tiles keep several sets of sums to hide the latency."""
     n = len(sums)
@@ -319,10 +334,8 @@ def _innermost(
         unroll = sets
     held = [source.a, source.b, *sums, *(zeros(tile) * (sets - 1))]
 
-    def body(i: ir.Value, held: Sums) -> Sums:
+    def body(_: ir.Value, held: Sums) -> Sums:
         a, vectors, kept = held[0], held[1], held[2:]
-        if ahead is not None:
-            ahead(i)
         for u in range(unroll):
             s = u % sets * n
             at = _placed(source, moved(b, a, times(b, axis.a, u)),
@@ -332,12 +345,12 @@ def _innermost(
         return [*ends, *kept]
 
     if unroll == 1:
-        return loop(b, axis.extent, held, body)[2:]
+        return _rounds(b, axis.extent, 1, held, body, ahead)[2:]
     if isinstance(axis.extent, int):
         rounds, rest = divmod(axis.extent, unroll)
     else:
         rounds, rest = b.sdiv(axis.extent, constant(unroll)), b.srem(axis.extent, constant(unroll))
-    held = loop(b, rounds, held, body)
+    held = _rounds(b, rounds, unroll, held, body, ahead)
     total = held[2 : 2 + n]
     for s in range(1, sets):
         total = [_added(b, x, y) for x, y in zip(total, held[2 + s * n :], strict=False)]
@@ -349,6 +362,38 @@ def _innermost(
         return [moved(b, held[0], axis.a), moved(b, held[1], axis.b), *kept]
 
     return loop(b, rest, [held[0], held[1], *total], one)[2:]
+
+
+def _rounds(
+    b: ir.IRBuilder, rounds: Number, unroll: int, held: Sums,
+    body: Callable[[ir.Value, Sums], Sums], ahead: Ahead | None,
+) -> Sums:  # fmt: skip
+    """The loop's rounds, each of which asks for a line or a few of what lies ahead.
+
+    A pointer runs through a stretch at a time: to reckon each line's place in a round would take
+    multiply-adds' turns on the ports.
+    """
+    if ahead is None:
+        return loop(b, rounds, held, body)
+    lines, count = -(-unroll * ahead.bytes // LINE), ahead.stretches
+    if isinstance(rounds, int):
+        most: Number = -(-rounds // count)
+    else:
+        most = rounds if count == 1 else b.udiv(b.add(rounds, constant(count - 1)), constant(count))
+
+    def one(i: ir.Value, held: Sums) -> Sums:
+        for line in range(lines):
+            ahead.ask(moved(b, held[0], line * LINE))
+        return [moved(b, held[0], lines * LINE), *body(i, held[1:])]
+
+    def stretch(i: ir.Value, held: Sums) -> Sums:
+        many = most
+        if not (isinstance(rounds, int) and rounds % count == 0):
+            left = b.sub(constant(rounds), constant(times(b, i, most)))
+            many = b.select(b.icmp_signed("<", left, constant(most)), left, constant(most))
+        return loop(b, many, [ahead.start(i), *held], one)[1:]
+
+    return loop(b, count, held, stretch)
 
 
 def _added(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
