@@ -17,7 +17,7 @@ from .numbers import number
 from .pointwise_native import large
 from .registry import Array, composite, opaque
 from .return_types import return_type
-from .rows_native import LARGE, position, reduced
+from .rows_native import LARGE, SOME, position, reduced
 from .samples import reductions
 
 
@@ -50,7 +50,7 @@ def sum(input: Array, dim=None, keepdim=False, *, dtype=None) -> Array:
     >>> torch.tensor([[1., 2.], [3., 4.]]).sum(0)
     tensor([4., 6.])
     """
-    if input.size > LARGE and (y := _large(np.add, input, dim, keepdim, dtype)) is not None:
+    if input.size > SOME and (y := _large(np.add, input, dim, keepdim, dtype)) is not None:
         return rounded(y, summed_dtype(input, None))
     if dim is None and dtype is None and input.dtype.kind == "f" and input.itemsize > 2:
         return np.add.reduce(input, None, out=..., keepdims=keepdim)  # out=...: an array, always

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import run
+from ..native.invoke import SMALL, Calls, run
 from ..tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
 from .copies_native import ordered
 from .pointwise_native import ASKED, USED, rows_apart, rows_of_second, settled
 
 Array = np.ndarray
 
+PIECE = 1 << 12  # elements that are folded into one, before those are
 LARGE = 1 << 15  # elements from which on a kernel is asked for at once
+SOME = 1 << 13  # of sums, elements up to which NumPy is as fast
 MIDDLE = 1 << 12  # elements up to which NumPy is as fast; in between a kernel wants many calls
 _ndarray = np.ndarray
 _INSIDE = {FLOAT32: FLOAT32, FLOAT64: FLOAT64, float16.numpy: FLOAT32, bfloat16.numpy: FLOAT32}
@@ -39,10 +41,11 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
 
     def build() -> Any:
         from ..native.kernels import group_norm, rows, scans, statistics
-        from ..native.loops import Type
+        from ..native.loops import Fold, Type
 
         module = next(m for m in (rows, statistics, scans, group_norm) if hasattr(m, name))
-        return getattr(module, name)(Type(x.dtype.name), *settings)
+        given = [Fold[_FOLDS[one]] if one in _FOLDS else one for one in settings]
+        return getattr(module, name)(Type(x.dtype.name), *given)
 
     function = kernel_asked_for(("rows", *key), build)
     if function is None:
@@ -205,7 +208,6 @@ def logsumexp(x: Array, keepdims: bool) -> Array | None:
 
 _MOST = 1024  # kernels
 _WORTH = 16  # elements that become one, so that little is left for NumPy
-_PIECE = 1 << 12  # elements that are folded into one, before those are
 _FOLDS = {np.add: "SUM", np.multiply: "PRODUCT", np.maximum: "MAXIMUM", np.minimum: "MINIMUM",
           np.argmax: "ARGMAX", np.argmin: "ARGMIN"}  # fmt: skip
 
@@ -218,18 +220,12 @@ _ORDERED = frozenset(np.dtype(n) for n in ("uint8", "int32", "int64"))
 def _inside(ufunc: Any, x: Array) -> np.dtype | None:
     """The dtype in which large arrays are folded, int64 for sums and products of integers; None:
     not here."""
-    if x.__class__ is not _ndarray or x.size <= LARGE:
+    if x.__class__ is not _ndarray or x.size <= SOME:
         return None
     kind = x.dtype
     if kind in _WHOLE and ufunc in (np.add, np.multiply):
         return _INT64
     return kind if kind in _ORDERED and ufunc in (np.maximum, np.minimum) else _INSIDE.get(kind)
-
-
-def _named(name: str, x: Array, ufunc: Callable, formula: str, *settings: Any) -> int | None:
-    from ..native.loops import Fold
-
-    return kernel(name, x, Fold[_FOLDS[ufunc]], formula, *settings)
 
 
 def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
@@ -244,16 +240,13 @@ def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
     if inside is None:
         return None
     if axes is None or len(axes) == rank:
-        y = _total(ufunc, x.reshape(-1), formula)
-        if y is None:
-            return None
-        return np.full((1,) * rank if keepdims else (), y, inside)
+        return _total(ufunc, x.reshape(-1), (1,) * rank if keepdims else (), formula)
     low, high = min(axes), max(axes)
     if high - low + 1 != len(axes):
         return _in_two(ufunc, x, axes, keepdims, formula)
     middle = low > 0 and high < rank - 1
     name = "reduce_middle" if middle else "reduce_columns" if low == 0 else "reduce_rows"
-    found = _named(name, x, ufunc, formula)
+    found = kernel(name, x, ufunc, formula)
     if found is None:
         return None
     shape = [n if i not in axes else 1 for i, n in enumerate(x.shape)]
@@ -288,7 +281,7 @@ def _apart(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool, f
         return None
     down = not every and axes is not None and 0 in axes
     name = "reduce_columns" if down else "reduce_rows"
-    address = _named(name, x, ufunc, formula, 2 if second else 1)
+    address = kernel(name, x, ufunc, formula, 2 if second else 1)
     if address is None:
         return None
     y = np.empty(columns if down else rows, inside)
@@ -336,17 +329,31 @@ def _in_two(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: bool, formula
                         tuple(a for a in axes if a not in inner), keepdims=keepdims)  # fmt: skip
 
 
-def _total(ufunc: Any, flat: Array, formula: str) -> Any:
-    """The fold of everything: of pieces first, on all threads."""
-    found = _named("reduce_rows", flat, ufunc, formula)
+def _total(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Array | None:
+    """The fold of everything, as an array of one element: of much, on all threads, pieces first."""
+    inside = _inside(ufunc, flat)
+    if flat.size <= SMALL:
+        return _alone(ufunc, flat, np.empty(shape, inside), formula)
+    found = kernel("reduce_rows", flat, ufunc, formula)
     if found is None:
         return None
-    rows, rest = divmod(flat.size, _PIECE)
-    parts = np.empty(rows + bool(rest), _inside(ufunc, flat))
-    call(found, (flat, parts), rows, _PIECE)
+    rows, rest = divmod(flat.size, PIECE)
+    parts = np.empty(rows + bool(rest), inside)
+    call(found, (flat, parts), rows, PIECE)
     if rest:
         call(found, (flat[flat.size - rest :], parts[rows:]), 1, rest)
-    return ufunc.reduce(parts)
+    y = _alone(ufunc, parts, np.empty(shape, inside), "same")
+    return np.asarray(ufunc.reduce(parts)).reshape(shape) if y is None else y
+
+
+def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
+    """The fold of everything by this thread, into `y`."""
+    found = kernel("reduce_all", flat, ufunc, formula)
+    if found is None:
+        return None
+    pieces, rest = divmod(flat.size, PIECE)
+    Calls.alone(found, flat, flat[flat.size - rest :], y, pieces, rest)
+    return y
 
 
 def position(ufunc: Any, x: Array, axis: int) -> Array | None:
@@ -356,7 +363,7 @@ def position(ufunc: Any, x: Array, axis: int) -> Array | None:
     if not x.shape[axis] or axis not in (0, x.ndim - 1) or not (fits(x) or _whole(x)):
         return None
     last = axis == x.ndim - 1
-    found = _named("reduce_rows" if last else "reduce_columns", x, ufunc, "same")
+    found = kernel("reduce_rows" if last else "reduce_columns", x, ufunc, "same")
     if found is None:
         return None
     y = np.empty(x.shape[:-1] if last else x.shape[1:], np.int64)
@@ -393,9 +400,9 @@ def folded(formula: Callable, *arrays: Array) -> Any:
             return None
         found = _ready[key] = function.address
     flat = [a.reshape(-1) for a in arrays]
-    rows, rest = divmod(first.size, _PIECE)
+    rows, rest = divmod(first.size, PIECE)
     parts = np.empty(rows + bool(rest), _INSIDE[first.dtype])
-    run(found, first.size, *flat, parts, rows, _PIECE)
+    run(found, first.size, *flat, parts, rows, PIECE)
     if rest:
         run(found, 1, *[f[first.size - rest :] for f in flat], parts[rows:], 1, rest)
     return np.add.reduce(parts)

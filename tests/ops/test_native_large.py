@@ -23,7 +23,7 @@ MODULES = ("rows_native", "softmax", "norm_kernels", "loss", "scan", "table_rows
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
     for name in MODULES:
-        for limit in ("LARGE", "MIDDLE"):
+        for limit in ("LARGE", "MIDDLE", "SOME"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     for name in ("MIDDLE", "_CHEAP_LARGE"):
         monkeypatch.setattr(pointwise_native, name, 0)

@@ -25,9 +25,11 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
     for name in ("rows_native", "softmax", "norm_kernels", "reduce", "cross_entropy", "norms",
                  "scan", "scan_native"):
-        for limit in ("LARGE", "MIDDLE"):
+        for limit in ("LARGE", "MIDDLE", "SOME"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     monkeypatch.setattr(invoke, "SMALL", 0)
+    if request.param > 1:  # of everything, pieces first
+        monkeypatch.setattr(rows_native, "SMALL", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield

@@ -31,6 +31,7 @@ from .tile import LINE
 
 DISTANCE, FAR_DISTANCE = 2048, 8192  # bytes ahead; of what fills the last cache
 LEAST = 1 << 20  # bytes of all streams of a loop; less is near by itself
+SPREAD = 16 << 20  # bytes from which on they are far in any last cache: a great one has many places
 WINDOW = 9  # elements of a window that a loop folds, each of which is a stream
 
 
@@ -154,15 +155,15 @@ def ask(context: Any, scope: Any, streams: Streams, lanes: int) -> None:
 
 
 def _far_away(context: Any, streams: Streams) -> Any:
-    """Whether all rounds go through what the last cache does not hold beside the rest: known
-    beforehand, or an i1."""
+    """Whether all rounds go through what the last cache does not hold beside the rest, or holds
+    far away: known beforehand, or an i1."""
     b, total, unknown = context.builder, streams.bytes, []
     for loop in streams.loops:
         if isinstance(loop.extent, int):
             total *= loop.extent
         else:
             unknown.append(loop.extent)
-    most = context.target.last * 3 // 4
+    most = min(context.target.last * 3 // 4, SPREAD)
     if not unknown:
         return total >= most
     size = b.integer(total)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..loops import (
-    Accumulator, Affine, Begin, Buffer, Fold, Index, Kernel, Kind, Load, Loop, Position, Scalar,
-    Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, Extent, Fold, Index, Kernel, Kind, Load, Loop, Position,
+    Scalar, Size, Statement, Store, Type, Update,
 )  # fmt: skip
 from .value import Value, apply, compare, computed, where
+
+PIECE = 1 << 12  # elements that are folded into one, before those are
 
 
 class Rows:
@@ -258,3 +260,26 @@ def reduce_columns(type: Type, fold: Fold, formula: str = "same", apart: int = 0
         loop = Loop(r.column, r.columns, body, Kind.PARALLEL)
         return Kernel("reduce_columns", r.buffers, [loop], r.sizes)
     return columns(r, "reduce_columns", [(fold, value, r.vector("y"))])
+
+
+def reduce_all(type: Type, fold: Fold, formula: str = "same") -> Kernel:
+    """x, tail, y: the fold of all elements, on one thread: of pieces first. Sizes: how many pieces
+    x has, how many elements the tail, which is what is left of x."""
+    inside = folded_in(type, fold) or computed(type)
+    x, tail, y = Buffer(type, "x"), Buffer(type, "tail"), Buffer(inside, "y")
+    piece, each, beyond = Index("piece"), Index("each"), Index("beyond")
+    pieces, rest = Size("pieces"), Size("rest")
+    total, part, last = (Accumulator(fold, inside) for _ in range(3))
+
+    def folded(into: Accumulator, place: Load, along: Index, extent: Extent) -> list[Statement]:
+        value = FORMULAS[formula](Value(place).cast(inside))
+        inner: list[Statement] = [Update(into, value.expression)]
+        return [Begin(into), Loop(along, extent, inner, Kind.LANES), Update(total, into)]
+
+    in_piece = Load(x, Affine(0, ((piece, PIECE), (each, 1))))
+    body: list[Statement] = [
+        Begin(total), Loop(piece, pieces, folded(part, in_piece, each, PIECE)),
+        *folded(last, Load(tail, Affine(0, ((beyond, 1),))), beyond, rest),
+        Store(y, Affine(), total),
+    ]  # fmt: skip
+    return Kernel("reduce_all", [x, tail, y], body, [pieces, rest])
