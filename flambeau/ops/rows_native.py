@@ -20,7 +20,7 @@ from .pointwise_native import ASKED, USED, rows_apart, rows_of_second, settled
 
 Array = np.ndarray
 
-PIECE = 1 << 12  # elements that are folded into one, before those are
+PIECE = 1 << 12  # elements that are folded into one, before those are: kernels/rows.py's too
 LARGE = 1 << 15  # elements from which on a kernel is asked for at once
 SOME = 1 << 13  # of sums, elements up to which NumPy is as fast
 MIDDLE = 1 << 12  # elements up to which NumPy is as fast; in between a kernel wants many calls

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from flambeau.native.emit.kernel import emit
-from flambeau.native.emit.stream import DISTANCE, FAR_DISTANCE, LEAST
+from flambeau.native.emit.stream import DISTANCE, FAR_DISTANCE, LEAST, SPREAD
 from flambeau.native.kernels.pointwise import FULL, NUMBER, ROW, pointwise
 from flambeau.native.kernels.rows import softmax
 from flambeau.native.loops import (
@@ -76,18 +77,22 @@ def test_every_line_of_a_round_is_asked_for_once() -> None:
     assert {f"i64 {16 * k}" in text for k in range(1, 4)} == {True}
 
 
-@pytest.mark.parametrize(("n", "distance"), [
-    (AVX512.last * 3 // 32 - 16, DISTANCE), (AVX512.last * 3 // 32, FAR_DISTANCE),
+@pytest.mark.parametrize(("last", "most"), [
+    (8 << 20, 6 << 20), (AVX512.last, SPREAD), (480 << 20, SPREAD),
 ])  # fmt: skip
-def test_what_fills_the_last_cache_is_asked_for_sooner(n: int, distance: int) -> None:
-    text = emit(copied(n), AVX512)
+@pytest.mark.parametrize("less", [True, False])
+def test_what_the_last_cache_holds_far_away_or_not_is_asked_for_sooner(
+    last: int, most: int, less: bool
+) -> None:
+    distance = DISTANCE if less else FAR_DISTANCE
+    text = emit(copied(most // 8 - 16 * less), replace(AVX512, last=last))
     known = {f"i64 {d // 4}" in text for d in (DISTANCE, FAR_DISTANCE) if d != distance}
     assert f"i64 {distance // 4}" in text and known == {False}
 
 
 def test_loops_of_any_size_decide_when_they_run() -> None:
     text = emit(pointwise(lambda a: -a, [(Type.F32, FULL)]), AVX512)
-    assert f", {AVX512.last * 3 // 4}\n" in text
+    assert f", {min(AVX512.last * 3 // 4, SPREAD)}\n" in text
     assert re.search(rf"select .*i64 {FAR_DISTANCE // 4}, i64 {DISTANCE // 4}", text)
 
 
