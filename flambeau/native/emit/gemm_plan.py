@@ -29,6 +29,7 @@ _MANY = 60  # vectors of columns whose number is not known
 ALONE = 200_000  # multiply-adds that are hardly worth sharing
 EVENER = 0.9  # of the time, which another tile for many threads must take less than
 SUMS_BYTES = 2 << 20  # for partial sums while the depth is cut
+SUMS_ALONE = 3 << 20  # where no rows of a are packed beside them
 _CHEAP = 6  # operations in an epilogue that is worth repeating for each vector of a tile
 _COSTLY = {Scalar.POW, Scalar.ATAN2, Scalar.DIV, Scalar.REM} | {
     s for s in Scalar if Scalar.EXP.value <= s.value <= Scalar.ERFC.value
@@ -209,7 +210,7 @@ def best_tile(
 
     `shares`: among how many threads; `packed`: b is; `beside`: a is, from rows side by side.
     """
-    wide = (8, 3) if registers == 32 else (4, 3)
+    wide = (6, 4) if registers == 32 else (4, 3)
     if not known(m):
         return wide
     vectors = -(-n // lanes) if known(n) else _MANY

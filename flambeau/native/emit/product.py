@@ -18,7 +18,7 @@ from ..loops import Contract, Type
 from ..scratch import GIVE, TAKE, USABLE_BYTES
 from .ahead import LEAST, SECOND, bytes_of, fetch, prefetch, streams
 from .gemm_plan import (
-    A_BYTES, FIRST_CACHE, SUMS_BYTES, Near, Plan, Problem, cheap, known, share_costs,
+    A_BYTES, FIRST_CACHE, SUMS_ALONE, SUMS_BYTES, Near, Plan, Problem, cheap, known, share_costs,
 )  # fmt: skip
 from .own_rows import adding_up
 from .pack import Panel, minimum, pack, pack_groups
@@ -68,17 +68,6 @@ class Product:
         depth: Number = plan.depth if known(p.k) else minimum(b, p.k, plan.depth)
         self.group_bytes = self.bytes_of_panel(depth, tile.rows, p.a_type)
         groups, panels = self._parts(p.m, tile.rows), self._parts(p.n, tile.columns)
-        self.block_groups: Number = groups
-        if plan.pack_a or plan.cut:
-            most = self._quotient(A_BYTES, self.group_bytes)
-            self.block_groups = minimum(b, groups, most)
-        self.block_panels: Number = panels
-        if plan.cut:
-            most = self._quotient(SUMS_BYTES, times(b, self.block_groups, self.tile_bytes))
-            if not known(p.k):  # sums are not kept when the depth turns out short
-                short = b.icmp_signed("<=", p.k, constant(plan.depth))
-                most = b.select(short, constant(panels), constant(most))
-            self.block_panels = minimum(b, panels, most)
         self.panel_bytes = self.bytes_of_panel(depth, tile.columns, p.b_type)
         near = Near(self.context.target.near)
         self.a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= near.a
@@ -86,6 +75,7 @@ class Product:
         room = near.panels if far else near.row_panels
         most = self._quotient(room, self.panel_bytes)
         self.near_panels = minimum(b, panels, most)
+        self._blocks(groups, panels)
         packed = times(b, self.block_groups, self.group_bytes)
         a = (packed if known(packed) else A_BYTES) if plan.pack_a else 0
         kept = times(b, self.near_panels, self.panel_bytes)
@@ -94,8 +84,32 @@ class Product:
         panels_bytes = kept if plan.pack_b else 0
         self.b_at = _aligned(a)
         self.sums_at = self.b_at + _aligned(panels_bytes)
-        self.bytes = self.sums_at + (SUMS_BYTES if plan.cut else 0)
+        self.bytes = self.sums_at + (self._sums_room() if plan.cut else 0)
         assert self.bytes <= USABLE_BYTES, self.bytes
+
+    def _blocks(self, groups: Number, panels: Number) -> None:
+        """How many groups' and panels' products are made together, and kept while the depth is
+        cut: of all rows that are packed; else of the panels that are, for many rows."""
+        b, plan, p = self.builder, self.plan, self.p
+        self.block_groups, self.block_panels = groups, panels
+        if plan.pack_a:
+            most = self._quotient(A_BYTES, self.group_bytes)
+            self.block_groups = minimum(b, groups, most)
+        if not plan.cut:
+            return
+        kept = self.block_groups if plan.pack_a else self.near_panels
+        most = self._quotient(self._sums_room(), times(b, kept, self.tile_bytes))
+        if not known(p.k):  # sums are not kept when the depth turns out short
+            short = b.icmp_signed("<=", p.k, constant(plan.depth))
+            most = b.select(short, constant(panels if plan.pack_a else groups), constant(most))
+        if plan.pack_a:
+            self.block_panels = minimum(b, panels, most)
+        else:
+            self.block_panels, self.block_groups = self.near_panels, minimum(b, groups, most)
+
+    def _sums_room(self) -> int:
+        """Bytes for partial sums."""
+        return SUMS_BYTES if self.plan.pack_a else SUMS_ALONE
 
     def bytes_of_panel(self, depth: Number, width: int, stored: Type) -> Number:
         """Of a packed panel of elements that are stored as a type."""
@@ -160,7 +174,10 @@ class Product:
 
     def costs(self) -> tuple[int, int, int]:
         """Of a tile, and of bringing a panel of columns and a group of rows near."""
-        return share_costs(self.tile.rows, self.tile.vectors, self.tile.lanes)
+        tile, panel, group = share_costs(self.tile.rows, self.tile.vectors, self.tile.lanes)
+        if not known(self.p.m) and self.plan.pack_b and not self.plan.pack_a:
+            group //= 4  # it is asked for meanwhile
+        return tile, panel, group
 
     def _share(self, share: Share) -> None:
         give = self._take()
@@ -245,7 +262,8 @@ class Product:
         def panels(q0: Number, q1: Number) -> None:
             if self.plan.pack_b:
                 self._pack_panels(q0, q1, start, depth)
-            work = Work(start, depth, ends, g0, p0, q0)
+            turns = self._parts(-(-self.tile.rows // 2), difference(self.builder, q1, q0))
+            work = Work(start, depth, ends, g0, p0, q0, turns)
 
             def group(g: Number, rows: int, valid: Number) -> None:
                 self._over_panels(
@@ -406,26 +424,29 @@ class Product:
             mask = first_lanes(b, left, tile.lanes)
         source = Source(a, offsets, at, a_type, b_type, mask, added if plan.pairs else None)
         axis = Depth(self._steps(work.depth), a_step, b_step)
+        ahead = self._following(tile, a, difference(b, panel, work.near), work)
         if work.ends is None:
             fetch(self.context, self.streams, (self.row, first, tile.rows),
                   (self.column, columns.first, tile.columns))  # fmt: skip
-            sums = self._sums(tile, source, axis, work.depth, zeros(tile))
+            sums = self._sums(tile, source, axis, work.depth, zeros(tile), ahead)
             self._finish(tile, sums, first, valid, columns)
             return
         index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
         kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
         sums = self._resumed(tile, kept, work.ends[0])
-        sums = self._sums(tile, source, axis, work.depth, sums)
+        sums = self._sums(tile, source, axis, work.depth, sums, ahead)
         with b.if_else(work.ends[1]) as (last, more):
             with last:
                 self._finish(tile, sums, first, valid, columns)
             with more:
                 self._keep(tile, sums, kept)
 
-    def _sums(self, tile: Tile, source: Source, axis: Depth, depth: Number, sums: Sums) -> Sums:
+    def _sums(
+        self, tile: Tile, source: Source, axis: Depth, depth: Number, sums: Sums,
+        ahead: Ahead | None,
+    ) -> Sums:  # fmt: skip
         """A tile's sums over a stretch of the depth, added to those so far."""
         b, plan = self.builder, self.plan
-        ahead = self._following(tile, source.a)
         if plan.pack_a or not plan.pairs:
             return accumulate(b, tile, source, [axis], sums, plan.unroll, ahead)
         whole = depth // 2 if known(depth) else b.lshr(depth, constant(1))
@@ -444,22 +465,32 @@ class Product:
         last = plus(b, valid, -1)
         return [times(b, minimum(b, i, last), self.p.a_row) for i in range(rows)]
 
-    def _following(self, tile: Tile, a: ir.Value) -> Ahead | None:
-        """What asks, while a tile multiplies, for the lines of the rows after the tile's.
+    def _following(self, tile: Tile, a: ir.Value, panel: Number, work: Work) -> Ahead | None:
+        """What asks, while a tile multiplies, for lines of the rows after the tile's.
 
-        The processor's own guess stops at the end of each row, or of each page.
+        The processor's own guess stops at the end of each row, or of each page. The tiles of a
+        group share its rows out: each asks for two at a time.
         """
-        b, p, packed = self.builder, self.p, self.plan.pack_a
-        along = packed or p.a_depth == p.a_type.size
-        if self.a_near or tile.rows < self.tile.rows or not along:
+        b, p, rows = self.builder, self.p, tile.rows
+        near = self.a_near or p.near
+        if near or rows < self.tile.rows or not (self.plan.pack_a or p.a_depth == p.a_type.size):
             return None
-        first = moved(b, a, self.group_bytes if packed else times(b, tile.rows, p.a_row))
-        size = self.size if packed or self.plan.pairs else p.a_type.size
-        return Ahead(
-            1 if packed else tile.rows, tile.rows * size,
-            lambda row: first if packed else moved(b, first, times(b, row, p.a_row)),
-            lambda line: prefetch(b, line, False, SECOND),
-        )  # fmt: skip
+        if self.plan.pack_a:
+            group = moved(b, a, self.group_bytes)
+            return Ahead(1, 1, rows * self.size, lambda _: group, partial(_ask, b))
+        first, last = times(b, panel, times(b, work.turns, 2)), max(rows - 2, 0)
+
+        def start(turn: ir.Value) -> ir.Value:
+            row = minimum(b, plus(b, first, times(b, turn, 2)), last)
+            return moved(b, a, times(b, plus(b, row, rows), p.a_row))
+
+        def ask(place: ir.Value) -> None:
+            _ask(b, place)
+            if rows > 1:
+                _ask(b, moved(b, place, p.a_row))
+
+        size = self.size if self.plan.pairs else p.a_type.size
+        return Ahead(work.turns, -(-rows // 2), size, start, ask)
 
     def _resumed(self, tile: Tile, kept: ir.Value, fresh: ir.Value) -> Sums:
         """The sums so far; zero on the first stretch."""
@@ -573,6 +604,12 @@ class Work:
     g0: Number
     p0: Number
     near: Number  # the first of the panels that are kept near
+    turns: Number  # in which each tile asks for its part of the next rows, two at a time
+
+
+def _ask(b: ir.IRBuilder, place: ir.Value) -> None:
+    """Asks for the line of an address."""
+    prefetch(b, place, False, SECOND)
 
 
 def difference(b: ir.IRBuilder, x: Number, y: Number) -> Number:

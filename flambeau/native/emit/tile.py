@@ -57,11 +57,12 @@ class Depth:
 class Ahead:
     """What a loop over the depth asks for: so many stretches of memory, one after another.
 
-    `bytes` of all of them together for each step; `start(i)` is the i-th's first byte, `ask(line)`
-    asks for the line of an address.
+    There are `most` of them at most, each of `bytes` for each step of the whole depth. `start(i)`
+    is the i-th's first byte; `ask(place)` asks for the line of an address.
     """
 
-    stretches: int
+    stretches: Number
+    most: int
     bytes: int
     start: Callable[[ir.Value], ir.Value]
     ask: Callable[[ir.Value], None]
@@ -375,20 +376,25 @@ def _rounds(
     """
     if ahead is None:
         return loop(b, rounds, held, body)
-    lines, count = -(-unroll * ahead.bytes // LINE), ahead.stretches
-    if isinstance(rounds, int):
+    count, further = ahead.stretches, times(b, ahead.stretches, unroll * ahead.bytes)
+    lines = -(-unroll * ahead.bytes * ahead.most // LINE)
+    if isinstance(rounds, int) and isinstance(count, int):
         most: Number = -(-rounds // count)
+    elif isinstance(count, int) and count == 1:
+        most = rounds
     else:
-        most = rounds if count == 1 else b.udiv(b.add(rounds, constant(count - 1)), constant(count))
+        before = b.sub(constant(count), constant(1))
+        most = b.udiv(b.add(constant(rounds), before), constant(count))
 
     def one(i: ir.Value, held: Sums) -> Sums:
         for line in range(lines):
             ahead.ask(moved(b, held[0], line * LINE))
-        return [moved(b, held[0], lines * LINE), *body(i, held[1:])]
+        return [moved(b, held[0], further), *body(i, held[1:])]
 
     def stretch(i: ir.Value, held: Sums) -> Sums:
         many = most
-        if not (isinstance(rounds, int) and rounds % count == 0):
+        even = isinstance(rounds, int) and isinstance(count, int) and rounds % count == 0
+        if not even and not (isinstance(count, int) and count == 1):
             left = b.sub(constant(rounds), constant(times(b, i, most)))
             many = b.select(b.icmp_signed("<", left, constant(most)), left, constant(most))
         return loop(b, many, [ahead.start(i), *held], one)[1:]
