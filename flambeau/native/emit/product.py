@@ -26,7 +26,7 @@ from .pairs import added, added_first, steps_of
 from .share import Share, shared
 from .tile import (
     BYTE, I64, POINTER, Ahead, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
-    load_vector, loop, moved, plus, step, store_vector, times, zeros,
+    load_vector, loop, moved, parts, plus, step, store_vector, times, zeros,
 )  # fmt: skip
 
 _ON_STACK = 64 << 10  # bytes of working memory that a stack has room for
@@ -197,10 +197,7 @@ class Product:
         give()
 
     def _parts(self, extent: Number, size: Number) -> Number:
-        if isinstance(extent, int) and isinstance(size, int):
-            return -(-extent // size)
-        b = self.builder
-        return b.udiv(plus(b, plus(b, extent, size), -1), constant(size))
+        return parts(self.builder, extent, size)
 
     def _each(
         self, first: Number, last: Number, step: Number, body: Callable[[Number, Number], None]
@@ -403,15 +400,7 @@ class Product:
         tile = Tile(rows, columns.vectors, self.tile.lanes, p.type)
         local = difference(b, group, work.g0)
         first = times(b, group, self.tile.rows)
-        if plan.pack_a:
-            a = moved(b, self.memory, times(b, local, self.group_bytes))
-            offsets: list[Number] = [i * self.size for i in range(rows)]
-            a_step, a_type = self.tile.rows * self.size, self.packed
-        else:
-            a = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, work.start, p.a_depth))
-            offsets, a_step, a_type = self._rows(rows, valid), p.a_depth, p.a_type
-            if plan.pairs:  # they lie in memory as they are wanted
-                a_step, a_type = 2 * p.a_type.size, self.packed
+        a, offsets, a_step, a_type = self._group(first, local, rows, valid, work.start)
         mask = None
         if plan.pack_b:
             at = self._packed(difference(b, panel, work.near))
@@ -440,6 +429,20 @@ class Product:
                 self._finish(tile, sums, first, valid, columns)
             with more:
                 self._keep(tile, sums, kept)
+
+    def _group(
+        self, first: Number, local: Number, rows: int, valid: Number, start: Number
+    ) -> tuple[ir.Value, list[Number], Number, Type]:
+        """A group's rows of a: where they are, each row's offset, bytes of a step, its type."""
+        b, p = self.builder, self.p
+        if self.plan.pack_a:
+            packed = moved(b, self.memory, times(b, local, self.group_bytes))
+            offsets: list[Number] = [i * self.size for i in range(rows)]
+            return packed, offsets, self.tile.rows * self.size, self.packed
+        a = moved(b, moved(b, p.a, times(b, first, p.a_row)), times(b, start, p.a_depth))
+        if self.plan.pairs:  # they lie in memory as they are wanted
+            return a, self._rows(rows, valid), 2 * p.a_type.size, self.packed
+        return a, self._rows(rows, valid), p.a_depth, p.a_type
 
     def _sums(
         self, tile: Tile, source: Source, axis: Depth, depth: Number, sums: Sums,

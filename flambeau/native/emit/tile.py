@@ -114,6 +114,15 @@ def plus(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     return x if isinstance(y, int) and y == 0 else b.add(constant(x), constant(y))
 
 
+def parts(b: ir.IRBuilder, extent: Number, size: Number) -> Number:
+    """How many parts of a size an extent has, the last of them perhaps shorter."""
+    if isinstance(size, int) and size == 1:
+        return extent
+    if isinstance(extent, int) and isinstance(size, int):
+        return -(-extent // size)
+    return b.udiv(plus(b, plus(b, extent, size), -1), constant(size))
+
+
 def moved(b: ir.IRBuilder, pointer: ir.Value, offset: Number) -> ir.Value:
     """A pointer, `offset` bytes on."""
     if isinstance(offset, int) and offset == 0:
@@ -376,15 +385,8 @@ def _rounds(
     """
     if ahead is None:
         return loop(b, rounds, held, body)
-    count, further = ahead.stretches, times(b, ahead.stretches, unroll * ahead.bytes)
-    lines = -(-unroll * ahead.bytes * ahead.most // LINE)
-    if isinstance(rounds, int) and isinstance(count, int):
-        most: Number = -(-rounds // count)
-    elif isinstance(count, int) and count == 1:
-        most = rounds
-    else:
-        before = b.sub(constant(count), constant(1))
-        most = b.udiv(b.add(constant(rounds), before), constant(count))
+    count, lines = ahead.stretches, -(-unroll * ahead.bytes * ahead.most // LINE)
+    further, most = times(b, count, unroll * ahead.bytes), parts(b, rounds, count)
 
     def one(i: ir.Value, held: Sums) -> Sums:
         for line in range(lines):
@@ -392,13 +394,12 @@ def _rounds(
         return [moved(b, held[0], further), *body(i, held[1:])]
 
     def stretch(i: ir.Value, held: Sums) -> Sums:
-        many = most
-        even = isinstance(rounds, int) and isinstance(count, int) and rounds % count == 0
-        if not even and not (isinstance(count, int) and count == 1):
-            left = b.sub(constant(rounds), constant(times(b, i, most)))
-            many = b.select(b.icmp_signed("<", left, constant(most)), left, constant(most))
+        left = b.sub(constant(rounds), constant(times(b, i, most)))
+        many = b.select(b.icmp_signed("<", left, constant(most)), left, constant(most))
         return loop(b, many, [ahead.start(i), *held], one)[1:]
 
+    if isinstance(count, int) and count == 1:
+        return loop(b, rounds, [ahead.start(constant(0)), *held], one)[1:]
     return loop(b, count, held, stretch)
 
 
