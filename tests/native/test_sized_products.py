@@ -77,6 +77,10 @@ def test_a_long_depth_is_cut(layout: tuple[bool, bool]) -> None:
     check(Form(Type.F32, *layout), (), (10, 30, 4500))
 
 
+def test_sums_of_a_cut_depth_are_kept_for_some_rows_at_a_time() -> None:
+    check(Form(Type.F32, True, False), (), (6200, 200, 1030))
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_few_rows_have_kernels_of_their_own(layout: tuple[bool, bool], rows: int) -> None:
