@@ -183,9 +183,6 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
     return y, mean.reshape(shape), rstd.reshape(shape)
 
 
-
-
-
 @composite(expose=("torch", "nn.functional"))
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     """x / sqrt(mean(x ** 2) + eps) over the last axes, times weight; eps is the dtype's if None.

@@ -14,7 +14,6 @@ import numpy as np
 
 from ..native.eager import Policy
 from ..native.invoke import Calls
-
 from .pointwise_native import large
 from .registry import Array
 from .rows_native import (

@@ -21,7 +21,6 @@ LENGTHS = (0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 300)
 F32, I64 = Type.F32, Type.I64
 
 
-
 def place(*terms: tuple[Index, int | Size], base: int = 0) -> Affine:
     return Affine(base, terms)
 

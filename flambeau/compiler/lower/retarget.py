@@ -127,7 +127,6 @@ def _not_served(*_: Any, **__: Any) -> None:
     return None
 
 
-
 class _Globals(dict):
     """A module's globals, each retargeted when it is first read."""
 
