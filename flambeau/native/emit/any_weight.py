@@ -21,7 +21,7 @@ from .panel import turn
 from .product import Columns, Work, difference
 from .tile import (
     Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes, load_vector, loop,
-    memory_type, moved, plus, times,
+    memory_type, moved, parts, plus, times,
 )  # fmt: skip
 from .window_panel import WindowPanel
 
@@ -98,7 +98,7 @@ class AnyWeight(AnyProduct):
             self.panel.pack(first, there, moved(b, self.memory, times(b, i, self.apart)))
             return []
 
-        loop(b, self._parts(depth, columns), [], some)
+        loop(b, parts(b, depth, columns), [], some)
 
     def _pack_b(self, columns: Columns, local: Number, start: Number, depth: Number) -> None:
         """Packs a panel of the cotangent: the stretches of images that a block of positions has."""
@@ -164,8 +164,7 @@ class AnyWeight(AnyProduct):
         local = difference(b, group, work.g0)
         a = moved(b, self.memory, times(b, local, rows * run))
         at = self._packed(difference(b, panel, work.near))
-        index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
-        kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
+        kept = self._kept(local, panel, work)
         assert work.ends is not None
         sums = self._resumed(tile, kept, work.ends[0])
         offsets = [i * run for i in range(rows)]
@@ -214,7 +213,7 @@ class AnyWeight(AnyProduct):
                 self._turned(column, left, constant(plus(b, first, begin)), mask)
             return []
 
-        loop(b, self._parts(constant(columns.count), lanes), [], square)
+        loop(b, parts(b, constant(columns.count), lanes), [], square)
 
     def _turned(self, column: Number, count: Number, row: ir.Value, mask: ir.Value | None
                 ) -> None:  # fmt: skip

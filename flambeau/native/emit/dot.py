@@ -15,8 +15,8 @@ from ..loops import Contract
 from .pack import minimum
 from .share import shared
 from .tile import (
-    I32, Number, Sums, constant, first_lanes, fused, load_vector, loop, memory_type, moved, plus,
-    times, widened,
+    I32, Number, Sums, constant, first_lanes, fused, load_vector, loop, memory_type, moved, parts,
+    plus, times, widened,
 )  # fmt: skip
 
 _ROWS = {32: 6, 16: 3}  # of a tile, at most, by registers
@@ -71,8 +71,7 @@ class Dot:
         b, p = self.builder, self.p
         groups, whole = -(-p.m // self.rows), p.m // self.rows
         size = self.columns
-        known = isinstance(p.n, int)
-        panels = -(-p.n // size) if known else b.udiv(plus(b, p.n, size - 1), constant(size))
+        panels = parts(b, p.n, size)
         first_group, last_group, first, last = 0, groups, 0, panels
         if not self.context.parallel:
             share = shared(b, self.context.tid, self.context.threads, groups, panels)
@@ -94,7 +93,7 @@ class Dot:
 
         def panel(i: Number) -> None:
             start = times(b, i, size)
-            exact = known and p.n % size == 0
+            exact = isinstance(p.n, int) and p.n % size == 0
             left = size if exact else minimum(b, size, b.sub(constant(p.n), constant(start)))
             groups_of(start, left)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from .tile import BYTE, I64, POINTER, Number, constant, internal, loop, moved, times
+from .tile import BYTE, I64, POINTER, Number, constant, internal, loop, moved, parts, times
 
 SIDE = 16  # rows and columns of a tile of sums
 STEP = 32  # of the depth, in one instruction
@@ -136,6 +136,4 @@ def _step(
 
 def steps_of(b: ir.IRBuilder, depth: Number) -> Number:
     """How many steps cover a depth."""
-    if isinstance(depth, int):
-        return -(-depth // STEP)
-    return b.udiv(b.add(depth, constant(STEP - 1)), constant(STEP))
+    return parts(b, depth, STEP)

@@ -17,7 +17,7 @@ from .ahead import SECOND, prefetch
 from .pairs import halved, in_a_row, paired, steps_of, where
 from .tile import (
     I32, I64, LINE, POINTER, Number, constant, first_lanes, internal, load_vector, loop,
-    memory_type, moved, plus, store_vector, times, widened,
+    memory_type, moved, parts, plus, store_vector, times, widened,
 )  # fmt: skip
 
 
@@ -112,8 +112,7 @@ def pack_groups(
             group(whole, rest)
         return []
 
-    stretches = b.udiv(plus(b, constant(panel.depth), STEPS - 1), constant(STEPS))
-    loop(b, stretches, [], stretch)
+    loop(b, parts(b, panel.depth, STEPS), [], stretch)
 
 
 def _pack_one_by_one(

@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from ..loops import Type
 from .intrinsics import declared
-from .tile import I1, I16, I32, Number, constant
+from .tile import I1, I16, I32, Number, constant, parts
 
 _DOT = "llvm.x86.avx512bf16.dpbf16ps.512"
 
@@ -43,11 +43,7 @@ def added_first(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Va
 
 def steps_of(b: ir.IRBuilder, depth: Number, pairs: bool) -> Number:
     """How many lanes a depth makes: with a half of nothing where it is odd."""
-    if not pairs:
-        return depth
-    if isinstance(depth, int):
-        return -(-depth // 2)
-    return b.lshr(b.add(depth, constant(1)), constant(1))
+    return parts(b, depth, 2) if pairs else depth
 
 
 def halved(b: ir.IRBuilder, depth: Number) -> tuple[Number, bool | ir.Value]:

@@ -30,6 +30,7 @@ from .tile import (
 )  # fmt: skip
 
 _ON_STACK = 64 << 10  # bytes of working memory that a stack has room for
+_AT_ONCE = 2  # rows of the next group that a tile asks for, side by side
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Product:
         self.tile_bytes = tile.rows * tile.columns * self.size
         depth: Number = plan.depth if known(p.k) else minimum(b, p.k, plan.depth)
         self.group_bytes = self.bytes_of_panel(depth, tile.rows, p.a_type)
-        groups, panels = self._parts(p.m, tile.rows), self._parts(p.n, tile.columns)
+        groups, panels = parts(b, p.m, tile.rows), parts(b, p.n, tile.columns)
         self.panel_bytes = self.bytes_of_panel(depth, tile.columns, p.b_type)
         near = Near(self.context.target.near)
         self.a_near = known(p.m) and known(p.k) and p.m * p.k * self.size <= near.a
@@ -88,24 +89,24 @@ class Product:
         assert self.bytes <= USABLE_BYTES, self.bytes
 
     def _blocks(self, groups: Number, panels: Number) -> None:
-        """How many groups' and panels' products are made together, and kept while the depth is
-        cut: of all rows that are packed; else of the panels that are, for many rows."""
+        """How many groups' and panels' products are made together, one after another.
+
+        While the depth is cut their sums are kept: of the groups that are packed and some panels,
+        or of the panels that are near and some groups.
+        """
         b, plan, p = self.builder, self.plan, self.p
         self.block_groups, self.block_panels = groups, panels
         if plan.pack_a:
-            most = self._quotient(A_BYTES, self.group_bytes)
-            self.block_groups = minimum(b, groups, most)
+            self.block_groups = minimum(b, groups, self._quotient(A_BYTES, self.group_bytes))
         if not plan.cut:
             return
-        kept = self.block_groups if plan.pack_a else self.near_panels
-        most = self._quotient(self._sums_room(), times(b, kept, self.tile_bytes))
+        whole, others = (self.block_groups, panels) if plan.pack_a else (self.near_panels, groups)
+        most = self._quotient(self._sums_room(), times(b, whole, self.tile_bytes))
         if not known(p.k):  # sums are not kept when the depth turns out short
             short = b.icmp_signed("<=", p.k, constant(plan.depth))
-            most = b.select(short, constant(panels if plan.pack_a else groups), constant(most))
-        if plan.pack_a:
-            self.block_panels = minimum(b, panels, most)
-        else:
-            self.block_panels, self.block_groups = self.near_panels, minimum(b, groups, most)
+            most = b.select(short, constant(others), constant(most))
+        some = minimum(b, others, most)
+        self.block_groups, self.block_panels = (whole, some) if plan.pack_a else (some, whole)
 
     def _sums_room(self) -> int:
         """Bytes for partial sums."""
@@ -161,7 +162,7 @@ class Product:
     def emit(self) -> None:
         """The whole product, or this thread's share of it."""
         b, tile, p = self.builder, self.tile, self.p
-        groups, panels = self._parts(p.m, tile.rows), self._parts(p.n, tile.columns)
+        groups, panels = parts(b, p.m, tile.rows), parts(b, p.n, tile.columns)
         share = Share(0, groups, 0, panels)
         if not self.context.parallel:
             share = shared(b, self.context.tid, self.context.threads, groups, panels, self.costs())
@@ -176,7 +177,7 @@ class Product:
         """Of a tile, and of bringing a panel of columns and a group of rows near."""
         tile, panel, group = share_costs(self.tile.rows, self.tile.vectors, self.tile.lanes)
         if not known(self.p.m) and self.plan.pack_b and not self.plan.pack_a:
-            group //= 4  # it is asked for meanwhile
+            group //= 4  # its rows are asked for meanwhile; known sizes gain nothing by it
         return tile, panel, group
 
     def _share(self, share: Share) -> None:
@@ -189,22 +190,19 @@ class Product:
                        lambda p0, p1: self._cut(g0, g1, p0, p1))  # fmt: skip
 
         whole = not (self.plan.pack_a or self.plan.cut)
-        if whole or (known(groups := self._parts(self.p.m, self.tile.rows))
+        if whole or (known(groups := parts(self.builder, self.p.m, self.tile.rows))
                      and groups == self.block_groups):  # fmt: skip
             row_block(share.first_group, share.last_group)
         else:
             self._each(share.first_group, share.last_group, self.block_groups, row_block)
         give()
 
-    def _parts(self, extent: Number, size: Number) -> Number:
-        return parts(self.builder, extent, size)
-
     def _each(
         self, first: Number, last: Number, step: Number, body: Callable[[Number, Number], None]
     ) -> None:
         """body(start, end) for stretches of at most `step` between first and last."""
         b = self.builder
-        count = self._parts(b.sub(constant(last), constant(first)), step)
+        count = parts(b, b.sub(constant(last), constant(first)), step)
 
         def one(i: ir.Value, _: Sums) -> Sums:
             start = plus(b, first, times(b, i, step))
@@ -230,7 +228,7 @@ class Product:
     def _cut(self, g0: Number, g1: Number, p0: Number, p1: Number) -> None:
         """A block of rows and panels whose depth is cut: partial sums stay in memory."""
         b, plan, p = self.builder, self.plan, self.p
-        blocks = self._parts(p.k, plan.depth)
+        blocks = parts(b, p.k, plan.depth)
         if not known(blocks):  # a depth of nothing still has its epilogue
             blocks = b.select(b.icmp_signed(">", blocks, constant(0)), blocks, constant(1))
 
@@ -253,13 +251,14 @@ class Product:
 
         `ends`: whether it is the first and the last stretch, where the depth is cut.
         """
+        b = self.builder
         if self.plan.pack_a:
             self._pack_a(g0, g1, start, depth)
 
         def panels(q0: Number, q1: Number) -> None:
             if self.plan.pack_b:
                 self._pack_panels(q0, q1, start, depth)
-            turns = self._parts(-(-self.tile.rows // 2), difference(self.builder, q1, q0))
+            turns = parts(b, -(-self.tile.rows // _AT_ONCE), difference(b, q1, q0))
             work = Work(start, depth, ends, g0, p0, q0, turns)
 
             def group(g: Number, rows: int, valid: Number) -> None:
@@ -399,11 +398,12 @@ class Product:
         b, p, plan = self.builder, self.p, self.plan
         tile = Tile(rows, columns.vectors, self.tile.lanes, p.type)
         local = difference(b, group, work.g0)
+        near = difference(b, panel, work.near)
         first = times(b, group, self.tile.rows)
-        a, offsets, a_step, a_type = self._group(first, local, rows, valid, work.start)
+        a, offsets, a_step, a_type = self._rows_of_a(first, local, rows, valid, work.start)
         mask = None
         if plan.pack_b:
-            at = self._packed(difference(b, panel, work.near))
+            at = self._packed(near)
             b_step, b_type = tile.columns * self.size, self.packed
         else:
             at = moved(b, moved(b, p.b, times(b, columns.first, p.b_column)),
@@ -413,15 +413,14 @@ class Product:
             mask = first_lanes(b, left, tile.lanes)
         source = Source(a, offsets, at, a_type, b_type, mask, added if plan.pairs else None)
         axis = Depth(self._steps(work.depth), a_step, b_step)
-        ahead = self._following(tile, a, difference(b, panel, work.near), work)
+        ahead = self._following(tile, a, near, work)
         if work.ends is None:
             fetch(self.context, self.streams, (self.row, first, tile.rows),
                   (self.column, columns.first, tile.columns))  # fmt: skip
             sums = self._sums(tile, source, axis, work.depth, zeros(tile), ahead)
             self._finish(tile, sums, first, valid, columns)
             return
-        index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
-        kept = moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
+        kept = self._kept(local, panel, work)
         sums = self._resumed(tile, kept, work.ends[0])
         sums = self._sums(tile, source, axis, work.depth, sums, ahead)
         with b.if_else(work.ends[1]) as (last, more):
@@ -430,7 +429,7 @@ class Product:
             with more:
                 self._keep(tile, sums, kept)
 
-    def _group(
+    def _rows_of_a(
         self, first: Number, local: Number, rows: int, valid: Number, start: Number
     ) -> tuple[ir.Value, list[Number], Number, Type]:
         """A group's rows of a: where they are, each row's offset, bytes of a step, its type."""
@@ -472,7 +471,7 @@ class Product:
         """What asks, while a tile multiplies, for lines of the rows after the tile's.
 
         The processor's own guess stops at the end of each row, or of each page. The tiles of a
-        group share its rows out: each asks for two at a time.
+        group share its rows out; `panel`: which of the near panels the tile's is.
         """
         b, p, rows = self.builder, self.p, tile.rows
         near = self.a_near or p.near
@@ -481,19 +480,19 @@ class Product:
         if self.plan.pack_a:
             group = moved(b, a, self.group_bytes)
             return Ahead(1, 1, rows * self.size, lambda _: group, partial(_ask, b))
-        first, last = times(b, panel, times(b, work.turns, 2)), max(rows - 2, 0)
+        first = times(b, panel, times(b, work.turns, _AT_ONCE))
+        last = max(rows - _AT_ONCE, 0)
 
         def start(turn: ir.Value) -> ir.Value:
-            row = minimum(b, plus(b, first, times(b, turn, 2)), last)
+            row = minimum(b, plus(b, first, times(b, turn, _AT_ONCE)), last)
             return moved(b, a, times(b, plus(b, row, rows), p.a_row))
 
         def ask(place: ir.Value) -> None:
-            _ask(b, place)
-            if rows > 1:
-                _ask(b, moved(b, place, p.a_row))
+            for i in range(min(rows, _AT_ONCE)):
+                _ask(b, moved(b, place, times(b, i, p.a_row)))
 
         size = self.size if self.plan.pairs else p.a_type.size
-        return Ahead(work.turns, -(-rows // 2), size, start, ask)
+        return Ahead(work.turns, -(-rows // _AT_ONCE), size, start, ask)
 
     def _resumed(self, tile: Tile, kept: ir.Value, fresh: ir.Value) -> Sums:
         """The sums so far; zero on the first stretch."""
@@ -514,6 +513,12 @@ class Product:
             phi.add_incoming(vector, read)
             out.append(phi)
         return out
+
+    def _kept(self, local: Number, panel: Number, work: Work) -> ir.Value:
+        """Where a tile's partial sums are; `local`: which of the block's groups it is in."""
+        b = self.builder
+        index = plus(b, times(b, local, self.block_panels), difference(b, panel, work.p0))
+        return moved(b, moved(b, self.memory, self.sums_at), times(b, index, self.tile_bytes))
 
     def _keep(self, tile: Tile, sums: Sums, into: ir.Value) -> None:
         step = tile.lanes * self.size
@@ -607,7 +612,7 @@ class Work:
     g0: Number
     p0: Number
     near: Number  # the first of the panels that are kept near
-    turns: Number  # in which each tile asks for its part of the next rows, two at a time
+    turns: Number  # in which each tile asks for its part of the next rows, _AT_ONCE at a time
 
 
 def _ask(b: ir.IRBuilder, place: ir.Value) -> None:
