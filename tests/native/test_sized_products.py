@@ -7,14 +7,18 @@ from itertools import product as combinations
 import ml_dtypes
 import numpy as np
 import pytest
+from llvmlite import ir
 
-from flambeau.native.compiled import compiled
+from flambeau.native.compiled import Function, compiled
+from flambeau.native.emit import product
 from flambeau.native.emit.kernel import emit
 from flambeau.native.interp import interpret
+from flambeau.native.kernel_code import made
 from flambeau.native.kernels.gemm import Form, sized
+from flambeau.native.loader import load_codes
 from flambeau.native.loops import Type
 from flambeau.native.show import show
-from flambeau.native.target import TARGETS, assembly
+from flambeau.native.target import TARGETS, assembly, host
 
 from .conftest import poisoned, unharmed
 
@@ -79,6 +83,26 @@ def test_a_long_depth_is_cut(layout: tuple[bool, bool]) -> None:
 
 def test_sums_of_a_cut_depth_are_kept_for_some_rows_at_a_time() -> None:
     check(Form(Type.F32, True, False), (), (6200, 200, 1030))
+
+
+@pytest.mark.parametrize("n", [10, 40, 100, 190, 500])
+def test_the_tiles_of_a_group_ask_for_all_of_the_next_rows(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mark(b: ir.IRBuilder, place: ir.Value) -> None:
+        b.store(ir.Constant(ir.FloatType(), 1.0), place, align=4)
+
+    monkeypatch.setattr(product, "_ask", mark)
+    kernel, name = sized(Form(Type.F32, True, False)), f"asking_{n}"
+    address = load_codes({name: (name, *made(kernel, name, host()))})[name]
+    m, k, line = 31, 96, 16  # a depth whose rounds are shared out evenly
+    a = np.zeros((m + 2 * line, k), np.float32)  # beyond the rows that there are is asked for too
+    arrays = [a, np.ones((k, n), np.float32), np.empty((m, n), np.float32)]
+    Function(kernel, name, address).run(arrays, [m, n, k, k, n])
+    asked = a[:m].reshape(m, -1, line).any(-1)
+    first = int(asked.any(-1).argmax())
+    assert 0 < first < 10  # nobody asks for the first group's rows
+    assert asked[first:].all()
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 8])

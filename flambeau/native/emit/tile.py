@@ -381,7 +381,7 @@ def _rounds(
     """The loop's rounds, each of which asks for a line or a few of what lies ahead.
 
     A pointer runs through a stretch at a time: to reckon each line's place in a round would take
-    multiply-adds' turns on the ports.
+    multiply-adds' turns on the ports. A last stretch with fewer rounds leaves its end out.
     """
     if ahead is None:
         return loop(b, rounds, held, body)
