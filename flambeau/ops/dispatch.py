@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.tape import record, record_binary, record_number, record_unary
+from ..autograd.tape import record, record_binary, record_number, record_unary, requires
 from ..tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, creation, view_of, wrap
@@ -472,19 +472,20 @@ class _Writer:
         return "(" + "".join(f"{n}, " for n in self.operator.names) + ")"
 
     def tracked(self) -> str:
-        """The test for whether the tape may want to know."""
+        """The test for whether the tape wants to know: of a view, whether it requires grad now."""
         tests = []
         for i in self.operator.tensor_positions:
             p = self.operator.parameters[i]
             note = str(p.annotation)
+            wanted = f"{p.name}._tracked and ({p.name}._requires_grad or requires({p.name}))"
             if i in self.operator.sequence_positions:
                 tests.append(f"any(v is not None and v._tracked for v in {p.name})")
             elif "Number" in note:
-                tests.append(f"(isinstance({p.name}, Tensor) and {p.name}._tracked)")
+                tests.append(f"(isinstance({p.name}, Tensor) and {wanted})")
             elif "None" in note:
-                tests.append(f"({p.name} is not None and {p.name}._tracked)")
+                tests.append(f"({p.name} is not None and {wanted})")
             else:
-                tests.append(f"{p.name}._tracked")
+                tests.append(f"({wanted})")
         return " or ".join(tests) or "False"
 
     def write(self) -> str:
@@ -559,7 +560,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         **writer.names,
         "operator": operator, "body": operator.body, "compute_pointwise": compute_pointwise,
         "explained": explained, "several": several, "view_of": view_of, "wrap": wrap,
-        "record": record, "write_out": write_out, "Tensor": Tensor, "MISSING": MISSING,
+        "record": record, "requires": requires, "write_out": write_out, "Tensor": Tensor, "MISSING": MISSING,
         "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
         "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
         "creation": creation, "FAST": FLOATS, "__name__": "flambeau.ops.dispatch",
