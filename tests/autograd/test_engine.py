@@ -304,6 +304,28 @@ def test_view_made_before_a_write_to_its_base(torch):
     assert x.grad.tolist() == [0.0, 20.0, 20.0]
 
 
+@pytest.mark.parametrize("name", ["relu", "mul", "softmax", "linear", "layer_norm", "addmm"])
+def test_operators_on_a_view_made_before_a_write_to_its_base(torch, name):
+    F = torch.nn.functional
+    operators = {
+        "relu": lambda x: x.relu(), "mul": lambda x: x * x, "softmax": lambda x: x.softmax(0),
+        "linear": lambda x: F.linear(x, torch.ones(3, 2)),
+        "layer_norm": lambda x: F.layer_norm(x, (2,)),
+        "addmm": lambda x: torch.addmm(torch.ones(2, 2), x, torch.ones(2, 2)),
+    }  # fmt: skip
+    w = torch.tensor([0.5, -1.0, 2.0, 3.0], requires_grad=True)
+    base = torch.zeros(4)
+    v = base.view(2, 2)
+    assert not operators[name](v).requires_grad
+    base.mul_(0).add_(w)
+    y = operators[name](v)
+    assert y.requires_grad
+    (found,) = torch.autograd.grad((y * y).sum(), w)
+    y = operators[name](w.view(2, 2))
+    (wanted,) = torch.autograd.grad((y * y).sum(), w)
+    assert torch.allclose(found, wanted)
+
+
 def test_chain_of_views_and_writes(torch):
     x = leaf(torch, 1.0, 2.0, 3.0, 4.0)
     y = x * 1
