@@ -1,249 +1,193 @@
-"""Convolutions as kernels: forward, and backward to the input and to the weight, in two axes.
+"""Convolutions of any size as kernels: extents, strides and padding are given when they run.
 
-Tensors come with their strides, so that one builder serves images with rows or channels innermost.
-Padding is a mask on the load, which the emitter packs away.
+One kernel serves forward passes and gradients of inputs, in any layout: `forward_calls` and
+`data_calls` say with which arguments. What one kernel for each shape gains over it is in conv.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
 
 from ..loops import (
-    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Fold, Index,
-    Kernel, Kind, Load, Loop, Position, Scalar, Statement, Store, Type,
+    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Fold, Given, Index,
+    Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type,
 )  # fmt: skip
+from .conv import Geometry, Strides, affine, taps
 
-Strides = tuple[int, int, int, int]  # of (n, c, h, w), in elements
-Term = tuple[Index | Axis, int]
+_EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")
+_STRIDES = ("xn", "xc", "xh", "xw", "wo", "wi", "wh", "ww", "yn", "yc", "yh", "yw")
+_WINDOW = ("h", "w", "sh", "sw", "dh", "dw", "ph", "pw")
+_GROUPS = ("groups", "xg", "wg", "yg")  # how many, and what is between them
+_NAMES = (*_EXTENTS, *_STRIDES, *_WINDOW, *_GROUPS)
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """A convolution's sizes: x (n, c, h, w), weight (k, c / groups, kh, kw), y (n, k, oh, ow).
+class Call(NamedTuple):
+    """A run of a kernel: where each buffer begins, in elements, and the sizes."""
 
-    `padding`: zeros before each spatial axis; those after it follow from `output`.
+    places: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+class _Named:
+    """The sizes of a kernel, an axis for each extent, and one of groups if they are `grouped`."""
+
+    def __init__(self, grouped: bool) -> None:
+        names = _NAMES if grouped else _NAMES[: -len(_GROUPS)]
+        self.sizes = {name: Size(name) for name in names}
+        self.axes = {name: Axis(Index(name), self.sizes[name]) for name in _EXTENTS}
+        self.group = Index("group") if grouped else None
+
+    def at(self, group: str = "", **strides: str) -> Affine:
+        """A position: the stride of each axis that occurs, and between groups."""
+        found = [(self.axes[axis].index, stride) for axis, stride in strides.items()]
+        if self.group is not None and group:
+            found.append((self.group, group))
+        return Affine(0, tuple([(index, self.sizes[stride]) for index, stride in found]))
+
+    def kernel(self, name: str, buffers: list[Buffer], contract: Contract) -> Kernel:
+        """The kernel of a contraction, for each group."""
+        body: list[Statement] = [contract]
+        if self.group is not None:
+            body = [Loop(self.group, self.sizes["groups"], body, Kind.PARALLEL)]
+        return Kernel(name, buffers, body, list(self.sizes.values()))
+
+    def row(self, axis: str) -> Expression:
+        """The row of the image (`h`), or the place in it (`w`), that a window's entry is at."""
+        moved = Position(self.at(**{f"o{axis}": f"s{axis}", f"k{axis}": f"d{axis}"}))
+        return Apply(Scalar.SUB, (moved, Given(self.sizes[f"p{axis}"])), Type.I64)
+
+    def inside(self, at: Expression, axis: str) -> Expression:
+        """The mask of an axis: 0 <= at < extent."""
+        low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
+        high = Apply(Scalar.LT, (at, Given(self.sizes[axis])), Type.BOOL)
+        return Apply(Scalar.AND, (low, high), Type.BOOL)
+
+    def image(self, x: Buffer) -> Load:
+        """The element of the image that a window's entry is: zero where there is none."""
+        rows = {axis: self.row(axis) for axis in "hw"}
+        masks = tuple([self.inside(row, axis) for axis, row in rows.items()])
+        indirect = tuple([(row, self.sizes[f"x{axis}"]) for axis, row in rows.items()])
+        inside = Apply(Scalar.AND, masks, Type.BOOL)
+        return Load(x, self.at("xg", n="xn", ic="xc"), indirect, inside)
+
+
+@cache
+def windows(type: Type, grouped: bool = False) -> Kernel:
+    """Buffers x, weight, bias, y: y = bias + the sum of windows of x by weights.
+
+    `grouped`: threads share out groups of channels, else those share out each.
     """
-
-    type: Type
-    batch: int
-    channels: int
-    spatial: tuple[int, int]
-    outputs: int
-    output: tuple[int, int]
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
-    groups: int
-    x: Strides
-    weight: Strides
-    y: Strides
-
-    @property
-    def inputs_each(self) -> int:
-        """Input channels of a group."""
-        return self.channels // self.groups
-
-    @property
-    def outputs_each(self) -> int:
-        """Output channels of a group."""
-        return self.outputs // self.groups
-
-    @property
-    def inside(self) -> bool:
-        """Whether no window reaches into the padding."""
-        return not any(self.padding) and all(
-            s * (o - 1) + d * (k - 1) < n
-            for s, o, d, k, n in zip(self.stride, self.output, self.dilation, self.kernel,
-                                     self.spatial, strict=True)
-        )  # fmt: skip
-
-
-def strides_of(shape: Sequence[int], last: bool) -> Strides:
-    """The strides of a contiguous (n, c, h, w): channels innermost in memory where `last`."""
-    n, c, h, w = shape
-    del n
-    return (c * h * w, 1, w * c, c) if last else (c * h * w, h * w, w, 1)
-
-
-def _axes(**extents: int) -> dict[str, Axis]:
-    return {name: Axis(Index(name), extent) for name, extent in extents.items()}
-
-
-def _within(terms: Sequence[Term], offset: int, extent: int) -> Expression:
-    """The mask of a padded axis: 0 <= position < extent."""
-    at = Position(affine(offset, *terms))
-    low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
-    high = Apply(Scalar.LT, (at, Constant(Type.I64, extent)), Type.BOOL)
-    return Apply(Scalar.AND, (low, high), Type.BOOL)
-
-
-def image(
-    buffer: Buffer, strides: Strides, others: Sequence[Term | None],
-    where: Sequence[Sequence[Term]], offsets: Sequence[int], extents: Sequence[int], masked: bool,
-) -> Load:  # fmt: skip
-    """An element of an image at (h, w) positions that are affine, with or without padding."""
-    terms, base = list(others), 0
-    for position, offset, stride in zip(where, offsets, strides[2:], strict=True):
-        base += offset * stride
-        terms += [(index, factor * stride) for index, factor in position]
-    masks = [_within(p, o, n) for p, o, n in zip(where, offsets, extents, strict=True)]
-    mask = Apply(Scalar.AND, tuple(masks), Type.BOOL) if masked else None
-    return Load(buffer, affine(base, *terms), mask=mask)
-
-
-def _windows(g: Geometry, a: dict[str, Axis]) -> list[list[Term]]:
-    """x's positions along both axes, but for the padding."""
-    return [
-        [(a[o], s), (a[k], d)]
-        for o, k, s, d in zip(("oh", "ow"), ("kh", "kw"), g.stride, g.dilation, strict=True)
-    ]
-
-
-def _input(g: Geometry, x: Buffer, a: dict[str, Axis], group: Index) -> Load:
-    """The element of x that an output position and an entry of the kernel meet at."""
-    others = [(a["n"], g.x[0]), (a["ic"], g.x[1]), _group(g, group, g.x[1] * g.inputs_each)]
-    masked = not (g.inside and (g.x[1] == 1 or g.inputs_each == 1))
-    return image(x, g.x, others, _windows(g, a), [-p for p in g.padding], g.spatial, masked)
-
-
-def _weight(g: Geometry, a: dict[str, Axis], group: Index, base: int = 0,
-            steps: Sequence[int] = (1, 1)) -> Affine:  # fmt: skip
-    """A weight's position; `steps`: entries of the kernel that a round of kh and kw moves."""
-    o, i, h, w = g.weight
-    return affine(base, (a["oc"], o), (a["ic"], i), (a["kh"], h * steps[0]),
-                  (a["kw"], w * steps[1]), _group(g, group, o * g.outputs_each))  # fmt: skip
-
-
-def _output(g: Geometry, a: dict[str, Axis], group: Index) -> Affine:
-    """y's position."""
-    n, k, h, w = g.y
-    return affine(0, (a["n"], n), (a["oc"], k), (a["oh"], h), (a["ow"], w),
-               _group(g, group, k * g.outputs_each))  # fmt: skip
-
-
-def _grouped(groups: int, group: Index, body: list[Statement]) -> list[Statement]:
-    return body if groups == 1 else [Loop(group, groups, body, Kind.PARALLEL)]
-
-
-def _group(g: Geometry, index: Index, stride: int) -> Term | None:
-    return (index, stride) if g.groups > 1 else None
-
-
-def affine(base: int, *terms: tuple[Index | Axis, Extent] | None) -> Affine:
-    """A position; None stands for a term that is not there."""
-    return Affine(base, tuple([
-        (one[0].index if isinstance(one[0], Axis) else one[0], one[1])
-        for one in terms if one is not None
-    ]))  # fmt: skip
-
-
-def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
-    """Buffers x, weight, (bias,) y."""
-    x, weight, y = (Buffer(g.type, name) for name in ("x", "weight", "y"))
-    shift = Buffer(g.type, "bias")
-    a = _axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
-              ic=g.inputs_each, oc=g.outputs_each)  # fmt: skip
-    group, total = Index("group"), Accumulator(Fold.SUM, g.type)
-    value: Expression = total
-    if bias:
-        at = affine(0, (a["oc"], 1), _group(g, group, g.outputs_each))
-        value = Apply(Scalar.ADD, (value, Load(shift, at)), g.type)
-    if relu:
-        value = Apply(Scalar.MAXIMUM, (value, Constant(g.type, 0.0)), g.type)
+    x, weight, bias, y = (Buffer(type, name) for name in ("x", "weight", "bias", "y"))
+    named, total = _Named(grouped), Accumulator(Fold.SUM, type)
+    a = named.axes
+    at = affine(0, (a["oc"], 1), (named.group, named.sizes["oc"]) if named.group else None)
+    shifted = Apply(Scalar.ADD, (total, Load(bias, at)), type)
     contract = Contract(
-        (a["n"], a["oh"], a["ow"]), a["oc"], (a["kh"], a["kw"], a["ic"]), _input(g, x, a, group),
-        Load(weight, _weight(g, a, group)), total, [Store(y, _output(g, a, group), value)],
+        (a["n"], a["oh"], a["ow"]), a["oc"], (a["ic"], a["kh"], a["kw"]), named.image(x),
+        Load(weight, named.at("wg", oc="wo", ic="wi", kh="wh", kw="ww")), total,
+        [Store(y, named.at("yg", n="yn", oc="yc", oh="yh", ow="yw"), shifted)],
     )  # fmt: skip
-    buffers = [x, weight, *([shift] if bias else []), y]
-    return Kernel("conv_forward", buffers, _grouped(g.groups, group, [contract]))
+    return named.kernel("conv_windows", [x, weight, bias, y], contract)
 
 
-def backward_data(g: Geometry) -> Kernel:
-    """Buffers gy, weight, gx: the gradient of the input.
+@cache
+def weight(type: Type, grouped: bool = False) -> Kernel:
+    """Buffers x, gy, gw: the gradient of the weight; `grouped` as in `windows`."""
+    x, gy, gw = (Buffer(type, name) for name in ("x", "gy", "gw"))
+    named, total = _Named(grouped), Accumulator(Fold.SUM, type)
+    a = named.axes
+    contract = Contract(
+        (a["ic"], a["kh"], a["kw"]), a["oc"], (a["n"], a["oh"], a["ow"]), named.image(x),
+        Load(gy, named.at("yg", n="yn", oc="yc", oh="yh", ow="yw")), total,
+        [Store(gw, named.at("wg", oc="wo", ic="wi", kh="wh", kw="ww"), total)],
+    )  # fmt: skip
+    return named.kernel("conv_weight", [x, gy, gw], contract)
 
-    Positions of x that are congruent modulo the stride meet the same entries of the kernel: each
-    such phase is a convolution of gy by itself.
+
+def _strides(letter: str, strides: Strides) -> dict[str, int]:
+    names = "oihw" if letter == "w" else "nchw"
+    return {f"{letter}{name}": stride for name, stride in zip(names, strides, strict=True)}
+
+
+def _filled(values: dict[str, int]) -> tuple[int, ...]:
+    """The sizes' values in the order of a kernel's."""
+    return tuple([values[name] for name in _NAMES])
+
+
+def _each(
+    g: Geometry, grouped: bool, places: Sequence[int], groups: Sequence[int], sizes: tuple
+) -> Iterator[Call]:
+    """A call for all groups, or one for each: `groups` is what a group moves each place by."""
+    if grouped:
+        yield Call(tuple(places), sizes)
+        return
+    for group in range(g.groups):
+        moved = [at + group * step for at, step in zip(places, groups, strict=True)]
+        yield Call(tuple(moved), sizes[: -len(_GROUPS)])
+
+
+def _apart(g: Geometry) -> tuple[int, int, int]:
+    """What a group moves in x, the weight and y."""
+    return g.inputs_each * g.x[1], g.outputs_each * g.weight[0], g.outputs_each * g.y[1]
+
+
+def _forward_sizes(g: Geometry) -> tuple[int, ...]:
+    x, weight, y = _apart(g)
+    return _filled({
+        "n": g.batch, "oc": g.outputs_each, "oh": g.output[0], "ow": g.output[1],
+        "ic": g.inputs_each, "kh": g.kernel[0], "kw": g.kernel[1], "h": g.spatial[0],
+        "w": g.spatial[1], "sh": g.stride[0], "sw": g.stride[1], "dh": g.dilation[0],
+        "dw": g.dilation[1], "ph": g.padding[0], "pw": g.padding[1], **_strides("x", g.x),
+        **_strides("w", g.weight), **_strides("y", g.y),
+        "groups": g.groups, "xg": x, "wg": weight, "yg": y,
+    })  # fmt: skip
+
+
+def forward_calls(g: Geometry, grouped: bool = False) -> Iterator[Call]:
+    """Calls of `windows` on x, weight, bias, y."""
+    x, weight, y = _apart(g)
+    apart = (x, weight, g.outputs_each, y)
+    return _each(g, grouped, (0, 0, 0, 0), apart, _forward_sizes(g))
+
+
+def weight_calls(g: Geometry, grouped: bool = False) -> Iterator[Call]:
+    """Calls of `weight` on x, gy, gw."""
+    x, weight, y = _apart(g)
+    return _each(g, grouped, (0, 0, 0), (x, y, weight), _forward_sizes(g))
+
+
+def data_calls(g: Geometry, grouped: bool = False) -> Iterator[Call]:
+    """Calls of `windows` on gy, weight, zeros, gx: for each phase of the stride.
+
+    Positions of x that are congruent modulo the stride meet the same entries of the kernel.
     """
-    gy, weight, gx = (Buffer(g.type, name) for name in ("gy", "weight", "gx"))
-    group, body = Index("group"), []
-    for first in range(g.stride[0]):
-        for second in range(g.stride[1]):
-            body += _phase(g, (first, second), (gy, weight, gx), group)
-    return Kernel("conv_backward_data", [gy, weight, gx], _grouped(g.groups, group, body))
+    x, weight, y = _apart(g)
+    for phase in ((i, j) for i in range(g.stride[0]) for j in range(g.stride[1])):
+        counts = [-(-(n - p) // s) for n, p, s in zip(g.spatial, phase, g.stride, strict=True)]
+        if min(counts) <= 0:
+            continue
+        meets = [taps(g, axis, phase[axis]) for axis in (0, 1)]
+        first = [meet[0] if meet else 0 for meet, _, _ in meets]
+        places = (0, first[0] * g.weight[2] + first[1] * g.weight[3], 0,
+                  phase[0] * g.x[2] + phase[1] * g.x[3])  # fmt: skip
+        apart = (y, weight, g.inputs_each, x)
+        yield from _each(g, grouped, places, apart, _phase(g, counts, meets))
 
 
-def taps(g: Geometry, axis: int, phase: int) -> tuple[list[int], int, int]:
-    """For positions phase + stride * i along an axis: the first kernel entry and the step between
-    those that meet them, how many, and y's position for i = 0 and the first of them; one entry
-    further y's position is `dilation * step / stride` less."""
-    s, d, k = g.stride[axis], g.dilation[axis], g.kernel[axis]
-    meet = [i for i in range(k) if (phase + g.padding[axis] - i * d) % s == 0]
-    start = (phase + g.padding[axis] - meet[0] * d) // s if meet else 0
-    step = meet[1] - meet[0] if len(meet) > 1 else 1
-    return meet, start, d * step // s
-
-
-def _phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer], group: Index
-           ) -> list[Statement]:  # fmt: skip
-    gy, weight, gx = buffers
-    counts = [-(-(n - p) // s) for n, p, s in zip(g.spatial, phase, g.stride, strict=True)]
-    meets = [taps(g, axis, phase[axis]) for axis in (0, 1)]
-    a = _axes(n=g.batch, ih=counts[0], iw=counts[1], kh=len(meets[0][0]), kw=len(meets[1][0]),
-              oc=g.outputs_each, ic=g.inputs_each)  # fmt: skip
-    first = phase[0] * g.x[2] + phase[1] * g.x[3]
-    apart = g.x[2] * g.stride[0], g.x[3] * g.stride[1]
-    place = affine(first, (a["n"], g.x[0]), (a["ic"], g.x[1]), (a["ih"], apart[0]),
-                (a["iw"], apart[1]), _group(g, group, g.x[1] * g.inputs_each))  # fmt: skip
-    if not prod(counts):
-        return []
-    if not meets[0][0] or not meets[1][0]:
-        return [_cleared(g, gx, place, [a["n"], a["ih"], a["iw"], a["ic"]])]
-    windows: list[list[Term]] = [
-        [(a[i], 1), (a[k], -less)]
-        for i, k, (_, _, less) in zip(("ih", "iw"), ("kh", "kw"), meets, strict=True)
-    ]
-    others = [(a["n"], g.y[0]), (a["oc"], g.y[1]), _group(g, group, g.y[1] * g.outputs_each)]
-    offsets = [start for _, start, _ in meets]
-    within = all(
-        start - less * (len(meet) - 1) >= 0 and start + count - 1 < n
-        for (meet, start, less), count, n in zip(meets, counts, g.output, strict=True)
-    )
-    masked = not (within and (g.y[1] == 1 or g.outputs_each == 1))
-    read = image(gy, g.y, others, windows, offsets, g.output, masked)
+def _phase(g: Geometry, counts: Sequence[int], meets: Sequence[tuple[list[int], int, int]]
+           ) -> tuple[int, ...]:  # fmt: skip
     steps = [m[1] - m[0] if len(m) > 1 else 1 for m, _, _ in meets]
-    base = meets[0][0][0] * g.weight[2] + meets[1][0][0] * g.weight[3]
-    factor = Load(weight, _weight(g, a, group, base, steps))
-    total = Accumulator(Fold.SUM, g.type)
-    return [Contract((a["n"], a["ih"], a["iw"]), a["ic"], (a["kh"], a["kw"], a["oc"]), read,
-                     factor, total, [Store(gx, place, total)])]  # fmt: skip
-
-
-def _cleared(g: Geometry, buffer: Buffer, place: Affine, axes: Sequence[Axis]) -> Statement:
-    """Zeros at positions that no window meets."""
-    body: Statement = Store(buffer, place, Constant(g.type, 0.0))
-    ordered = sorted(axes, key=lambda axis: abs(int(place.stride(axis.index))))  # type: ignore[arg-type]
-    for n, axis in enumerate(ordered):
-        kind = Kind.LANES if n == 0 else Kind.SERIAL
-        if n == len(ordered) - 1 and g.groups == 1:
-            kind = Kind.PARALLEL
-        body = Loop(axis.index, axis.extent, [body], kind)
-    return body
-
-
-def backward_weight(g: Geometry) -> Kernel:
-    """Buffers x, gy, gw: the gradient of the weight."""
-    x, gy, gw = (Buffer(g.type, name) for name in ("x", "gy", "gw"))
-    a = _axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],
-              ic=g.inputs_each, oc=g.outputs_each)  # fmt: skip
-    group, total = Index("group"), Accumulator(Fold.SUM, g.type)
-    # Neighbouring rows of a tile read neighbouring elements of x, or else write those of gw.
-    taps = (a["kh"], a["kw"])
-    rows = (*taps, a["ic"]) if g.x[1] == 1 or g.weight[1] == 1 else (a["ic"], *taps)
-    contract = Contract(
-        rows, a["oc"], (a["n"], a["oh"], a["ow"]), _input(g, x, a, group),
-        Load(gy, _output(g, a, group)), total, [Store(gw, _weight(g, a, group), total)],
-    )  # fmt: skip
-    return Kernel("conv_backward_weight", [x, gy, gw], _grouped(g.groups, group, [contract]))
+    o, i, *entries = g.weight
+    apart = [stride * s for stride, s in zip(g.x[2:], g.stride, strict=True)]
+    x, weight, y = _apart(g)
+    return _filled({
+        "n": g.batch, "oc": g.inputs_each, "ic": g.outputs_each, "oh": counts[0],
+        "ow": counts[1], "kh": len(meets[0][0]), "kw": len(meets[1][0]), "h": g.output[0],
+        "w": g.output[1], "sh": 1, "sw": 1, "dh": -meets[0][2], "dw": -meets[1][2],
+        "ph": -meets[0][1], "pw": -meets[1][1], **_strides("x", g.y), "wo": i, "wi": o,
+        "wh": entries[0] * steps[0], "ww": entries[1] * steps[1],
+        "yn": g.x[0], "yc": g.x[1], "yh": apart[0], "yw": apart[1],
+        "groups": g.groups, "xg": y, "wg": weight, "yg": x,
+    })  # fmt: skip

@@ -1,0 +1,682 @@
+"""flambeau.compile: a step is recorded while it trains, compiled beside it, checked, taken over.
+
+With mode="now" the first call is recorded and its program made; the second must do the same. Else
+the first is plain, unless its code is said to have run before; then calls are recorded until two
+agree. Where an earlier process kept the program, the first call has it in either mode. What cannot
+be compiled stays eager, and the user is told once, with the line.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from ..native.eager import beside, recording
+from ..native.flags import CHECK, DEBUG
+from ..nn.module import Module
+from ..tensor.tensor import Tensor
+from .arena import Arena
+from .advice import advice
+from .capture import busy, capture
+from .functional import trace_to_graph
+from .grad_memory import move_all
+from .graph import Graph
+from .guards import Environment, Modules
+from .kinds import described, flat, modes, shared
+from .pending import Pending
+from .places import Places
+from .precedent import Precedent, keep, kept, place, precedent
+from .program import MISS, Program
+from .recipe import followed, recipe
+from .reference import Reference
+from .sample import Sample
+from .selfcheck import check
+from .takeover import complete, is_possible, take_over
+from .trace import Trace, difference
+from .unfit import Unfit, failure, within_memory
+
+RECORDED = 4  # how many calls are recorded before a step counts as not static
+PATIENT = 64  # calls that may differ where gradients are accumulated
+SOON = 0.2  # seconds in which a program that was kept is there, even on a busy machine
+PROGRAMS = 8  # how many kinds of calls (shapes, flags) get a program of their own
+MANY = 32  # with dynamic=True
+
+
+class Variant:
+    """Calls of one kind: of the same shapes, dtypes, flags and modes."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.trace: Trace | None = None
+        self.recorded = 0
+        self.difference: tuple[str, str] | None = None
+        self.stopped = False
+        self.changed = False  # guards failed, and nothing has been recorded since
+        self.program: Program | None = None
+        self.pending: Any = None
+        self.known = False  # whether the two that follow were looked for
+        self.place: str | None = None  # under which it is kept what such calls do
+        self.kept: Precedent | None = None  # what they did in an earlier process
+        self.candidate: Pending | None = None  # the program of the one call that was recorded
+        self.like: Precedent | None = None  # what that call did
+        self.environment: Environment | None = None
+        self.modules: Modules | None = None
+
+    @property
+    def used(self) -> int | None:
+        """Grows with each call; None while a program is being made, and where there can be none."""
+        if self.stopped or self.pending is not None:
+            return None
+        return self.calls + (0 if self.program is None else self.program.calls)
+
+
+class Compiled:
+    """A compiled function. Calls go to its programs, or run as they are while there are none."""
+
+    def __init__(self, function: Callable, options: dict[str, Any]) -> None:
+        self._function, self._options = function, options
+        self._programs: list[Program] = []
+        self._last: Program | None = None  # which served the last call
+        self._variants: dict[Any, Variant] = {}
+        self._most = MANY if options["dynamic"] else PROGRAMS  # of them
+        self._places = Places()
+        self._told: set[str] = set()
+        self._roots: list[Module] | None = None  # modules that the step's names stand for
+        self._accumulated: dict[int, Tensor] = {}  # whose grads are there in some calls only
+        self._lock = threading.RLock()
+        functools.update_wrapper(self, function, updated=())
+        _every.add(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function, compiled where it can be."""
+        for program in self._programs:
+            found = program.call(args, kwargs)
+            if found is not MISS:
+                self._last = program
+                return found
+        return self._slow(args, kwargs)
+
+    def attempt(self, *args: Any) -> Any:
+        """What a program that stands for this call gives; MISS, with nothing run, where none
+        does."""
+        for program in self._programs:
+            found = program.call(args, {})
+            if found is not MISS:
+                return found
+        return MISS
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a program for some calls."""
+        return bool(self._programs)
+
+    def is_kept(self, *args: Any) -> bool:
+        """Whether an earlier process kept the program of such a call."""
+        if CHECK.value():
+            return False
+        return kept(self._place(args, {})) is not None
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: one compiled function for each instance."""
+        if instance is None:
+            return self
+        name = f"_compiled_{id(self)}"
+        found = instance.__dict__.get(name)
+        if found is None:
+            bound = self._function.__get__(instance, owner)
+            found = instance.__dict__[name] = Compiled(bound, self._options)
+        return found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Functions are their own copies; a method of a copy is compiled anew."""
+        function = copy.deepcopy(self._function, memo)
+        return self if function is self._function else Compiled(function, self._options)
+
+    def __reduce__(self) -> Any:
+        """By name where it stands in place of its function, as decorated ones do."""
+        found: Any = sys.modules.get(getattr(self._function, "__module__", None) or "")
+        name = getattr(self._function, "__qualname__", "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (Compiled, (self._function, self._options))
+
+    def explain(self, level: int = 1, html: Any = None) -> str:
+        """Where the program of the last call spends its time, and what it was made into.
+
+        Level 1: its kernels with time, bytes, flops and share of the machine's limit; 2 also the
+        graph; 3 the groups of nodes that one kernel computes; 4 the loops; 5 LLVM IR; 6 assembly.
+        `html` names a file for a page that shows the step as a picture. It runs the program some
+        times and changes nothing. Where there is no program the text says why; ValueError for
+        another level, RuntimeError for a page of nothing.
+
+        >>> double = torch.compile(lambda x: 2 * x, mode="now")
+        >>> for _ in range(4):
+        ...     y = double(torch.ones(64))
+        >>> print(double.explain())
+        <lambda>: 1 kernel, ...
+        """
+        program = self._last
+        if program is None or program not in self._programs:
+            program = next(iter(self._programs), None)
+        name = self._name
+        if program is not None:
+            from .account import account
+
+            text = account(program, name, level, html)
+            if self._options.get("dynamic"):
+                text += ("\ndynamic=True: each combination of shapes has a program of its own, "
+                         f"{len(self._programs)} of at most {MANY}")  # fmt: skip
+            return text
+        text = f"{name} has no program: {self._why()}"
+        if html is not None:
+            raise RuntimeError(text)
+        return text
+
+    @property
+    def _name(self) -> str:
+        """For people: the function, or the module whose call it is."""
+        owner = getattr(self._function, "__self__", None)
+        if isinstance(owner, Module):
+            return type(owner).__name__
+        return getattr(self._function, "__name__", type(self._function).__name__)
+
+    def _why(self) -> str:
+        """Why there is no program."""
+        if self._told:
+            return "; ".join(self._told)
+        if any(variant.pending is not None for variant in self._variants.values()):
+            return "it is being made"
+        return "it is made once a few calls have shown that they do the same"
+
+    def forget(self) -> None:
+        """Starts anew, without programs."""
+        with self._lock:
+            self._programs, self._roots, self._last = [], None, None
+            self._variants.clear()
+            self._places = Places()
+            self._told.clear()
+            self._accumulated.clear()
+
+    def __repr__(self) -> str:
+        return f"<compiled {getattr(self._function, '__qualname__', self._function)!s}>"
+
+    # ------------------------------------------------------------------------ recording
+
+    def _slow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A call for which no program is there."""
+        if busy() or not self._lock.acquire(blocking=False):
+            return self._function(*args, **kwargs)
+        counted = [(program.grads, program.grads.counted()) for program in self._programs]
+        try:
+            return self._advance(args, kwargs)
+        finally:
+            for grads, before in counted:
+                grads.shift(before)
+            self._lock.release()
+
+    def _advance(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        variant = self._variant(args, kwargs)
+        if variant is None or variant.stopped:
+            return self._function(*args, **kwargs)
+        pending = variant.pending
+        if pending is not None:
+            if not pending.done.is_set():
+                return self._function(*args, **kwargs)
+            self._adopt(variant, pending, args, kwargs)
+            if variant.program is not None:
+                found = variant.program.call(args, kwargs)
+                if found is not MISS:
+                    return found
+                self._accumulates(variant.program.bindings.absent())
+            return self._function(*args, **kwargs)
+        if variant.program is not None:
+            if self._accumulates(variant.program.bindings.absent()):
+                return self._advance(args, kwargs)
+            self._forget(variant)
+        variant.calls += 1
+        try:
+            self._recall(variant, args, kwargs)
+            if variant.calls > 1 or self._settled or self._waits(variant):
+                with recording(self._now):
+                    return self._record(variant, args, kwargs)
+            return self._function(*args, **kwargs)
+        except BaseException:
+            variant.calls -= 1  # cut short: the next one may be the first yet to make state
+            raise
+
+    @property
+    def _now(self) -> bool:
+        """Whether calls wait for programs."""
+        return bool(self._options["mode"] == "now")
+
+    def _waits(self, variant: Variant) -> bool:
+        """Whether calls of a kind wait for their program, also since it was kept: it takes less
+        than a plain call then."""
+        return self._now or variant.kept is not None
+
+    @property
+    def _settled(self) -> bool:
+        """Whether the code is said to have run before."""
+        return bool(self._options.get("settled", False))
+
+    def _place(self, args: tuple, kwargs: dict[str, Any]) -> str | None:
+        """Where an earlier process would have kept what such a call does."""
+        self._training()  # finds the modules
+        return place(self._function, args, kwargs, modes(), self._roots or (), self._options)
+
+    def _recall(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Looks for what such calls did in an earlier process."""
+        if not variant.known:
+            variant.known = True
+            variant.place = self._place(args, kwargs)
+            if not CHECK.value():
+                variant.kept = kept(variant.place)
+
+    def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
+        key = (described(args), described(kwargs), shared((args, kwargs)), modes(),
+               self._training(), self._absent())  # fmt: skip
+        found = self._variants.get(key)
+        if found is None:
+            if len(self._variants) >= self._most:
+                idle = self._places.idle(key, {k: v.used for k, v in self._variants.items()})
+                if idle is None:
+                    self._tell(self._many(), "")
+                    return None
+                self._leave(self._variants.pop(idle))
+            found = self._variants[key] = Variant()
+        return found
+
+    def _many(self) -> str:
+        """What is told when there are too many kinds of calls."""
+        more = "" if self._options["dynamic"] else f"; dynamic=True allows {MANY}"
+        return (
+            f"{self._most} kinds of calls (shapes, dtypes, plain arguments, flags) have programs "
+            "of their own; others run without, until one of these is called no more. Pad inputs "
+            f"to a few shapes, and pass numbers that change as tensors{more}."
+        )
+
+    def _training(self) -> tuple:
+        """The training flags of the modules that the step's names stand for."""
+        if self._roots is None:
+            self._roots = Environment(self._function).modules
+        return tuple(m.training for root in self._roots for m in root.modules())
+
+    def _absent(self) -> tuple:
+        """Which of the grads are not there that are in some calls: those are kinds of their own, as
+        where gradients are accumulated over some calls."""
+        return tuple(leaf._grad is None for leaf in self._accumulated.values())
+
+    def _accumulates(self, *seen: Iterable[tuple[Tensor, bool]]) -> bool:
+        """Whether calls were met, as (leaf, whether it had no grad), of which one has grads where
+        another, or the one to come, has none. All begins anew then, once for each leaf."""
+        met: dict[int, set[bool]] = {}
+        leaves = {}
+        for leaf, absent in (pair for call in seen for pair in call):
+            leaves[id(leaf)] = leaf
+            met.setdefault(id(leaf), set() if len(seen) > 1 else {leaf._grad is None}).add(absent)
+        new = {key: leaves[key] for key, found in met.items()
+               if len(found) > 1 and key not in self._accumulated}  # fmt: skip
+        if new:
+            self._accumulated.update(new)
+            self._programs, self._last = [], None
+            self._variants.clear()
+        return bool(new)
+
+    def _forget(self, variant: Variant) -> None:
+        """A program's guards no longer hold: what it stands for is recorded again."""
+        self._leave(variant)
+        variant.program, variant.recorded = None, 0
+        variant.candidate = variant.like = None
+        variant.changed = True
+
+    def _leave(self, variant: Variant) -> None:
+        """A kind's program, if it has one, serves no more calls."""
+        if variant.program is not None and variant.program in self._programs:
+            self._programs.remove(variant.program)
+
+    def _record(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> Any:
+        first, waits = variant.trace is None, self._waits(variant)
+        if first and variant.environment is None and waits:
+            self._look(variant, Trace())
+        like = None
+        if waits and not self._is_early(variant):
+            like = variant.kept if first else variant.like
+        # Of a first one no program is made, so values do not matter, unless calls wait for it.
+        result, trace = capture(self._function, args, kwargs, waits or not first,
+                                self._options["random"] == "counter", like)  # fmt: skip
+        if trace is None:
+            return result
+        variant.recorded += 1
+        last, variant.trace = variant.trace, trace
+        try:
+            self._judge(variant, trace, last, result, args, kwargs)
+        except Unfit as error:
+            _compute(trace)
+            if self._is_plain(variant):
+                self._pass_over(variant)
+            else:
+                self._stop(variant, error.what, error.line)
+        except Exception:
+            _compute(trace)
+            raise
+        except BaseException:
+            if trace.deferred is not None:
+                trace.deferred.undo()
+            raise
+        return result
+
+    def _judge(self, variant: Variant, trace: Trace, last: Trace | None, result: Any, args: tuple,
+               kwargs: dict[str, Any]) -> None:  # fmt: skip
+        """What becomes of a recorded call; `last`: the one recorded before."""
+        changed, variant.changed = variant.changed, False
+        candidate, variant.candidate = variant.candidate, None
+        plain = self._is_plain(variant)
+        if self._is_early(variant):
+            self._pass_over(variant)
+            return
+        if trace.problems or (plain and trace.effects):
+            _compute(trace)
+            if changed or plain:  # an optimiser makes state for a parameter, for instance
+                self._pass_over(variant)
+            else:
+                self._stop(variant, *trace.problems[0])
+            return
+        found = self._differs(variant, trace, last)
+        if found is not None and last is not None and self._accumulates(
+            last.absent(), trace.absent()
+        ):  # fmt: skip
+            _compute(trace)
+            return
+        agreed = found is None and (last is not None or self._is_kept(variant, trace))
+        self._look(variant, trace)
+        if agreed and trace.deferred is not None and self._completed(
+            variant, trace, candidate, result, args, kwargs
+        ):
+            return
+        _compute(trace)
+        if agreed:
+            self._build(variant, trace, args, kwargs, last is None)
+            return
+        variant.difference, variant.like = found, None
+        if found is None and self._now and self._speculate(variant, trace, args, kwargs):
+            return
+        if plain:
+            self._pass_over(variant)
+            return
+        trace.strip()
+        if variant.recorded >= RECORDED and variant.difference is not None:
+            self._stop(variant, *variant.difference)
+
+    def _differs(self, variant: Variant, trace: Trace, last: Trace | None
+                 ) -> tuple[str, str] | None:  # fmt: skip
+        """What a recorded call did otherwise than the last one, and the line."""
+        if last is None:
+            return self._moved(variant, trace)
+        found = difference(last, trace) or self._moved(variant, trace)
+        if found and variant.calls < PATIENT and last.accumulated() != trace.accumulated():
+            variant.recorded -= 1  # the grads' memory stays only once a program made it
+        return found
+
+    def _is_plain(self, variant: Variant) -> bool:
+        """Whether a call may do what no other does: fill caches, make state."""
+        return variant.calls == 1 and not self._settled
+
+    def _is_early(self, variant: Variant) -> bool:
+        """Whether an earlier process had no program for such a call."""
+        return variant.kept is not None and variant.calls < variant.kept.start
+
+    def _pass_over(self, variant: Variant) -> None:
+        """Forgets the call that was recorded: the next one is the first."""
+        variant.recorded, variant.trace = 0, None
+        if self._waits(variant):
+            self._look(variant, Trace())
+
+    def _is_kept(self, variant: Variant, trace: Trace) -> bool:
+        """Whether a call did what is kept of an earlier process."""
+        known = variant.kept
+        return known is not None and (trace.deferred is not None or known.agrees(trace))
+
+    def _look(self, variant: Variant, trace: Trace) -> None:
+        """Notes what the step's names stand for, and its modules, after a recorded call."""
+        variant.environment = Environment(self._function)
+        variant.environment.ignore(trace.effects)
+        variant.modules = Modules(trace, variant.environment)
+        variant.modules.ignore(trace.effects)
+
+    def _moved(self, variant: Variant, trace: Trace) -> tuple[str, str] | None:
+        """What the step can see and was changed since the call recorded before, as (what, line):
+        nobody knows what it is for, so a program would have to look at it, and never run."""
+        names = []
+        if variant.environment is not None:
+            variant.environment.ignore(trace.effects)
+            names += variant.environment.changed()
+        if variant.modules is not None:
+            variant.modules.ignore(trace.effects)
+            names += [f"{name} of a module" for _, name in variant.modules.changed()]
+        return (f"{names[0]}, which its code uses, is another at each call", "") if names else None
+
+    # ------------------------------------------------------------------------- building
+
+    def _build(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict[str, Any],
+               kept: bool = False) -> None:  # fmt: skip
+        """Makes the program of a call that did what another did, beside the calls that follow
+        unless they wait for it. `kept`: the other was one of an earlier process."""
+        made = None if kept else precedent(trace, self._function)
+        pending = self._begun(trace, args, kwargs, made)
+        if is_possible(pending.graph, pending.bindings, trace.result):
+            pending.precedent, pending.result = made, trace.result
+        trace.strip()
+        if self._now or self._options["backend"] == "evaluate":
+            self._work(pending)
+            self._adopt(variant, pending, args, kwargs)
+            return
+        with within_memory("settle"):
+            pending.bindings.settle([slot for slot, _ in pending.graph.writes])
+        variant.pending = pending
+        if not beside("flambeau compile", self._work, pending):
+            self._work(pending)
+        if kept:  # as a rule the program was too, and is there before a plain call is
+            pending.done.wait(SOON)
+
+    def _speculate(self, variant: Variant, trace: Trace, args: tuple, kwargs: dict[str, Any]
+                   ) -> bool:  # fmt: skip
+        """Makes the program of the first call that is recorded, and gives this its results: then
+        all calls have them, whether a precedent was there or not. It serves no others before one
+        does the same."""
+        made = precedent(trace, self._function)
+        pending = self._begun(trace, args, kwargs, made)
+        if made is None or not is_possible(pending.graph, pending.bindings, trace.result):
+            return False
+        pending.result = trace.result
+        trace.strip()
+        self._work(pending)
+        if self._is_right(variant, pending, self._is_plain(variant)):
+            made.start = variant.calls
+            pending.precedent = variant.like = made
+            variant.candidate = pending
+            pending.bindings.forget()
+            return True
+        return variant.stopped
+
+    def _completed(self, variant: Variant, trace: Trace, candidate: Pending | None, result: Any,
+                   args: tuple, kwargs: dict[str, Any]) -> bool:  # fmt: skip
+        """Gives a call that computed nothing its values by the program: the candidate's, or that
+        of an earlier process; whether this can be done."""
+        pending = candidate or self._restored(trace, args, kwargs)
+        if pending is None:
+            pending = self._begun(trace, args, kwargs)
+            if not is_possible(pending.graph, pending.bindings, trace.result):
+                return False
+            trace.deferred.expect(pending.bindings)
+            self._work(pending, trace.deferred.arena)
+            if pending.failed():
+                return False  # once more, with values, which tells why
+        leaves = flat((args, kwargs) if kwargs else args)
+        if candidate is not None:
+            move_all(pending.bindings, pending.step)
+        if not complete(pending.step, pending.bindings, trace, leaves, trace.result):
+            return False
+        pending.given = args, kwargs
+        trace.strip()
+        with within_memory("sample"):
+            pending.sample = pending.sample or Sample(pending.bindings)
+        self._install(variant, pending)
+        return True
+
+    def _restored(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending | None:
+        """The program of an earlier process, where a recipe says what binds it."""
+        from .restored import restored
+
+        known = trace.deferred.precedent
+        if known.recipe is None or known.table is None:
+            return None
+        found = followed(known.recipe, trace, flat((args, kwargs) if kwargs else args))
+        if found is None or not is_possible(*found, trace.result):
+            return None
+        pending = Pending()
+        pending.graph, pending.bindings = found
+        trace.deferred.expect(pending.bindings)
+        with suppress(MemoryError):  # once more, from what is recorded, which tells why
+            pending.step = restored(pending.graph, known.table, trace.deferred.arena)
+        pending.modes = trace.modes
+        return None if pending.step is None else pending
+
+    def _begun(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
+               made: Precedent | None = None) -> Pending:  # fmt: skip
+        """The graph of a recorded call. `made`: what is kept of it, which is told of it."""
+        pending = Pending()
+        leaves = flat((args, kwargs) if kwargs else args)
+        try:
+            pending.graph, pending.bindings = trace_to_graph(trace, leaves)
+        except Unfit:
+            raise
+        except Exception as error:
+            raise Unfit(failure(error, "trace_to_graph")) from error
+        if made is not None:
+            made.recipe = recipe(trace, leaves, pending.graph, pending.bindings)
+        pending.modes, pending.given = trace.modes, (args, kwargs)
+        return pending
+
+    def _work(self, pending: Pending, arena: Arena | None = None) -> None:
+        """Makes the program of a graph; `arena`: which it may work in."""
+        try:
+            pending.step = self._made(pending.graph, arena)
+            if pending.bindings.backward is not None:
+                pending.backward = self._made(pending.bindings.backward.graph)
+        except BaseException as error:
+            pending.error = error
+        finally:
+            pending.done.set()
+
+    def _made(self, graph: Graph, arena: Arena | None = None) -> Any:
+        if self._options["backend"] == "evaluate":
+            return Reference(graph)
+        from .pipeline import build
+
+        return build(graph, self._options["mode"] != "now", arena)
+
+    def _adopt(self, variant: Variant, pending: Pending, args: tuple, kwargs: dict) -> None:
+        """Takes a finished program over, when it computes what the recorded call computed."""
+        variant.pending = None
+        if self._is_right(variant, pending):
+            self._install(variant, pending)
+
+    def _is_right(self, variant: Variant, pending: Pending, first: bool = False) -> bool:
+        """Whether a program was made and agrees with the recorded call. `first`: where it does not,
+        there is another try: a first step of Adam makes full steps of gradients that are noise."""
+        if pending.failed():
+            self._stop(variant, pending.why(), "")
+            return False
+        take = None
+        if pending.result is not None and self._now:
+            take = functools.partial(take_over, pending.bindings, pending.result)
+        try:
+            with within_memory("selfcheck"):
+                wrong = check(pending.step, pending.bindings, pending.backward, take)
+                pending.sample = Sample(pending.bindings)
+        except Unfit as error:
+            self._stop(variant, error.what, error.line)
+            return False
+        pending.result = None
+        if wrong is not None and not first:
+            self._stop(variant, f"the compiled step computes another {wrong} than the eager one; "
+                       "please report this", "")  # fmt: skip
+        return wrong is None
+
+    def _install(self, variant: Variant, pending: Pending) -> None:
+        """Puts a program to use."""
+        assert variant.modules is not None
+        assert variant.environment is not None
+        variant.program = Program(
+            pending.step, pending.bindings, *pending.given, variant.modules,
+            variant.environment, pending.modes, pending.backward, pending.sample,
+        )  # fmt: skip
+        if pending.precedent is not None:
+            pending.precedent.arena = pending.step.size
+            pending.precedent.table = pending.step.key
+            keep(variant.place, pending.precedent)
+        variant.like = variant.kept = None
+        self._programs.insert(0, variant.program)
+        self._last = variant.program
+        pending.bindings.forget()
+        variant.program.grads.settle()
+        level = min(DEBUG.value(), 6)
+        if level:
+            print(self.explain(level), file=sys.stderr)
+        if pending.bindings.calls and self._options["fullgraph"]:
+            raise RuntimeError(f"fullgraph=True, but these run as they are: "
+                               f"{'; '.join(pending.bindings.calls)}")  # fmt: skip
+
+    # -------------------------------------------------------------------------- telling
+
+    def _stop(self, variant: Variant, what: str, line: str) -> None:
+        variant.stopped = True
+        variant.trace = None
+        where = f" ({line})" if line else ""
+        text = f"flambeau.compile: {self._name} stays eager: {what}{where}"
+        more = advice(what)
+        text = f"{text}. {more}" if more else text
+        if self._options["fullgraph"]:
+            raise RuntimeError(text)
+        self._tell(text, line)
+
+    def _tell(self, text: str, line: str) -> None:
+        if text in self._told:
+            return
+        self._told.add(text)
+        file, _, number = line.rpartition(":")
+        if file and number.isdigit():
+            warnings.warn_explicit(text, UserWarning, file, int(number))
+        else:
+            warnings.warn(text, UserWarning, stacklevel=5)
+
+
+def _compute(trace: Trace) -> None:
+    """Has the values computed that a recorded call still lacks."""
+    if trace.deferred is not None:
+        trace.deferred.compute()
+
+
+_every: weakref.WeakSet[Compiled] = weakref.WeakSet()
+
+
+def reset() -> None:
+    """Forgets the programs of all compiled functions."""
+    for one in list(_every):
+        one.forget()
+
+
+def compiled(function: Any, options: dict[str, Any]) -> Any:
+    """A compiled function or module."""
+    if isinstance(function, Module):
+        from .module import OptimizedModule
+
+        return OptimizedModule(function, options)
+    return Compiled(function, options)
