@@ -77,7 +77,7 @@ curves: $(PARITY_VENV)/.ready
 	$(PARITY_VENV)/bin/python benchmarks/parity.py
 
 stubs: $(VENV)/.with-lint
-	$(BIN)/python -m flambeau.stubs
+	$(BIN)/python -m flambeau.command.stubs
 
 clean:
 	rm -rf $(VENV) $(PARITY_VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache demo.png

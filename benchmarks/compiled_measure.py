@@ -42,7 +42,7 @@ def library(engine: str) -> Any:
     if engine in ("eager", "compiled"):
         sys.path.insert(0, str(HERE.parent))
         import flambeau  # noqa: F401
-        from flambeau import torch_alias
+        from flambeau.command import torch_alias
 
         torch_alias.install()
     import torch
@@ -82,7 +82,7 @@ def until_compiled(work: Callable, engine: str, done: Callable[[], bool]) -> Fou
 
 def built() -> list[float]:
     """Grows by the seconds that each program takes to be made."""
-    from flambeau.compiler.api import Compiled
+    from flambeau.compiler.driver.compiled_function import Compiled
 
     original, found = Compiled._work, []
 
@@ -97,7 +97,7 @@ def built() -> list[float]:
 
 def figures_of(step: Any) -> Found:
     """Flops, bytes and the share of the machine's limits, by explain()'s measurements."""
-    from flambeau.compiler.account import measured
+    from flambeau.compiler.report.summary import measured
 
     (_, found), *_ = measured(step._programs[0], "step")
     lost: dict[str, float] = {}
@@ -212,7 +212,7 @@ def matmul_job(engine: str, size: int, quick: bool) -> Found:
 def _beside_the_peak(work: Callable, turns: int) -> Found:
     """The median time of a call and the best turn's; what all threads sustain of multiply-adds
     meanwhile, and their best."""
-    from flambeau.native.limits import flops
+    from flambeau.native.runtime.roofline import flops
 
     seconds, sustained, best = [], [], []
     for _ in range(turns):

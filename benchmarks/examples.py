@@ -43,7 +43,7 @@ def run(engine: str, name: str, steps: int, turns: bool, rest: float = 0.0) -> N
     `rest`: seconds after each step, in which its program is made.
     """
     if engine != "torch":
-        from flambeau import torch_alias
+        from flambeau.command import torch_alias
 
         torch_alias.install()
     sys.path.insert(0, str(ROOT / "examples"))

@@ -81,7 +81,7 @@ def main() -> None:
     wait_for_turn()
     if names:
         if library == "flambeau":
-            from flambeau import torch_alias
+            from flambeau.command import torch_alias
 
             torch_alias.install()  # so that the examples' `import torch` is flambeau here
         torch.set_num_threads(THREADS)

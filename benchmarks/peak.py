@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from flambeau.native.limits import flops
-from flambeau.native.loops import Type
+from flambeau.native.runtime.roofline import flops
+from flambeau.native.loop_ir.ir import Type
 
 
 def peak(threads: int = 1, type: Type = Type.F32, seconds: float = 0.3) -> float:

@@ -25,7 +25,7 @@ _SECONDS = 0.15  # for one way of one shape
 
 def repeat() -> Callable[[int, int, int], None]:
     """A native loop that calls a kernel many times: Python's call would hide small ones."""
-    from flambeau.native.loader import load
+    from flambeau.native.jit.elf_loader import load
 
     text = """
 define void @repeat(ptr %kernel, ptr %cells, i64 %count) {
@@ -60,10 +60,10 @@ def rates(a: Any, b: Any, threads: int, again: Any, torch: Any) -> list[float]:
     """flambeau's, NumPy's and PyTorch's GFLOP/s for a @ b."""
     import numpy as np
 
-    from flambeau.native.compiled import compiled
+    from flambeau.native.jit.kernel_function import compiled
     from flambeau.native.kernels.gemm import Layout, product
-    from flambeau.native.loops import Type
-    from flambeau.native.pool import run
+    from flambeau.native.loop_ir.ir import Type
+    from flambeau.native.runtime.thread_pool import run
 
     clock = time.thread_time if threads == 1 else time.perf_counter
     flops = 2.0 * a.size * b.shape[-1]

@@ -39,7 +39,7 @@ def library(engine: str, threads: int) -> Any:
     sys.path[:0] = [str(HERE.parent / "examples")]
     if engine == "flambeau":
         sys.path.insert(0, str(HERE.parent))
-        from flambeau import torch_alias
+        from flambeau.command import torch_alias
 
         torch_alias.install()
     import torch

@@ -312,7 +312,7 @@ def main() -> None:
     begin = time.perf_counter()
     if args.engine == "flambeau":
         sys.path.insert(0, str(HERE.parent))
-        from flambeau import torch_alias
+        from flambeau.command import torch_alias
 
         torch_alias.install()  # so that the examples' `import torch` is flambeau here
     import torch

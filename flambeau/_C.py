@@ -6,8 +6,8 @@ from typing import Any
 
 from .tensor import Tensor, dtype
 from .tensor.devices import device, get_default_device
-from .tensor.generator import Generator
-from .tensor.lacking import lacking
+from .tensor.random.generator import Generator
+from .tensor.absent import lacking
 from .tensor.size import Size
 
 __all__ = ["Generator", "Size", "TensorBase", "device", "dtype"]

@@ -21,7 +21,7 @@ def show() -> str:
 
 def parallel_info() -> str:
     """How many threads there are."""
-    from .settings import get_num_interop_threads, get_num_threads
+    from ._namespace.settings import get_num_interop_threads, get_num_threads
 
     return (f"ATen/Parallel:\n\tat::get_num_threads() : {get_num_threads()}\n"
             f"\tat::get_num_interop_threads() : {get_num_interop_threads()}\n")  # fmt: skip

@@ -21,7 +21,7 @@ _os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "17")
 _OWN = r"flambeau\.(ops|autograd|optim|train\.metrics)"
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=_OWN)
 
-from .native.allocator import keep_freed_memory as _keep_freed_memory
+from .native.foundation.allocator import keep_freed_memory as _keep_freed_memory
 
 _keep_freed_memory()
 
@@ -33,15 +33,15 @@ from .autograd.mode import (
 from .autograd.anomaly import (
     is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled,
 )
-from .assertions import (
+from ._namespace.assertions import (
     _assert, _assert_async, _check, _check_index, _check_is_size, _check_not_implemented,
-    _check_tensor_all, _check_tensor_all_with, _check_type, _check_value, _check_with,
-    _is_all_true, _shape_as_tensor,
-)  # fmt: skip
-from .legacy_types import legacy_types as _legacy_types
-from .legacy_types import set_default_tensor_type, typename
-from .ops.registry import PUBLIC as _PUBLIC
-from .settings import (
+    _check_tensor_all, _check_tensor_all_with, _check_type, _check_value, _check_with, _is_all_true,
+    _shape_as_tensor,
+)
+from ._namespace.legacy_types import legacy_types as _legacy_types
+from ._namespace.legacy_types import set_default_tensor_type, typename
+from .ops.core.registry import PUBLIC as _PUBLIC
+from ._namespace.settings import (
     are_deterministic_algorithms_enabled, compiled_with_cxx11_abi, get_deterministic_debug_mode,
     get_device_module, get_float32_matmul_precision, get_num_interop_threads, get_num_threads,
     init_num_threads, is_deterministic_algorithms_warn_only_enabled, is_vulkan_available,
@@ -49,7 +49,7 @@ from .settings import (
     set_float32_matmul_precision, set_num_interop_threads, set_num_threads, set_warn_always,
     use_deterministic_algorithms,
 )
-from .symbols import (
+from ._namespace.symbolic_numbers import (
     SymBool, SymFloat, SymInt, sym_float, sym_int, sym_ite, sym_max, sym_min, sym_not, sym_sqrt,
     sym_sum,
 )
@@ -58,13 +58,13 @@ from .tensor.devices import device, get_default_device, set_default_device
 from .tensor.dtypes import (
     dtype, finfo, get_default_dtype, iinfo, set_default_dtype,
 )  # fmt: skip
-from .tensor.generator import Generator, default_generator
+from .tensor.random.generator import Generator, default_generator
 from .tensor.layout import (
     channels_last, channels_last_3d, contiguous_format, layout, memory_format, preserve_format,
     sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
 )  # fmt: skip
-from .tensor.print import set_printoptions
-from .tensor.promote import can_cast, promote_types, result_type
+from .tensor.printing import set_printoptions
+from .tensor.promotion import can_cast, promote_types, result_type
 from .tensor.size import Size
 from .tensor.storage import TypedStorage, UntypedStorage
 from .tensor.tensor import Tensor
@@ -125,7 +125,7 @@ def __getattr__(name: str) -> Any:
     if name in _ELSEWHERE:
         return getattr(importlib.import_module(f"{__package__}.{_ELSEWHERE[name]}"), name)
     if name in ("PyTorchFileReader", "PyTorchFileWriter"):  # named in annotations
-        from .tensor.lacking import Lacking
+        from .tensor.absent import Lacking
 
         return Lacking(f"torch.{name}")
     if name == "torch":  # programs write torch.torch.Tensor too

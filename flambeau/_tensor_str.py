@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from .tensor.print import (
-    OPTIONS as PRINT_OPTS,
-)
-from .tensor.print import (
-    PrintOptions,
-    array_str,
-    get_printoptions,
-    printoptions,
-    set_printoptions,
-    tensor_str,
+from .tensor.printing import OPTIONS as PRINT_OPTS
+from .tensor.printing import (
+    PrintOptions, array_str, get_printoptions, printoptions, set_printoptions, tensor_str,
 )
 from .tensor.tensor import Tensor
 

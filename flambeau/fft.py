@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ops.registry import PUBLIC
+from .ops.core.registry import PUBLIC
 
 globals().update(PUBLIC.get("fft", {}))
 __all__ = sorted(PUBLIC.get("fft", {}))

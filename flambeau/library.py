@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .ops import custom
-from .ops.custom import CustomOperator
-from .tensor.lacking import lacking
+from .ops.core import custom
+from .ops.core.custom import CustomOperator
+from .tensor.absent import lacking
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import ops
-from .ops.axes import canonical_dims
-from .ops.registry import PUBLIC
+from .ops.core.axes import canonical_dims
+from .ops.core.registry import PUBLIC
 from .tensor import dtypes as types
 from .tensor.dtypes import dtype as Dtype
 from .tensor.tensor import Tensor

@@ -1,6 +1,6 @@
 """torch.nested: tensors of rows of different lengths, which flambeau does not have yet."""
 
-from .tensor.lacking import lacking
+from .tensor.absent import lacking
 
 __all__: list[str] = []
 

@@ -1,6 +1,6 @@
 """torch.onnx: export to ONNX, which flambeau does not have yet."""
 
-from .tensor.lacking import lacking
+from .tensor.absent import lacking
 
 __all__ = ["is_in_onnx_export"]
 

@@ -128,9 +128,9 @@ _OPERATORS = frozenset(
 
 
 def _swap_all() -> list[Any]:
-    from .compiler.swapped import swap_of
+    from .compiler.capture.patch_targets import swap_of
     from .nn import init
-    from .ops.registry import PUBLIC
+    from .ops.core.registry import PUBLIC
 
     found: dict[int, FunctionType] = {}
     for names in (*PUBLIC.values(), vars(Tensor), vars(init)):

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Callable
 
 from .autograd.profiler import record_function
-from .tensor.lacking import lacking
+from .tensor.absent import lacking
 
 __all__ = ["ProfilerAction", "ProfilerActivity", "record_function", "schedule"]
 

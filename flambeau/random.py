@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from .ops.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from .tensor.generator import default_generator
+from .ops.creation.random import get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from .tensor.random.generator import default_generator
 
 __all__ = [
     "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed",

@@ -1,6 +1,6 @@
 """torch.sparse: sparse tensors, which flambeau does not have yet."""
 
-from .tensor.lacking import lacking
+from .tensor.absent import lacking
 
 __all__: list[str] = []
 

@@ -25,18 +25,18 @@ def _numpy_may_compute_inf():
 @pytest.fixture(autouse=True)
 def _no_faulty_kernels():
     """NumPy computes where a kernel's builder has a fault, so that values show nothing of it."""
-    from flambeau.native import eager
+    from flambeau.native.runtime import background_jit
 
     yield
-    faults = dict(eager.faults)
-    eager.faults.clear()
+    faults = dict(background_jit.faults)
+    background_jit.faults.clear()
     assert not faults
 
 
 @pytest.fixture(autouse=True)
 def _no_precedents(monkeypatch):
     """How many calls are recorded does not depend on the tests that ran before."""
-    monkeypatch.setattr("flambeau.compiler.precedent._hope", lambda function: None)
+    monkeypatch.setattr("flambeau.compiler.trace.trace_signature._hope", lambda function: None)
 
 
 @pytest.fixture(params=["flambeau", pytest.param("torch", marks=pytest.mark.parity)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import flambeau as torch
-from flambeau.tensor.lacking import Lacking
+from flambeau.tensor.absent import Lacking
 
 
 @pytest.mark.parametrize("name", [

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ..compiler.module import OptimizedModule
+from ..compiler.driver.optimized_module import OptimizedModule
 
 __all__ = ["OptimizedModule"]

@@ -1,6 +1,6 @@
 """torch._higher_order_ops: operators on functions, which only PyTorch's compiler has a use for."""
 
-from ..tensor.lacking import lacking
+from ..tensor.absent import lacking
 
 __all__: list[str] = []
 

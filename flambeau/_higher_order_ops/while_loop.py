@@ -1,5 +1,5 @@
 """torch._higher_order_ops.while_loop: importing its function works, using it does not."""
 
-from ..tensor.lacking import lacking
+from ..tensor.absent import lacking
 
 __getattr__ = lacking(__name__, ("while_loop",))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import ops
-from .tensor.tensor import Tensor
+from .. import ops
+from ..tensor.tensor import Tensor
 
 _UNSAID = (
     "Expected cond to be True, but got False. (Could this error message be improved? If so, "

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .tensor import dtypes as types
-from .tensor.dtypes import dtype, set_default_dtype
-from .tensor.storage import TypedStorage, UntypedStorage
-from .tensor.tensor import Tensor
+from ..tensor import dtypes as types
+from ..tensor.dtypes import dtype, set_default_dtype
+from ..tensor.storage import TypedStorage, UntypedStorage
+from ..tensor.tensor import Tensor
 
 _DTYPES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16",
@@ -25,7 +25,7 @@ class _LegacyTensor(type):
     legacy_dtype: dtype
 
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
-        from .ops.interchange import _construct
+        from ..ops.creation.interchange import _construct
 
         return _construct(Tensor, *args, dtype=cls.legacy_dtype, device=device)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .tensor.devices import device
+from ..tensor.devices import device
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
@@ -41,7 +41,7 @@ def get_num_threads() -> int:
     >>> torch.get_num_threads() > 0
     True
     """
-    from .ops import threads
+    from ..ops.core import threads
 
     return threads.get_num_threads()
 
@@ -51,7 +51,7 @@ def set_num_threads(int: int) -> None:
 
     >>> torch.set_num_threads(torch.get_num_threads())
     """
-    from .ops import threads
+    from ..ops.core import threads
 
     threads.set_num_threads(int)
 
@@ -95,7 +95,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 def _choose(mode: str) -> None:
     """Kernels are for later calls than the first, which a resumed process begins with."""
-    from .native.eager import Policy
+    from ..native.runtime.background_jit import Policy
 
     _Chosen.deterministic = mode
     Policy.allowed = mode == "default"
@@ -158,7 +158,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     'high'
     >>> torch.set_float32_matmul_precision("highest")
     """
-    from .native.precision import PARTS, choose
+    from ..native.target.matmul_precision import PARTS, choose
 
     if precision not in PARTS:
         raise RuntimeError(f"{precision} is not one of 'highest', 'high', or 'medium'")
@@ -171,7 +171,7 @@ def get_float32_matmul_precision() -> str:
     >>> torch.get_float32_matmul_precision()
     'highest'
     """
-    from .native.precision import Chosen
+    from ..native.target.matmul_precision import Chosen
 
     return Chosen.name
 
@@ -190,7 +190,7 @@ def set_warn_always(b: bool) -> None:
 
     >>> torch.set_warn_always(False)
     """
-    from .ops.old_order import Notice
+    from ..ops.core.legacy_argument_order import Notice
 
     Notice.always = b
 
@@ -201,7 +201,7 @@ def is_warn_always_enabled() -> bool:
     >>> torch.is_warn_always_enabled()
     False
     """
-    from .ops.old_order import Notice
+    from ..ops.core.legacy_argument_order import Notice
 
     return Notice.always
 

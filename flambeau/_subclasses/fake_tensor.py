@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor.lacking import Lacking
+from ..tensor.absent import Lacking
 
 __all__ = ["FakeTensor", "FakeTensorMode", "is_fake"]
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..ops.autocast import AUTOCAST, STATE
+from ..ops.core.autocast import AUTOCAST, STATE
 from ..tensor import Tensor, dtype
 from ..tensor import dtypes as types
 from ..tensor.devices import device as Device

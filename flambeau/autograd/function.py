@@ -17,7 +17,7 @@ from ..tensor.tensor import Tensor, wrap
 from .inplace import bump, check_writable, rebase
 from .mode import MODE
 from .node import Node, Output, SavedOutput, raise_freed, restored, unpacked
-from .plan import Plan
+from .save_plan import Plan
 from .tape import new_node, pack, requires
 
 

@@ -19,7 +19,7 @@ from ..tensor.tensor import INFERENCE, Tensor, wrap
 from .hooks import move_retained
 from .mode import MODE
 from .node import Node, Output
-from .plan import Plan
+from .save_plan import Plan
 from .tape import new_node, requires
 
 

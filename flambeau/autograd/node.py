@@ -15,8 +15,8 @@ from ..tensor.dtypes import FLOAT32
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import Tensor, wrap
 from .mode import MODE
-from .outputs import Outputs, worked_out_again
-from .plan import OUTPUT
+from .overwritten_outputs import Outputs, worked_out_again
+from .save_plan import OUTPUT
 
 
 class SavedOutput:

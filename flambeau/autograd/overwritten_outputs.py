@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .plan import ATTRIBUTE, INPUT
+from .save_plan import ATTRIBUTE, INPUT
 
 if TYPE_CHECKING:
     from .node import Node

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..tensor.lacking import lacking
+from ..tensor.absent import lacking
 
 __all__ = ["record_function"]
 

@@ -15,7 +15,7 @@ from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import INFERENCE, Tensor
 from .mode import MODE, SPECIAL
 from .node import Output, PackedTensor, SavedOutput
-from .plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan
+from .save_plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan
 
 _next_sequence = itertools.count(1).__next__
 _new = object.__new__

@@ -1,5 +1,5 @@
 """The typing stubs of what exists only at run time: the methods that operators attach to Tensor,
-and the namespaces that they publish. `python -m flambeau.stubs` writes them; a test compares.
+and the namespaces that they publish. `python -m flambeau.command.stubs` writes them; a test compares.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .tensor import dtypes
-from .tensor.tensor import Tensor
-from .ops.registry import PUBLIC, Kind
+from ..tensor import dtypes
+from ..tensor.tensor import Tensor
+from ..ops.core.registry import PUBLIC, Kind
 
 ROOT = Path(__file__).resolve().parent
 _EMPTY = inspect.Parameter.empty

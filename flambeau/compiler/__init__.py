@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .namespace import allow_in_graph, assume_constant_result, compile, disable, is_compiling
-from .namespace import is_dynamo_compiling, is_exporting, list_backends, reset
+from .api import allow_in_graph, assume_constant_result, compile, disable, is_compiling
+from .api import is_dynamo_compiling, is_exporting, list_backends, reset
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "disable", "is_compiling",

@@ -64,7 +64,7 @@ def compile(
                            "for available backends")  # fmt: skip
     if disable or backend == "eager":
         return model
-    from .api import compiled
+    from .driver.compiled_function import compiled
 
     random = (options or {}).get("random", "generator")
     if random not in ("generator", "counter"):
@@ -81,7 +81,7 @@ def is_compiling() -> bool:
     >>> torch.compiler.is_compiling()
     False
     """
-    capture = sys.modules.get("flambeau.compiler.capture")
+    capture = sys.modules.get("flambeau.compiler.capture.capture")
     return capture is not None and capture.busy()
 
 
@@ -122,7 +122,7 @@ def disable(
     @functools.wraps(fn)
     def eager(*args: Any, **kwargs: Any) -> Any:
         if is_compiling():
-            from .capture import note
+            from .capture.capture import note
 
             note(_BUSY if reason is None else f"{_BUSY} ({reason})")
         return fn(*args, **kwargs)
@@ -153,7 +153,7 @@ def reset() -> None:
 
     >>> torch.compiler.reset()
     """
-    api = sys.modules.get("flambeau.compiler.api")
+    api = sys.modules.get("flambeau.compiler.driver.compiled_function")
     if api is not None:
         api.reset()
 

@@ -5,7 +5,7 @@ More than one process is not there yet, nor are stores, remote calls and sharded
 
 import sys
 
-from ..tensor.lacking import lacking
+from ..tensor.absent import lacking
 from . import absent, nn
 from .collectives import (
     ReduceOp, Work, all_gather, all_gather_into_tensor, all_gather_object, all_reduce,

@@ -10,7 +10,7 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from ..tensor.lacking import Lacking
+from ..tensor.absent import Lacking
 from .placements import PLACEMENTS
 
 _MODULES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tensor.lacking import lacking
+from ..tensor.absent import lacking
 from . import constraints, distribution, homes, kl, transforms
 from .combined import (
     Gumbel,

@@ -13,7 +13,7 @@ import numpy as np
 from .. import ops
 from ..autograd import enable_grad, no_grad
 from ..tensor import dtypes as types
-from ..tensor.peek import peek
+from ..tensor.untracked_read import peek
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from .constraints import Constraint

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import linalg, ops
-from ..ops.softplus import softplus
+from ..ops.activation.softplus import softplus
 from ..tensor.tensor import Tensor
 from .combined import Independent, TransformedDistribution
 from .discrete import Bernoulli, Categorical, OneHotCategorical, Poisson

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from .. import ops
 from ..autograd import is_grad_enabled, no_grad
 from ..tensor import dtypes as types
-from ..tensor import rejection
+from ..tensor.random import rejection_sampling
 from ..tensor.tensor import Tensor, wrap
 from . import constraints
 from .constraints import Constraint
@@ -102,7 +102,7 @@ class Gamma(ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         _no_slope(self, self.concentration)
         shape = self._extended_shape(sample_shape)
-        drawn = wrap(rejection.standard_gamma(self.concentration.expand(shape)._array))
+        drawn = wrap(rejection_sampling.standard_gamma(self.concentration.expand(shape)._array))
         made = drawn / self.rate.expand(shape)
         with no_grad():
             made.clamp_(min=types.finfo(made.dtype).tiny)
@@ -166,7 +166,7 @@ class Dirichlet(ExponentialFamily):
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         _no_slope(self, self.concentration)
         shape = self._extended_shape(sample_shape)
-        return wrap(rejection.dirichlet(self.concentration.expand(shape)._array))
+        return wrap(rejection_sampling.dirichlet(self.concentration.expand(shape)._array))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

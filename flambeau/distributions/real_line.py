@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from .. import ops
 from ..autograd import no_grad
 from ..tensor import dtypes as types
-from ..tensor.peek import peek
+from ..tensor.untracked_read import peek
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ops
-from ..ops.softplus import softplus
+from ..ops.activation.softplus import softplus
 from ..tensor.tensor import Tensor
 from .distribution import sum_rightmost
 

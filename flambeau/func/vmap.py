@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import ops
-from ..ops.axes import canonical_dim
+from ..ops.core.axes import canonical_dim
 from ..tensor import Tensor
-from ..tensor.generator import default_generator
+from ..tensor.random.generator import default_generator
 from .structure import leaves, rebuilt, spread
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..tensor.lacking import lacking
+from ..tensor.absent import lacking
 
 __all__ = ["wrap"]
 

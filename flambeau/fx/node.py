@@ -1,5 +1,5 @@
 """torch.fx.node: importing its class works, using it does not."""
 
-from ..tensor.lacking import lacking
+from ..tensor.absent import lacking
 
 __getattr__ = lacking(__name__, ("Node",))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, NoReturn
 
-from ..tensor.lacking import lacking
+from ..tensor.absent import lacking
 
 __all__ = [
     "Attribute", "Final", "TracerWarning", "annotate", "enable_onednn_fusion", "export", "freeze",

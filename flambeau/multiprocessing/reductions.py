@@ -10,7 +10,7 @@ import numpy as np
 
 from ..nn.parameter import Buffer, Parameter
 from ..tensor import Tensor
-from ..tensor.shared import SharedMemory, shared_memory, window
+from ..tensor.shared_memory import SharedMemory, shared_memory, window
 from ..tensor.tensor import wrap
 
 __all__ = ["init_reductions"]

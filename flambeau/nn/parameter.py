@@ -13,7 +13,7 @@ from typing import Any
 from .. import ops
 from ..tensor import Tensor
 from ..tensor.layout import preserve_format
-from ..tensor.print import prints_as_tensor
+from ..tensor.printing import prints_as_tensor
 from ..tensor.tensor import _TensorType
 
 __all__ = [

@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .aten import aten
-from .registry import OPERATORS, PUBLIC
+from .core.aten import aten
+from .core.registry import OPERATORS, PUBLIC
 
 # One family a line, in alphabetical order.
 FAMILIES = (
@@ -131,7 +131,7 @@ def __getattr__(name: str) -> Any:
     except KeyError:
         if name.startswith("_"):
             raise AttributeError(f"module 'flambeau.ops' has no attribute '{name}'") from None
-    from .custom import namespace  # late: few programs have operators of their own
+    from .core.custom import namespace  # late: few programs have operators of their own
 
     return namespace(name)  # as in PyTorch every name is one, with nothing in it at first
 

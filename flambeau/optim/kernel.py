@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.native import loops
-from flambeau.native.invoke import SMALL
-from flambeau.native.loops import (
+from flambeau.native.loop_ir import ir
+from flambeau.native.runtime.fast_call import SMALL
+from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Fold, Index, Kind, Load, Loop, Size, Statement, Store, Type,
-)  # fmt: skip
-from flambeau.native.program import Patch, Program, Record
+)
+from flambeau.native.runtime.launch_table import Patch, Program, Record
 
 from .symbol import Number, Symbol
 
@@ -98,7 +98,7 @@ def kernel_for(
         return None
     made = traced(formula, flags, scalars, states, ELEMENTS[dtype])
     try:
-        from flambeau.native.compiled import compiled
+        from flambeau.native.jit.kernel_function import compiled
 
         return Kernel(compiled(made).address, len(scalars._fields))
     except ImportError:
@@ -107,7 +107,7 @@ def kernel_for(
 
 def traced(
     formula: Callable, flags: Any, scalars: type[Any], states: int, type: Type
-) -> loops.Kernel:
+) -> ir.Kernel:
     """Buffers: the parameter, the gradient, the states, the numbers (F64). Size: elements."""
     index, size = Index("i"), Size("n")
     here = Affine(0, ((index, 1),))
@@ -128,4 +128,4 @@ def traced(
             begins.append(Begin(held, symbol.value))
             stores.append(Store(buffer, here, held))
     loop = Loop(index, size, [*begins, *stores], Kind.PARALLEL)
-    return loops.Kernel(formula.__qualname__, [*buffers, given], [loop], [size], True)
+    return ir.Kernel(formula.__qualname__, [*buffers, given], [loop], [size], True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from flambeau.native.loops import Apply, Constant, Expression, Scalar, Type
-from flambeau.native.traced import Traced
+from flambeau.native.loop_ir.ir import Apply, Constant, Expression, Scalar, Type
+from flambeau.native.loop_ir.tensor_facade import Traced
 
 
 class Symbol(Traced):

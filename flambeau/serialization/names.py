@@ -13,7 +13,7 @@ from flambeau import ops
 from flambeau.tensor import Size, Tensor
 from flambeau.tensor.devices import device
 from flambeau.tensor.dtypes import ALIASES, all_dtypes, dtype
-from flambeau.tensor.generator import Generator
+from flambeau.tensor.random.generator import Generator
 from flambeau.tensor.layout import (
     layout,
     sparse_bsc,

@@ -9,7 +9,7 @@ from typing import Any
 
 from flambeau.tensor import Size, Tensor
 from flambeau.tensor.devices import device
-from flambeau.tensor.generator import Generator
+from flambeau.tensor.random.generator import Generator
 
 from . import names, rebuild
 

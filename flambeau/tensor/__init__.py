@@ -1,6 +1,6 @@
 """Tensors: dtypes, devices, storages, promotion, printing and random numbers."""
 
-from . import copying  # attaches copy.deepcopy
+from . import deepcopy  # attaches copy.deepcopy
 from .devices import device
 from .dtypes import dtype, get_default_dtype, set_default_dtype
 from .size import Size

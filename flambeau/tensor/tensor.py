@@ -323,7 +323,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.zeros(2).is_shared()
         False
         """
-        from .shared import shared_memory
+        from .shared_memory import shared_memory
 
         return shared_memory(self._array) is not None
 
@@ -333,7 +333,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.zeros(2).share_memory_().is_shared()
         True
         """
-        from .shared import moved
+        from .shared_memory import moved
 
         self._array = moved(self._array)
         return self
@@ -599,7 +599,7 @@ class Tensor(Methods, metaclass=_TensorType):
         return int(self.item())
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
-        from .print import tensor_str
+        from .printing import tensor_str
 
         return tensor_str(self, tensor_contents=tensor_contents)
 

@@ -12,7 +12,7 @@ import numpy as np
 from .. import ops
 from ..tensor import Tensor, dtype
 from ..tensor import dtypes as types
-from ..tensor.promote import promote_types
+from ..tensor.promotion import promote_types
 
 _TOLERANCES = {
     types.float16: (1e-3, 1e-5), types.bfloat16: (1.6e-2, 1e-5), types.float32: (1.3e-6, 1e-5),

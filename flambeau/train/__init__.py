@@ -5,37 +5,37 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .bands import CHECKPOINT, CONTROL, IO, METRICS, OUTER, USER, Band
-from .event import Event, Events as EventSet
-from .handlers import Handle
-from .loop import Loop, MissingMetric
-from .marks import callback
-from .measures import Outcome
-from .names import IgniteEvents as Events
-from .scope import (
+from .events.order import CHECKPOINT, CONTROL, IO, METRICS, OUTER, USER, Band
+from .events.event import Event, Events as EventSet
+from .events.handlers import Handle
+from .loop.loop import Loop, MissingMetric
+from .events.callback_decorator import callback
+from .state.epoch_numbers import Outcome
+from .events.other_libraries import IgniteEvents as Events
+from .events.scope import (
     Scope, backward, epoch, fetch, forward, optim, predict, run, step, stopped, test, train, valid,
-)  # fmt: skip
-from .state import State
+)
+from .state.state import State
 from .trainer import Trainer
 
 if TYPE_CHECKING:
-    from .averaging import EMA, SWA
-    from .checkpoint import Checkpoint
-    from .clipping import GradientClipping
-    from .divergence import TerminateOnNaN
-    from .early_stopping import EarlyStopping
-    from .experiment import Experiment
-    from .freeze import Freeze, Unfreeze
+    from .callbacks.averaging import EMA, SWA
+    from .checkpointing.checkpoint import Checkpoint
+    from .callbacks.clipping import GradientClipping
+    from .callbacks.divergence import TerminateOnNaN
+    from .callbacks.early_stopping import EarlyStopping
+    from .reporting.experiment import Experiment
+    from .callbacks.freeze import Freeze, Unfreeze
     from .kfold import KFold, cross_validate
     from .loggers import CSVLogger, JSONLogger, MLflowLogger, TensorBoardLogger, WandbLogger
-    from .lr_finder import LRFinder
-    from .plots import PlotCurves
-    from .progress import Progress
-    from .resume import Resume
-    from .schedule import Schedule
-    from .time_limit import TimeLimit
-    from .timers import HandlerProfile, Timers
-    from .warmup import Warmup
+    from .callbacks.lr_finder import LRFinder
+    from .reporting.learning_curves import PlotCurves
+    from .reporting.progress import Progress
+    from .checkpointing.resume import Resume
+    from .callbacks.lr_schedule import Schedule
+    from .callbacks.time_limit import TimeLimit
+    from .reporting.timers import HandlerProfile, Timers
+    from .callbacks.warmup import Warmup
 
 # Callbacks that are imported when they are first asked for, by their module.
 _CALLBACKS = {

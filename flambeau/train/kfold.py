@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.random import manual_seed
+from ..ops.creation.random import manual_seed
 from ..tensor.tensor import Tensor
 from ..utils.data import Subset
-from .data import _dataset_of, is_arrays, is_loader
-from .numbers import scalars, short
+from .state.data import _dataset_of, is_arrays, is_loader
+from .state.formatting import scalars, short
 
 
 class KFold:
@@ -174,7 +174,7 @@ def cross_validate(
 
 
 def _takes_one(make: Callable[..., Any]) -> bool:
-    from .signature import form_of
+    from .events.handler_arguments import form_of
 
     return form_of(make) != ""
 

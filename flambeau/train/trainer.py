@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 
 from ..nn import Module
 from ..optim import Optimizer
-from . import scope
-from .attachment import listed
-from .checks import check_loaded, check_trainable, loss_named, optimizer_named
-from .data import check_paired, inputs, is_arrays, is_loader, length_of, loader_of
-from .evaluation import joined, looking, sweep
-from .loop import Loop
-from .measures import Measures
-from .scope import Stage
-from .signature import step_of
-from .supervised import Supervised
+from .events import scope
+from .loop.attach import listed
+from .training_step.validation import check_loaded, check_trainable, loss_named, optimizer_named
+from .state.data import check_paired, inputs, is_arrays, is_loader, length_of, loader_of
+from .loop.evaluation import joined, looking, sweep
+from .loop.loop import Loop
+from .state.epoch_numbers import Measures
+from .events.scope import Stage
+from .events.handler_arguments import step_of
+from .training_step.supervised import Supervised
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -183,7 +183,7 @@ class Trainer(Loop):
             self.net.train()
         callbacks = listed(callbacks)
         if resume is not None:
-            from .resume import resuming
+            from .checkpointing.resume import resuming
 
             attached = [handle.function for handle in self.handlers.handles]
             callbacks = resuming(resume, attached, callbacks)

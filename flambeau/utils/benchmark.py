@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from ..tensor.lacking import lacking
-from ..native import pool
+from ..tensor.absent import lacking
+from ..native.runtime import thread_pool
 
 __all__ = ["Measurement", "Timer", "timer"]
 
@@ -61,7 +61,7 @@ class Measurement:
         blocks = len(self.raw_times)
         return (f"<torch.utils.benchmark.Measurement of {self.title}>\n  {seconds:.2f} {unit}\n"
                 f"  {blocks} measurement{'s' * (blocks > 1)}, {self.number_per_run} runs each, "
-                f"{pool.threads()} threads")  # fmt: skip
+                f"{thread_pool.threads()} threads")  # fmt: skip
 
 
 class Timer:
@@ -119,12 +119,12 @@ class Timer:
         return made
 
     def _run(self, number: int) -> float:
-        before = pool.threads()
-        pool.set_threads(self._threads)
+        before = thread_pool.threads()
+        thread_pool.set_threads(self._threads)
         try:
             return self._timer.timeit(number)
         finally:
-            pool.set_threads(before)
+            thread_pool.set_threads(before)
 
     def _blocks(self, number: int, run: Callable[[], list[float]]) -> Measurement:
         self._run(max(number // 100, 2))

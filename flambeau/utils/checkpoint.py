@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from flambeau.autograd import Function, backward, enable_grad, is_grad_enabled, no_grad
 from flambeau.autograd.graph import saved_tensors_hooks
 from flambeau.tensor import Tensor
-from flambeau.tensor.generator import default_generator
+from flambeau.tensor.random.generator import default_generator
 
 __all__ = [
     "CheckpointError", "CheckpointFunction", "DefaultDeviceType", "check_backward_validity",

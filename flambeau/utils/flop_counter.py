@@ -14,16 +14,16 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from ..compiler.swap import Swap
-from ..compiler.swapped import swaps_of
+from ..compiler.capture.code_patching import Swap
+from ..compiler.capture.patch_targets import swaps_of
 from ..nn.modules.module import (
     Module,
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from ..ops.aten import aten
-from ..ops.registry import OPERATORS
-from ..tensor.lacking import lacking
+from ..ops.core.aten import aten
+from ..ops.core.registry import OPERATORS
+from ..tensor.absent import lacking
 from ..tensor.tensor import Tensor
 
 __all__ = ["FlopCounterMode"]

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from flambeau import torch_alias
+from flambeau.command import torch_alias
 
 
 def run(*args, code=None, name="program.py", cwd, stdin="", flambeau=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.stubs import ROOT, stubs
+from flambeau.command.stubs import ROOT, stubs
 
 PROGRAM = """
 import flambeau as torch

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flambeau.compiler import pipeline
-from flambeau.compiler.evaluate import evaluate
-from flambeau.compiler.graph import Graph
-from flambeau.compiler.schedule.task import accesses
-from flambeau.compiler.step import Step
-from flambeau.compiler.verify import verify_plan
-from flambeau.native.interp import dtype, interpret
-from flambeau.native.loops import Affine
+from flambeau.compiler.driver import pipeline
+from flambeau.compiler.ir.interpreter import evaluate
+from flambeau.compiler.ir.graph import Graph
+from flambeau.compiler.schedule.tasks import accesses
+from flambeau.compiler.runtime.executable import Step
+from flambeau.compiler.ir.verify import verify_plan
+from flambeau.native.loop_ir.interpreter import dtype, interpret
+from flambeau.native.loop_ir.ir import Affine
 
 from .random_graphs import values
 

@@ -7,11 +7,11 @@ from math import prod
 
 import numpy as np
 
-from flambeau.compiler.graph import (
+from flambeau.compiler.ir.graph import (
     Graph, Node, Op, Source, apply, cast, concat, constant, expand, matmul, pad, permute, reduce,
     reshape, window,
-)  # fmt: skip
-from flambeau.native.loops import Fold, Scalar, Type
+)
+from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
 MOST = 600  # elements a node
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from flambeau.compiler.evaluate import numpy_type
-from flambeau.compiler.graph import Graph, Node, Op, Source
-from flambeau.compiler.recurrence import has, recurrence, recurrence_gradient
+from flambeau.compiler.ir.interpreter import numpy_type
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source
+from flambeau.compiler.ir.recurrence import has, recurrence, recurrence_gradient
 from flambeau.native.kernels.recurrent_cells import CELLS
-from flambeau.native.loops import Type
+from flambeau.native.loop_ir.ir import Type
 
 
 def recurrent_graph(

@@ -7,12 +7,12 @@ from math import prod
 
 import numpy as np
 
-from flambeau.compiler.evaluate import numpy_type
-from flambeau.compiler.graph import (
+from flambeau.compiler.ir.interpreter import numpy_type
+from flambeau.compiler.ir.graph import (
     Graph, Node, Op, apply, cast, concat, constant, expand, matmul, pad, permute, reduce, reshape,
     window,
-)  # fmt: skip
-from flambeau.native.loops import Fold, Scalar, Type
+)
+from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
 from .random_graphs import graph_of, permuted, reshaped, source
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import Function, compiled
-from flambeau.native.interp import interpret
-from flambeau.native.loops import Kernel
+from flambeau.native.jit.kernel_function import Function, compiled
+from flambeau.native.loop_ir.interpreter import interpret
+from flambeau.native.loop_ir.ir import Kernel
 
 MARGIN = 131  # elements before and after; odd, so that vectors are not aligned
 POISON = 0xFF  # NaN in every floating-point type

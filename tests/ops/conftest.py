@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.ops.registry import OPERATORS, Kind
+from flambeau.ops.core.registry import OPERATORS, Kind
 
 
 def _has_samples(operator) -> bool:

@@ -290,7 +290,7 @@ def test_compiled_equals_formula_in_float32(name, reference, options, monkeypatc
 
 @pytest.mark.parametrize("size", [1, 31, 1000])
 def test_threads_share_an_update(size, monkeypatch):
-    from flambeau.native.pool import POOL
+    from flambeau.native.runtime.thread_pool import POOL
     from flambeau.optim import elementwise, kernel
 
     monkeypatch.setattr(elementwise, "WARM", 0)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from flambeau.tensor import draws_native
+from flambeau.tensor.random import native
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def by_arrays(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Called, has array code make all draws."""
 
     def choose() -> None:
-        monkeypatch.setattr(draws_native, "LARGE", 1 << 62)
-        monkeypatch.setattr(draws_native, "FEW", 1 << 62)
+        monkeypatch.setattr(native, "LARGE", 1 << 62)
+        monkeypatch.setattr(native, "FEW", 1 << 62)
 
     return choose
 
@@ -25,7 +25,7 @@ def by_arrays(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 @pytest.fixture
 def by_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Called, has kernels make all draws, and waits until they are there."""
-    asked = draws_native.native
+    asked = native.native
 
     def waited(name: str, dtype: np.dtype | None = None) -> int | None:
         end = time.monotonic() + 60
@@ -35,8 +35,8 @@ def by_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         return asked(name, dtype)
 
     def choose() -> None:
-        monkeypatch.setattr(draws_native, "LARGE", 1)
-        monkeypatch.setattr(draws_native, "FEW", 1)
-        monkeypatch.setattr(draws_native, "native", waited)
+        monkeypatch.setattr(native, "LARGE", 1)
+        monkeypatch.setattr(native, "FEW", 1)
+        monkeypatch.setattr(native, "native", waited)
 
     return choose

@@ -15,13 +15,8 @@ import pytest
 from flambeau.tensor import Tensor, set_default_dtype, wrap
 from flambeau.tensor.dtypes import float32, float64
 from flambeau.tensor.meta import meta_array
-from flambeau.tensor.print import (
-    array_str,
-    get_printoptions,
-    printoptions,
-    prints_as_tensor,
-    set_printoptions,
-    tensor_str,
+from flambeau.tensor.printing import (
+    array_str, get_printoptions, printoptions, prints_as_tensor, set_printoptions, tensor_str,
 )
 
 EXAMPLES = doctest.DocTestParser().get_examples(

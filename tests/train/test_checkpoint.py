@@ -18,8 +18,9 @@ from flambeau import nn
 from flambeau.optim.lr_scheduler import OneCycleLR
 from flambeau.train import (
     EMA, SWA, Checkpoint, EarlyStopping, Freeze, GradientClipping, Loop, Resume, Schedule,
-    TerminateOnNaN, Trainer, Warmup, callback, epoch, run, step, writer,
-)  # fmt: skip
+    TerminateOnNaN, Trainer, Warmup, callback, epoch, run, step,
+)
+from flambeau.train.checkpointing import background_writer
 from flambeau.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
@@ -162,13 +163,13 @@ def deterministic():
 @pytest.mark.usefixtures("deterministic")
 def test_the_state_is_copied_before_it_is_written(tmp_path, monkeypatch):
     """The thread writes while training goes on; what it writes is of the moment of the copy."""
-    go_on, real = threading.Event(), writer.save
+    go_on, real = threading.Event(), background_writer.save
 
     def slow(state, path):
         go_on.wait(20)
         real(state, path)
 
-    monkeypatch.setattr(writer, "save", slow)
+    monkeypatch.setattr(background_writer, "save", slow)
     trainer, then = make(), {}
 
     @trainer.on(step.end(once=5), band="checkpoint")
@@ -183,14 +184,14 @@ def test_the_state_is_copied_before_it_is_written(tmp_path, monkeypatch):
     go_on.clear()
     other = make()
     copies = []
-    monkeypatch.setattr(writer, "save", lambda state, path: copies.append(state))
+    monkeypatch.setattr(background_writer, "save", lambda state, path: copies.append(state))
     fit(other, epochs=1, callbacks=[Checkpoint(tmp_path, steps=5, epochs=None)])
     for name, value in then.items():
         assert torch.equal(copies[0]["net"][name], value)
 
 
 def fails(times, error):
-    real, left = writer.save, [times]
+    real, left = background_writer.save, [times]
 
     def save(state, path):
         if left[0]:
@@ -209,7 +210,7 @@ def test_a_full_disk_leaves_the_one_before(background, tmp_path, monkeypatch):
     def fill():
         checkpoint._writer.wait()  # that of step 4 is there
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        monkeypatch.setattr(writer, "save", fails(100, full))
+        monkeypatch.setattr(background_writer, "save", fails(100, full))
 
     checkpoint = Checkpoint(tmp_path, steps=4, epochs=None, background=background)
     with pytest.warns(UserWarning, match="was not written") as caught:
@@ -232,7 +233,7 @@ def test_best_ones_that_were_not_written_are_no_best_ones(tmp_path, monkeypatch)
     @loop.on(epoch.start(once=3))
     def fill():
         checkpoint._writer.wait()
-        monkeypatch.setattr(writer, "save", fails(1, OSError(errno.ENOSPC, "full")))
+        monkeypatch.setattr(background_writer, "save", fails(1, OSError(errno.ENOSPC, "full")))
 
     with pytest.warns(UserWarning, match=r"best-epoch-0003\.pt of epoch 3, step 3 was not written"):
         loop.run([1], epochs=4)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import flambeau as torch
-from flambeau.train import fused
+from flambeau.train.training_step import step_function
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 STYLES = ("decorators", "hooks", "callbacks", "generators")
@@ -24,7 +24,7 @@ def output(monkeypatch, capsys):
     torch.use_deterministic_algorithms(True)
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
     # Compiling takes longer than these trainings.
-    monkeypatch.setattr(fused.compiler, "compile", lambda step, **options: step)
+    monkeypatch.setattr(step_function.compiler, "compile", lambda step, **options: step)
 
     def run(name, *arguments):
         monkeypatch.setattr(sys, "argv", ["example", *map(str, arguments)])

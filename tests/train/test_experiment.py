@@ -14,8 +14,8 @@ import pytest
 
 import flambeau as torch
 from flambeau.train import Loop, epoch
-from flambeau.train.experiment import Experiment, plain_config
-from flambeau.train.provenance import code, environment
+from flambeau.train.reporting.experiment import Experiment, plain_config
+from flambeau.train.reporting.provenance import code, environment
 
 
 def read(path):

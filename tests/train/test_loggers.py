@@ -19,7 +19,7 @@ from flambeau.train.loggers import (
     CSVLogger, JSONLogger, Logger, MLflowLogger, TensorBoardLogger, WandbLogger,
 )  # fmt: skip
 from flambeau.train.loggers.csv import Table
-from flambeau.train.numbers import duration, learning_rates, scalars, short, stage_of
+from flambeau.train.state.formatting import duration, learning_rates, scalars, short, stage_of
 from flambeau.utils.tensorboard.records import records
 
 

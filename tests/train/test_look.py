@@ -8,11 +8,12 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler import precedent
-from flambeau.train import EMA, Trainer, epoch, forward, fused, step, supervised
-from flambeau.train.frequent import Frequent
+from flambeau.compiler.trace import trace_signature
+from flambeau.train import EMA, Trainer, epoch, forward, step
+from flambeau.train.training_step import step_function, supervised
+from flambeau.train.training_step.adaptive import Frequent
 
-_HOPE = precedent._hope  # which tests do without
+_HOPE = trace_signature._hope  # which tests do without
 torch.manual_seed(0)
 X, Y = torch.randn(96, 5), torch.randint(0, 3, (96,))
 
@@ -53,7 +54,7 @@ def test_the_same_numbers():
 
 
 def test_a_few_batches_are_not_worth_it_unless_a_program_was_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(precedent, "_hope", _HOPE)
+    monkeypatch.setattr(trace_signature, "_hope", _HOPE)
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
     trainer = made(True)
     trainer.train_on_batch(X[:32], Y[:32])  # brings the compiler
@@ -87,7 +88,7 @@ def test_averages_have_a_net_of_their_own():
 @pytest.mark.parametrize("kind", ["module", "parameter", "optimizer", "accumulated"])
 def test_hooks_are_called_at_every_step(kind, monkeypatch):
     """They are Python: where there is one, the step runs operator by operator, and says so."""
-    monkeypatch.setattr(fused, "_told", False)
+    monkeypatch.setattr(step_function, "_told", False)
     trainer, seen = made(True), []
     until_compiled(trainer, "predict", lambda: trainer.predict(X))
     trainer.fit((X, Y), epochs=2)
@@ -116,7 +117,7 @@ def _has_program(whole):
 @pytest.mark.parametrize("kind", ["module", "parameter"])
 def test_a_hook_that_comes_within_an_epoch(kind, monkeypatch):
     """It is called from the next step on, though a program has taken over."""
-    monkeypatch.setattr(fused, "_told", True)
+    monkeypatch.setattr(step_function, "_told", True)
     trainer, seen = made(True), []
     whole = trainer.supervised
     end = time.monotonic() + 60

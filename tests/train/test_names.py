@@ -7,7 +7,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.train import Loop, Trainer, step
-from flambeau.train.names import METHODS, TNT
+from flambeau.train.events.other_libraries import METHODS, TNT
 
 
 def trainer(**options):

@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from flambeau.train import Loop, epoch, plots
-from flambeau.train.panel import Panel, log_ticks, ticks
-from flambeau.train.plots import Picture, PlotCurves, panels_of, plot
-from flambeau.train.svg import HEIGHT, TOP, columns_of
+from flambeau.train import Loop, epoch
+from flambeau.train.reporting import learning_curves
+from flambeau.train.reporting.plot_panel import Panel, log_ticks, ticks
+from flambeau.train.reporting.learning_curves import Picture, PlotCurves, panels_of, plot
+from flambeau.train.reporting.svg import HEIGHT, TOP, columns_of
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
@@ -144,14 +145,14 @@ def test_the_callback_keeps_a_picture(tmp_path, every, monkeypatch):
 
 def test_drawing_does_not_hold_up_the_run(tmp_path, monkeypatch):
     now, drawn = [0.0], []
-    monkeypatch.setattr(plots.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(learning_curves.time, "perf_counter", lambda: now[0])
 
     def save(self, path):
         drawn.append(path.name)
         now[0] += 1.0
 
     monkeypatch.setattr(Picture, "save", save)
-    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(learning_curves.importlib.util, "find_spec", lambda name: None)
 
     def a_second(run, batch):
         now[0] += 1.0

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.train import Loop, Trainer, epoch, progress
-from flambeau.train.bars import Bar, NotebookBar, TerminalBar, bar_for, gauge
-from flambeau.train.progress import Progress
+from flambeau.train import Loop, Trainer, epoch
+from flambeau.train.reporting import progress
+from flambeau.train.reporting.progress_bars import Bar, NotebookBar, TerminalBar, bar_for, gauge
+from flambeau.train.reporting.progress import Progress
 
 
 class Clock:

@@ -9,20 +9,11 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.train import (
-    Loop,
-    Trainer,
-    backward,
-    epoch,
-    forward,
-    optim,
-    run,
-    step,
-    time_limit,
-    timers,
-)
-from flambeau.train.time_limit import TimeLimit, seconds_of
-from flambeau.train.timers import HandlerProfile, Timers
+from flambeau.train import Loop, Trainer, backward, epoch, forward, optim, run, step
+from flambeau.train.callbacks import time_limit
+from flambeau.train.reporting import timers
+from flambeau.train.callbacks.time_limit import TimeLimit, seconds_of
+from flambeau.train.reporting.timers import HandlerProfile, Timers
 
 
 @pytest.fixture

@@ -393,11 +393,11 @@ class Fails:
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_falls_back_to_eager_and_says_so_once(at_once, monkeypatch):
-    from flambeau.train import fused
+    from flambeau.train.training_step import step_function
 
     fails = Fails(at_once)
-    monkeypatch.setattr(fused.compiler, "compile", fails)
-    monkeypatch.setattr(fused, "_told", False)
+    monkeypatch.setattr(step_function.compiler, "compile", fails)
+    monkeypatch.setattr(step_function, "_told", False)
     trainer, eager = make(compile=True, dropout=0.5), make(dropout=0.5)
     torch.manual_seed(2)
     with pytest.warns(UserWarning, match=r"not compiled.*compile=False") as caught:
@@ -414,7 +414,7 @@ def test_falls_back_to_eager_and_says_so_once(at_once, monkeypatch):
 
 
 def test_uses_what_compile_returns(monkeypatch):
-    from flambeau.train import fused
+    from flambeau.train.training_step import step_function
 
     calls = []
 
@@ -425,7 +425,7 @@ def test_uses_what_compile_returns(monkeypatch):
 
         return compiled
 
-    monkeypatch.setattr(fused.compiler, "compile", compile)
+    monkeypatch.setattr(step_function.compiler, "compile", compile)
     trainer = make(compile=True)
     trainer.fit((X, Y), batch_size=8, shuffle=False)
     assert calls == [8, 8, 4]
@@ -568,10 +568,10 @@ def test_accumulation_is_compiled(options):
 
 
 def test_why_it_is_not_compiled_is_said(monkeypatch):
-    from flambeau.train import fused
+    from flambeau.train.training_step import step_function
 
     for options, why in (({}, "listens to backward"), ({"precision": "float16"}, "float16 scales")):
-        monkeypatch.setattr(fused, "_told", False)
+        monkeypatch.setattr(step_function, "_told", False)
         trainer = make(compile=True, **options)
         if not options:
             trainer.attach(backward.end, lambda: None)

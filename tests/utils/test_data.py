@@ -11,7 +11,7 @@ import pytest
 
 from flambeau import ops
 from flambeau.tensor import Tensor
-from flambeau.tensor.generator import Generator, default_generator
+from flambeau.tensor.random.generator import Generator, default_generator
 from flambeau.utils import data
 from flambeau.utils.data._utils.collate import default_collate_fn_map
 

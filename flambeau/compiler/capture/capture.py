@@ -17,24 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..native.allocator import apart
-from ..native.eager import Policy
-from ..native.precision import Chosen
-from ..nn.parameter import UninitializedTensorMixin
-from ..ops.autocast import AUTOCAST, STATE
-from ..tensor.storage import owner_of
-from ..tensor.tensor import Tensor, wrap
-from .deferred import Deferred
-from .effects import clean, noted
-from .leftovers import finish, live_outputs
-from .operands import arrays_in, tensors_in
-from .precedent import Precedent
-from .reads import forgotten, plain, reads
+from ...autograd.mode import MODE
+from ...native.foundation.allocator import apart
+from ...native.runtime.background_jit import Policy
+from ...native.target.matmul_precision import Chosen
+from ...nn.parameter import UninitializedTensorMixin
+from ...ops.core.autocast import AUTOCAST, STATE
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor, wrap
+from .lazy_call import Deferred
+from .side_effects import clean, noted
+from .escapes import finish, live_outputs
+from ..trace.operands import arrays_in, tensors_in
+from ..trace.trace_signature import Precedent
+from .host_reads import forgotten, plain, reads
 from .recorder import Recorder
-from .surroundings import Surroundings
-from .swapped import restore_all, swap_all
-from .trace import UPDATE, Backward, Trace, address, values_in
+from .python_state import Surroundings
+from .patch_targets import restore_all, swap_all
+from ..trace.trace import UPDATE, Backward, Trace, address, values_in
 
 _capturing = threading.RLock()  # functions are swapped for all threads: one capture at a time
 
@@ -158,7 +158,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
 
     The graph stays whole, for whoever goes backward through the recorded call itself.
     """
-    from ..autograd import grad
+    from ...autograd import grad
 
     trace = recorder.trace
     outputs = live_outputs(trace)

@@ -10,10 +10,10 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
-from ..autograd.node import Node, Output
-from ..tensor.storage import _as_bytes
-from ..tensor.tensor import Tensor
-from .trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, same_bits, values_in
+from ...autograd.node import Node, Output
+from ...tensor.storage import _as_bytes
+from ...tensor.tensor import Tensor
+from ..trace.trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, same_bits, values_in
 
 
 def finish(trace: Trace) -> None:
@@ -75,7 +75,7 @@ def _can_go_backward(trace: Trace, node: Any) -> bool:
 
 def written_storages(trace: Trace) -> set[int]:
     """The numbers of the storages that recorded events write to."""
-    from .lower import writes
+    from ..lowering import writes
 
     found: set[int] = set()
     for event in trace.events:

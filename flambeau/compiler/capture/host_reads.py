@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from .recorder import Recorder

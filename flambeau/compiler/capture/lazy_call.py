@@ -16,23 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..autograd.mode import no_grad
-from ..native.pages import Pages
-from ..autograd.tape import record, record_binary, record_number, record_unary
-from ..ops.autocast import STATE
-from ..ops.registry import Kind, Operator
-from ..tensor.layout import dense_order, empty_strided_array
-from ..tensor.storage import _as_bytes, owner_of
-from ..tensor.tensor import Tensor, view_of, wrap
-from .arena import Arena
-from .bindings import Bindings, window_on
-from .counted import Counted, draw_key
-from .operands import arrays_in, as_arrays, unbind
-from .precedent import Geometry, Precedent
-from .trace import (
-    CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value,
-    mapped, values_in,
-)  # fmt: skip
+from ...autograd.mode import no_grad
+from ...native.runtime.page_prefault import Pages
+from ...autograd.tape import record, record_binary, record_number, record_unary
+from ...ops.core.autocast import STATE
+from ...ops.core.registry import Kind, Operator
+from ...tensor.layout import dense_order, empty_strided_array
+from ...tensor.storage import _as_bytes, owner_of
+from ...tensor.tensor import Tensor, view_of, wrap
+from ..schedule.arena import Arena
+from ..trace.bindings import Bindings, window_on
+from ..trace.counter_rng import Counted, draw_key
+from ..trace.operands import arrays_in, as_arrays, unbind
+from ..trace.trace_signature import Geometry, Precedent
+from ..trace.trace import (
+    CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value, mapped, values_in,
+)
 
 if TYPE_CHECKING:
     from .recorder import Recorder

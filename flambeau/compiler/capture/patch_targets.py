@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-from ..ops.dispatch import _stub as _unwritten
-from ..ops.dispatch import written
-from ..ops.registry import OPERATORS, PUBLIC, Kind, Operator
-from ..tensor.tensor import Tensor
+from ...ops.core.dispatch import _stub as _unwritten
+from ...ops.core.dispatch import written
+from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
+from ...tensor.tensor import Tensor
 from .recorder import Recorder
-from .swap import Swap, clone
+from .code_patching import Swap, clone
 
 in_place = import_module("..ops.inplace", __package__)  # as an attribute it may be a function
 
@@ -37,7 +37,7 @@ class LateSwap(Swap):
 
 def _functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
     """Every function to swap, with its recorder."""
-    from .bypass import bypasses
+    from .record_writes import bypasses
 
     found: dict[int, tuple[Any, Callable, Operator | None]] = {}
     for function, record in bypasses(recorder):

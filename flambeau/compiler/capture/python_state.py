@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from ..nn.module import Module
-from ..optim import Optimizer
-from ..optim.lr_scheduler import LRScheduler
-from ..tensor.tensor import Tensor
-from .plain import PLAIN
+from ...nn.module import Module
+from ...optim import Optimizer
+from ...optim.lr_scheduler import LRScheduler
+from ...tensor.tensor import Tensor
+from ..trace.plain_values import PLAIN
 
 _NAMES = ("flambeau", "torch")  # under the alias the package has the second
 _LIBRARIES = frozenset((*sys.stdlib_module_names, *_NAMES, "numpy", "scipy", "llvmlite"))

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ..optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
-from ..tensor import generator as generators
-from ..tensor import integers, rejection, sampling
-from ..tensor import normal as normals
-from ..tensor import tensor as tensors
-from ..tensor.peek import peek
-from ..tensor.tensor import Tensor
-from .counted import counted, draw_key
-from .reads import handed_on
+from ...optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from ...tensor.random import generator as generators
+from ...tensor.random import integers, rejection_sampling, distributions
+from ...tensor.random import normal as normals
+from ...tensor import tensor as tensors
+from ...tensor.untracked_read import peek
+from ...tensor.tensor import Tensor
+from ..trace.counter_rng import counted, draw_key
+from .host_reads import handed_on
 from .recorder import Recorder
-from .trace import DRAW, HostCall, updates_of
+from ..trace.trace import DRAW, HostCall, updates_of
 
 in_place = import_module("..ops.inplace", __package__)
 Pairs = Iterator[tuple[Any, Callable]]
@@ -89,7 +89,7 @@ def _draw_each(r: Recorder, array: Any, p: Any, generator: Any = None) -> Any:
     precision = np.float64 if p.dtype == np.float64 else np.float32
     order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
     drawn = np.empty(array.transpose(order).shape, precision)
-    sampling.fill_uniform(drawn, generator)
+    distributions.fill_uniform(drawn, generator)
     target = tensors.wrap(array)
     r.trace.value(array, fresh=True)
     below = tensors.wrap(drawn).permute(*map(int, np.argsort(order))) < tensors.wrap(p)
@@ -126,14 +126,14 @@ def _unseen(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
 def draws(r: Recorder) -> Pairs:
     """(function, recorder) for functions that draw random numbers."""
     for function in (
-        sampling.fill_uniform, sampling.fill_bernoulli, sampling.fill_dropout,
-        sampling.fill_exponential, sampling.fill_cauchy, sampling.fill_geometric,
+        distributions.fill_uniform, distributions.fill_bernoulli, distributions.fill_dropout,
+        distributions.fill_exponential, distributions.fill_cauchy, distributions.fill_geometric,
         normals.fill_normal, normals.fill_log_normal, integers.fill_random,
     ):  # fmt: skip
         yield function, functools.partial(_draw, r)
     yield integers.randperm, when_on(r, _permutation)
-    for function in (integers.multinomial, rejection.poisson, rejection.binomial,
-                     rejection.standard_gamma, rejection.dirichlet):  # fmt: skip
+    for function in (integers.multinomial, rejection_sampling.poisson, rejection_sampling.binomial,
+                     rejection_sampling.standard_gamma, rejection_sampling.dirichlet):  # fmt: skip
         yield function, when_on(r, _unseen)
     for name in ("_reseed", "set_state"):
         yield getattr(generators.Generator, name), when_on(r, _seeded)

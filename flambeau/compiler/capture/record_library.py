@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import ops
-from ..autograd import no_grad
-from ..nn.modules import transformer
-from ..nn.utils import clip_grad
-from ..optim.elementwise import Elementwise
-from ..tensor import sampling
-from ..tensor import tensor as tensors
-from ..tensor.storage import owner_of
-from ..tensor.tensor import Tensor
+from ... import ops
+from ...autograd import no_grad
+from ...nn.modules import transformer
+from ...nn.utils import clip_grad
+from ...optim.elementwise import Elementwise
+from ...tensor.random import distributions
+from ...tensor import tensor as tensors
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor
 from .recorder import Recorder
-from .trace import UPDATE
+from ..trace.trace import UPDATE
 
 # By import_module: as attributes of ops these names are torch's functions.
 attention, distance, dropout, embedding, join, matmul, multihead = (
@@ -58,7 +58,7 @@ def _alpha_dropped(
         return original(input, p, train, channels, inplace)
     a = 1 / math.sqrt((dropout._ALPHA**2 * p + 1) * (1 - p))
     noise = tensors.wrap(
-        dropout._drawn(input, channels, lambda made: sampling.fill_bernoulli(made, 1 - p))
+        dropout._drawn(input, channels, lambda made: distributions.fill_bernoulli(made, 1 - p))
     )
     shift = (noise - 1) * (dropout._ALPHA * a) + dropout._ALPHA * a * p
     if inplace:

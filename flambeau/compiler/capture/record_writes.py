@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from .. import ops
-from ..autograd import engine, inplace, no_grad
-from ..nn.module import Module
-from ..tensor import tensor as tensors
-from ..tensor.storage import owner_of
-from ..tensor.tensor import Tensor
-from .leftovers import walk
-from .library import replacements
-from .operands import tensors_in
-from .outside import draws, host_reads, schedules, when_on
+from ... import ops
+from ...autograd import engine, inplace, no_grad
+from ...nn.module import Module
+from ...tensor import tensor as tensors
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor
+from .escapes import walk
+from .record_library import replacements
+from ..trace.operands import tensors_in
+from .record_draws_and_reads import draws, host_reads, schedules, when_on
 from .recorder import Recorder, module_recorder
-from .trace import WINDOW, WRITE, GradAccess
+from ..trace.trace import WINDOW, WRITE, GradAccess
 
 Pairs = Iterator[tuple[Any, Callable]]
 
@@ -39,7 +39,7 @@ copies, index, in_place, interchange, norm_parts = (
 
 def bypasses(r: Recorder) -> Pairs:
     """(function, recorder) for each function that goes past the operators."""
-    from .api import Compiled
+    from ..driver.compiled_function import Compiled
 
     yield from _writes(r)
     yield from _factories(r)
@@ -188,8 +188,8 @@ _RESERVING = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_emp
               "new_empty_strided")  # fmt: skip
 # Library functions that wrap an array made of nothing but shapes and settings.
 _OF_SHAPES = {
-    ("flambeau.ops.dropout", "_certain"), ("flambeau.ops.distance", "pdist"),
-    ("flambeau.ops.mask", "_fill_value"), ("flambeau.ops.gather", "_scalar_source"),
+    ("flambeau.ops.creation.dropout", "_certain"), ("flambeau.ops.linalg.vector_distance", "pdist"),
+    ("flambeau.ops.indexing.mask", "_fill_value"), ("flambeau.ops.indexing.gather", "_scalar_source"),
     ("flambeau.autograd.function", "_zeros"),
 }  # fmt: skip
 

@@ -12,25 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.node import Node
-from ..nn.module import Module
-from ..ops.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
-from ..ops.inplace import write_out
-from ..ops.registry import Kind, Operator
-from ..tensor.size import Size
-from ..tensor.storage import owner_of
-from ..tensor.tensor import Tensor
-from .surroundings import Surroundings
-from .deferred import NOT_NOW, Deferred
-from .operands import arrays_in, bind, tensors_in, unbind
-from .plain import PLAIN
-from .reads import Number
-from .trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
+from ...autograd.node import Node
+from ...nn.module import Module
+from ...ops.core.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
+from ...ops.core.inplace import write_out
+from ...ops.core.registry import Kind, Operator
+from ...tensor.size import Size
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor
+from .python_state import Surroundings
+from .lazy_call import NOT_NOW, Deferred
+from ..trace.operands import arrays_in, bind, tensors_in, unbind
+from ..trace.plain_values import PLAIN
+from .host_reads import Number
+from ..trace.trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
 
 _LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
 # Families whose operators get plain arrays that were made of nothing but shapes.
-_OF_SHAPES = frozenset(("flambeau.ops.interpolation", "flambeau.ops.adaptive_pool"))
+_OF_SHAPES = frozenset(("flambeau.ops.spatial.interpolation", "flambeau.ops.spatial.adaptive_pool"))
 _SHAPED_BY_VALUES = frozenset((
     "nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount",
 ))  # fmt: skip
@@ -328,7 +328,7 @@ def _flat(result: Any) -> tuple:
 
 
 def _writes(operator: Operator) -> bool:
-    from .lower.registry import WRITES
+    from ..lowering.registry import WRITES
 
     return operator.name in WRITES
 

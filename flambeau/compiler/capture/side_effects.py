@@ -10,11 +10,11 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..tensor.tensor import Tensor
-from .reads import kept_read, of_numbers, put_back
-from .plain import PLAIN, same_plain
-from .surroundings import Holder, Surroundings
-from .trace import Effect, Trace
+from ...tensor.tensor import Tensor
+from .host_reads import kept_read, of_numbers, put_back
+from ..trace.plain_values import PLAIN, same_plain
+from .python_state import Holder, Surroundings
+from ..trace.trace import Effect, Trace
 
 _MISSING = object()
 _FEW = 200  # entries that are looked at before each call

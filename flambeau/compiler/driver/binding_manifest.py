@@ -13,16 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from ..native.loops import Type
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.storage import owner_of
-from ..tensor.tensor import Tensor
-from . import bindings as bind
-from .bounds import Bound, Check
-from .graph import Graph, Node, Op, Source
-from .packed import packed, unpacked
-from .sources import arguments_of, array_of, draws, entries, gradient, supply
-from .trace import OPERATOR, UPDATE, Trace, Value
+from ...native.loop_ir.ir import Type
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor
+from ..trace import bindings as bind
+from ..functionalization.index_checks import Bound, Check
+from ..ir.graph import Graph, Node, Op, Source
+from ..ir.serialization import packed, unpacked
+from ..functionalization.graph_inputs import (
+    arguments_of, array_of, draws, entries, gradient, supply,
+)
+from ..trace.trace import OPERATOR, UPDATE, Trace, Value
 
 _PLAIN = (type(None), bool, int, float, str)
 _OURS = ("flambeau.ops.", "flambeau.optim.")  # whose sources are in the key of a precedent

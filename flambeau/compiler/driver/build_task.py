@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from .precedent import Precedent
-from .sample import Sample
-from .unfit import failure
+from ..trace.trace_signature import Precedent
+from ..runtime.sample_inputs import Sample
+from ..ir.errors import failure
 
 
 class Pending:

@@ -18,29 +18,29 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from ..native.eager import beside, recording
-from ..native.flags import CHECK, DEBUG
-from ..nn.module import Module
-from ..tensor.tensor import Tensor
-from .arena import Arena
+from ...native.runtime.background_jit import beside, recording
+from ...native.foundation.environment import CHECK, DEBUG
+from ...nn.module import Module
+from ...tensor.tensor import Tensor
+from ..schedule.arena import Arena
 from .advice import advice
-from .capture import busy, capture
-from .functional import trace_to_graph
-from .grad_memory import move_all
-from .graph import Graph
-from .guards import Environment, Modules
-from .kinds import described, flat, modes, shared
-from .pending import Pending
-from .places import Places
-from .precedent import Precedent, keep, kept, place, precedent
-from .program import MISS, Program
-from .recipe import followed, recipe
-from .reference import Reference
-from .sample import Sample
-from .selfcheck import check
-from .takeover import complete, is_possible, take_over
-from .trace import Trace, difference
-from .unfit import Unfit, failure, within_memory
+from ..capture.capture import busy, capture
+from ..functionalization.functionalize import trace_to_graph
+from ..runtime.gradient_buffers import move_all
+from ..ir.graph import Graph
+from ..runtime.guards import Environment, Modules
+from .specialization_key import described, flat, modes, shared
+from .build_task import Pending
+from .eviction import Places
+from ..trace.trace_signature import Precedent, keep, kept, place, precedent
+from ..runtime.guarded_call import MISS, Program
+from .binding_manifest import followed, recipe
+from ..validation.reference import Reference
+from ..runtime.sample_inputs import Sample
+from ..validation.self_check import check
+from ..runtime.commit_results import complete, is_possible, take_over
+from ..trace.trace import Trace, difference
+from ..ir.errors import Unfit, failure, within_memory
 
 RECORDED = 4  # how many calls are recorded before a step counts as not static
 PATIENT = 64  # calls that may differ where gradients are accumulated
@@ -167,7 +167,7 @@ class Compiled:
             program = next(iter(self._programs), None)
         name = self._name
         if program is not None:
-            from .account import account
+            from ..report.summary import account
 
             text = account(program, name, level, html)
             if self._options.get("dynamic"):
@@ -532,7 +532,7 @@ class Compiled:
 
     def _restored(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending | None:
         """The program of an earlier process, where a recipe says what binds it."""
-        from .restored import restored
+        from .restore import restored
 
         known = trace.deferred.precedent
         if known.recipe is None or known.table is None:
@@ -676,7 +676,7 @@ def reset() -> None:
 def compiled(function: Any, options: dict[str, Any]) -> Any:
     """A compiled function or module."""
     if isinstance(function, Module):
-        from .module import OptimizedModule
+        from .optimized_module import OptimizedModule
 
         return OptimizedModule(function, options)
     return Compiled(function, options)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Any
 
-from ..nn.module import Module
-from ..nn.registration import _HOOKS
-from .api import Compiled
+from ...nn.module import Module
+from ...nn.registration import _HOOKS
+from .compiled_function import Compiled
 
 _OWN = frozenset(("_orig_mod", "_compiled", "_compiled_call_impl"))
 

@@ -30,30 +30,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from ..native.pages import fetched
-from .arena import Arena
-from .graph import Graph
-from .group import ATTENTIONS, CONTRACTIONS
-from .passes.choose_layout import choose_layout
-from .passes.column_sums import column_sums
-from .passes.depth_parts import depth_parts
-from .passes.drop_dead import drop_dead
-from .passes.few_pixels import few_pixels
-from .passes.fold_constants import fold_constants
-from .passes.gathered_products import gathered_products
-from .passes.keep_windows import keep_windows
-from .passes.one_pass_moments import one_pass_moments
-from .passes.packed_sources import packed_sources
-from .passes.picked import picked
-from .passes.plan_memory import Plan, plan_memory
-from .passes.share_common import share_common
-from .passes.simplify import simplify
-from .passes.split_reductions import split_reductions
-from .passes.weight_parts import weight_parts
-from .schedule.layout import Layout
-from .schedule.task import Task, schedule
-from .step import Planned, Step
-from .table import Table, keep, kept, key_of, table_of
+from ...native.runtime.page_prefault import fetched
+from ..schedule.arena import Arena
+from ..ir.graph import Graph
+from ..fusion.fusion_group import ATTENTIONS, CONTRACTIONS
+from ..passes.layout_propagation import choose_layout
+from ..passes.split_column_sums import column_sums
+from ..passes.split_k import depth_parts
+from ..passes.dead_code import drop_dead
+from ..passes.conv_to_matmul import few_pixels
+from ..passes.constant_folding import fold_constants
+from ..passes.matmul_of_gather import gathered_products
+from ..passes.window_axes import keep_windows
+from ..passes.one_pass_moments import one_pass_moments
+from ..passes.contiguous_inputs import packed_sources
+from ..passes.pool_backward_factor import picked
+from ..schedule.memory_plan import Plan, plan_memory
+from ..passes.cse import share_common
+from ..passes.simplify import simplify
+from ..passes.split_reductions import split_reductions
+from ..passes.split_conv_weight import weight_parts
+from ..fusion.buffer_assignment import Layout
+from ..schedule.tasks import Task, schedule
+from ..runtime.executable import Planned, Step
+from ..schedule.program_table import Table, keep, kept, key_of, table_of
 
 PASSES = (
     drop_dead, fold_constants, few_pixels, simplify, gathered_products, choose_layout, simplify,
@@ -102,7 +102,7 @@ def build(graph: Graph, aside: bool = False, arena: Arena | None = None) -> Step
 
 
 def _built(graph: Graph, aside: bool, arena: Arena | None) -> Step:
-    from ..native.kernel_code import known
+    from ...native.jit.compile import known
 
     def plan() -> Planned:
         better = optimised(graph)
@@ -134,8 +134,8 @@ def _built(graph: Graph, aside: bool, arena: Arena | None) -> Step:
 
 def _expect(graph: Graph) -> None:
     """Has processes begin that will make the kernels, while these are planned."""
-    from ..native.makers import MAKERS, PRODUCT
-    from ..native.pool import threads
+    from ...native.jit.worker_pool import MAKERS, PRODUCT
+    from ...native.runtime.thread_pool import threads
 
     products = {(n.op, n.shape, *(one.shape for one in n.inputs)) for n in graph.nodes()
                 if n.op in CONTRACTIONS or n.op in ATTENTIONS}  # fmt: skip
@@ -144,8 +144,8 @@ def _expect(graph: Graph) -> None:
 
 def _compiled(made: Planned, aside: bool) -> tuple[Table, list[int]]:
     """The table of a planned program, and each entry's machine code."""
-    from ..native.compiled import compile_all
-    from ..native.pool import threads
+    from ...native.jit.kernel_function import compile_all
+    from ...native.runtime.thread_pool import threads
 
     _, tasks, _, plan = made
     with stage("emit"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..native.kernel_code import known
-from .arena import Arena
-from .graph import Graph
-from .packed import unpacked
-from .step import Planned, Step
-from .table import kept
+from ...native.jit.compile import known
+from ..schedule.arena import Arena
+from ..ir.graph import Graph
+from ..ir.serialization import unpacked
+from ..runtime.executable import Planned, Step
+from ..schedule.program_table import kept
 
 
 def restored(edges: Graph, key: str, arena: Arena | None = None) -> Step | None:

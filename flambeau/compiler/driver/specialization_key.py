@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..native.precision import Chosen
-from ..ops.autocast import AUTOCAST
-from ..tensor.storage import owner_of
-from ..tensor.tensor import Tensor
-from .capture import autocast_now
-from .operands import arrays_in
-from .plain import PLAIN, plain_key
-from .program import is_named
-from .trace import address
+from ...autograd.mode import MODE
+from ...native.target.matmul_precision import Chosen
+from ...ops.core.autocast import AUTOCAST
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor
+from ..capture.capture import autocast_now
+from ..trace.operands import arrays_in
+from ..trace.plain_values import PLAIN, plain_key
+from ..runtime.guarded_call import is_named
+from ..trace.trace import address
 
 
 def flat(x: Any) -> list[Any]:

@@ -9,27 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.registry import Operator
-from ..tensor.storage import _as_bytes, owner_of
-from ..tensor.tensor import Tensor, wrap
-from . import bindings as bind
-from .bounds import Bound, checked, label_bound
-from .counted import Counted
-from .formula import copied, updated
-from .graph import Graph, Node, Op, Source, permute, reshape
-from .graph import window as part_of
-from .lower import NotLowered, lower, writes
-from .lower.nodes import literal, number, stretched, type_of
-from .lower.registry import Untraceable
-from .operands import as_arrays, unbind
-from .reads import Old, Read
-from .regions import Region, partition
-from .sources import arguments_of, drawn, drawn_key, entries, gradient, supply
-from .trace import (
+from ...ops.core.registry import Operator
+from ...tensor.storage import _as_bytes, owner_of
+from ...tensor.tensor import Tensor, wrap
+from ..trace import bindings as bind
+from .index_checks import Bound, checked, label_bound
+from ..trace.counter_rng import Counted
+from ..lowering.operators.optimizer_update import copied, updated
+from ..ir.graph import Graph, Node, Op, Source, permute, reshape
+from ..ir.graph import window as part_of
+from ..lowering import NotLowered, lower, writes
+from ..lowering.numpy.node_builders import literal, number, stretched, type_of
+from ..lowering.registry import Untraceable
+from ..trace.operands import as_arrays, unbind
+from ..capture.host_reads import Old, Read
+from .memory_regions import Region, partition
+from .graph_inputs import arguments_of, drawn, drawn_key, entries, gradient, supply
+from ..trace.trace import (
     CALL, CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WINDOW, WRITE, Event, Trace, Value, address,
     mapped, updates_of, values_in,
-)  # fmt: skip
-from .unfit import Unfit
+)
+from ..ir.errors import Unfit
 
 
 def trace_to_graph(trace: Trace, leaves: list[Any]) -> tuple[Graph, bind.Bindings]:
@@ -77,7 +77,7 @@ class _Functional:
             written = self._grads() + self._written()
             graph = Graph(self.sources, self.inputs, self.outputs, written)
             if backward is not None:
-                from .joint import split
+                from .partition import split
 
                 self.bindings.backward = split(self, graph, backward)
             graph = self._within_bounds(graph)
@@ -470,7 +470,7 @@ class _Call:
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """The results, and then the new values of what the function writes."""
-        from ..autograd import no_grad
+        from ...autograd import no_grad
 
         found = [wrap(a.copy() if i in self.targets else a) for i, a in enumerate(arrays)]
         given = iter(found)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.storage import owner_of
-from ..tensor.tensor import Tensor, wrap
-from . import bindings as bind
-from .counted import Counted, draw_key
-from .leftovers import written_storages
-from .operands import tensors_in
-from .trace import DRAW, Event, Trace, Value, address
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor, wrap
+from ..trace import bindings as bind
+from ..trace.counter_rng import Counted, draw_key
+from ..capture.escapes import written_storages
+from ..trace.operands import tensors_in
+from ..trace.trace import DRAW, Event, Trace, Value, address
 
 
 def arguments_of(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> dict[int, int]:

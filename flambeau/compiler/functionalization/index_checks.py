@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..native.loops import Scalar
-from .bindings import Argument, State
-from .evaluate import evaluate
-from .graph import Graph, Node, Op, apply, ordered, rebuilt
-from .lower.nodes import number
+from ...native.loop_ir.ir import Scalar
+from ..trace.bindings import Argument, State
+from ..ir.interpreter import evaluate
+from ..ir.graph import Graph, Node, Op, apply, ordered, rebuilt
+from ..lowering.numpy.node_builders import number
 
 _LARGEST = 40  # nodes of a computation that is repeated in Python to look at an index
 _MOVES = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import graph
-from .graph import Node, Op
-from .lower.nodes import bits, cast, literal, number, reshaped, stretched, type_of
-from .lower.registry import Untraceable
-from .trace import Value
+from ..ir import graph
+from ..ir.graph import Node, Op
+from ..lowering.numpy.node_builders import bits, cast, literal, number, reshaped, stretched, type_of
+from ..lowering.registry import Untraceable
+from ..trace.trace import Value
 
 Axis = tuple[int, int]  # (extent, stride in bytes)
 

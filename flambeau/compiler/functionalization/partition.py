@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from . import bindings as bind
-from .graph import Graph, Node, Op, Source, permute
-from .lower.nodes import dtype_of, type_of
-from .trace import Backward
+from ..trace import bindings as bind
+from ..ir.graph import Graph, Node, Op, Source, permute
+from ..lowering.numpy.node_builders import dtype_of, type_of
+from ..trace.trace import Backward
 
 _FREE = (Op.CONSTANT, Op.ARRAY, Op.IOTA)  # made anew rather than kept
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graph import Graph, Node, Op
-from ..group import TOGETHER, Group, reshaping, window_through
-from ..memory import Home, Memory, Place, in_arena
-from ..passes.fuse import Fusion, is_turned
-from ..window import Window, source_window, whole
+from ..ir.graph import Graph, Node, Op
+from .fusion_group import TOGETHER, Group, reshaping, window_through
+from .placement import Home, Memory, Place, in_arena
+from .fusion import Fusion, is_turned
+from ..ir.strided_view import Window, source_window, whole
 
 PLACED = TOGETHER | {Op.CONCAT}  # special nodes that can write to where strides say
 

@@ -9,33 +9,17 @@ from __future__ import annotations
 
 from math import prod
 
-from ...native.loops import Scalar
-from ..graph import Graph, Node, Op
-from ..group import (
-    ATTENTIONS,
-    CONTRACTIONS,
-    FOLDS,
-    INLINE,
-    MOVEMENTS,
-    RECURRENCES,
-    TOGETHER,
-    Chain,
-    Group,
-    domain,
-    element,
-    interior,
-    is_identity,
-    leaves,
-    moved,
-    parts_window,
-    reshaping,
-    reshaping_away,
+from ...native.loop_ir.ir import Scalar
+from ..ir.graph import Graph, Node, Op
+from .fusion_group import (
+    ATTENTIONS, CONTRACTIONS, FOLDS, INLINE, MOVEMENTS, RECURRENCES, TOGETHER, Chain, Group, domain,
+    element, interior, is_identity, leaves, moved, parts_window, reshaping, reshaping_away,
     window_through,
 )
-from ..window import Window, gaps, whole
-from .turned_shares import turned_shares
-from .turned_weights import turned_weights
-from .waists import waists
+from ..ir.strided_view import Window, gaps, whole
+from .materialize_transposed import turned_shares
+from .materialize_weights import turned_weights
+from .rematerialize import waists
 
 COSTLY = frozenset(
     Scalar[name] for name in (

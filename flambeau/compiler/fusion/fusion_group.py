@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-from .graph import Node, Op, Shape
-from .window import Window, whole
+from ..ir.graph import Node, Op, Shape
+from ..ir.strided_view import Window, whole
 
 MOVEMENTS = frozenset((Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SLICE, Op.PAD))
 CONTRACTIONS = frozenset((Op.MATMUL, Op.CONV, Op.CONV_WEIGHT))

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from ..graph import Node, Op
-from ..group import INLINE, MOVEMENTS, leaves, window_through
-from ..window import whole
+from ..ir.graph import Node, Op
+from .fusion_group import INLINE, MOVEMENTS, leaves, window_through
+from ..ir.strided_view import whole
 
 LARGE = 1 << 15  # elements
 

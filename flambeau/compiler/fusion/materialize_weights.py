@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..graph import Node, Op
+from ..ir.graph import Node, Op
 
 OFTEN = 4  # products that share a copy
 FEW, MANY = 24, 96  # rows of a product: fewer read b along its depth, with more packing is nothing

@@ -7,9 +7,9 @@ from enum import Enum, auto
 from math import prod
 from typing import Any
 
-from ..native.loops import Type
-from .graph import Node
-from .window import Window, whole
+from ...native.loop_ir.ir import Type
+from ..ir.graph import Node
+from ..ir.strided_view import Window, whole
 
 
 class Home(Enum):

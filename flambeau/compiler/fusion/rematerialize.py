@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..graph import Node, Op
-from ..group import INLINE, Group, leaves
+from ..ir.graph import Node, Op
+from .fusion_group import INLINE, Group, leaves
 
 if TYPE_CHECKING:
-    from .fuse import Fusion
+    from .fusion import Fusion
 
 
 def waists(fusion: Fusion) -> Iterator[Node]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from ..native.loops import Fold, Scalar, Type
-from ..native.precision import Chosen
+from ...native.loop_ir.ir import Fold, Scalar, Type
+from ...native.target.matmul_precision import Chosen
 
 Shape = tuple[int, ...]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..native.loops import Fold, Scalar, Type
-from ..native.philox import philox, philox_word
+from ...native.loop_ir.ir import Fold, Scalar, Type
+from ...native.loop_ir.philox import philox, philox_word
 from .graph import Graph, Node, Op
 from .recurrence import evaluated, gradient_evaluated
 

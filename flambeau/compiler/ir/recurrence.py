@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..native.kernels.recurrent_cells import CELLS, Cell
+from ...native.kernels.recurrent_cells import CELLS, Cell
 from .graph import Node, Op, Shape
 
 Array = np.ndarray

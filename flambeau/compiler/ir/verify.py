@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from ..native.kernels.recurrent_cells import CELLS
-from ..native.loops import Fold, Scalar, Type
+from ...native.kernels.recurrent_cells import CELLS
+from ...native.loop_ir.ir import Fold, Scalar, Type
 from .graph import COMPARISONS, Graph, Node, Op
-from .memory import Home
-from .passes.plan_memory import Plan
+from ..fusion.placement import Home
+from ..schedule.memory_plan import Plan
 from .recurrence import by_name, extents, has, input_shapes, result_shape
-from .schedule.layout import Layout
-from .schedule.task import Task, task_memories
+from ..fusion.buffer_assignment import Layout
+from ..schedule.tasks import Task, task_memories
 
 
 class GraphError(AssertionError):

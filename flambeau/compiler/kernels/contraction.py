@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...native.loops import (
-    Accumulator,
-    Axis,
-    Begin,
-    Contract,
-    Fold,
-    Index,
-    Kernel,
-    Kind,
-    Load,
-    Loop,
-    Statement,
-    Update,
+from ...native.loop_ir.ir import (
+    Accumulator, Axis, Begin, Contract, Fold, Index, Kernel, Kind, Load, Loop, Statement, Update,
 )
-from ...native.loops import Apply as Applied
-from ...native.loops import Scalar as Operation
-from ...native.pool import threads
-from ...native.sharing import FEW
-from ..graph import Node, Op
-from ..group import Group, element, reshaping, stretched, window_through
-from ..memory import Memory, Place
-from ..passes.fuse import Fusion
-from ..window import Window
-from .layout import Layout
-from .values import FIXED, At, Values, along
+from ...native.loop_ir.ir import Apply as Applied
+from ...native.loop_ir.ir import Scalar as Operation
+from ...native.runtime.thread_pool import threads
+from ...native.target.load_balance import FEW
+from ..ir.graph import Node, Op
+from ..fusion.fusion_group import Group, element, reshaping, stretched, window_through
+from ..fusion.placement import Memory, Place
+from ..fusion.fusion import Fusion
+from ..ir.strided_view import Window
+from ..fusion.buffer_assignment import Layout
+from .expressions import FIXED, At, Values, along
 
 
 def shares() -> int:

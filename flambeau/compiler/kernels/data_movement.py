@@ -8,29 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from ...native.loops import (
-    Accumulator,
-    Apply,
-    Begin,
-    Constant,
-    Expression,
-    Index,
-    Kernel,
-    Kind,
-    Loop,
-    Scalar,
-    Statement,
-    Store,
-    Type,
-    Update,
+from ...native.loop_ir.ir import (
+    Accumulator, Apply, Begin, Constant, Expression, Index, Kernel, Kind, Loop, Scalar, Statement,
+    Store, Type, Update,
 )
-from ..graph import Node, Op
-from ..group import reshaping, row_shapes
-from ..memory import Memory, Place
-from ..passes.fuse import Fusion
-from ..window import Window
-from .layout import Layout
-from .values import FIXED, At, Values, along
+from ..ir.graph import Node, Op
+from ..fusion.fusion_group import reshaping, row_shapes
+from ..fusion.placement import Memory, Place
+from ..fusion.fusion import Fusion
+from ..ir.strided_view import Window
+from ..fusion.buffer_assignment import Layout
+from .expressions import FIXED, At, Values, along
 
 Written = tuple[Kernel, list[Memory]]
 

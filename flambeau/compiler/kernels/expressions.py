@@ -4,37 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...native.loops import (
-    Accumulator,
-    Affine,
-    Apply,
-    Begin,
-    Buffer,
-    Constant,
-    Expression,
-    Extent,
-    Fold,
-    Index,
-    Load,
-    Position,
-    Scalar,
-    Statement,
-    Store,
-    Type,
+from ...native.loop_ir.ir import (
+    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Index, Load,
+    Position, Scalar, Statement, Store, Type,
 )
-from ..graph import Node, Op, Shape
-from ..group import (
-    MOVEMENTS,
-    Chain,
-    index_chain,
-    parts_window,
-    stretched,
-    table_window,
-    window_through,
+from ..ir.graph import Node, Op, Shape
+from ..fusion.fusion_group import (
+    MOVEMENTS, Chain, index_chain, parts_window, stretched, table_window, window_through,
 )
-from ..memory import Home, Memory, Place
-from ..window import Window, whole
-from .coordinates import coordinates
+from ..fusion.placement import Home, Memory, Place
+from ..ir.strided_view import Window, whole
+from .index_maps import coordinates
 
 At = tuple[int, tuple[tuple[Index, int], ...]]  # where a domain's axis is: base + sum(index * step)
 

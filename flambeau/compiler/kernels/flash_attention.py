@@ -12,35 +12,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...native.loops import (
-    Accumulator,
-    Affine,
-    Apply,
-    Axis,
-    Begin,
-    Buffer,
-    Constant,
-    Contract,
-    Expression,
-    Extent,
-    Fold,
-    Index,
-    Kernel,
-    Kind,
-    Load,
-    Loop,
-    Position,
-    Scalar,
-    Statement,
-    Store,
-    Type,
-    Update,
+from ...native.loop_ir.ir import (
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
+    Index, Kernel, Kind, Load, Loop, Position, Scalar, Statement, Store, Type, Update,
 )
-from ..graph import Node, Op
-from ..group import Group
-from ..memory import Memory, Place
-from .layout import Layout
-from .values import FIXED, At, Values, along
+from ..ir.graph import Node, Op
+from ..fusion.fusion_group import Group
+from ..fusion.placement import Memory, Place
+from ..fusion.buffer_assignment import Layout
+from .expressions import FIXED, At, Values, along
 
 LOCAL_BYTES = 60 * 1024  # for the blocks of one thread
 LANES = 16  # extents of blocks are whole vectors

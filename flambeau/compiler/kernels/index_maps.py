@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...native.loops import Affine, Apply, Constant, Expression, Position, Scalar, Type
-from ..graph import Op
-from ..group import Chain
-from ..window import row_major
+from ...native.loop_ir.ir import Affine, Apply, Constant, Expression, Position, Scalar, Type
+from ..ir.graph import Op
+from ..fusion.fusion_group import Chain
+from ..ir.strided_view import row_major
 
 At = tuple[int, tuple]
 

@@ -10,32 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ...native.loops import (
-    Accumulator,
-    Affine,
-    Begin,
-    Buffer,
-    Expression,
-    Fold,
-    Index,
-    Kernel,
-    Kind,
-    Load,
-    Loop,
-    Position,
-    Statement,
-    Store,
-    Update,
+from ...native.loop_ir.ir import (
+    Accumulator, Affine, Begin, Buffer, Expression, Fold, Index, Kernel, Kind, Load, Loop, Position,
+    Statement, Store, Update,
 )
-from ...native.pool import threads
-from ...native.sharing import FEW
-from ..graph import Node, Op
-from ..group import Group, interior, parts_window, reshaping, window_through
-from ..memory import Place
-from ..passes.fuse import BLOCK, COSTLY, NARROW, Fusion, is_turned
-from ..window import Window
-from .layout import Layout
-from .values import FIXED, At, Values, along
+from ...native.runtime.thread_pool import threads
+from ...native.target.load_balance import FEW
+from ..ir.graph import Node, Op
+from ..fusion.fusion_group import Group, interior, parts_window, reshaping, window_through
+from ..fusion.placement import Place
+from ..fusion.fusion import BLOCK, COSTLY, NARROW, Fusion, is_turned
+from ..ir.strided_view import Window
+from ..fusion.buffer_assignment import Layout
+from .expressions import FIXED, At, Values, along
 
 CHUNK = 8192  # elements that one thread takes at a time
 COLUMNS = 64  # columns that are folded side by side

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from ...native.kernels.recurrent import (
     Extents, Grid, Written as Recurrence, backward, block_rows, forward, pack, packed_elements,
-)  # fmt: skip
+)
 from ...native.kernels.recurrent_cells import CELLS
-from ...native.loops import Buffer, Constant, Kernel, Type
-from ...native.pool import threads
-from ..graph import Node, Op
-from ..group import Group
-from ..memory import Home, Memory, Place
-from ..recurrence import by_name, extents
-from .layout import Layout
+from ...native.loop_ir.ir import Buffer, Constant, Kernel, Type
+from ...native.runtime.thread_pool import threads
+from ..ir.graph import Node, Op
+from ..fusion.fusion_group import Group
+from ..fusion.placement import Home, Memory, Place
+from ..ir.recurrence import by_name, extents
+from ..fusion.buffer_assignment import Layout
 
 Written = tuple[str, Kernel, list[Memory]]  # with its name
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...ops.registry import Kind, Operator
-from ..graph import Node
-from . import (
-    attention, borders, conv, elements, gather, loss, matmul, norm, pool, recurrent, softmax, view,
-)  # fmt: skip
-from .body import run, unwrapped
+from ...ops.core.registry import Kind, Operator
+from ..ir.graph import Node
+from .operators import (
+    attention, padding, conv, pointwise, gather, loss, matmul, norm, pool, recurrent_steps, softmax,
+    view,
+)
+from .numpy.body import run, unwrapped
 from .registry import EXPLICIT, WRITES, NotLowered, Untraceable
 
 __all__ = ["NotLowered", "lower", "lowered_by_hand", "writes"]
 
 # The families with lowerings by hand: they register themselves.
-FAMILIES = (attention, borders, conv, elements, gather, loss, matmul, norm, pool, recurrent,
+FAMILIES = (attention, padding, conv, pointwise, gather, loss, matmul, norm, pool, recurrent_steps,
             softmax, view)  # fmt: skip
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Scalar, Type
-from ..graph import Graph, Node, Op, rebuilt, same
+from ...native.loop_ir.ir import Scalar, Type
+from ..ir.graph import Graph, Node, Op, rebuilt, same
 
 _FOLDED: dict[Scalar, Any] = {
     Scalar.ADD: np.add, Scalar.SUB: np.subtract, Scalar.MUL: np.multiply, Scalar.NEG: np.negative,

@@ -7,8 +7,8 @@ goes on reading it where it lies.
 
 from __future__ import annotations
 
-from ..graph import Graph, Node, Op, rebuilt, same
-from ..window import Window, gaps
+from ..ir.graph import Graph, Node, Op, rebuilt, same
+from ..ir.strided_view import Window, gaps
 
 
 def packed_sources(graph: Graph) -> Graph:

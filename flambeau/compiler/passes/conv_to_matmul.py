@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from math import prod
 
-from ...native.loops import Type
-from ..graph import Graph, Node, Op, concat, matmul, pad, permute, rebuilt, reshape, same, window
+from ...native.loop_ir.ir import Type
+from ..ir.graph import Graph, Node, Op, concat, matmul, pad, permute, rebuilt, reshape, same, window
 
 LARGE = 1 << 17  # elements of a weight from which on packing it takes long
 FEW = 128  # pixels of all images

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import Graph, Node, Op, rebuilt, same
+from ..ir.graph import Graph, Node, Op, rebuilt, same
 
 
 def share_common(graph: Graph) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Graph, Op
+from ..ir.graph import Graph, Op
 
 
 def drop_dead(graph: Graph) -> Graph:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from math import prod
 
-from ..graph import Graph, Node, Op, permute, rebuilt, reshape, same
-from ..window import _matching
+from ..ir.graph import Graph, Node, Op, permute, rebuilt, reshape, same
+from ..ir.strided_view import _matching
 
 
 SMALL = 32  # how much smaller than the result an input is that does not matter

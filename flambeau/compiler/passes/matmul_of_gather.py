@@ -7,8 +7,8 @@ as many rows as there are letters, in both directions.
 
 from __future__ import annotations
 
-from ...native.loops import Fold, Type
-from ..graph import Graph, Node, Op, cast, matmul, permute, rebuilt, reduce, reshape, same, users
+from ...native.loop_ir.ir import Fold, Type
+from ..ir.graph import Graph, Node, Op, cast, matmul, permute, rebuilt, reduce, reshape, same, users
 
 OFTEN = 4  # how often a row comes, on average, where it is worth it
 DEEP = 16  # multiplications that are saved for an element that is gathered

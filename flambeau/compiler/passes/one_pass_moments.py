@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from math import prod
 
-from ...native.loops import Fold, Scalar, Type
-from ..graph import Graph, Node, Op, apply, constant, rebuilt, reduce, same, window
+from ...native.loop_ir.ir import Fold, Scalar, Type
+from ..ir.graph import Graph, Node, Op, apply, constant, rebuilt, reduce, same, window
 
 LEAST = 1 << 16  # elements; fewer are read again in no time
 SAMPLE = 8  # neighbouring rows whose mean is near that of all

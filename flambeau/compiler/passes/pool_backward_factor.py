@@ -12,8 +12,10 @@ from math import prod
 
 import numpy as np
 
-from ...native.loops import Fold, Scalar
-from ..graph import Graph, Node, Op, Shape, apply, constant, ordered, rebuilt, reduce, reshape, same
+from ...native.loop_ir.ir import Fold, Scalar
+from ..ir.graph import (
+    Graph, Node, Op, Shape, apply, constant, ordered, rebuilt, reduce, reshape, same,
+)
 
 MOST = 2  # arrays that a factor is worked out from
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...native.loops import Fold, Scalar, Type
-from ..graph import Graph, Node, Op, permute, rebuilt, reshape, same, window
+from ...native.loop_ir.ir import Fold, Scalar, Type
+from ..ir.graph import Graph, Node, Op, permute, rebuilt, reshape, same, window
 
 Rule = Callable[[Node], Node]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ...native.loops import Fold, Type
-from ...native.pool import threads
-from ..graph import Graph, Node, Op, rebuilt, reduce, reshape, same, sum_parts
-from ..group import CONTRACTIONS
+from ...native.loop_ir.ir import Fold, Type
+from ...native.runtime.thread_pool import threads
+from ..ir.graph import Graph, Node, Op, rebuilt, reduce, reshape, same, sum_parts
+from ..fusion.fusion_group import CONTRACTIONS
 
 LEAST = 1 << 16  # elements; fewer are read again in no time
 LANES = 16  # columns that fill a vector

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ...native.loops import Fold, Scalar
-from ...native.pool import threads
-from ...native.sharing import FEW, evenness
-from ..graph import Graph, Node, Op, apply, rebuilt, reduce, reshape, same, window
+from ...native.loop_ir.ir import Fold, Scalar
+from ...native.runtime.thread_pool import threads
+from ...native.target.load_balance import FEW, evenness
+from ..ir.graph import Graph, Node, Op, apply, rebuilt, reduce, reshape, same, window
 
 ADDED = 8  # parts that one expression adds up; more are folded
 MOST = 64  # parts

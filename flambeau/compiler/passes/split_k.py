@@ -10,10 +10,10 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from ...native.loops import Fold, Type
-from ...native.pool import threads
-from ...native.sharing import FEW
-from ..graph import Graph, Node, Op, matmul, permute, rebuilt, reduce, reshape, same
+from ...native.loop_ir.ir import Fold, Type
+from ...native.runtime.thread_pool import threads
+from ...native.target.load_balance import FEW
+from ..ir.graph import Graph, Node, Op, matmul, permute, rebuilt, reduce, reshape, same
 
 DEEP = 256  # steps of the depth in a part, at least
 GAIN = 0.85  # of the cost, which parts must save more than

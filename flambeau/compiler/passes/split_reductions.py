@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import prod
 
-from ...native.loops import Fold
-from ..graph import Graph, Node, Op, rebuilt, reduce, reshape, same
+from ...native.loop_ir.ir import Fold
+from ..ir.graph import Graph, Node, Op, rebuilt, reduce, reshape, same
 
 LONG = 1 << 15  # elements; below, one thread is as fast
 _SPLIT = (Fold.SUM, Fold.PRODUCT, Fold.MAXIMUM, Fold.MINIMUM, Fold.ANY, Fold.ALL)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ..graph import Graph, Node, Op, Shape, rebuilt, reduce, reshape, same
+from ..ir.graph import Graph, Node, Op, Shape, rebuilt, reduce, reshape, same
 
 
 def keep_windows(graph: Graph) -> Graph:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .figures import Figures, figures
-from .graph import Graph, Node
-from .step import Step
+from ..ir.graph import Graph, Node
+from ..runtime.executable import Step
 
 TIMES, GRAPH, GROUPS, LOOPS, LLVM, ASSEMBLY = range(1, 7)
 
@@ -93,7 +93,7 @@ def _group_lines(step: Step) -> Iterator[str]:
 
 
 def _loop_lines(step: Step) -> Iterator[str]:
-    from ..native.show import show
+    from ...native.loop_ir.printer import show
 
     for task in step.tasks:
         if task.kernel is not None:
@@ -101,8 +101,8 @@ def _loop_lines(step: Step) -> Iterator[str]:
 
 
 def _machine_lines(step: Step, level: int) -> Iterator[str]:
-    from ..native.emit.kernel import emit
-    from ..native.target import assembly
+    from ...native.codegen.kernel import emit
+    from ...native.target.machine import assembly
 
     seen: set[str] = set()
     for task in step.tasks:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..native.limits import limits
-from .graph import Graph, Node, Op
-from .group import interior
-from .memory import Memory
-from .schedule.task import Task
-from .step import Step
+from ...native.runtime.roofline import limits
+from ..ir.graph import Graph, Node, Op
+from ..fusion.fusion_group import interior
+from ..fusion.placement import Memory
+from ..schedule.tasks import Task
+from ..runtime.executable import Step
 
 PHASES = ("forward", "backward", "update")
 BOUNDS = ("flops", "memory", "cached", "waiting", "eager")

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..native.show import show
+from ...native.loop_ir.printer import show
 from .explain import nearby
 from .figures import BOUNDS, PHASES, Figures, Line
-from .schedule.task import Task
+from ..schedule.tasks import Task
 
 _ORIGIN = re.compile(r"^(\S+)( \(backward\))?(?: in (.+?))?(?: at (.+))?$")
 

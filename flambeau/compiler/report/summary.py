@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from . import bindings as bind
-from .evaluate import numpy_type
+from ..trace import bindings as bind
+from ..ir.interpreter import numpy_type
 from .explain import GRAPH, explained, graph_lines
 from .figures import Figures, figures
-from .program import Program
-from .step import Step
+from ..runtime.guarded_call import Program
+from ..runtime.executable import Step
 
 HIGHEST = 6
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..autograd.node import Node, Output, raise_freed, raise_stale
-from ..autograd.tape import _next_sequence
-from ..tensor.storage import owner_of
-from ..tensor.tensor import Tensor, wrap
-from .bindings import Argument, BackwardBindings, Cotangent, Kept, State
+from ...autograd.mode import MODE
+from ...autograd.node import Node, Output, raise_freed, raise_stale
+from ...autograd.tape import _next_sequence
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor, wrap
+from ..trace.bindings import Argument, BackwardBindings, Cotangent, Kept, State
 
 
 class CompiledFunctionBackward(Node):

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
-from .bindings import ANY, Bindings, Drawn, Leaf, Output, Same, Scalar, Seen, State
-from .graph import Graph
-from .trace import UPDATE, Trace
+from ...tensor.tensor import Tensor
+from ..trace.bindings import ANY, Bindings, Drawn, Leaf, Output, Same, Scalar, Seen, State
+from ..ir.graph import Graph
+from ..trace.trace import UPDATE, Trace
 
 
 def is_possible(graph: Graph, bindings: Bindings, result: Any) -> bool:

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..native.allocator import missing
-from ..native.loops import Type
-from ..native.pool import threads
-from ..native.program import Patch, Program, Record
-from ..native.sharing import FEW
-from .arena import Arena
-from .evaluate import numpy_type
-from .graph import Graph, Node
-from .memory import Home, Place
-from .table import Table
+from ...native.foundation.allocator import missing
+from ...native.loop_ir.ir import Type
+from ...native.runtime.thread_pool import threads
+from ...native.runtime.launch_table import Patch, Program, Record
+from ...native.target.load_balance import FEW
+from ..schedule.arena import Arena
+from ..ir.interpreter import numpy_type
+from ..ir.graph import Graph, Node
+from ..fusion.placement import Home, Place
+from ..schedule.program_table import Table
 
 if TYPE_CHECKING:
-    from .passes.plan_memory import Plan
-    from .schedule.layout import Layout
-    from .schedule.task import Task
+    from ..schedule.memory_plan import Plan
+    from ..fusion.buffer_assignment import Layout
+    from ..schedule.tasks import Task
 
 ENOUGH = 2.0  # seconds of measuring after which no further run is begun
 Planned: TypeAlias = "tuple[Graph, list[Task], Layout, Plan]"

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.storage import owner_of
-from ..tensor.tensor import GradLooks, wrap
-from .bindings import Bindings, State
+from ...tensor.storage import owner_of
+from ...tensor.tensor import GradLooks, wrap
+from ..trace.bindings import Bindings, State
 
 
 class GradMemory:

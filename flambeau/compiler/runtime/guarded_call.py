@@ -16,28 +16,28 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.handle import HANDLES
-from ..autograd.mode import MODE
-from ..autograd.node import Node, raise_freed
-from ..native.precision import Chosen
-from ..nn.registration import CHANGES
-from ..ops.autocast import AUTOCAST
-from ..tensor.size import Size
-from ..tensor.tensor import GradLooks, Tensor, wrap
-from .bindings import (
+from ...autograd.handle import HANDLES
+from ...autograd.mode import MODE
+from ...autograd.node import Node, raise_freed
+from ...native.target.matmul_precision import Chosen
+from ...nn.registration import CHANGES
+from ...ops.core.autocast import AUTOCAST
+from ...tensor.size import Size
+from ...tensor.tensor import GradLooks, Tensor, wrap
+from ..trace.bindings import (
     ANY, Argument, Bindings, Drawn, Leaf, Output, Read, Same, Scalar, Seen, State, are_apart,
     are_together,
-)  # fmt: skip
-from .capture import autocast_now
-from .counters import Ticker
-from .effects import perform
-from .evaluate import numpy_type
-from .grad_memory import GradMemory
+)
+from ..capture.capture import autocast_now
+from .optimizer_counters import Ticker
+from ..capture.side_effects import perform
+from ..ir.interpreter import numpy_type
+from .gradient_buffers import GradMemory
 from .guards import Environment, Modules
-from .joint_node import Runner, bare, hung
-from .plain import PLAIN, unlike
-from .reads import Old
-from .sample import Sample
+from .backward_node import Runner, bare, hung
+from ..trace.plain_values import PLAIN, unlike
+from ..capture.host_reads import Old
+from .sample_inputs import Sample
 
 MISS = object()  # what a program gives for a call that it was not made for
 FEW = 64  # tensors that are looked at one by one, which is fastest, but more code

@@ -12,11 +12,11 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..nn.module import Module
-from ..tensor.tensor import Tensor
-from .effects import Inside
-from .plain import PLAIN, plain_key, same_plain, unlike
-from .trace import Effect, Trace
+from ...nn.module import Module
+from ...tensor.tensor import Tensor
+from ..capture.side_effects import Inside
+from ..trace.plain_values import PLAIN, plain_key, same_plain, unlike
+from ..trace.trace import Effect, Trace
 
 _SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType)
 _MISSING = object()

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.storage import owner_of
-from ..tensor.tensor import Tensor
-from .bindings import Update
+from ...tensor.storage import owner_of
+from ...tensor.tensor import Tensor
+from ..trace.bindings import Update
 
 
 class Ticker:

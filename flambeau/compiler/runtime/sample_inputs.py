@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .bindings import Argument, Bindings, Drawn, Scalar
+from ..trace.bindings import Argument, Bindings, Drawn, Scalar
 
 
 class Sample:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..native.allocator import LARGEST, give_back, missing
+from ...native.foundation.allocator import LARGEST, give_back, missing
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..group import Group
+from ..fusion.fusion_group import Group
 
 MOST = 64  # groups of one kernel
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 
-from ..group import Group
-from ..memory import Home, Memory
+from ..fusion.fusion_group import Group
+from ..fusion.placement import Home, Memory
 
 Entry = tuple[int, int, int]  # minus the bytes freed, minus the time of what is read, position
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from ...native.loops import Store, statements
-from ..arena import ALIGNMENT
-from ..memory import Home, Memory
-from ..schedule.layout import Layout
-from ..schedule.task import Task, task_memories
+from ...native.loop_ir.ir import Store, statements
+from .arena import ALIGNMENT
+from ..fusion.placement import Home, Memory
+from ..fusion.buffer_assignment import Layout
+from .tasks import Task, task_memories
 
 WASTE = 1.25  # how much larger than a value the stretch may be that it is put into
 

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..native import cache
-from ..native.loops import Type
-from ..native.pool import threads
-from ..native.program import BARRIER, SERIAL
-from ..native.target import host, versions
-from .evaluate import numpy_type
-from .graph import Graph
-from .memory import Home
-from .packed import packed
+from ...native.foundation import disk_cache
+from ...native.loop_ir.ir import Type
+from ...native.runtime.thread_pool import threads
+from ...native.runtime.launch_table import BARRIER, SERIAL
+from ...native.target.machine import host, versions
+from ..ir.interpreter import numpy_type
+from ..ir.graph import Graph
+from ..fusion.placement import Home
+from ..ir.serialization import packed
 
 if TYPE_CHECKING:
-    from .passes.plan_memory import Plan
-    from .schedule.task import Task
+    from .memory_plan import Plan
+    from .tasks import Task
 
 _VERSION = 2
 
@@ -112,7 +112,7 @@ def key_of(graph: Graph, stages: Sequence[Callable]) -> str | None:
         return None
     target = host()
     names = " ".join(f"{one.__module__}.{one.__qualname__}" for one in stages)
-    return cache.key("table", str(_VERSION), versions(), target.triple, target.cpu,
+    return disk_cache.key("table", str(_VERSION), versions(), target.triple, target.cpu,
                      target.features, made, names, str(threads()), text)  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def _sources(*tops: str) -> str | None:
 
 def kept(key: str) -> Table | None:
     """The table under a key; None where there is none."""
-    data = cache.get(key)
+    data = disk_cache.get(key)
     return None if data is None else _unpacked(data)
 
 
@@ -185,7 +185,7 @@ def keep(key: str, table: Table, graph: Graph) -> bool:
     """Keeps the table of a graph, unless eager functions are called in between; whether it did."""
     if any(entry.call is not None for entry in table.entries):
         return False
-    cache.put(key, _packed(replace(table, graph=packed(graph))))
+    disk_cache.put(key, _packed(replace(table, graph=packed(graph))))
     return True
 
 

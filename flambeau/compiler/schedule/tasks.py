@@ -7,35 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from ...native.emit.plan import suits_lanes
-from ...native.loops import (
-    Affine,
-    Buffer,
-    Kernel,
-    Kind,
-    Load,
-    Loop,
-    Prefetch,
-    Statement,
-    Store,
-    expressions,
-    statements,
+from ...native.codegen.loops.vectorization import suits_lanes
+from ...native.loop_ir.ir import (
+    Affine, Buffer, Kernel, Kind, Load, Loop, Prefetch, Statement, Store, expressions, statements,
     within,
 )
-from ...native.pool import threads
-from ...native.sharing import FEW
-from ..graph import Graph, Node, Op
-from ..group import ATTENTIONS, RECURRENCES, Group
-from ..memory import Home, Memory, Place
-from ..passes.fuse import Fusion, fuse
-from ..passes.join import join
-from ..passes.order import order
-from .attention import attention_flops, attention_kernels
-from .contraction import ContractionKernel
-from .layout import Layout
-from .loops import LoopKernel
-from .recurrent import recurrent_flops, recurrent_kernels
-from .special import copy_kernel, special_kernels
+from ...native.runtime.thread_pool import threads
+from ...native.target.load_balance import FEW
+from ..ir.graph import Graph, Node, Op
+from ..fusion.fusion_group import ATTENTIONS, RECURRENCES, Group
+from ..fusion.placement import Home, Memory, Place
+from ..fusion.fusion import Fusion, fuse
+from .horizontal_fusion import join
+from .kernel_order import order
+from ..kernels.flash_attention import attention_flops, attention_kernels
+from ..kernels.contraction import ContractionKernel
+from ..fusion.buffer_assignment import Layout
+from ..kernels.loop_nests import LoopKernel
+from ..kernels.recurrent import recurrent_flops, recurrent_kernels
+from ..kernels.data_movement import copy_kernel, special_kernels
 
 WAITING = 1 << 14  # bytes of the arena that a kernel may hold while it waits for others
 WIDE = 256  # elements of a joined kernel's loop that threads share

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.storage import _as_bytes
+from ...tensor.storage import _as_bytes
 from .trace import Effect, Event, Storage, Value, address
 
 
@@ -238,6 +238,6 @@ def live(storage: Storage, value: Value) -> np.ndarray:
 
 
 def _owner(array: np.ndarray) -> np.ndarray:
-    from ..tensor.storage import owner_of
+    from ...tensor.storage import owner_of
 
     return owner_of(array)

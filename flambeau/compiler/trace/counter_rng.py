@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ..native.loops import Scalar, Type
-from ..tensor.generator import Generator, default_generator
-from .evaluate import evaluate, numpy_type, type_of
-from .graph import Graph, Node, Op, apply, cast, constant, reshape
+from ...native.loop_ir.ir import Scalar, Type
+from ...tensor.random.generator import Generator, default_generator
+from ..ir.interpreter import evaluate, numpy_type, type_of
+from ..ir.graph import Graph, Node, Op, apply, cast, constant, reshape
 
 _HALVES = (Type.F16, Type.BF16)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.registry import Operator
-from ..tensor.size import Size
-from ..tensor.tensor import Tensor
+from ...ops.core.registry import Operator
+from ...tensor.size import Size
+from ...tensor.tensor import Tensor
 
 _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..native.allocator import missing
-from ..tensor.storage import _as_bytes, owner_of
-from .plain import same_plain
-from .unfit import failure
+from ...native.foundation.allocator import missing
+from ...tensor.storage import _as_bytes, owner_of
+from .plain_values import same_plain
+from ..ir.errors import failure
 
 # What an event is:
 OPERATOR = "operator"  # an operator of the registry gave `results`

@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from ..native import cache
-from ..native.pool import threads
-from ..native.target import host, versions
-from ..nn.module import Module
-from ..nn.parameter import is_lazy
-from ..optim import Optimizer
-from ..tensor.devices import device
-from ..tensor.dtypes import FROM_NUMPY, dtype
-from ..tensor.generator import Generator
-from ..tensor.layout import layout, memory_format
-from ..tensor.tensor import Tensor
-from .counted import Counted
-from .table import compiler_sources, library_sources
+from ...native.foundation import disk_cache
+from ...native.runtime.thread_pool import threads
+from ...native.target.machine import host, versions
+from ...nn.module import Module
+from ...nn.parameter import is_lazy
+from ...optim import Optimizer
+from ...tensor.devices import device
+from ...tensor.dtypes import FROM_NUMPY, dtype
+from ...tensor.random.generator import Generator
+from ...tensor.layout import layout, memory_format
+from ...tensor.tensor import Tensor
+from .counter_rng import Counted
+from ..schedule.program_table import compiler_sources, library_sources
 from .trace import CALL, CONSTANT, WINDOW, Event, Storage, Trace, Value
 
 _VERSION = "4"
@@ -138,13 +138,13 @@ def place(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
     form += ["lazy" if is_lazy(t) else f"{t._array.shape}{t._array.dtype}" for t in tensors]
     form += [repr([m.training for root in roots for m in root.modules()])]
     form += [f"{options['random']} {options['backend']}"]
-    return cache.key("precedent", hope, *form)
+    return disk_cache.key("precedent", hope, *form)
 
 
 def kept(key: str | None) -> Precedent | None:
     """What a call of an earlier process did, whose program was right; None where none is known or
     a file whose code ran is another now."""
-    data = None if key is None else cache.get(key)
+    data = None if key is None else disk_cache.get(key)
     if data is None:
         return None
     made = _unpacked(data)
@@ -158,7 +158,7 @@ def kept(key: str | None) -> Precedent | None:
 def keep(key: str | None, made: Precedent) -> None:
     """Two calls did this, and their program was right."""
     if key is not None:
-        cache.put(key, _packed(made))
+        disk_cache.put(key, _packed(made))
 
 
 def _hope(function: Callable) -> str | None:
@@ -170,7 +170,7 @@ def _hope(function: Callable) -> str | None:
     try:
         name, code = _file_of(function), _code_of(function)
         where = f"{code.co_qualname} {code.co_firstlineno}"
-        return cache.key("hope", _VERSION, sources, bodies, np.__version__, versions(),
+        return disk_cache.key("hope", _VERSION, sources, bodies, np.__version__, versions(),
                          target.triple, target.cpu, target.features, str(threads()), name,
                          _contents(name), where)  # fmt: skip
     except (_Unnamed, OSError):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .evaluate import evaluate, numpy_type
-from .graph import Graph
+from ..ir.interpreter import evaluate, numpy_type
+from ..ir.graph import Graph
 
 
 class Reference:

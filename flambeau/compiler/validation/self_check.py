@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..native.precision import Chosen
-from .bindings import Bindings, Kept, Scalar, State
-from .trace import same_bits
+from ...native.target.matmul_precision import Chosen
+from ..trace.bindings import Bindings, Kept, Scalar, State
+from ..trace.trace import same_bits
 
 KINKS = 0.03  # of the norm of all gradients, that activations at their kinks may account for
 CANCELLED = 1e-3  # a sum of numbers up to 1 may be as near to 0 as rounding leaves it

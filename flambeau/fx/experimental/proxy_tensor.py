@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tensor.lacking import lacking
+from ...tensor.absent import lacking
 
 __all__ = ["get_proxy_mode"]
 

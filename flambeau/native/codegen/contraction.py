@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..loops import Contract, Kernel
-from ..target import host
-from . import winograd_plan, winograd_weight
-from .any_conv import any_conv
-from .any_weight import any_weight
-from .conv import conv
-from .conv_plan import Unsupported
-from .gemm import gemm
-from .winograd import winograd
+from ..loop_ir.ir import Contract, Kernel
+from ..target.machine import host
+from .winograd import plan, weight_gradient
+from .conv.implicit_gemm import any_conv
+from .conv.implicit_gemm_weight import any_weight
+from .conv.direct import conv
+from .conv.direct_blocking import Unsupported
+from .gemm.dispatch import gemm
+from .winograd.forward import winograd
 
 
 def contract(context: Any, statement: Contract) -> bool:
     """Emits a Contract; False where no kernel fits, and plain loops must do it."""
     if gemm(context, statement):
         return True
-    for emit in (any_conv, any_weight, winograd, winograd_weight.winograd_weight, conv):
+    for emit in (any_conv, any_weight, winograd, weight_gradient.winograd_weight, conv):
         try:
             emit(context, statement)
         except Unsupported:
@@ -34,6 +34,6 @@ def check_winograd(kernel: Kernel) -> None:
     if not isinstance(contraction, Contract):
         raise Unsupported("several contractions")
     try:
-        winograd_plan.plan(contraction, host())
+        plan.plan(contraction, host())
     except Unsupported:
-        winograd_weight.plan(contraction, host())
+        weight_gradient.plan(contraction, host())

@@ -11,18 +11,16 @@ from math import prod
 
 from llvmlite import ir
 
-from ..loops import (
-    Buffer, Contract, Kernel, Kind, Loop, Statement, Store, Type, statements,
-)  # fmt: skip
-from ..target import Target, host
-from .builder import I64, MEMORY, POINTER, Builder, Module
-from .context import Context, Scope
-from .flush import flushed, flushes
-from .own_rows import own_rows
-from .plan import plan, touched
-from .repeated import Repeated
-from .statement import emit_body, run
-from .turned import side, turned
+from ..loop_ir.ir import Buffer, Contract, Kernel, Kind, Loop, Statement, Store, Type, statements
+from ..target.machine import Target, host
+from .llvm.builder import I64, MEMORY, POINTER, Builder, Module
+from .loops.context import Context, Scope
+from .loops.denormals import flushed, flushes
+from .loops.privatized_sums import own_rows
+from .loops.vectorization import plan, touched
+from .loops.outlining import Repeated
+from .loops.statement import emit_body, run
+from .loops.transposed_loads import side, turned
 
 LOCAL_BYTES = 64 * 1024  # of scratch on the stack
 ENOUGH = 16  # rounds to share out

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from .flags import CACHE_DIR, CACHE_SIZE
+from .environment import CACHE_DIR, CACHE_SIZE
 
 _MAGIC = b"flambeau code 1\n"
 _SUFFIX = ".code"

@@ -1,6 +1,6 @@
 """Environment flags: all that flambeau reads from the environment, with types and defaults.
 
-docs/flags.md is made from this table: python -m flambeau.native.flags > docs/flags.md
+docs/flags.md is made from this table: python -m flambeau.native.foundation.environment > docs/flags.md
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def page() -> str:
     return "\n".join([
         "# Environment flags", "",
         "All that flambeau reads from the environment. Written by "
-        "`python -m flambeau.native.flags > docs/flags.md`.", "",
+        "`python -m flambeau.native.foundation.environment > docs/flags.md`.", "",
         "| Flag | Default | |", "|---|---|---|", *rows, "",
     ])  # fmt: skip
 

@@ -16,11 +16,11 @@ from importlib import import_module
 from queue import SimpleQueue
 from threading import Thread, get_native_id
 
-from . import cache
-from .allocator import probe
-from .loops import Kernel
-from .loader import load_codes, loaded
-from .target import ROOM, Target, host, object_code, outside, versions
+from ..foundation import disk_cache
+from ..foundation.allocator import probe
+from ..loop_ir.ir import Kernel
+from .elf_loader import load_codes, loaded
+from ..target.machine import ROOM, Target, host, object_code, outside, versions
 
 _LITTER = 2 << 20  # characters of IR, the nodes behind which take 30 times as many bytes
 _NICE = 5  # a third of the share of other threads
@@ -52,7 +52,7 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
               ) -> dict[str, int]:  # fmt: skip
     """The addresses of functions by name. A name stands for a structure.
 
-    They are made by other processes where that is worth it (`makers.py`); else emission is on the
+    They are made by other processes where that is worth it (`native/jit/worker_pool.py`); else emission is on the
     caller's thread, LLVM on so many, of low priority if `aside`. Raises VerifyError for a kernel
     that is not legal, RuntimeError where LLVM fails.
     """
@@ -60,14 +60,14 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
     keys = {name: _key(name, version or "") for name in kernels}
     found: dict[str, tuple[list[str], bytes]] = {}
     for name, key in keys.items():
-        entry = None if version is None else cache.get(key)
+        entry = None if version is None else disk_cache.get(key)
         if entry is not None:
             found[name] = _unpacked(entry)
 
     def finish(name: str, needs: list[str], code: bytes) -> None:
         found[name] = needs, code
         if version is not None:
-            cache.put(keys[name], _packed(needs, code))
+            disk_cache.put(keys[name], _packed(needs, code))
 
     def finish_text(name: str, text: str) -> None:
         finish(name, outside(text), object_code(text))
@@ -75,7 +75,7 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
     missing = {name: kernel for name, kernel in kernels.items() if name not in found}
     if missing:
         probe(ROOM, "making machine code")
-        from .makers import MAKERS, cost
+        from .worker_pool import MAKERS, cost
 
         left = MAKERS.make(
             missing, finish, lambda name: finish_text(name, _text(kernels[name], name)),
@@ -90,7 +90,7 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
 
 def _key(name: str, version: str) -> str:
     target = host()
-    return cache.key("kernel", versions(), target.triple, target.cpu, target.features,
+    return disk_cache.key("kernel", versions(), target.triple, target.cpu, target.features,
                      f"{target.near} {target.last}", version, name)  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def known(names: Sequence[str]) -> dict[str, int] | None:
         if address is not None:
             found[name] = address
             continue
-        entry = cache.get(key)
+        entry = disk_cache.get(key)
         if entry is None:
             return None
         entries[name] = key, *_unpacked(entry)
@@ -115,8 +115,8 @@ def known(names: Sequence[str]) -> dict[str, int] | None:
 
 
 def _text(kernel: Kernel, name: str) -> str:
-    from .emit.kernel import emit
-    from .verify import verify
+    from ..codegen.kernel import emit
+    from ..loop_ir.verify import verify
 
     verify(kernel)
     return emit(kernel, name=name)
@@ -124,8 +124,8 @@ def _text(kernel: Kernel, name: str) -> str:
 
 def made(kernel: Kernel, name: str, target: Target) -> tuple[list[str], bytes]:
     """The functions from elsewhere that a kernel's code calls, and its code, for a target."""
-    from .emit.kernel import emit
-    from .verify import verify
+    from ..codegen.kernel import emit
+    from ..loop_ir.verify import verify
 
     verify(kernel)
     text = emit(kernel, target, name)

@@ -14,10 +14,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from . import cache, object_file, scratch
-from .allocator import missing, probe
-from .object_file import Linked, Unknown
-from .target import gate, host, initialize, object_code, outside, versions
+from ..foundation import disk_cache
+from . import elf
+from ..runtime import scratch_slots
+from ..foundation.allocator import missing, probe
+from .elf import Linked, Unknown
+from ..target.machine import gate, host, initialize, object_code, outside, versions
 
 _TABLES = 1 << 20  # bytes that LLVM's loader takes around what is loaded
 _READ, _WRITE, _EXECUTE = 1, 2, 4  # of mprotect
@@ -36,8 +38,8 @@ def define(name: str, address: int) -> None:
 
 def _elsewhere(name: str) -> int:
     """The address of what this process has under a name."""
-    if name == scratch.TAKE:
-        scratch.install()
+    if name == scratch_slots.TAKE:
+        scratch_slots.install()
     known = _defined.get(name)
     if known is not None:
         return known
@@ -73,7 +75,7 @@ def _place(codes: Mapping[str, bytes]) -> None:
     """Loads object files without LLVM. Raises Unknown where that cannot be."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         raise Unknown("another kind of system")
-    code = object_file.linked([object_file.read(one) for one in codes.values()], _elsewhere)
+    code = elf.linked([elf.read(one) for one in codes.values()], _elsewhere)
     base = _placed(code)
     for key, functions in zip(codes, code.functions, strict=True):
         addresses = {name: base + offset for name, offset in functions.items()}
@@ -87,8 +89,8 @@ def _check_outside(names: Iterable[str]) -> None:
     """RuntimeError for a missing function from elsewhere, for which LLVM would end the process."""
     import llvmlite.binding as llvm
 
-    if scratch.TAKE in names:
-        scratch.install()
+    if scratch_slots.TAKE in names:
+        scratch_slots.install()
     for name, address in _defined.items():
         llvm.add_symbol(name, address)
     for name in names:
@@ -154,7 +156,7 @@ def load_codes(kernels: Mapping[str, tuple[str, Sequence[str], bytes]]) -> dict[
 def _key(text: str) -> str:
     """What stands for a text's object code, in memory and on disk."""
     target = host()
-    return cache.key("object", versions(), target.triple, target.cpu, target.features, text)
+    return disk_cache.key("object", versions(), target.triple, target.cpu, target.features, text)
 
 
 def _addresses(key: str, text: str, names: Sequence[str]) -> dict[str, int]:
@@ -205,12 +207,12 @@ def load_all(items: Sequence[tuple[str, Sequence[str]]], threads: int = 1) -> li
     """`load` for many texts, compiled on several threads at a time."""
     keys = [_key(text) for text, _ in items]
     texts = {key: text for key, (text, _) in zip(keys, items, strict=True) if key not in _codes}
-    code = {key: cache.get(key) for key in texts}
+    code = {key: disk_cache.get(key) for key in texts}
     missing = [key for key, found in code.items() if found is None]
 
     def compiled(key: str) -> None:
         code[key] = made = object_code(texts[key])
-        cache.put(key, made)
+        disk_cache.put(key, made)
 
     _on_threads(compiled, missing, threads)
     with gate:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .loops import Kernel
-from .structure import digest
+from ..loop_ir.ir import Kernel
+from ..loop_ir.fingerprint import digest
 
 _lock = threading.Lock()
 _functions: dict[str, Function] = {}
@@ -68,7 +68,7 @@ def compile_all(kernels: Sequence[Kernel], threads: int = 1, aside: bool = False
     names = [f"kernel_{digest(kernel)}" for kernel in kernels]
     missing = {n: k for n, k in zip(names, kernels, strict=True) if n not in _functions}
     if missing:
-        from .kernel_code import addresses
+        from .compile import addresses
 
         for name, address in addresses(missing, threads, aside).items():
             with _lock:

@@ -1,6 +1,6 @@
 """A process that makes machine code for another: kernels come over a pipe, object code goes back.
 
-`makers.py` starts it with this part of the package alone. It ends with the process it works for.
+`native/jit/worker_pool.py` starts it with this part of the package alone. It ends with the process it works for.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import time
 from threading import Thread
 from typing import Any
 
-from . import kernel_code
-from .target import versions
+from . import compile
+from ..target.machine import versions
 
 _HEAD = 8  # bytes that say how long a message is
 _LITTER = 200_000  # objects that kernels may leave behind, some 40 MB
@@ -56,11 +56,11 @@ def serve(parent: int) -> None:
     os.dup2(2, 1)  # nothing that prints is to get among the answers
     if os.name == "posix":
         Thread(target=_end_with, args=(parent,), daemon=True).start()
-    kernel_code.prepare()
+    compile.prepare()
     gc.disable()
     gc.freeze()  # the modules need not be gone through to find what a kernel left behind
     try:
-        send(answers, (kernel_code.sources(), versions()))
+        send(answers, (compile.sources(), versions()))
         while True:
             aside, *what = receive(requests)
             send(answers, _in_low_priority(what) if aside else _answer(what))
@@ -80,7 +80,7 @@ def _end_with(parent: int) -> None:
 def _answer(what: list[Any]) -> tuple[Any, ...]:
     name, kernel, target = what
     try:
-        return True, *kernel_code.made(kernel, name, target)
+        return True, *compile.made(kernel, name, target)
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
@@ -108,7 +108,7 @@ def _in_low_priority(what: list[Any]) -> tuple[Any, ...]:
     found: list[tuple[Any, ...]] = []
 
     def work() -> None:
-        kernel_code.yield_to_others(_Turn.level)
+        compile.yield_to_others(_Turn.level)
         begun, used = time.perf_counter(), time.thread_time()
         found.append(_answer(what))
         share = (time.thread_time() - used) / max(time.perf_counter() - begun, 1e-6)

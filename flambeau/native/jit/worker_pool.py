@@ -1,4 +1,4 @@
-"""Processes that make machine code (`maker.py`): neither Python's lock, nor a core, nor memory of
+"""Processes that make machine code (`native/jit/worker_main.py`): neither Python's lock, nor a core, nor memory of
 this process goes into it. Where there can be none, code is made on threads, as `kernel_code` does.
 
 Makers begin when they are worth it (`wanted`), end when idle, with the process, and with Ctrl-C.
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import IO, Any
 
-from .flags import DEBUG
-from .flags import MAKERS as FLAG
-from .loops import Contract, Kernel, statements
-from .maker import receive, send
-from .target import Target, host, versions
+from ..foundation.environment import DEBUG
+from ..foundation.environment import MAKERS as FLAG
+from ..loop_ir.ir import Contract, Kernel, statements
+from .worker_main import receive, send
+from ..target.machine import Target, host, versions
 
 # The package without its __init__, which brings all of it.
 _BOOT = """
@@ -30,7 +30,7 @@ import sys, types
 parent, package, *sys.path = sys.argv[1:]
 sys.modules["flambeau"] = types.ModuleType("flambeau")
 sys.modules["flambeau"].__path__ = [package]
-from flambeau.native.maker import serve
+from flambeau.native.jit.worker_main import serve
 serve(int(parent))
 """
 _IDLE = 10.0  # seconds after which a maker without work ends
@@ -111,7 +111,7 @@ class _Process:
 
     def begin(self) -> None:
         """Waits until it is ready. RuntimeError where it makes other code than this process."""
-        from .kernel_code import sources
+        from .compile import sources
 
         place = self.pipes[1].fileno()
         if os.name == "posix" and not select.select([place], [], [], _BEGIN)[0]:
@@ -252,7 +252,7 @@ class Makers:
             self.threads += 1
 
     def _possible(self) -> bool:
-        from .kernel_code import sources
+        from .compile import sources
 
         name = os.path.basename(sys.executable or "").lower()
         if not self.why and (not name.startswith(("python", "pypy")) or hasattr(sys, "frozen")):

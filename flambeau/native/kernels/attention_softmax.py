@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Fold, Index, Kernel, Kind,
     Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
-)  # fmt: skip
+)
 
 
 def probabilities(type: Type, causal: bool) -> Kernel:

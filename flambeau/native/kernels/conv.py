@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Fold, Given, Index,
     Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type,
-)  # fmt: skip
-from .conv import Geometry, Strides, affine, taps
+)
+from .conv_static import Geometry, Strides, affine, taps
 
 _EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")
 _STRIDES = ("xn", "xc", "xh", "xw", "wo", "wi", "wh", "ww", "yn", "yc", "yh", "yw")

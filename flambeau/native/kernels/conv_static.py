@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Fold, Index,
     Kernel, Kind, Load, Loop, Position, Scalar, Statement, Store, Type,
-)  # fmt: skip
+)
 
 Strides = tuple[int, int, int, int]  # of (n, c, h, w), in elements
 Term = tuple[Index | Axis, int]

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Given, If, Index,
     Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
-)  # fmt: skip
-from .any_pool import both, compare
+)
+from .pool import both, compare
 
 LANES = 32  # columns that are copied at a time
 FLAT = 64  # results that are made at a time

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from functools import cache
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Apply, Begin, Buffer, Constant, Fold, If, Kernel, Kind, Load, Loop, Scalar,
     Statement, Store, Type, Update,
-)  # fmt: skip
-from .any_pool import MOST, compare, number
-from .any_pool_last import LANES, Pixels
+)
+from .pool import MOST, compare, number
+from .pool_nhwc import LANES, Pixels
 
 
 @cache

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..loops import Kernel
-from . import any_depthwise
-from .any_depthwise import FLAT, GROUP, LANES, MOST, ROOM, TILE, Sizes
-from .conv import Geometry
+from ..loop_ir.ir import Kernel
+from . import depthwise
+from .depthwise import FLAT, GROUP, LANES, MOST, ROOM, TILE, Sizes
+from .conv_static import Geometry
 
 Pair = tuple[int, int]
 
@@ -157,12 +157,12 @@ def _forward(g: Geometry, builder: Callable[..., Kernel]) -> Call | None:
 
 def forward(g: Geometry) -> Call | None:
     """For x, offsets, weight, bias, y; None where windows are too large for the kernels."""
-    return _forward(g, any_depthwise.windows)
+    return _forward(g, depthwise.windows)
 
 
 def backward_weight(g: Geometry) -> Call | None:
     """For x, offsets, gy, gw."""
-    return _forward(g, any_depthwise.weight)
+    return _forward(g, depthwise.weight)
 
 
 def backward_data(g: Geometry) -> Call | None:
@@ -176,10 +176,10 @@ def backward_data(g: Geometry) -> Call | None:
     sizes = _images(g, False) | _written(block, g.spatial)
     if g.stride == (1, 1):
         sizes |= _read(block, g.output, before, (1, 1))
-        builder, step = any_depthwise.windows, _known(1)
+        builder, step = depthwise.windows, _known(1)
     else:
         sizes |= _spread(block, g.output, (-before[0], -before[1]), g.stride)
-        builder, step = any_depthwise.spread, _known(g.stride[1])
+        builder, step = depthwise.spread, _known(g.stride[1])
     return Call(builder, step, offsets, _filled(sizes, block, g.type.size))
 
 

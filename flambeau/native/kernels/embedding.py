@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Expression, Fold, Index, Kernel, Kind, Load, Loop,
     Position, Scalar, Size, Statement, Store, Type, Update,
-)  # fmt: skip
+)
 
 
 def take_rows(type: Type) -> Kernel:

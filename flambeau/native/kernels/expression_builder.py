@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..loops import Apply, Constant, Expression, Scalar, Type
+from ..loop_ir.ir import Apply, Constant, Expression, Scalar, Type
 
 HALVES = (Type.F16, Type.BF16)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Contract, Expression, Extent, Fold, Index, Kernel,
     Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Fold, Index, Kernel, Kind,
     Load, Loop, Scalar, Size, Statement, Store, Type, Update,
-)  # fmt: skip
+)
 
 BLOCK = 256  # points whose taps a thread keeps at a time
 NUMBERS = 5  # of an axis: factor and shift into pixels, last pixel, where mirrors begin, span

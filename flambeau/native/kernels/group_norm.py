@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Extent, Fold, Index, Kernel, Kind, Load, Loop, Scalar, Size,
     Statement, Store, Type, Update,
-)  # fmt: skip
-from .value import Value, apply
+)
+from .expression_builder import Value, apply
 
 
 class _Groups:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..loops import (
+from ..loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Size, Store, Type,
-)  # fmt: skip
+)
 
 
 def _each(function: Scalar) -> Kernel:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..loops import (
+from ..loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Kind, Load, Loop, Position, Scalar,
     Size, Statement, Store, Type,
-)  # fmt: skip
-from .value import Value, apply, compare, computed, where
+)
+from .expression_builder import Value, apply, compare, computed, where
 
 BLOCK, MIDDLE = 624, 397  # words of a state, and how far ahead the word is that joins in
 _MATRIX = 0x9908B0DF

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Constant, Fold, Index, Kernel, Kind, Load, Loop, Size,
     Statement, Store, Type, Update,
-)  # fmt: skip
-from .rows import FORMULAS, Rows, _exp, _log, folded_in
-from .value import Value, computed, where
+)
+from .row_kernels import FORMULAS, Rows, _exp, _log, folded_in
+from .expression_builder import Value, computed, where
 
 
 def moments(type: Type) -> Kernel:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .. import cephes
-from ..loops import (
+from ..loop_ir import cephes_coefficients
+from ..loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
-)  # fmt: skip
-from .random import unit_of
-from .value import Value, apply, compare, computed, where
+)
+from .mersenne_twister import unit_of
+from .expression_builder import Value, apply, compare, computed, where
 
 BLOCK, HALF = 16, 8
 
@@ -77,24 +77,24 @@ def _log(x: Value) -> Value:
     bits = _bits(x, Type.I32)
     exponent = apply(Scalar.SHR, bits, 23) - 126
     mantissa = _bits(apply(Scalar.OR, _and(bits, 0x007FFFFF), 0x3F000000), Type.F32)
-    small = compare(Scalar.LT, mantissa, cephes.SQRT_HALF)
+    small = compare(Scalar.LT, mantissa, cephes_coefficients.SQRT_HALF)
     reduced = mantissa - 1
     reduced = where(small, reduced + mantissa, reduced)
     power = where(small, exponent - 1, exponent).cast(Type.F32)
     square = reduced * reduced
-    y = _fma(_horner(reduced, cephes.LOG) * reduced, square, power * cephes.LN2_LOW)
-    return _fma(power, cephes.LN2_HIGH, reduced + (y - square * 0.5))
+    y = _fma(_horner(reduced, cephes_coefficients.LOG) * reduced, square, power * cephes_coefficients.LN2_LOW)
+    return _fma(power, cephes_coefficients.LN2_HIGH, reduced + (y - square * 0.5))
 
 
 def _sin_cos(angle: Value) -> tuple[Value, Value]:
     """sin and cos on [0, 2 pi]."""
-    octant = _and((angle * cephes.FOUR_OVER_PI).cast(Type.I32) + 1, ~1)
+    octant = _and((angle * cephes_coefficients.FOUR_OVER_PI).cast(Type.I32) + 1, ~1)
     count, x = octant.cast(Type.F32), angle
-    for part in cephes.QUARTER_PI:
+    for part in cephes_coefficients.QUARTER_PI:
         x = _fma(count, part, x)
     square = x * x
-    cosine = _fma(_horner(square, cephes.COS) * square, square, square * -0.5) + 1
-    sine = _fma(_horner(square, cephes.SIN) * square, x, x)
+    cosine = _fma(_horner(square, cephes_coefficients.COS) * square, square, square * -0.5) + 1
+    sine = _fma(_horner(square, cephes_coefficients.SIN) * square, x, x)
     swap = compare(Scalar.NE, _and(octant, 2), 0)
     sin, cos = where(swap, cosine, sine), where(swap, sine, cosine)
     below = compare(Scalar.NE, _and(octant, 4), 0)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type
-from .value import HALVES, Value, computed
+from ..loop_ir.ir import (
+    Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type,
+)
+from .expression_builder import HALVES, Value, computed
 
 # How an operand lies under the result, which is contiguous.
 FULL, NUMBER, ROW, COLUMN, APART = "full", "number", "row", "column", "apart"

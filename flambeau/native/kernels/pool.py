@@ -14,10 +14,10 @@ from functools import cache
 from math import inf
 from typing import NamedTuple
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Given, If, Index,
     Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
-)  # fmt: skip
+)
 
 LANES = 32  # columns that are made at a time, at most
 LOCAL = 2048  # columns of x that a thread holds at most

@@ -10,11 +10,11 @@ from functools import cache
 from math import inf
 from typing import NamedTuple
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Given, Index,
     Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
-)  # fmt: skip
-from .any_pool import MOST, NOWHERE, both, cast, compare, first_of_equals, number
+)
+from .pool import MOST, NOWHERE, both, cast, compare, first_of_equals, number
 
 LANES = 32  # channels that are made at a time
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Fold, Index,
     Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type,
-)  # fmt: skip
-from ..target import host
+)
+from ..target.machine import host
 from .recurrent_cells import Cell
-from .value import Value, where
+from .expression_builder import Value, where
 
 MOST_ROWS = 16  # of a block: two groups of rows of a tile, and their states stay near
 LINE = 16  # elements of a line, where they are F32

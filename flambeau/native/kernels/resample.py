@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..loops import (
+from ..loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Kind, Load, Loop, Scalar, Size,
     Statement, Store, Type,
-)  # fmt: skip
+)
 
 
 def resample(type: Type, taps: int, weighted: bool, last: bool, whole: bool) -> Kernel:

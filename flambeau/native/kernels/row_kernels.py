@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Extent, Fold, Index, Kernel, Kind, Load, Loop, Position,
     Scalar, Size, Statement, Store, Type, Update,
-)  # fmt: skip
-from .value import Value, apply, compare, computed, where
+)
+from .expression_builder import Value, apply, compare, computed, where
 
 PIECE = 1 << 12  # elements that are folded into one, before those are
 

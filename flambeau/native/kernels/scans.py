@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Constant, Fold, Index, Kernel, Kind, Load, Loop, Position,
     Size, Statement, Store, Type, Update,
-)  # fmt: skip
-from .value import Value, computed, where
+)
+from .expression_builder import Value, computed, where
 
 ROWS_AT_ONCE = 4  # the steps of one row wait for one another; those of several rows do not
 

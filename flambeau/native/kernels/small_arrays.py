@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from ..loops import (
+from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Constant, Fold, Kernel, Load, Loop, Position, Statement, Store,
     Type, Update,
-)  # fmt: skip
-from .rows import Rows, _exp, _log
-from .value import Value, constant, where
+)
+from .row_kernels import Rows, _exp, _log
+from .expression_builder import Value, constant, where
 
 
 def softmax(type: Type) -> Kernel:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from ..loops import (
+from ..loop_ir.ir import (
     Affine, Apply, Buffer, Constant, If, Index, Kernel, Kind, Load, Loop, Scalar, Size, Statement,
     Store, Type, While,
-)  # fmt: skip
-from .value import Value
+)
+from .expression_builder import Value
 
 FEW = 16  # elements that insertion sorts
 _STACK = 192  # ranges still to be sorted: more than 2 * log2 of any length

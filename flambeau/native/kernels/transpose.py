@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..loops import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type
+from ..loop_ir.ir import (
+    Affine, Buffer, Index, Kernel, Kind, Load, Loop, Size, Statement, Store, Type,
+)
 
 _AXES = 4  # of which `rows_apart` copies rows: queries, keys and values side by side
 

@@ -9,11 +9,11 @@ import hashlib
 import struct
 from collections.abc import Sequence
 
-from .loops import (
+from .ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Given,
     If, Kernel, Load, Loop, Position, Prefetch, Statement, Store, Type, Update, While,
     operands_first,
-)  # fmt: skip
+)
 
 
 def structure(kernel: Kernel) -> str:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from .loops import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
-    Fold, Given, If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store,
-    Type, Update, While, operands_first,
-)  # fmt: skip
+from .ir import (
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
+    Given, If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type,
+    Update, While, operands_first,
+)
 from .philox import philox, philox_word
 
 NOWHERE = (1 << 63) - 1  # the position of an ARGMAX of nothing

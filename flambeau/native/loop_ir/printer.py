@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from .loops import (
+from .ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Given,
     If, Index, Kernel, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Update,
     While, expressions, operands,
-)  # fmt: skip
+)
 
 SIGNS = {
     Scalar.ADD: "+", Scalar.SUB: "-", Scalar.MUL: "*", Scalar.DIV: "/", Scalar.REM: "%",

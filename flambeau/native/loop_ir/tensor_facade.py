@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .loops import Scalar
+from .ir import Scalar
 
 
 class Traced:

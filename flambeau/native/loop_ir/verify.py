@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from .loops import (
-    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent,
-    Fold, Given, If, Index, Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement,
-    Store, Type, Update, While, expressions, operands, operands_first, statements,
-)  # fmt: skip
+from .ir import (
+    Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, Fold,
+    Given, If, Index, Kernel, Kind, Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store,
+    Type, Update, While, expressions, operands, operands_first, statements,
+)
 
 LOCAL_BYTES = 64 * 1024  # of local buffers, altogether
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .compiled import Function
-    from .loops import Kernel
+    from ..jit.kernel_function import Function
+    from ..loop_ir.ir import Kernel
 
 
 class Policy:
@@ -116,7 +116,7 @@ def _ask(key: Hashable, builder: Callable[[], Kernel]) -> None:
 
 def _hurry(key: Hashable) -> None:
     """Somebody waits for a kernel: it comes first, and the waiting one's processor helps."""
-    from .makers import MAKERS
+    from ..jit.worker_pool import MAKERS
 
     with _lock:
         _waiting.sort(key=lambda item: item[0] != key)
@@ -154,8 +154,8 @@ def _give_up() -> None:
 def _work() -> None:
     """Makes what waits, then ends."""
     global _working
-    from .compiled import compile_all
-    from .pool import threads
+    from ..jit.kernel_function import compile_all
+    from .thread_pool import threads
 
     while True:
         with _lock:
@@ -178,7 +178,9 @@ def _is_expected(error: Exception) -> bool:
     """Whether it says that there is no kernel for this processor, or not now."""
     if isinstance(error, NotImplementedError | ImportError | OSError | MemoryError):
         return True
-    from .emit.conv_plan import Unsupported  # of the emitter, which is not needed otherwise
+    from ..codegen.conv.direct_blocking import (
+        Unsupported,
+    )
 
     return isinstance(error, Unsupported)
 
@@ -219,7 +221,7 @@ class Small(dict[Any, int]):
         return 0
 
     def _made(self, kind: Any) -> int:
-        from .compiled import compiled
+        from ..jit.kernel_function import compiled
 
         try:
             return compiled(self.builder(kind)).address

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from . import launch
-from .pool import POOL
-from .pool import run as run_cells
+from . import thread_pool_ir
+from .thread_pool import POOL
+from .thread_pool import run as run_cells
 
 # %self is the class of arrays. A cell that is no array's address is an integer.
 _TEXT = """
@@ -192,7 +192,7 @@ def _builtin(name: bytes, address: int) -> Callable[..., None]:
 @cache
 def _made() -> tuple[Callable[..., None], Callable[..., None] | None, Callable[..., None]]:
     """alone, the one behind shared if there is one, write."""
-    from .loader import load
+    from ..jit.elf_loader import load
 
     text = _text()
     if text is None:
@@ -233,7 +233,7 @@ def shared(kernel: int, *arguments: Any, threads: int = 0) -> None:
     if call is None:
         _by_ctypes(kernel, *arguments, threads=count)
         return
-    start = launch.functions()["launch"]
+    start = thread_pool_ir.functions()["launch"]
     if count == 1:
         call(0, start, kernel, *arguments, 1)
     else:

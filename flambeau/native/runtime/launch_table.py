@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from . import launch
-from .launch import BARRIER as BARRIER
-from .invoke import Calls
-from .launch import SERIAL as SERIAL
-from .pool import POOL, aligned, ticks_per_second
+from . import thread_pool_ir
+from .thread_pool_ir import BARRIER as BARRIER
+from .fast_call import Calls
+from .thread_pool_ir import SERIAL as SERIAL
+from .thread_pool import POOL, aligned, ticks_per_second
 
 _Start = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 
@@ -73,7 +73,7 @@ class Timing:
 
 @lru_cache(maxsize=2)
 def _start(name: str) -> Any:
-    return _Start(launch.functions()[name])
+    return _Start(thread_pool_ir.functions()[name])
 
 
 class Program:
@@ -100,7 +100,7 @@ class Program:
         rows = list(zip(functions, starts, _flags(records), strict=True))
         self._rows, self._count = _array(rows), len(rows)
         self._patches = _array([_patch(p, records, starts, slots) for p in patches])
-        self._memory, self._address = aligned(2 * launch.LINE)
+        self._memory, self._address = aligned(2 * thread_pool_ir.LINE)
         head = (ctypes.c_int64 * 9).from_address(self._address)
         head[:5] = [ctypes.addressof(self._rows), len(rows), ctypes.addressof(self._patches),
                     len(patches), ctypes.addressof(self._table)]  # fmt: skip

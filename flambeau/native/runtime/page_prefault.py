@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .pool import threads, usable_processors
+from .thread_pool import threads, usable_processors
 
 WORTH = 1 << 20  # bytes of an array from which on its pages are fetched
 _PIECE = 2 << 20  # bytes that a thread takes at a time: a large page
@@ -59,7 +59,7 @@ end:
 
 @lru_cache(maxsize=1)
 def _fetch() -> Any:
-    from .loader import load
+    from ..jit.elf_loader import load
 
     name = "flambeau_pages_fetch"
     word, place = ctypes.c_int64, ctypes.c_void_p

@@ -14,9 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from .loops import Type
-from .loader import load
-from .target import host
+from ..loop_ir.ir import Type
+from ..jit.elf_loader import load
+from ..target.machine import host
 
 _ROUNDS = 200_000
 _COPIED = 1 << 26  # bytes

@@ -58,8 +58,8 @@ def install() -> None:
     global _area
     import ctypes
 
-    from .allocator import missing
-    from .loader import define, load
+    from ..foundation.allocator import missing
+    from ..jit.elf_loader import define, load
 
     with _lock:
         if _area is not None:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from . import launch
-from .flags import THREADS
+from . import thread_pool_ir
+from ..foundation.environment import THREADS
 
 PATIENCE = 100e-6  # a sleeping worker takes 20 to 50 us to wake, and more after a long sleep
 _STACK = 16 << 20  # kernels keep scratch on the stack, which is small by default on some systems
@@ -94,7 +94,7 @@ def _default() -> int:
 @lru_cache(maxsize=1)
 def ticks_per_second() -> float:
     """The pace of the clock that native code reads."""
-    ticks = ctypes.CFUNCTYPE(ctypes.c_int64)(launch.functions()["ticks"])
+    ticks = ctypes.CFUNCTYPE(ctypes.c_int64)(thread_pool_ir.functions()["ticks"])
 
     def reading() -> tuple[int, int]:
         """Both clocks at one moment: of several tries the one least interrupted."""
@@ -111,8 +111,8 @@ def ticks_per_second() -> float:
 
 def aligned(size: int) -> tuple[ctypes.Array, int]:
     """Zeroed memory for native code: what owns it, and the address of its first whole line."""
-    memory = ctypes.create_string_buffer(size + launch.LINE)
-    return memory, -(-ctypes.addressof(memory) // launch.LINE) * launch.LINE
+    memory = ctypes.create_string_buffer(size + thread_pool_ir.LINE)
+    return memory, -(-ctypes.addressof(memory) // thread_pool_ir.LINE) * thread_pool_ir.LINE
 
 
 class Workers:
@@ -120,8 +120,8 @@ class Workers:
 
     def __init__(self, threads: int, patience: float = PATIENCE, system: str = sys.platform):
         self.threads = threads
-        functions = launch.functions(system)
-        memory, self.state = aligned(launch.BLOCK * threads)
+        functions = thread_pool_ir.functions(system)
+        memory, self.state = aligned(thread_pool_ir.BLOCK * threads)
         # Never freed: at exit a worker may still be looking at it.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
         self._stop = _Stop(functions["stop"])
@@ -131,7 +131,7 @@ class Workers:
         before = threading.stack_size(_STACK)
         try:
             for tid in range(1, threads):
-                if prepare(self.state + launch.BLOCK * tid):
+                if prepare(self.state + thread_pool_ir.BLOCK * tid):
                     raise RuntimeError(f"could not prepare worker {tid} of {threads}")
                 thread = threading.Thread(target=worker, args=(self.state, tid, ticks),
                                           name=f"flambeau-{tid}", daemon=True)  # fmt: skip
@@ -162,12 +162,12 @@ class Pool:
     def threads(self) -> int:
         """How many threads a job runs on."""
         if self.count == 0:
-            self.count = min(_default(), launch.MOST_THREADS)
+            self.count = min(_default(), thread_pool_ir.MOST_THREADS)
         return self.count
 
     def set_threads(self, count: int) -> None:
         """Sets how many, one or more; waits for a job that runs."""
-        count = min(count, launch.MOST_THREADS)
+        count = min(count, thread_pool_ir.MOST_THREADS)
         with self.lock:
             self.count = count
             if self.workers is not None and not self.busy and self.workers.threads != count:
@@ -179,7 +179,7 @@ class Pool:
 
         From inside a job (which called back into Python) it runs on the caller's thread alone.
         """
-        threads = min(threads, launch.MOST_THREADS)
+        threads = min(threads, thread_pool_ir.MOST_THREADS)
         with self.lock:
             if self.busy:
                 native(0, *arguments, 1)
@@ -231,7 +231,7 @@ threads, set_threads = POOL.threads, POOL.set_threads
 
 @lru_cache(maxsize=1)
 def _launch() -> Callable[..., Any]:
-    return _Launch(launch.functions()["launch"])
+    return _Launch(thread_pool_ir.functions()["launch"])
 
 
 def run(function: int, cells: int, threads: int = 0) -> None:

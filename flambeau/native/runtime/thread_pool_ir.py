@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .target import Target
+    from ..target.machine import Target
 
 LINE = 128  # bytes between what different threads write: two lines, as they are fetched in pairs
 ROUNDS = 10  # of a barrier, of two to that power threads at most
@@ -476,8 +476,8 @@ def text(target: Target, system: str = sys.platform) -> str:
 @lru_cache(maxsize=4)
 def functions(system: str = sys.platform) -> dict[str, int]:
     """The addresses of NAMES in this process."""
-    from .loader import load
-    from .target import host
+    from ..jit.elf_loader import load
+    from ..target.machine import host
 
     if system == "win32":
         import llvmlite.binding as llvm

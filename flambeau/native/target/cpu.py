@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from . import cache
+from ..foundation import disk_cache
 
 _CPUINFO = "/proc/cpuinfo"
 # Lines that are the same whenever the processor is: x86's, then Arm's.
@@ -20,14 +20,14 @@ _LASTING = ("vendor_id", "cpu family", "model", "stepping", "microcode", "flags"
 def described(version: str) -> tuple[str, str, list[str]]:
     """Triple, name and features (each with a sign), for a version of LLVM."""
     known = _identity()
-    key = None if known is None else cache.key("processor", version, sys.platform, *known)
-    entry = None if key is None else cache.get(key)
+    key = None if known is None else disk_cache.key("processor", version, sys.platform, *known)
+    entry = None if key is None else disk_cache.get(key)
     if entry is not None:
         triple, name, features = entry.decode().split("\n")
         return triple, name, features.split(",")
     triple, name, features = _asked()
     if key is not None:
-        cache.put(key, "\n".join((triple, name, features)).encode())
+        disk_cache.put(key, "\n".join((triple, name, features)).encode())
     return triple, name, features.split(",")
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from . import caches
-from .allocator import probe
-from .flags import CPU
-from .loops import Type
-from .processor import described
+from . import cache_sizes
+from ..foundation.allocator import probe
+from ..foundation.environment import CPU
+from ..loop_ir.ir import Type
+from .cpu import described
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Target:
     halves: bool = True
     parts: int = 0
     pairs: bool = False
-    near: int = caches.USUAL
-    last: int = caches.USUAL_LAST
+    near: int = cache_sizes.USUAL
+    last: int = cache_sizes.USUAL_LAST
 
     def lanes(self, type: Type) -> int:
         """How many elements of a type fill a vector register; half precision counts as F32."""
@@ -150,7 +150,7 @@ def host() -> Target:
             like = TARGETS["sse4"]
     else:
         like = TARGETS["neon"]
-    near, last = caches.second_level(), caches.last_level()
+    near, last = cache_sizes.second_level(), cache_sizes.last_level()
     lesser = _asked_for(like)
     if lesser is not None:
         return replace(lesser, triple=triple, near=near, last=last)

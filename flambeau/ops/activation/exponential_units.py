@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import refusal
-from .blocks import blockwise, choose
-from .registry import Array, composite, pointwise, publish
-from .samples import pairs_nonzero, real_line
+from ..core import dtype_refusals
+from ..core.cache_blocking import blockwise, choose
+from ..core.registry import Array, composite, pointwise, publish
+from ..core.sample_inputs import pairs_nonzero, real_line
 
 # Klambauer et al. 2017: the constants that keep activations at mean 0 and variance 1.
 _SELU_ALPHA = 1.6732632423543772
@@ -34,7 +34,7 @@ def _elu(x: np.ndarray, below_scale: float, scale: float, rate: float) -> np.nda
 
 
 @pointwise(name="_elu", node="EluBackward0", ref=_elu_ref, samples=_parameters, expose=(),
-           refuse=refusal.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)  # fmt: skip
 def elu_of(input: Array, alpha=1.0, scale=1.0, input_scale=1.0) -> Array:
     """scale * input above 0, scale * alpha * (exp(input_scale * input) - 1) below."""
     return blockwise(lambda x: _elu(x, alpha * scale, scale, input_scale), input)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor.dtypes import BOOL, INTEGER
-from ..tensor.tensor import Tensor, wrap
-from . import refusal
-from .blocks import choose
-from .inplace import overwrite
+from ...tensor.dtypes import BOOL, INTEGER
+from ...tensor.tensor import Tensor, wrap
+from ..core import dtype_refusals
+from ..core.cache_blocking import choose
+from ..core.inplace import overwrite
 from .rectifiers import leaky_relu
-from .registry import Array, composite, pointwise, publish
-from .samples import pairs_nonzero
+from ..core.registry import Array, composite, pointwise, publish
+from ..core.sample_inputs import pairs_nonzero
 from .sigmoids import logistic, sigmoid_backward
 
 
 @pointwise(name="_prelu_kernel", node="PreluKernelBackward0", expose=(), inplace=False,
            ref=lambda x, w: np.maximum(x, 0) + w * np.minimum(x, 0), samples=pairs_nonzero,
-           refuse=refusal.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)  # fmt: skip
 def leaky_by(input: Array, weight: Array) -> Array:
     """input where positive, else weight * input."""
     return choose(input > 0, input, weight * input)
@@ -34,7 +34,7 @@ def _(g, input):
 
 
 def _below(above: Tensor, input: Tensor, below: Tensor) -> Tensor:
-    from .selection import select
+    from ..pointwise.selection import select
 
     return select(input > 0, above, below)
 
@@ -68,7 +68,7 @@ def prelu(input, weight):
     return leaky_by(input, weight)
 
 
-_glu_floats = refusal.Refusal(BOOL, INTEGER, error=refusal.as_kernel("glu_cpu"))
+_glu_floats = dtype_refusals.Refusal(BOOL, INTEGER, error=dtype_refusals.as_kernel("glu_cpu"))
 
 
 @pointwise(name="_glu", node="GluBackward0", expose=(), inplace=False, samples=pairs_nonzero,
@@ -108,8 +108,8 @@ def glu(input, dim=-1):
 
 def _noise(input: Tensor, lower: float, upper: float, generator) -> Tensor:
     """Slopes drawn for the elements that are not positive, in order; 1 for the others."""
-    from ..tensor.dtypes import float64
-    from .creation import empty
+    from ...tensor.dtypes import float64
+    from ..creation.creation import empty
 
     array = input._array
     below = array <= 0

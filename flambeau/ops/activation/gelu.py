@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from ..tensor.dtypes import FLOAT32
-from . import refusal
-from .blocks import BLOCK, blockwise
-from .error_function import erf_block, erf_of
-from .registry import Array, pointwise
-from .samples import pairs_nonzero, real_line
+from ...tensor.dtypes import FLOAT32
+from ..core import dtype_refusals
+from ..core.cache_blocking import BLOCK, blockwise
+from ..special.error_function import erf_block, erf_of
+from ..core.registry import Array, pointwise
+from ..core.sample_inputs import pairs_nonzero, real_line
 
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_TWO_OVER_PI = math.sqrt(2 / math.pi)
@@ -65,7 +65,7 @@ def _both(samples):
 
 
 @pointwise(ref=_gelu_ref, samples=_both(real_line), expose=("nn.functional",), inplace=False,
-           refuse=refusal.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)  # fmt: skip
 def gelu(input: Array, *, approximate="none") -> Array:
     """input times the normal distribution's area up to input; `approximate="tanh"` is cheaper.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY
-from ..tensor.promote import legacy_name
-from . import refusal
-from .blocks import blockwise, choose
-from .creation import zeros_like
-from .registry import Array, composite, pointwise, publish
-from .samples import pairs_nonzero, real_line
+from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ..core import dtype_refusals
+from ..core.cache_blocking import blockwise, choose
+from ..creation.creation import zeros_like
+from ..core.registry import Array, composite, pointwise, publish
+from ..core.sample_inputs import pairs_nonzero, real_line
 
 
 def _with(**options):
@@ -37,7 +37,7 @@ def _no_pieces(operator, kind) -> Exception:
     return RuntimeError(f"Bool inputs not supported for {name}")
 
 
-_ordered = refusal.Refusal(BOOL, COMPLEX, error=_no_pieces)
+_ordered = dtype_refusals.Refusal(BOOL, COMPLEX, error=_no_pieces)
 
 
 def _rectified(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -176,7 +176,7 @@ def relu6(input, inplace=False):
     return hardtanh(input, 0, 6, inplace)
 
 
-@pointwise(name="_hardsigmoid", node="HardsigmoidBackward0", refuse=refusal.integers, expose=(),
+@pointwise(name="_hardsigmoid", node="HardsigmoidBackward0", refuse=dtype_refusals.integers, expose=(),
            ref=lambda x: np.clip(x / 6 + 0.5, 0, 1), samples=real_line)  # fmt: skip
 def hardsigmoid_of(input: Array) -> Array:
     """min(max(input + 3, 0), 6) / 6."""
@@ -198,7 +198,7 @@ def hardsigmoid(input, inplace=False):
     return hardsigmoid_of.operator.twin(input) if inplace else hardsigmoid_of(input)
 
 
-@pointwise(name="_hardswish", node="HardswishBackward0", refuse=refusal.integers, expose=(),
+@pointwise(name="_hardswish", node="HardswishBackward0", refuse=dtype_refusals.integers, expose=(),
            ref=lambda x: x * np.clip(x / 6 + 0.5, 0, 1), samples=real_line)  # fmt: skip
 def hardswish_of(input: Array) -> Array:
     """input * min(max(input + 3, 0), 6) / 6."""
@@ -251,7 +251,7 @@ def _leaky(x: np.ndarray, negative_slope: float) -> np.ndarray:
     return choose(x > 0, x, x * negative_slope)
 
 
-@pointwise(name="_leaky_relu", node="LeakyReluBackward0", expose=(), refuse=refusal.integers,
+@pointwise(name="_leaky_relu", node="LeakyReluBackward0", expose=(), refuse=dtype_refusals.integers,
            ref=lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
            samples=_with(negative_slope=-0.3))  # fmt: skip
 def leaky_relu_of(input: Array, negative_slope=0.01) -> Array:
@@ -306,7 +306,7 @@ def _threshold_samples(rng):
 
 @pointwise(name="_threshold", node="ThresholdBackward0", expose=(), samples=_threshold_samples,
            ref=lambda x, threshold, value: np.where(x > threshold, x, value),
-           refuse=refusal.complex_and_bool)  # fmt: skip
+           refuse=dtype_refusals.complex_and_bool)  # fmt: skip
 def threshold_of(input: Array, threshold, value) -> Array:
     """input where above the threshold, else value.
 
@@ -339,7 +339,7 @@ _publish_twin(threshold_of, "threshold", ("torch", "nn.functional"))
 
 @pointwise(ref=lambda x, lambd=0.5: x * (np.abs(x) > lambd), samples=_with(lambd=1.0),
            expose=("torch", "Tensor", "nn.functional"), inplace=False,
-           refuse=refusal.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)  # fmt: skip
 def hardshrink(input: Array, lambd=0.5) -> Array:
     """input where |input| > lambd, else 0.
 
@@ -356,7 +356,7 @@ def _(g, input, lambd):
 
 @pointwise(ref=lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
            samples=_with(lambd=1.0), expose=("nn.functional",), inplace=False,
-           refuse=refusal.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)  # fmt: skip
 def softshrink(input: Array, lambd=0.5) -> Array:
     """input moved towards 0 by lambd, and no further than 0; RuntimeError for negative lambd.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import refusal
-from .blocks import blockwise, choose
-from .numbers import ONE
-from .registry import Array, Promotion, composite, pointwise
-from .samples import pairs_nonzero, real_line
+from ..core import dtype_refusals
+from ..core.cache_blocking import blockwise, choose
+from ..core.number_cache import ONE
+from ..core.registry import Array, Promotion, composite, pointwise
+from ..core.sample_inputs import pairs_nonzero, real_line
 
 
 def logistic(x: np.ndarray) -> np.ndarray:
@@ -73,7 +73,7 @@ def _silu(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(name="_silu", node="SiluBackward0", expose=(), samples=real_line,
-           ref=lambda x: x * (np.tanh(x / 2) + 1) / 2, refuse=refusal.integers)  # fmt: skip
+           ref=lambda x: x * (np.tanh(x / 2) + 1) / 2, refuse=dtype_refusals.integers)  # fmt: skip
 def _silu_operator(input: Array) -> Array:
     """input * sigmoid(input)."""
     return blockwise(_silu, input)
@@ -129,7 +129,7 @@ def _mish(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(name="_mish", node="MishBackward0", expose=(), samples=real_line,
-           ref=lambda x: x * np.tanh(np.log1p(np.exp(x))), refuse=refusal.integers)  # fmt: skip
+           ref=lambda x: x * np.tanh(np.log1p(np.exp(x))), refuse=dtype_refusals.integers)  # fmt: skip
 def _mish_operator(input: Array) -> Array:
     """input * tanh(softplus(input))."""
     return blockwise(_mish, input)

@@ -8,21 +8,21 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..native.eager import Policy
-from ..native.invoke import Calls
-from ..tensor import dtypes as types
-from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
-from ..tensor.promote import legacy_name
-from .axes import canonical_dim
-from .creation import public
-from .pointwise_native import large
-from .promotion import compute_dtype
-from .reduce import axes_of, spread
-from .registry import Array, composite, opaque
-from .rows_native import MIDDLE, over_rows
-from .rows_native import logsumexp as rows_logsumexp
-from .samples import matrices
-from .small_native import LOG_SOFTMAX, MOST, SOFTMAX
+from ...native.runtime.background_jit import Policy
+from ...native.runtime.fast_call import Calls
+from ...tensor import dtypes as types
+from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ..core.axes import canonical_dim
+from ..creation.creation import public
+from ..native.pointwise import large
+from ..core.promotion import compute_dtype
+from ..reduction.reduce import axes_of, spread
+from ..core.registry import Array, composite, opaque
+from ..native.rows import MIDDLE, over_rows
+from ..native.rows import logsumexp as rows_logsumexp
+from ..core.sample_inputs import matrices
+from ..native.small_arrays import LOG_SOFTMAX, MOST, SOFTMAX
 
 _ndarray = np.ndarray
 _FAST = (FLOAT32, FLOAT64)

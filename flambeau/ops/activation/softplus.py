@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import refusal
-from .blocks import blockwise, choose
-from .registry import Array, composite, pointwise
-from .samples import pairs_nonzero, real_line
+from ..core import dtype_refusals
+from ..core.cache_blocking import blockwise, choose
+from ..core.registry import Array, composite, pointwise
+from ..core.sample_inputs import pairs_nonzero, real_line
 
 
 def _log1p_exp(x: np.ndarray) -> np.ndarray:
@@ -37,7 +37,7 @@ def _softplus(x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
 
 
 @pointwise(ref=_softplus_ref, samples=_parameters, expose=("nn.functional",), inplace=False,
-           refuse=refusal.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)  # fmt: skip
 def softplus(input: Array, beta=1, threshold=20) -> Array:
     """log(1 + exp(beta * input)) / beta; the input itself where beta * input > threshold.
 
@@ -91,7 +91,7 @@ def _log_logistic(x: np.ndarray) -> np.ndarray:
 
 @pointwise(node="LogSigmoidBackward0", samples=real_line, inplace=False,
            ref=lambda x: np.log(1 / (1 + np.exp(-x))), expose=("nn.functional",),
-           refuse=refusal.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)  # fmt: skip
 def logsigmoid(input: Array) -> Array:
     """log(sigmoid(input)), without overflow.
 

@@ -11,14 +11,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..tensor.tensor import Tensor, wrap
-from .attention import scaled_dot_product_attention
-from .creation import zeros
-from .dropout import dropout
-from .join import cat
-from .linear import linear
-from .registry import composite
-from .softmax import softmax
+from ...tensor.tensor import Tensor, wrap
+from .scaled_dot_product import scaled_dot_product_attention
+from ..creation.creation import zeros
+from ..creation.dropout import dropout
+from ..view.join import cat
+from ..linalg.linear import linear
+from ..core.registry import composite
+from ..activation.softmax import softmax
 
 
 @composite(expose=("nn.functional",))

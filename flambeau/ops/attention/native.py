@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import Calls, run
-from ..native.pool import POOL
-from ..native.sharing import FEW
-from ..tensor.dtypes import FLOATS
-from .matmul import product
-from .numbers import number
-from .pointwise_native import large
-from .small_native import MOST, PROBABILITIES
+from ...native.runtime.background_jit import Policy, kernel_asked_for
+from ...native.runtime.fast_call import Calls, run
+from ...native.runtime.thread_pool import POOL
+from ...native.target.load_balance import FEW
+from ...tensor.dtypes import FLOATS
+from ..linalg.matmul import product
+from ..core.number_cache import number
+from ..native.pointwise import large
+from ..native.small_arrays import MOST, PROBABILITIES
 
 Array = np.ndarray
 
@@ -30,8 +30,8 @@ def _kernel(kind: np.dtype, causal: bool) -> Any:
         return found if Policy.allowed else None
 
     def build() -> Any:
-        from ..native.kernels.attention import probabilities
-        from ..native.loops import Type
+        from ...native.kernels.attention_softmax import probabilities
+        from ...native.loop_ir.ir import Type
 
         return probabilities(Type(kind.name), causal)
 

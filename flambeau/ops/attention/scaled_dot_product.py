@@ -12,21 +12,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..autograd.tape import requires
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from .creation import full
-from .attention_native import backward as whole_backward
-from .attention_native import forward as whole_forward
-from .attention_native import in_parts
-from .dropout import dropout
-from .promotion import compute_dtype
-from .registry import Array, composite, opaque
-from .samples import Rng
-from .softmax import softmax
+from ...autograd.mode import MODE
+from ...autograd.tape import requires
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..creation.creation import full
+from .native import backward as whole_backward
+from .native import forward as whole_forward
+from .native import in_parts
+from ..creation.dropout import dropout
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng
+from ..activation.softmax import softmax
 
 # Scores worked on at a time, and how many probabilities are kept for backward.
 _BLOCK = 1 << 16

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 from .registry import PUBLIC
 
 _SPACES = ("torch", "nn.functional", "special", "linalg", "Tensor")

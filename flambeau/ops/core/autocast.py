@@ -12,9 +12,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any
 
-from ..tensor import dtypes as types
-from ..tensor.dtypes import FLOATING, dtype
-from ..tensor.tensor import Tensor
+from ...tensor import dtypes as types
+from ...tensor.dtypes import FLOATING, dtype
+from ...tensor.tensor import Tensor
 
 
 class Policy(Enum):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .pointwise_native import large
+from ..native.pointwise import large
 
 # Elements of a piece: a few temporaries of this size fit the second-level cache.
 BLOCK = 16384

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.inplace import bump
-from ..autograd.tape import requires
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
+from ...autograd.inplace import bump
+from ...autograd.tape import requires
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
 from .registry import publish
 
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..autograd.function import Function
-from ..autograd.mode import MODE
-from ..tensor.tensor import Tensor
+from ...autograd.function import Function
+from ...autograd.mode import MODE
+from ...tensor.tensor import Tensor
 
 # Keys under which a kernel counts as the CPU's, the most special one first.
 CPU_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "")

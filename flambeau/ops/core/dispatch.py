@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.tape import record, record_binary, record_number, record_unary, requires
-from ..tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER
-from ..tensor.size import Size
-from ..tensor.tensor import Tensor, creation, view_of, wrap
+from ...autograd.tape import record, record_binary, record_number, record_unary, requires
+from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER
+from ...tensor.size import Size
+from ...tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
-from .explain import explained
+from .errors import explained
 from .inplace import inplace_twin, write_out
-from .numbers import KEPT, as_number
-from .old_order import OLD_ORDERED, in_order
-from .pointwise_native import MIDDLE, large, large_with, swapped
+from .number_cache import KEPT, as_number
+from .legacy_argument_order import OLD_ORDERED, in_order
+from ..native.pointwise import MIDDLE, large, large_with, swapped
 from .promotion import compute_pointwise
 from .registry import Kind, Operator, Promotion, publish
 
@@ -564,7 +564,7 @@ def written(operator: Operator) -> tuple[str, Callable]:
         "MISSING": MISSING,
         "SEQUENCES": (tuple, list, Size), "new": _new, "ndarray": _ndarray,
         "errstate": np.errstate, "AUTOCAST": AUTOCAST, "cast_inputs": cast_inputs,
-        "creation": creation, "FAST": FLOATS, "__name__": "flambeau.ops.dispatch",
+        "creation": creation, "FAST": FLOATS, "__name__": "flambeau.ops.core.dispatch",
         "MIDDLE": MIDDLE, "large_with": large_with,
         "named": None if result_type is None else lambda made: result_type(*made),
     }  # fmt: skip

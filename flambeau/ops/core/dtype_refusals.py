@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..tensor.dtypes import BOOL, COMPLEX, FLOATING, INTEGER, dtype
-from ..tensor.promote import legacy_name
+from ...tensor.dtypes import BOOL, COMPLEX, FLOATING, INTEGER, dtype
+from ...tensor.promotion import legacy_name
 
 if TYPE_CHECKING:
     from .registry import Operator

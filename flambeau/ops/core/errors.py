@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from .registry import Operator

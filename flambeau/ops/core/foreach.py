@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 from .registry import PUBLIC, publish
 
 _UNARY = (

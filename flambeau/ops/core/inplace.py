@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..autograd.inplace import before_write, bump, check_writable, rebase
-from ..autograd.mode import MODE
-from ..autograd.node import SavedOutput
-from ..autograd.plan import INPUT
-from ..autograd.tape import requires
-from ..tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
-from ..tensor.promote import check_cast
-from ..tensor.layout import dense_order
-from ..tensor.tensor import Tensor
-from .numbers import ORDINARY, number
-from .old_order import OLD_ORDERED, in_order
-from .pointwise_native import LARGE, large_with
-from .row_copies import MANY, fill
+from ...autograd.inplace import before_write, bump, check_writable, rebase
+from ...autograd.mode import MODE
+from ...autograd.node import SavedOutput
+from ...autograd.save_plan import INPUT
+from ...autograd.tape import requires
+from ...tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
+from ...tensor.promotion import check_cast
+from ...tensor.layout import dense_order
+from ...tensor.tensor import Tensor
+from .number_cache import ORDINARY, number
+from .legacy_argument_order import OLD_ORDERED, in_order
+from ..native.pointwise import LARGE, large_with
+from ..native.row_copies import MANY, fill
 
 if TYPE_CHECKING:
     from .registry import Operator

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 
 # The factors that may come first, and the tensors that follow them, by operator.
 _FACTORS: dict[str, tuple[str, ...]] = {

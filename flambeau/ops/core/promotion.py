@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..tensor import dtypes as types
-from ..tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
-from ..tensor.promote import result_dtype
-from ..tensor.tensor import Tensor
-from .pointwise_native import MIDDLE, large_with, least, mixed, swapped
+from ...tensor import dtypes as types
+from ...tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
+from ...tensor.promotion import result_dtype
+from ...tensor.tensor import Tensor
+from ..native.pointwise import MIDDLE, large_with, least, mixed, swapped
 
 if TYPE_CHECKING:
     from .registry import Operator

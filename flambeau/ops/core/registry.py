@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.node import Node
-from ..autograd.plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
-from ..tensor.tensor import Tensor
+from ...autograd.node import Node
+from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
+from ...tensor.tensor import Tensor
 
 Array = np.ndarray
 Number = bool | int | float | complex

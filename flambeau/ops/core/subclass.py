@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 from .registry import publish
 
 

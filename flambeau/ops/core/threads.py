@@ -28,14 +28,14 @@ def _blas() -> tuple[Any, Any] | None:
 
 def get_num_threads() -> int:
     """How many threads kernels, programs and matrix products use."""
-    from ..native.pool import POOL
+    from ...native.runtime.thread_pool import POOL
 
     return POOL.threads()
 
 
 def set_num_threads(count: int) -> None:
     """Sets how many threads they use; RuntimeError unless positive."""
-    from ..native.pool import POOL
+    from ...native.runtime.thread_pool import POOL
 
     if count <= 0:
         raise RuntimeError(f"set_num_threads expects a positive integer, got {count}")

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import devices
-from ..tensor import dtypes as types
-from ..tensor.devices import device as Device
-from ..tensor.dtypes import dtype as Dtype
-from ..tensor.layout import (
+from ...tensor import devices
+from ...tensor import dtypes as types
+from ...tensor.devices import device as Device
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.layout import (
     contiguous_format, copy_in_format, is_contiguous, memory_format, preserve_format,
-)  # fmt: skip
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.tensor import Tensor, wrap
-from .copies_native import ordered
+)
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.tensor import Tensor, wrap
+from ..native.transpose import ordered
 from .creation import public
-from .pointwise_native import MIDDLE, large_cast
-from .registry import Array, opaque
+from ..native.pointwise import MIDDLE, large_cast
+from ..core.registry import Array, opaque
 
 
 @opaque(name="_to_copy", node="ToCopyBackward0", expose=(), samples=None, holomorphic=False)

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..tensor.layout import contiguous_format, copy_in_format, dense_order, preserve_format
-from ..tensor.meta import MetaArray
-from ..tensor.tensor import Tensor
+from ...autograd.mode import MODE
+from ...tensor.layout import contiguous_format, copy_in_format, dense_order, preserve_format
+from ...tensor.meta import MetaArray
+from ...tensor.tensor import Tensor
 from .conversion import cast
-from .copies_native import in_order
+from ..native.transpose import in_order
 from .creation import public
-from .inplace import bump
-from .registry import Array, opaque
-from .row_copies import MANY, fill, large_copy
-from .samples import real_line
+from ..core.inplace import bump
+from ..core.registry import Array, opaque
+from ..native.row_copies import MANY, fill, large_copy
+from ..core.sample_inputs import real_line
 
 
 @opaque(ref=lambda x: x + 0, samples=real_line)
@@ -83,7 +83,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if self._array.__class__ is MetaArray:
         return self
     if MODE.grad and (self._tracked or src._tracked) and (self.requires_grad or src.requires_grad):
-        from .index import overwrite
+        from ..indexing.index import overwrite
 
         return overwrite(self, src, "copy_")
     _copy_array(self, src)

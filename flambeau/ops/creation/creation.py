@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import devices
-from ..tensor import dtypes as types
-from ..tensor.dtypes import FLOATS
-from ..tensor.dtypes import dtype as Dtype
-from ..tensor.layout import (
-    dense_order, empty_strided_array, format_strides, preserve_format,
-)  # fmt: skip
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.tensor import Tensor, creation, wrap
-from .numbers import number
-from .registry import publish
-from .row_copies import fill
+from ...tensor import devices
+from ...tensor import dtypes as types
+from ...tensor.dtypes import FLOATS
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.layout import dense_order, empty_strided_array, format_strides, preserve_format
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.tensor import Tensor, creation, wrap
+from ..core.number_cache import number
+from ..core.registry import publish
+from ..native.row_copies import fill
 
 _default = devices._Default
 _default_dtype = types._Default

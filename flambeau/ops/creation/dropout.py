@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..tensor.meta import MetaArray
-from ..tensor.sampling import fill_bernoulli, fill_dropout
-from ..tensor.tensor import Tensor, wrap
+from ...tensor.meta import MetaArray
+from ...tensor.random.distributions import fill_bernoulli, fill_dropout
+from ...tensor.tensor import Tensor, wrap
 from .creation import like_array
-from .registry import Array, opaque, publish
+from ..core.registry import Array, opaque, publish
 
 # SELU's saturation value, to which alpha dropout sets elements.
 _ALPHA = 1.7580993408473766

@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.inplace import bump, check_writable
-from ..autograd.mode import MODE
-from ..tensor.dtypes import FLOATS
-from ..tensor.layout import contiguous_strides
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.storage import TypedStorage, UntypedStorage, owner_of, window
-from ..tensor.tensor import Tensor, wrap
+from ...autograd.inplace import bump, check_writable
+from ...autograd.mode import MODE
+from ...tensor.dtypes import FLOATS
+from ...tensor.layout import contiguous_strides
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.storage import TypedStorage, UntypedStorage, owner_of, window
+from ...tensor.tensor import Tensor, wrap
 from .creation import public, shape_of
-from .index import overwrite
-from .numbers import ORDINARY
-from .registry import composite
-from .row_copies import MANY
-from .row_copies import fill as fill_array
+from ..indexing.index import overwrite
+from ..core.number_cache import ORDINARY
+from ..core.registry import composite
+from ..native.row_copies import MANY
+from ..native.row_copies import fill as fill_array
 
 
 @public(spaces=("torch", "Tensor"))

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import dtypes as types
-from ..tensor.dtypes import FROM_NUMPY, from_numpy_dtype
-from ..tensor.dtypes import dtype as Dtype
-from ..tensor.meta import MetaArray
-from ..tensor.storage import UntypedStorage, anchored
-from ..tensor.tensor import Tensor, _TensorType, wrap
+from ...tensor import dtypes as types
+from ...tensor.dtypes import FROM_NUMPY, from_numpy_dtype
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.meta import MetaArray
+from ...tensor.storage import UntypedStorage, anchored
+from ...tensor.tensor import Tensor, _TensorType, wrap
 from .creation import empty, numpy_dtype, place, public
 from .python_data import array_of
 
@@ -222,7 +222,7 @@ def _construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = 
 
 
 def _is_size(x: Any) -> bool:
-    from ..tensor.size import Size
+    from ...tensor.size import Size
 
     return isinstance(x, Size)
 

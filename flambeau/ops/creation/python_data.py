@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import dtypes as types
-from ..tensor.dtypes import dtype as Dtype
-from ..tensor.dtypes import from_numpy_dtype
-from ..tensor.tensor import Tensor
+from ...tensor import dtypes as types
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.dtypes import from_numpy_dtype
+from ...tensor.tensor import Tensor
 
 _PLAIN = {int, float, bool}
 

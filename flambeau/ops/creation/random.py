@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.inplace import bump, check_writable
-from ..autograd.mode import MODE, no_grad
-from ..tensor import dtypes as types
-from ..tensor import integers, rejection, sampling
-from ..tensor import normal as normals
-from ..tensor.dtypes import dtype as Dtype
-from ..tensor.generator import Generator, default_generator
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.peek import peek
-from ..tensor.tensor import Tensor, wrap
+from ...autograd.inplace import bump, check_writable
+from ...autograd.mode import MODE, no_grad
+from ...tensor import dtypes as types
+from ...tensor.random import integers, rejection_sampling, distributions
+from ...tensor.random import normal as normals
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.random.generator import Generator, default_generator
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.untracked_read import peek
+from ...tensor.tensor import Tensor, wrap
 from .creation import like_array, numpy_dtype, on_meta, place, public, shape_of
-from .index import overwrite
-from .registry import Array, opaque
+from ..indexing.index import overwrite
+from ..core.registry import Array, opaque
 
 Generator.wrap_state = staticmethod(lambda state: wrap(state))
 Generator.unwrap_state = staticmethod(
@@ -114,7 +114,7 @@ def _made(name: str, fill: Callable, doc: str) -> Callable:
     return public(name)(function)
 
 
-rand = _made("rand", sampling.fill_uniform, """Uniform numbers on [0, 1).
+rand = _made("rand", distributions.fill_uniform, """Uniform numbers on [0, 1).
 
     PyTorch's, for the same seed.
 
@@ -153,7 +153,7 @@ def _made_like(name: str, fill: Callable, doc: str) -> Callable:
     return public(name)(function)
 
 
-rand_like = _made_like("rand_like", sampling.fill_uniform, "Uniform numbers, shaped as `input`.")
+rand_like = _made_like("rand_like", distributions.fill_uniform, "Uniform numbers, shaped as `input`.")
 randn_like = _made_like("randn_like", normals.fill_normal, "Normal numbers, shaped as `input`.")
 
 
@@ -293,10 +293,10 @@ def bernoulli(
     """
     made = wrap(like_array(input, None))
     if p is not None:
-        sampling.fill_bernoulli(made._array, float(p), generator)
+        distributions.fill_bernoulli(made._array, float(p), generator)
     else:
         _check_probabilities(input)
-        sampling.fill_bernoulli(made._array, input._array, generator)
+        distributions.fill_bernoulli(made._array, input._array, generator)
     if out is not None:
         out._array = made._array
         return out
@@ -309,7 +309,7 @@ def _check_probabilities(input: Tensor) -> None:
     a = peek(input)
     if a.dtype.kind not in "fV":
         raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for {input.dtype}')
-    if not sampling.within_unit(a):
+    if not distributions.within_unit(a):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
 
 
@@ -356,7 +356,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     >>> torch.poisson(torch.tensor([0., 0.]))
     tensor([0., 0.])
     """
-    made = wrap(rejection.poisson(input._array, generator))
+    made = wrap(rejection_sampling.poisson(input._array, generator))
     return _without_gradient(input, made) if MODE.grad and input.requires_grad else made
 
 
@@ -367,7 +367,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     >>> torch.binomial(torch.tensor([10., 10.]), torch.tensor([0., 1.]))
     tensor([ 0., 10.])
     """
-    return wrap(rejection.binomial(count._array, prob._array, generator))
+    return wrap(rejection_sampling.binomial(count._array, prob._array, generator))
 
 
 # -------------------------------------------------------------------------------- in place
@@ -408,7 +408,7 @@ def _fill(
 
 
 def _uniform(x: Tensor, generator: Any, values: tuple) -> None:
-    sampling.fill_uniform(x._array, generator, float(values[0]), float(values[1]))
+    distributions.fill_uniform(x._array, generator, float(values[0]), float(values[1]))
 
 
 def _normal(x: Tensor, generator: Any, values: tuple) -> None:
@@ -431,11 +431,11 @@ def _bernoulli(x: Tensor, generator: Any, values: tuple) -> None:
     p = values[0]
     if isinstance(p, Tensor):
         _check_probabilities(p)
-        sampling.fill_bernoulli(x._array, p._array, generator)
+        distributions.fill_bernoulli(x._array, p._array, generator)
         return
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    sampling.fill_bernoulli(x._array, float(p), generator)
+    distributions.fill_bernoulli(x._array, float(p), generator)
 
 
 _fill("uniform_", _uniform, """Uniform numbers on [from, to), in place.
@@ -461,19 +461,19 @@ _fill("bernoulli_", _bernoulli, """1 with probability p, a number or a tensor, e
     >>> torch.zeros(3).bernoulli_(torch.tensor([0., 1., 1.]))
     tensor([0., 1., 1.])
     """, ("p", 0.5))  # fmt: skip
-_fill("exponential_", lambda x, g, v: sampling.fill_exponential(x._array, g, v[0]),
+_fill("exponential_", lambda x, g, v: distributions.fill_exponential(x._array, g, v[0]),
       """Exponential numbers of the rate `lambd`, in place.
 
     >>> bool((torch.empty(1000).exponential_(0.5) >= 0).all())
     True
     """, ("lambd", 1))  # fmt: skip
-_fill("geometric_", lambda x, g, v: sampling.fill_geometric(x._array, v[0], g),
+_fill("geometric_", lambda x, g, v: distributions.fill_geometric(x._array, v[0], g),
       """Trials until the first success, of probability p, in place.
 
     >>> bool((torch.empty(1000).geometric_(0.5) >= 1).all())
     True
     """, ("p", 0.5))  # fmt: skip
-_fill("cauchy_", lambda x, g, v: sampling.fill_cauchy(x._array, g, v[0], v[1]),
+_fill("cauchy_", lambda x, g, v: distributions.fill_cauchy(x._array, g, v[0], v[1]),
       """Cauchy numbers, in place.
 
     >>> torch.empty(2, 3).cauchy_().shape

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import dtypes as types
-from ..tensor.dtypes import HALF
-from ..tensor.dtypes import dtype as Dtype
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor, wrap
-from .axes import canonical_dim
-from .creation import numpy_dtype, place
-from .registry import Array, composite, opaque, publish
-from .samples import Rng
-from .threads import get_num_threads
+from ...tensor import dtypes as types
+from ...tensor.dtypes import HALF
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor, wrap
+from ..core.axes import canonical_dim
+from ..creation.creation import numpy_dtype, place
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng
+from ..core.threads import get_num_threads
 
 # How a transform of n points is scaled, whichever its direction: SciPy's names depend on it.
 NONE, ROOT, FULL = 0, 1, 2  # by 1, 1 / sqrt(n), 1 / n

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor, wrap
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor, wrap
 from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resized
-from .padding import constant_pad_nd
-from .registry import PUBLIC, composite
-from .strided import _folded
+from ..view.padding import constant_pad_nd
+from ..core.registry import PUBLIC, composite
+from ..view.strided import _folded
 
 
 def _described(input: Tensor, n_fft: int, hop: int, length: int, window: Tensor | None) -> str:

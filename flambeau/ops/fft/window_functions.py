@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import dtype as Dtype
-from ..tensor.tensor import Tensor
-from .creation import numpy_dtype, place, public
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.tensor import Tensor
+from ..creation.creation import numpy_dtype, place, public
 
 
 def cosine_sum(points: int, coefficients: tuple[float, ...]) -> np.ndarray:

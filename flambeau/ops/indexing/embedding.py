@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..autograd.inplace import bump
-from ..autograd.tape import requires
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.promote import legacy_name
-from ..tensor.peek import peek
-from ..tensor.tensor import Tensor, wrap
+from ...autograd.inplace import bump
+from ...autograd.tape import requires
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ...tensor.untracked_read import peek
+from ...tensor.tensor import Tensor, wrap
 from .index import add_rows
-from .promotion import compute_dtype
-from .registry import Array, composite, opaque, publish
-from .samples import Rng
-from .row_copies import zeros
-from .table_rows import LARGE, taken
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng
+from ..native.row_copies import zeros
+from ..native.embedding import LARGE, taken
 
 
 def _samples(rng: Rng):

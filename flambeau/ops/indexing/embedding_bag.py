@@ -7,15 +7,15 @@ import warnings
 
 import numpy as np
 
-from ..tensor.tensor import Tensor, wrap
-from .creation import arange
+from ...tensor.tensor import Tensor, wrap
+from ..creation.creation import arange
 from .embedding import _refuse_sparse, check_indices, embedding_dense_backward, embedding_renorm_
 from .embedding import rows_of as embedding_rows
-from .whole_slices import index_select
-from .promotion import compute_dtype
-from .registry import Array, composite, opaque, publish
-from .samples import Rng
-from .table_rows import bags_most, bags_summed
+from .index_select import index_select
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng
+from ..native.embedding import bags_most, bags_summed
 
 _SUM, _MEAN, _MAX = range(3)
 _MODES = {"sum": _SUM, "mean": _MEAN, "max": _MAX}

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.inplace import check_writable
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.tensor import Tensor, wrap
-from . import along_native
-from .axes import canonical_dim
-from .creation import public
-from .inplace import assign, overwrite
-from .registry import Array, composite, opaque
+from ...autograd.inplace import check_writable
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.tensor import Tensor, wrap
+from ..native import gather_scatter
+from ..core.axes import canonical_dim
+from ..creation.creation import public
+from ..core.inplace import assign, overwrite
+from ..core.registry import Array, composite, opaque
 
-LARGE = along_native.LARGE
+LARGE = gather_scatter.LARGE
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 
@@ -108,14 +108,14 @@ def gather(input: Array, dim, index: Array, *, sparse_grad=False) -> Array:
     if not index.size:
         return np.empty(index.shape, input.dtype)
     _fits("gather", index, input.shape, at, True, "self")
-    if (y := along_native.taken_within(input, at, index)) is not None:
+    if (y := gather_scatter.taken_within(input, at, index)) is not None:
         return y
     _within(index, input.shape[at], at)
     if index.ndim == 0:
         return input[index]
     if input.ndim == 1:
         return input.take(index)
-    return input[_grid(index, at)] if (y := along_native.taken(input, at, index)) is None else y
+    return input[_grid(index, at)] if (y := gather_scatter.taken(input, at, index)) is None else y
 
 
 @gather.vjp("input")
@@ -127,7 +127,7 @@ def _(g, input_shape, dim, index):
 def _scattered(g: Array, dim, index: Array, shape) -> Array:
     """Zeros of a shape, with `g` added up at the indices along an axis."""
     if shape and index.ndim and index.size \
-            and (y := along_native.summed(shape, dim % len(shape), index, g)) is not None:
+            and (y := gather_scatter.summed(shape, dim % len(shape), index, g)) is not None:
         return y
     made = np.zeros(shape, g.dtype)
     if not shape:
@@ -182,7 +182,7 @@ def _write_at(made: Array, at: int, index: Array, value: Array, ufunc: Any) -> N
         return
     if not made.ndim or not index.ndim:
         made, index, value = made.reshape(-1), index.reshape(-1), np.asarray(value).reshape(-1)
-    if along_native.put(made, at, index, value, along_native.OPERATIONS.get(ufunc, False)):
+    if gather_scatter.put(made, at, index, value, gather_scatter.OPERATIONS.get(ufunc, False)):
         return
     where = _grid(index, at)
     if ufunc is None:
@@ -228,7 +228,7 @@ def _(g, dim, index, src_shape):
 
 def _embedded(g, shape):
     """A cotangent of the first places of a larger source."""
-    from .slices import _placed
+    from ..view.slices import _placed
 
     return _placed(g, shape, tuple(slice(0, n) for n in g._array.shape))
 

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.inplace import before_write, bump, check_writable
-from ..autograd.mode import MODE
-from ..autograd.tape import record, requires
-from ..native.eager import Policy
-from ..tensor.dtypes import FLOAT32, FLOAT64, FLOATS
-from ..tensor.meta import MetaArray
-from ..tensor.tensor import Tensor, view_of, wrap
-from . import pointwise_native
-from .inplace import assign
-from .numbers import ORDINARY
-from .registry import Array, opaque, publish
-from .row_copies import MANY, fill, zeros
-from .table_rows import LARGE, added, taken
-from .slices import basic_index, select
+from ...autograd.inplace import before_write, bump, check_writable
+from ...autograd.mode import MODE
+from ...autograd.tape import record, requires
+from ...native.runtime.background_jit import Policy
+from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
+from ...tensor.meta import MetaArray
+from ...tensor.tensor import Tensor, view_of, wrap
+from ..native import pointwise
+from ..core.inplace import assign
+from ..core.number_cache import ORDINARY
+from ..core.registry import Array, opaque, publish
+from ..native.row_copies import MANY, fill, zeros
+from ..native.embedding import LARGE, added, taken
+from ..view.slices import basic_index, select
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
 _BASIC = (slice, type(None), type(Ellipsis))
@@ -380,7 +380,7 @@ def _unless(x: Any, mask: Any, value: Any) -> Any:
 
 def _masked(target: Array, rest: tuple | None, given: Array) -> bool:
     """Writes one number where a mask of a large array holds, if there is a kernel for that."""
-    if rest is None or len(rest) != 1 or target.size <= pointwise_native.LARGE or given.ndim:
+    if rest is None or len(rest) != 1 or target.size <= pointwise.LARGE or given.ndim:
         return False
     mask = rest[0]
     if mask.__class__ is not np.ndarray or mask.dtype != np.bool_ or mask.shape != target.shape \
@@ -388,7 +388,7 @@ def _masked(target: Array, rest: tuple | None, given: Array) -> bool:
             or target.itemsize < 4 or not Policy.allowed:  # fmt: skip
         return False
     whole = target.flags.c_contiguous and target.flags.writeable and mask.flags.c_contiguous
-    return whole and pointwise_native.served(
+    return whole and pointwise.served(
         _unless, (target, mask, given), target=target) is not None  # fmt: skip
 
 
@@ -440,7 +440,7 @@ def _put_at_once(array: np.ndarray, index: Any, value: Any) -> bool:
     What does not fit is left to the long way, which says so.
     """
     kind = array.dtype
-    if array.size > pointwise_native.LARGE:
+    if array.size > pointwise.LARGE:
         return False
     if value.__class__ is float or value.__class__ is int:
         if kind not in FLOATS or not -ORDINARY < value < ORDINARY:

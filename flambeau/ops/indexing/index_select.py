@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.tensor import wrap
-from . import along_native
-from .axes import canonical_dim
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.tensor import wrap
+from ..native import gather_scatter
+from ..core.axes import canonical_dim
 from .gather import _indices, _scatter_reduce, all_below, publish_in_place
-from .registry import Array, composite, opaque
+from ..core.registry import Array, composite, opaque
 
 
 def _selected(rng):
@@ -109,8 +109,8 @@ def _index_add(input: Array, dim, index: Array, source: Array, alpha) -> Array:
         add_rows(target, (index,), source)
     else:
         fits = source.shape == target.shape[:at] + index.shape + target.shape[at + 1 :]
-        if not (fits and source.size > along_native.LARGE
-                and along_native.put(target, at, _spread(index, at, source), source, True)):
+        if not (fits and source.size > gather_scatter.LARGE
+                and gather_scatter.put(target, at, _spread(index, at, source), source, True)):
             np.add.at(target, _along(at, index), source)
     return made
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.inplace import check_writable
-from ..native.eager import Policy
-from ..tensor.dtypes import FLOATS, INTEGER, of_scalar
-from ..tensor.tensor import Tensor, wrap
-from .creation import public
-from .inplace import assign
-from .join import cat
-from .numbers import ORDINARY
-from .pointwise_native import LARGE, served
-from .registry import Array, Promotion, composite, opaque, pointwise
-from .selection import select
+from ...autograd.inplace import check_writable
+from ...native.runtime.background_jit import Policy
+from ...tensor.dtypes import FLOATS, INTEGER, of_scalar
+from ...tensor.tensor import Tensor, wrap
+from ..creation.creation import public
+from ..core.inplace import assign
+from ..view.join import cat
+from ..core.number_cache import ORDINARY
+from ..native.pointwise import LARGE, served
+from ..core.registry import Array, Promotion, composite, opaque, pointwise
+from ..pointwise.selection import select
 
 
 def _mask_of(mask: Any, name: str) -> Tensor:

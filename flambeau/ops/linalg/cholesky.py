@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from .matrices import (
+from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
     linalg_function, mH, no_info, refuse, well_conditioned,
-)  # fmt: skip
-from .registry import Array, composite, opaque
-from .return_types import return_type
+)
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
 from .solves import solve_triangular, triangular_solved
-from .triangles import diag_embed, tril, triu
+from ..view.triangles import diag_embed, tril, triu
 
 
 def _words(order: int) -> str:
@@ -70,7 +70,7 @@ def cholesky_ex(A, *, upper=False, check_errors=False, out=None):
 
 
 def _result(y, out):
-    from .inplace import write_out
+    from ..core.inplace import write_out
 
     return y if out is None else write_out(_cholesky_ex.operator, y, out)
 

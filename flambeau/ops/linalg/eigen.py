@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
-from .matrices import (
+from ...tensor.tensor import Tensor
+from .matrix_checks import (
     LinAlgError, check_kernel, check_square, kind_name, linalg_function, mH, positive_definite,
     square_samples, to_dtype_of,
-)  # fmt: skip
-from .registry import Array, opaque
-from .return_types import return_type
+)
+from ..core.registry import Array, opaque
+from ..core.return_types import return_type
 from .solves import solve_matrix
-from .triangles import diag_embed
+from ..view.triangles import diag_embed
 
 
 def _gaps(L: Tensor) -> Tensor:

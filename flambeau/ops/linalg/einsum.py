@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 from .matmul import matmul
-from .registry import composite
+from ..core.registry import composite
 
 # Axes have labels: a letter, or a number below zero for the axes of an ellipsis.
 Label = str | int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from .inplace import write_out
-from .matrices import (
+from ..core.inplace import write_out
+from .matrix_checks import (
     check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack,
     linalg_function, no_info, refuse,
-)  # fmt: skip
-from .registry import Array, opaque
-from .return_types import return_type
+)
+from ..core.registry import Array, opaque
+from ..core.return_types import return_type
 
 
 @opaque(name="_ldl_factor_ex", expose=(), differentiable=False, ref=None, samples=None,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
-from ..tensor.promote import legacy_name
+from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
+from ...tensor.promotion import legacy_name
 from .matmul import product
-from .matmul_native import WORTH, large_product
-from .registry import Array, composite, opaque
-from .samples import Rng
+from ..native.matmul import WORTH, large_product
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng
 
 _BLAS = (FLOAT32, FLOAT64)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 from .eigen import eigh
 from .matmul import matmul
-from .matrices import mH
+from .matrix_checks import mH
 from .qr import qr
-from .random import randn
-from .registry import composite
+from ..creation.random import randn
+from ..core.registry import composite
 from .solves import solve_triangular
 from .svd import svd
 

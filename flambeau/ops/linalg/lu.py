@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor, wrap
-from .inplace import write_out
-from .matrices import (
-    check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix,
-    kind_name, lapack, linalg_function, linalg_operator, mH, mT, no_info, rectangular_samples,
-    refuse, square_samples, to_dtype_of,
-)  # fmt: skip
-from .reduce import others
-from .registry import Array, composite, opaque
-from .return_types import return_type
-from .selection import select
+from ...tensor.tensor import Tensor, wrap
+from ..core.inplace import write_out
+from .matrix_checks import (
+    check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
+    lapack, linalg_function, linalg_operator, mH, mT, no_info, rectangular_samples, refuse,
+    square_samples, to_dtype_of,
+)
+from ..reduction.reduce import others
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
+from ..pointwise.selection import select
 from .solves import inv_ex, solve_triangular
 from .svd import _svd
-from .triangles import diag_embed, tril, triu
+from ..view.triangles import diag_embed, tril, triu
 
 
 def factored(A: Array) -> tuple[Array, Array, Array]:
@@ -99,7 +99,7 @@ def lu_cotangent(gL: Tensor | None, gU: Tensor | None, P: Tensor, L: Tensor, U: 
 
 
 def _cat(parts: list[Tensor], dim: int) -> Tensor:
-    from .join import cat
+    from ..view.join import cat
 
     return cat(parts, dim)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..autograd.tape import record_binary
-from ..tensor.dtypes import FLOATS, FROM_NUMPY, HALF
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor, wrap
-from .autocast import AUTOCAST
-from .matmul_native import WORTH, large_product
-from .registry import Array, composite, opaque
-from .rows_native import LARGE, folded, times_vector
+from ...autograd.tape import record_binary
+from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor, wrap
+from ..core.autocast import AUTOCAST
+from ..native.matmul import WORTH, large_product
+from ..core.registry import Array, composite, opaque
+from ..native.rows import LARGE, folded, times_vector
 
 
 def product(a: Array, b: Array) -> Array:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY, HALF
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from .registry import PUBLIC, Array, composite, opaque, publish
-from .samples import Rng, Sample
+from ...tensor.dtypes import FROM_NUMPY, HALF
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..core.registry import PUBLIC, Array, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 
 
 class _LinAlgError(RuntimeError):

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY, HALF
-from ..tensor.tensor import Tensor
-from .inplace import write_out
-from .join import cat
-from .matrices import (
-    check_floats, check_square, linalg_function, mH, square_samples,
-)  # fmt: skip
+from ...tensor.dtypes import FROM_NUMPY, HALF
+from ...tensor.tensor import Tensor
+from ..core.inplace import write_out
+from ..view.join import cat
+from .matrix_checks import check_floats, check_square, linalg_function, mH, square_samples
 from .matmul import matmul
-from .norms import matrix_norm
-from .registry import Array, composite, opaque
+from ..reduction.vector_norms import matrix_norm
+from ..core.registry import Array, composite, opaque
 from .solves import inv, inv_ex, solve
 from .svd import svdvals
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
-from .matrices import (
+from ...tensor.tensor import Tensor
+from .matrix_checks import (
     check_matrix, each_matrix, kind_name, linalg_function, mH, rectangular_samples,
     well_conditioned,
-)  # fmt: skip
-from .registry import Array, composite, opaque
-from .return_types import return_type
+)
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
 
 # ------------------------------------------------------------------------------ pseudo-inverses
 

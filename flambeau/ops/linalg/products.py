@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from .axes import canonical_dim
-from .inplace import assign, write_out
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..core.axes import canonical_dim
+from ..core.inplace import assign, write_out
 from .matmul import dot, matmul, product
-from .matrices import kind_name, linalg_function
-from .old_order import in_order
-from .registry import Array, composite, opaque
-from .samples import Rng
+from .matrix_checks import kind_name, linalg_function
+from ..core.legacy_argument_order import in_order
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng
 
 
 def _fits(input: Array, shape: Sequence[int]) -> None:

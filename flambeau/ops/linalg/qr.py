@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor.tensor import Tensor, wrap
-from .inplace import write_out
-from .matrices import (
+from ...tensor.tensor import Tensor, wrap
+from ..core.inplace import write_out
+from .matrix_checks import (
     check_floats, check_kernel, check_matrix, each_matrix, kind_name, lapack, linalg_function, mH,
     rectangular_samples, well_conditioned,
-)  # fmt: skip
-from .registry import Array, composite, opaque
-from .return_types import return_type
+)
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
 from .solves import solve_triangular
-from .triangles import diag_embed, tril, triu
+from ..view.triangles import diag_embed, tril, triu
 
 
 def _check_mode(mode: str) -> None:
@@ -69,7 +69,7 @@ def qr_cotangent(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> 
         gU, gV = gR.narrow(-1, 0, k), gR.narrow(-1, k, n - k)
         turned = (Q @ V) @ mH(gV)
         gQ = turned if gQ is None else gQ + turned
-    from .join import cat
+    from ..view.join import cat
 
     gX = _tall(gQ, gU, Q, U)
     gY = Q @ gV if gV is not None else V.new_zeros((*Q.shape[:-1], n - k))

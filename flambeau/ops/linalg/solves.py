@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
-from .matrices import (
-    check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix,
-    kind_name, lapack, linalg_function, mH, mT, no_info, refuse, square_samples,
-    well_conditioned,
-)  # fmt: skip
-from .registry import Array, composite, opaque
-from .return_types import return_type
-from .triangles import tril, triu
+from ...tensor.tensor import Tensor
+from .matrix_checks import (
+    check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
+    lapack, linalg_function, mH, mT, no_info, refuse, square_samples, well_conditioned,
+)
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
+from ..view.triangles import tril, triu
 
 # ------------------------------------------------------------------------------------ inverses
 
@@ -82,7 +81,7 @@ def inv(A, *, out=None):
 
 def _placed(y: Tensor, out: Tensor) -> Tensor:
     """A result written to `out`, of any shape."""
-    from .inplace import write_out
+    from ..core.inplace import write_out
 
     return write_out(_inv_ex.operator, y, out)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
-from .matrices import (
+from ...tensor.tensor import Tensor
+from .matrix_checks import (
     LinAlgError, check_floats, check_kernel, check_matrix, each_matrix, linalg_function, mH,
     rectangular_samples, to_dtype_of,
-)  # fmt: skip
-from .registry import Array, composite, opaque
-from .return_types import return_type
-from .triangles import diag_embed
+)
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
+from ..view.triangles import diag_embed
 
 
 def _decomposed(A: Array, full_matrices: bool, vectors: bool) -> tuple:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.promote import legacy_name, result_dtype
-from ..tensor.tensor import Tensor, wrap
-from .explain import broadcast_mismatch
-from .registry import composite
+from ...tensor.promotion import legacy_name, result_dtype
+from ...tensor.tensor import Tensor, wrap
+from ..core.errors import broadcast_mismatch
+from ..core.registry import composite
 
 
 def _broadcast(x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:

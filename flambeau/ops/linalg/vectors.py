@@ -7,15 +7,15 @@ import warnings
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY, HALF
-from .axes import canonical_dim
-from .inplace import overwrite, write_out
-from .matrices import kind_name, mT
+from ...tensor.dtypes import FROM_NUMPY, HALF
+from ..core.axes import canonical_dim
+from ..core.inplace import overwrite, write_out
+from .matrix_checks import kind_name, mT
 from .matmul import matmul
-from .norms import _vector_norm
-from .registry import Array, composite, opaque, publish
-from .samples import Rng
-from .selection import select
+from ..reduction.vector_norms import _vector_norm
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng
+from ..pointwise.selection import select
 
 # ------------------------------------------------------------------------------------ cross
 

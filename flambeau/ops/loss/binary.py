@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.promote import legacy_name
-from ..tensor.sampling import within_unit
-from ..tensor.tensor import Tensor
-from .loss import _kind, _reduced
-from .loss_reduction import MEAN, NONE, SUM, reduction_number, share
-from .pointwise_native import LARGE, large
-from .promotion import compute_dtype
-from .registry import Array, composite, opaque, publish
-from .samples import Rng, Sample
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ...tensor.random.distributions import within_unit
+from ...tensor.tensor import Tensor
+from .elementwise import _kind, _reduced
+from .reduction import MEAN, NONE, SUM, reduction_number, share
+from ..native.pointwise import LARGE, large
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 
 
 def _probabilities(rng: Rng) -> Iterator[Sample]:

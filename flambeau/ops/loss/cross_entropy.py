@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..native.eager import Policy
-from ..native.invoke import Calls
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from .gather import all_below
-from .loss_reduction import MEAN, NONE, reduction_number
-from .pointwise_native import LARGE, large
-from .promotion import compute_dtype
-from .registry import Array, composite, opaque
-from .samples import Rng, Sample
-from .small_native import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD, MOST
-from .softmax import log_softmax, log_softmax_backward
+from ...native.runtime.background_jit import Policy
+from ...native.runtime.fast_call import Calls
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..indexing.gather import all_below
+from .reduction import MEAN, NONE, reduction_number
+from ..native.pointwise import LARGE, large
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng, Sample
+from ..native.small_arrays import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD, MOST
+from ..activation.softmax import log_softmax, log_softmax_backward
 
 _INT64 = np.dtype(np.int64)
 _ndarray = np.ndarray

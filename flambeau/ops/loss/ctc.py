@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY, int64
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from .interchange import tensor
-from .loss_reduction import MEAN, NONE, reduction_number
-from .registry import Array, composite, opaque, publish
-from .selection import where
+from ...tensor.dtypes import FROM_NUMPY, int64
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..creation.interchange import tensor
+from .reduction import MEAN, NONE, reduction_number
+from ..core.registry import Array, composite, opaque, publish
+from ..pointwise.selection import where
 
 _NEVER = -np.inf
 

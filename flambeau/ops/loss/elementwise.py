@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.promote import legacy_name, result_dtype
-from ..tensor.tensor import Tensor
-from .loss_reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
-from .pointwise_native import LARGE, large_with
-from .promotion import compute_dtype
-from .registry import Array, composite, opaque, publish
-from .samples import Rng, Sample
-from .rows_native import folded
-from .selection import where
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name, result_dtype
+from ...tensor.tensor import Tensor
+from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
+from ..native.pointwise import LARGE, large_with
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
+from ..native.rows import folded
+from ..pointwise.selection import where
 
 
 def _pair(input: Array, target: Array, name: str) -> tuple[Array, Array]:
@@ -168,7 +168,7 @@ def _matched(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     try:
         shape = np.broadcast_shapes(input._array.shape, target._array.shape)
     except ValueError:
-        from .explain import broadcast_mismatch
+        from ..core.errors import broadcast_mismatch
 
         raise RuntimeError(
             broadcast_mismatch([input._array.shape, target._array.shape])
@@ -424,7 +424,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     """
     number = reduction_number(reduction, size_average, reduce)
     shape = np.broadcast_shapes(input._array.shape, target._array.shape)
-    from .binary_losses import _bce_logits
+    from .binary import _bce_logits
 
     y = _bce_logits(input.expand(shape), target.to(input.dtype).expand(shape), None, None, NONE)
     if weight is not None:

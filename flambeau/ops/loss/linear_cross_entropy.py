@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..tensor import dtypes as types
-from ..tensor.tensor import Tensor
+from ...tensor import dtypes as types
+from ...tensor.tensor import Tensor
 from .cross_entropy import cross_entropy
-from .linear import linear
-from .registry import composite
+from ..linalg.linear import linear
+from ..core.registry import composite
 
 
 def _refusal(input: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:

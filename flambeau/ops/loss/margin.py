@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..tensor.tensor import Tensor
-from .distance import pairwise_distance
-from .loss_reduction import NONE, reduce_tensor, reduction_number
-from .registry import composite, publish
-from .selection import where
+from ...tensor.tensor import Tensor
+from ..linalg.vector_distance import pairwise_distance
+from .reduction import NONE, reduce_tensor, reduction_number
+from ..core.registry import composite, publish
+from ..pointwise.selection import where
 
 _LEAST_SQUARE = 1e-12
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import run, shared
-from ..native.pool import POOL
-from ..tensor.dtypes import FLOATS
+from ...native.runtime.background_jit import Policy, kernel_asked_for
+from ...native.runtime.fast_call import run, shared
+from ...native.runtime.thread_pool import POOL
+from ...tensor.dtypes import FLOATS
 
 Array = np.ndarray
 
@@ -19,10 +19,10 @@ _INT64 = np.dtype(np.int64)
 
 def _kernel(name: str, kind: np.dtype, *settings: bool) -> int | None:
     def build() -> Any:
-        from ..native.kernels import table_rows
-        from ..native.loops import Type
+        from ...native.kernels import embedding
+        from ...native.loop_ir.ir import Type
 
-        return getattr(table_rows, name)(Type(kind.name), *settings)
+        return getattr(embedding, name)(Type(kind.name), *settings)
 
     function = kernel_asked_for((name, kind, *settings), build)
     return None if function is None else function.address

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import kernel_asked_for
-from ..native.invoke import run
-from ..native.pool import POOL
-from ..tensor.dtypes import FLOAT32, FLOAT64
-from .copies_native import ordered
+from ...native.runtime.background_jit import kernel_asked_for
+from ...native.runtime.fast_call import run
+from ...native.runtime.thread_pool import POOL
+from ...tensor.dtypes import FLOAT32, FLOAT64
+from .transpose import ordered
 
 Array = np.ndarray
 
@@ -29,10 +29,10 @@ def _kernel(name: str, kind: str, *settings: bool | str) -> int | None:
     """A kernel's address: what it gives is to the bit what NumPy does."""
 
     def build() -> Any:
-        from ..native.kernels import along
-        from ..native.loops import Type
+        from ...native.kernels import gather_scatter
+        from ...native.loop_ir.ir import Type
 
-        return getattr(along, name)(Type(kind), *settings)
+        return getattr(gather_scatter, name)(Type(kind), *settings)
 
     function = kernel_asked_for((name, kind, *settings), build, exact=True)
     return None if function is None else function.address

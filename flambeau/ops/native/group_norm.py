@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor.dtypes import FLOAT32, FLOAT64
-from .rows_native import call, fits, kernel, vector
+from ...tensor.dtypes import FLOAT32, FLOAT64
+from .rows import call, fits, kernel, vector
 
 Array = np.ndarray
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import shared
-from ..native.pool import POOL
-from ..native.precision import Chosen
-from ..native.sharing import FEW, evenness
-from .registry import Array
+from ...native.runtime.background_jit import Policy, kernel_asked_for
+from ...native.runtime.fast_call import shared
+from ...native.runtime.thread_pool import POOL
+from ...native.target.matmul_precision import Chosen
+from ...native.target.load_balance import FEW, evenness
+from ..core.registry import Array
 
 if TYPE_CHECKING:
-    from ..native.loops import Kernel
+    from ...native.loop_ir.ir import Kernel
 
 WORTH = 1 << 10  # elements of `a` below which nobody need ask
 _LEAST = 1 << 18  # multiplications from which on the call of a kernel is worth it
@@ -153,9 +153,9 @@ def _axes(stack: list[int], a: Array, b: Array, step: int) -> list[tuple[int, in
 @lru_cache
 def _by_unit(dtype: np.dtype, parts: int) -> bool:
     """Whether products of such numbers may go to the matrix unit."""
-    from ..native.emit.parts import count
-    from ..native.loops import Type
-    from ..native.target import host
+    from ...native.codegen.gemm.amx_split import count
+    from ...native.loop_ir.ir import Type
+    from ...native.target.machine import host
 
     return 0 < count(Type(dtype.name), parts) <= host().parts
 
@@ -163,15 +163,15 @@ def _by_unit(dtype: np.dtype, parts: int) -> bool:
 @lru_cache
 def _by_pairs(dtype: np.dtype, parts: int) -> bool:
     """Whether products of float32 numbers may be made of pairs of bfloat16 ones."""
-    from ..native.target import host
+    from ...native.target.machine import host
 
     return dtype.name == "float32" and parts == 1 and host().pairs
 
 
 def _kernel(key: tuple, a: Array, b: Array) -> Kernel:
     """The kernel of a form; where the matrix unit may be used, of a shape."""
-    from ..native.kernels.gemm import Form, Layout, product, sized
-    from ..native.loops import Type
+    from ...native.kernels.gemm import Form, Layout, product, sized
+    from ...native.loop_ir.ir import Type
 
     kind = Type(a.dtype.name)
     if key[0] == "form":

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import run
-from ..tensor.dtypes import FLOAT64, FLOATS, bfloat16, float16
+from ...native.runtime.background_jit import Policy, kernel_asked_for
+from ...native.runtime.fast_call import run
+from ...tensor.dtypes import FLOAT64, FLOATS, bfloat16, float16
 
 Array = np.ndarray
 
@@ -283,7 +283,7 @@ def _is_brief(key: tuple) -> bool:
     function = kernel_asked_for(("pointwise", *key), _none)
     if function is None:
         return False
-    from ..native.loops import Apply, Scalar, expressions, operands, statements
+    from ...native.loop_ir.ir import Apply, Scalar, expressions, operands, statements
 
     found, stack = [], [e for s in statements(function.kernel.body) for e in expressions(s)]
     while stack:
@@ -306,8 +306,8 @@ def _asked(key: tuple, found: int | None, formula: Callable, result: np.dtype | 
         return None
 
     def build() -> Any:
-        from ..native.kernels.pointwise import pointwise
-        from ..native.loops import Type
+        from ...native.kernels.pointwise import pointwise
+        from ...native.loop_ir.ir import Type
 
         kind = None if result is None else Type(result.name)
         return pointwise(formula, [(Type(d.name), layout) for d, layout in key[1]], kind)
@@ -435,7 +435,7 @@ def rows_of_second(x: Array) -> tuple[int, int] | None:
 
 def _in_order(operands: tuple) -> tuple:
     """Arrays copied where they do not lie as the result will, or a stretched one has gaps."""
-    from .copies_native import ordered
+    from .transpose import ordered
 
     first = operands[0]
     order = sorted(range(first.ndim), key=first.strides.__getitem__, reverse=True)

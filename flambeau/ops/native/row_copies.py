@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..native.allocator import KEPT
-from ..native.eager import kernel_asked_for
-from ..native.invoke import shared
+from ...native.foundation.allocator import KEPT
+from ...native.runtime.background_jit import kernel_asked_for
+from ...native.runtime.fast_call import shared
 
 if TYPE_CHECKING:
-    from ..native.compiled import Function
-    from ..native.loops import Kernel
+    from ...native.jit.kernel_function import Function
+    from ...native.loop_ir.ir import Kernel
 
 Array = np.ndarray  # by this name it is not what symbols are when operators are lowered
 
@@ -115,10 +115,10 @@ def _repeated(target: Array, source: Array, bits: str) -> bool:
 
 def _kernel(name: str, bits: str, *steps: int | None) -> Function | None:
     def build() -> Kernel:
-        from ..native.kernels import moved
-        from ..native.loops import Type
+        from ...native.kernels import transpose
+        from ...native.loop_ir.ir import Type
 
-        return getattr(moved, name)(Type(bits), *steps)
+        return getattr(transpose, name)(Type(bits), *steps)
 
     return kernel_asked_for((name, bits, *steps), build, exact=True)
 

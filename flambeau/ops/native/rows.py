@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import SMALL, Calls, run
-from ..tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
-from .copies_native import ordered
-from .pointwise_native import ASKED, USED, rows_apart, rows_of_second, settled
+from ...native.runtime.background_jit import Policy, kernel_asked_for
+from ...native.runtime.fast_call import SMALL, Calls, run
+from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
+from .transpose import ordered
+from .pointwise import ASKED, USED, rows_apart, rows_of_second, settled
 
 Array = np.ndarray
 
@@ -40,8 +40,8 @@ def kernel(name: str, x: Array, *settings: Any) -> int | None:
         return None
 
     def build() -> Any:
-        from ..native.kernels import group_norm, rows, scans, statistics
-        from ..native.loops import Fold, Type
+        from ...native.kernels import group_norm, row_kernels as rows, scans, moments as statistics
+        from ...native.loop_ir.ir import Fold, Type
 
         module = next(m for m in (rows, statistics, scans, group_norm) if hasattr(m, name))
         given = [Fold[_FOLDS[one]] if one in _FOLDS else one for one in settings]
@@ -409,7 +409,7 @@ def folded(formula: Callable, *arrays: Array) -> Any:
 
 
 def _fold_rows(kind: np.dtype, formula: Callable, count: int) -> Any:
-    from ..native.kernels.statistics import fold_rows
-    from ..native.loops import Type
+    from ...native.kernels.moments import fold_rows
+    from ...native.loop_ir.ir import Type
 
     return fold_rows(Type(kind.name), count, formula)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FLOAT32, FLOAT64
-from .copies_native import ordered
-from .pointwise_native import large
-from .rows_native import MIDDLE, call, fits, kernel
+from ...tensor.dtypes import FLOAT32, FLOAT64
+from .transpose import ordered
+from .pointwise import large
+from .rows import MIDDLE, call, fits, kernel
 
 Array = np.ndarray
 
@@ -40,7 +40,7 @@ def scanned(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple[A
 
 
 def _kernel(name: str, x: Array, ufunc: Any, *settings: Any) -> int | None:
-    from ..native.loops import Fold
+    from ...native.loop_ir.ir import Fold
 
     return kernel(name, x, Fold[_FOLDS[ufunc]], *settings)
 

@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Small
-from ..tensor.dtypes import FLOAT32, FLOAT64
+from ...native.runtime.background_jit import Small
+from ...tensor.dtypes import FLOAT32, FLOAT64
 
 MOST = 1 << 12  # elements that count as small
 
 
 def _table(name: str, *settings: Any) -> Small:
     def build(kind: np.dtype) -> Any:
-        from ..native.kernels import attention, rows, small
-        from ..native.loops import Type
+        from ...native.kernels import attention_softmax, row_kernels, small_arrays
+        from ...native.loop_ir.ir import Type
 
         if kind != FLOAT32 and kind != FLOAT64:
             raise NotImplementedError(f"a small kernel of {kind}")
-        made = next(getattr(file, name) for file in (small, rows, attention) if hasattr(file, name))
+        made = next(getattr(file, name) for file in (small_arrays, row_kernels, attention_softmax) if hasattr(file, name))
         return made(Type(kind.name), *settings)
 
     return Small(build)

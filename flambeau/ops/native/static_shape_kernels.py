@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .registry import Array
+from ..core.registry import Array
 
 _MOST = 512  # shapes that have a kernel
 
@@ -26,14 +26,14 @@ def kernel_for(key: tuple, build: Callable[[], Any], asked: int = 2, used: int =
         _seen[key] = calls
     if calls < asked or asked < calls < used:
         return None
-    from ..native.eager import kernel_asked_for
+    from ...native.runtime.background_jit import kernel_asked_for
 
     return kernel_asked_for(key, build)
 
 
 def run_kernel(function: Any, arrays: Sequence[Array], sizes: Sequence[int] = ()) -> None:
     """Runs a kernel on the memory of arrays, one for each buffer, and its sizes."""
-    from ..native.pool import run
+    from ...native.runtime.thread_pool import run
 
     values = [*[a.ctypes.data for a in arrays], *sizes]
     cells = (ctypes.c_int64 * len(values))(*values)

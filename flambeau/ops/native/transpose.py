@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import kernel_asked_for
-from ..native.invoke import shared
+from ...native.runtime.background_jit import kernel_asked_for
+from ...native.runtime.fast_call import shared
 from .row_copies import MANY, large_copy
 
 Array = np.ndarray
@@ -36,11 +36,11 @@ def in_order(x: Array) -> Array | None:
     size = x.itemsize
 
     def build() -> Any:
-        from ..native.kernels import moved
-        from ..native.loops import Type
+        from ...native.kernels import transpose
+        from ...native.loop_ir.ir import Type
 
         kind = Type.I32 if size == 4 else Type.I64
-        return moved.in_order(kind, len(shape), inner)
+        return transpose.in_order(kind, len(shape), inner)
 
     function = kernel_asked_for(("in order", size, len(shape), inner), build, exact=True)
     if function is None:

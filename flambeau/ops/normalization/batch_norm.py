@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..tensor.tensor import Tensor
-from .norm_kernels import affine, channel_moments, channel_sums, combined
-from .norm_parts import (
-    as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled,
-    slope, statistics,
-)  # fmt: skip
-from .numbers import number
-from .promotion import compute_dtype
-from .registry import Array, composite, opaque, publish
-from .samples import Rng, Sample
+from ...autograd.mode import MODE
+from ...tensor.tensor import Tensor
+from .reference import affine, channel_moments, channel_sums, combined
+from .norm_formulas import (
+    as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled, slope,
+    statistics,
+)
+from ..core.number_cache import number
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 
 
 def _batch_samples(rng: Rng) -> Iterator[Sample]:

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..tensor.tensor import Tensor
-from . import group_native
+from ...autograd.mode import MODE
+from ...tensor.tensor import Tensor
+from ..native import group_norm as group_native
 from .batch_norm import batch
-from .norm_kernels import affine, channel_moments, channel_sums, combined, rows_forward
-from .norm_parts import (
-    as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled,
-    slope, statistics,
-)  # fmt: skip
-from .registry import Array, composite, opaque, publish
-from .rows_native import LARGE
-from .samples import Rng, Sample
-from .small_native import MOST
+from .reference import affine, channel_moments, channel_sums, combined, rows_forward
+from .norm_formulas import (
+    as_dtype, channels, check_parameter_dtypes, floating, given, images, normalised, scaled, slope,
+    statistics,
+)
+from ..core.registry import Array, composite, opaque, publish
+from ..native.rows import LARGE
+from ..core.sample_inputs import Rng, Sample
+from ..native.small_arrays import MOST
 
 
 def _group_samples(rng: Rng) -> Iterator[Sample]:

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..tensor.dtypes import FLOAT32, HALF, finfo
-from ..tensor.tensor import Tensor
-from .join import cat
-from .norm_kernels import rows_backward, rows_forward
-from .norm_parts import (
+from ...autograd.mode import MODE
+from ...tensor.dtypes import FLOAT32, HALF, finfo
+from ...tensor.tensor import Tensor
+from ..view.join import cat
+from .reference import rows_backward, rows_forward
+from .norm_formulas import (
     as_dtype, check_parameter_dtypes, floating, given, normalised, slope, statistics,
-)  # fmt: skip
-from .registry import Array, composite, opaque, publish
-from .samples import Rng, Sample
+)
+from ..core.registry import Array, composite, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 
 
 def _layer_samples(rng: Rng) -> Iterator[Sample]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY, HALF
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor, wrap
-from .promotion import compute_dtype
-from .registry import Array
+from ...tensor.dtypes import FROM_NUMPY, HALF
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor, wrap
+from ..core.promotion import compute_dtype
+from ..core.registry import Array
 
 
 def as_dtype(kind: np.dtype, *arrays: Array | None) -> list[Array | None]:

@@ -12,15 +12,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..native.eager import Policy
-from ..native.invoke import Calls
-from .pointwise_native import large
-from .registry import Array
-from .rows_native import (
+from ...native.runtime.background_jit import Policy
+from ...native.runtime.fast_call import Calls
+from ..native.pointwise import large
+from ..core.registry import Array
+from ..native.rows import (
     MIDDLE, centred_products, column_products, column_squares, layer_norm, layer_norm_backward,
     moments, reduced,
-)  # fmt: skip
-from .small_native import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS, MOST
+)
+from ..native.small_arrays import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS, MOST
 
 _BLOCK = 1 << 16  # elements
 

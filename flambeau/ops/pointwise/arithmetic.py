@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import dtypes as types
-from ..tensor.dtypes import BOOL
-from ..tensor.tensor import Tensor
-from .dispatch import python_operator, reflected
-from .old_order import in_order
-from .pointwise_native import LARGE
-from .refusal import Refusal
-from .registry import Array, Number, Promotion, composite, pointwise
-from .samples import Rng, Sample, pairs, pairs_nonzero, real_line
+from ...tensor import dtypes as types
+from ...tensor.dtypes import BOOL
+from ...tensor.tensor import Tensor
+from ..core.dispatch import python_operator, reflected
+from ..core.legacy_argument_order import in_order
+from ..native.pointwise import LARGE
+from ..core.dtype_refusals import Refusal
+from ..core.registry import Array, Number, Promotion, composite, pointwise
+from ..core.sample_inputs import Rng, Sample, pairs, pairs_nonzero, real_line
 
 
 def _is_bool(x: Any) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..tensor.dtypes import BOOL, INTEGER
-from ..tensor.tensor import Tensor
-from . import refusal
-from .dispatch import python_operator, reflected
-from .registry import Array, Number, composite, pointwise
-from .samples import Rng, Sample
+from ...tensor.dtypes import BOOL, INTEGER
+from ...tensor.tensor import Tensor
+from ..core import dtype_refusals
+from ..core.dispatch import python_operator, reflected
+from ..core.registry import Array, Number, composite, pointwise
+from ..core.sample_inputs import Rng, Sample
 
 
 def _bits(rng: Rng) -> Iterator[Sample]:
@@ -24,7 +24,7 @@ def _one(rng: Rng) -> Iterator[Sample]:
     yield (np.array([True, False]),), {}
 
 
-@pointwise(ref=lambda x, y: x & y, samples=_bits, differentiable=False, refuse=refusal.floats)
+@pointwise(ref=lambda x, y: x & y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats)
 def bitwise_and(input: Array | Number, other: Array | Number) -> Array:
     """The bits set in both.
 
@@ -34,7 +34,7 @@ def bitwise_and(input: Array | Number, other: Array | Number) -> Array:
     return np.bitwise_and(input, other)
 
 
-@pointwise(ref=lambda x, y: x | y, samples=_bits, differentiable=False, refuse=refusal.floats)
+@pointwise(ref=lambda x, y: x | y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats)
 def bitwise_or(input: Array | Number, other: Array | Number) -> Array:
     """The bits set in either.
 
@@ -44,7 +44,7 @@ def bitwise_or(input: Array | Number, other: Array | Number) -> Array:
     return np.bitwise_or(input, other)
 
 
-@pointwise(ref=lambda x, y: x ^ y, samples=_bits, differentiable=False, refuse=refusal.floats)
+@pointwise(ref=lambda x, y: x ^ y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats)
 def bitwise_xor(input: Array | Number, other: Array | Number) -> Array:
     """The bits set in exactly one.
 
@@ -54,7 +54,7 @@ def bitwise_xor(input: Array | Number, other: Array | Number) -> Array:
     return np.bitwise_xor(input, other)
 
 
-@pointwise(ref=lambda x: ~x, samples=_one, differentiable=False, refuse=refusal.floats)
+@pointwise(ref=lambda x: ~x, samples=_one, differentiable=False, refuse=dtype_refusals.floats)
 def bitwise_not(input: Array) -> Array:
     """The other bits; for bools, the other truth value.
 
@@ -65,7 +65,7 @@ def bitwise_not(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: x * 2**y, samples=_bits, differentiable=False,
-           refuse=refusal.all_but_integers)  # fmt: skip
+           refuse=dtype_refusals.all_but_integers)  # fmt: skip
 def bitwise_left_shift(input: Array | Number, other: Array | Number) -> Array:
     """The bits moved up by `other` places: input * 2**other.
 
@@ -76,7 +76,7 @@ def bitwise_left_shift(input: Array | Number, other: Array | Number) -> Array:
 
 
 @pointwise(ref=lambda x, y: x // 2**y, samples=_bits, differentiable=False,
-           refuse=refusal.all_but_integers)  # fmt: skip
+           refuse=dtype_refusals.all_but_integers)  # fmt: skip
 def bitwise_right_shift(input: Array | Number, other: Array | Number) -> Array:
     """The bits moved down by `other` places: input // 2**other.
 

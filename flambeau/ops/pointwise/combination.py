@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import BOOL, INTEGER
-from ..tensor.tensor import Tensor
-from . import refusal
-from .registry import Array, Number, composite, pointwise
-from .samples import Rng, Sample, pairs_nonzero
+from ...tensor.dtypes import BOOL, INTEGER
+from ...tensor.tensor import Tensor
+from ..core import dtype_refusals
+from ..core.registry import Array, Number, composite, pointwise
+from ..core.sample_inputs import Rng, Sample, pairs_nonzero
 
 
 def _triples(rng: Rng) -> Iterator[Sample]:
@@ -106,7 +106,7 @@ def _refuse_lerp(operator: Any, operands: tuple, common: Any) -> None:
                 f"expected dtype {input.dtype} for `{name}` but got dtype {x.dtype}"
             )
     if input.dtype.category in (BOOL, INTEGER):
-        raise refusal.not_implemented(operator, input.dtype)
+        raise dtype_refusals.not_implemented(operator, input.dtype)
 
 
 @pointwise(ref=lambda x, y, w: (1 - w) * x + w * y, samples=_ends, refuse=_refuse_lerp)
@@ -143,7 +143,7 @@ def _(g, input, end):
 
 def _refuse_hypot(operator: Any, operands: tuple, common: Any) -> None:
     if common.is_complex or not common.is_floating_point:
-        raise refusal.not_implemented(operator, common)
+        raise dtype_refusals.not_implemented(operator, common)
 
 
 @pointwise(ref=lambda x, y: np.sqrt(x * x + y * y), samples=pairs_nonzero, refuse=_refuse_hypot,
@@ -185,7 +185,7 @@ def _integers(rng: Rng) -> Iterator[Sample]:
         yield (rng.integers(-30, 30, left), rng.integers(-30, 30, right)), {}
 
 
-@pointwise(ref=np.gcd, samples=_integers, differentiable=False, refuse=refusal.all_but_integers)
+@pointwise(ref=np.gcd, samples=_integers, differentiable=False, refuse=dtype_refusals.all_but_integers)
 def gcd(input: Array, other: Array) -> Array:
     """Greatest common divisor of integers, never negative.
 
@@ -195,7 +195,7 @@ def gcd(input: Array, other: Array) -> Array:
     return np.gcd(input, other)
 
 
-@pointwise(ref=np.lcm, samples=_integers, differentiable=False, refuse=refusal.all_but_integers)
+@pointwise(ref=np.lcm, samples=_integers, differentiable=False, refuse=dtype_refusals.all_but_integers)
 def lcm(input: Array, other: Array) -> Array:
     """Least common multiple of integers, never negative.
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..tensor.dtypes import COMPLEX, FROM_NUMPY
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor, wrap
-from . import refusal
-from .dispatch import python_operator
-from .explain import described
-from .registry import Array, Number, Promotion, composite, opaque, pointwise
-from .samples import Rng, Sample
+from ...tensor.dtypes import COMPLEX, FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor, wrap
+from ..core import dtype_refusals
+from ..core.dispatch import python_operator
+from ..core.errors import described
+from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
+from ..core.sample_inputs import Rng, Sample
 
 
 def ties(rng: Rng) -> Iterator[Sample]:
@@ -56,7 +56,7 @@ def ne(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x < y, samples=ties, ufunc=np.less,
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("less",),
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def lt(input: Array, other: Array | Number) -> Array:
     """Whether input < other, element by element.
 
@@ -68,7 +68,7 @@ def lt(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x <= y, samples=ties, ufunc=np.less_equal,
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("less_equal",),
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def le(input: Array, other: Array | Number) -> Array:
     """Whether input <= other, element by element.
 
@@ -80,7 +80,7 @@ def le(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x > y, samples=ties, ufunc=np.greater,
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("greater",),
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def gt(input: Array, other: Array | Number) -> Array:
     """Whether input > other, element by element.
 
@@ -92,7 +92,7 @@ def gt(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x >= y, samples=ties, ufunc=np.greater_equal,
            promotion=Promotion.PREDICATE, differentiable=False, aliases=("greater_equal",),
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def ge(input: Array, other: Array | Number) -> Array:
     """Whether input >= other, element by element.
 
@@ -138,7 +138,7 @@ def isfinite(input: Array) -> Array:
     return np.isfinite(input)
 
 
-_no_complex = refusal.Refusal(
+_no_complex = dtype_refusals.Refusal(
     COMPLEX,
     error=lambda operator, kind: RuntimeError(f"{operator.name} does not support complex inputs."),
 )

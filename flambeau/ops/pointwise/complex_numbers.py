@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from .creation import zeros_like
-from .pointwise_native import LARGE, large
-from .registry import Array, composite, opaque, pointwise, view
-from .row_copies import MANY, fill
-from .samples import Rng, Sample, pairs_nonzero, positive_pairs
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..creation.creation import zeros_like
+from ..native.pointwise import LARGE, large
+from ..core.registry import Array, composite, opaque, pointwise, view
+from ..native.row_copies import MANY, fill
+from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive_pairs
 from .selection import select
 
 
@@ -230,7 +230,7 @@ def angle(input: Array) -> Array:
     tensor([1.5708, 3.1416])
     """
     if input.dtype.kind in "biu":
-        from ..tensor.dtypes import get_default_dtype
+        from ...tensor.dtypes import get_default_dtype
 
         input = input.astype(get_default_dtype().numpy)
     if input.dtype.kind == "V" or input.dtype.itemsize == 2:

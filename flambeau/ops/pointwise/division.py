@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import BOOL, COMPLEX
-from ..tensor.tensor import Tensor
-from . import refusal
+from ...tensor.dtypes import BOOL, COMPLEX
+from ...tensor.tensor import Tensor
+from ..core import dtype_refusals
 from .arithmetic import _div
-from .creation import zeros_like
-from .dispatch import python_operator, reflected
-from .registry import Array, Number, composite, pointwise
-from .samples import pairs_nonzero
+from ..creation.creation import zeros_like
+from ..core.dispatch import python_operator, reflected
+from ..core.registry import Array, Number, composite, pointwise
+from ..core.sample_inputs import pairs_nonzero
 
 
 def _check_divisor(divisor: np.ndarray) -> None:
@@ -21,8 +21,8 @@ def _check_divisor(divisor: np.ndarray) -> None:
         raise RuntimeError("ZeroDivisionError: integer division by zero")
 
 
-_floor = refusal.Refusal(BOOL, COMPLEX, error=refusal.as_kernel("div_floor_cpu"))
-_trunc = refusal.Refusal(BOOL, COMPLEX, error=refusal.as_kernel("div_trunc_cpu"))
+_floor = dtype_refusals.Refusal(BOOL, COMPLEX, error=dtype_refusals.as_kernel("div_floor_cpu"))
+_trunc = dtype_refusals.Refusal(BOOL, COMPLEX, error=dtype_refusals.as_kernel("div_trunc_cpu"))
 
 
 @pointwise(ref=lambda x, y: np.floor(x / y), samples=pairs_nonzero, differentiable=False,
@@ -118,7 +118,7 @@ def true_divide_(self, other):
 
 
 @pointwise(ref=lambda x, y: x - y * np.floor(x / y), samples=pairs_nonzero,
-           refuse=refusal.complex_and_bool)  # fmt: skip
+           refuse=dtype_refusals.complex_and_bool)  # fmt: skip
 def remainder(input: Array | Number, other: Array | Number) -> Array:
     """What remains after rounding down: input - other * floor(input / other), of `other`'s sign.
 
@@ -143,7 +143,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: x - y * np.trunc(x / y), samples=pairs_nonzero,
-           refuse=refusal.complex_and_bool)  # fmt: skip
+           refuse=dtype_refusals.complex_and_bool)  # fmt: skip
 def fmod(input: Array, other: Array | Number) -> Array:
     """What remains after rounding towards zero, with the sign of `input`.
 

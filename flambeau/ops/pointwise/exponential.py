@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from .registry import Array, Promotion, pointwise
-from .samples import positive, positive_pairs, real_line
+from ..core.registry import Array, Promotion, pointwise
+from ..core.sample_inputs import positive, positive_pairs, real_line
 
 _LN2 = math.log(2.0)
 _LN10 = math.log(10.0)

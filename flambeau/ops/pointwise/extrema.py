@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import BOOL, COMPLEX, FLOATING
-from ..tensor.promote import result_dtype
-from ..tensor.tensor import Tensor
-from . import refusal
-from .inplace import assign, write_out
-from .pointwise_native import MIDDLE, large
-from .rectifiers import within
-from .registry import Array, composite, pointwise, publish
-from .samples import Rng, Sample, pairs
+from ...tensor.dtypes import BOOL, COMPLEX, FLOATING
+from ...tensor.promotion import result_dtype
+from ...tensor.tensor import Tensor
+from ..core import dtype_refusals
+from ..core.inplace import assign, write_out
+from ..native.pointwise import MIDDLE, large
+from ..activation.rectifiers import within
+from ..core.registry import Array, composite, pointwise, publish
+from ..core.sample_inputs import Rng, Sample, pairs
 from .selection import select
 
-_real_only = refusal.Refusal(COMPLEX, error=lambda operator, kind: RuntimeError(
+_real_only = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: RuntimeError(
     f"{operator.name} not implemented for complex tensors."))  # fmt: skip
-_clamp_real = refusal.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
+_clamp_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
     "clamp is not supported for complex types"))  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: np.where(x > y, x, y), samples=pairs, inplace=False,
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def fmax(input: Array, other: Array) -> Array:
     """The larger of both; the other one where one is NaN.
 
@@ -93,7 +93,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: np.where(x < y, x, y), samples=pairs, inplace=False,
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def fmin(input: Array, other: Array) -> Array:
     """The smaller of both; the other one where one is NaN.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .compare import ties, unusual
-from .registry import Array, Promotion, pointwise
+from ..core.registry import Array, Promotion, pointwise
 
 
 @pointwise(ref=lambda x: x == 0, samples=unusual, promotion=Promotion.PREDICATE,

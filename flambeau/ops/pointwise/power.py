@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import dtypes as types
-from ..tensor.promote import check_cast, result_dtype
-from ..tensor.tensor import Tensor, wrap
-from .blocks import blockwise
-from .inplace import overwrite
-from .registry import Array, Number, Promotion, composite, pointwise
-from .samples import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
+from ...tensor import dtypes as types
+from ...tensor.promotion import check_cast, result_dtype
+from ...tensor.tensor import Tensor, wrap
+from ..core.cache_blocking import blockwise
+from ..core.inplace import overwrite
+from ..core.registry import Array, Number, Promotion, composite, pointwise
+from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
 from .selection import select
 
 
@@ -227,7 +227,7 @@ def pow(input, exponent, *, out=None):
 
 
 def _into(y: Tensor, out: Tensor) -> Tensor:
-    from .inplace import write_out
+    from ..core.inplace import write_out
 
     return write_out(power.operator, y, out)
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..tensor import dtypes as types
-from ..tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF
-from ..tensor.promote import legacy_name, result_dtype
-from ..tensor.tensor import Tensor
-from . import refusal
-from .creation import zeros_like
-from .inplace import assign
-from .pointwise_native import MIDDLE, large_with
-from .promotion import compute_dtype
-from .registry import Array, Number, Promotion, composite, opaque, pointwise
-from .samples import Rng, Sample, pairs_nonzero, real_line
+from ...tensor import dtypes as types
+from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF
+from ...tensor.promotion import legacy_name, result_dtype
+from ...tensor.tensor import Tensor
+from ..core import dtype_refusals
+from ..creation.creation import zeros_like
+from ..core.inplace import assign
+from ..native.pointwise import MIDDLE, large_with
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, Number, Promotion, composite, opaque, pointwise
+from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from .selection import select
 
 
@@ -36,10 +36,10 @@ def between_integers(rng: Rng) -> Iterator[Sample]:
 def _unrounded(operator, kind) -> NotImplementedError:
     if kind.is_complex:
         return NotImplementedError(f"{operator.name} is not supported for complex inputs")
-    return refusal.as_kernel(operator.name + "_vml_cpu")(operator, kind)
+    return dtype_refusals.as_kernel(operator.name + "_vml_cpu")(operator, kind)
 
 
-_rounded = refusal.Refusal(BOOL, COMPLEX, error=_unrounded)
+_rounded = dtype_refusals.Refusal(BOOL, COMPLEX, error=_unrounded)
 
 
 @pointwise(ref=lambda x: -np.ceil(-x), samples=between_integers, refuse=_rounded,
@@ -108,7 +108,7 @@ for _operator in (floor, ceil, trunc, round):
 
 
 @pointwise(ref=lambda x: np.sign(x) * (np.abs(x) % 1), samples=between_integers,
-           refuse=refusal.integers)  # fmt: skip
+           refuse=dtype_refusals.integers)  # fmt: skip
 def frac(input: Array) -> Array:
     """The fraction of input, with its sign: input - trunc(input).
 
@@ -127,7 +127,7 @@ def _(g):
 
 
 @pointwise(ref=lambda x: np.maximum(x, -x), samples=away_from_zero, aliases=("absolute",),
-           holomorphic=False, refuse=refusal.bools)  # fmt: skip
+           holomorphic=False, refuse=dtype_refusals.bools)  # fmt: skip
 def abs(input: Array) -> Array:
     """Absolute value; the magnitude of complex numbers.
 
@@ -149,7 +149,7 @@ def _sign(x: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(x), x.dtype.type(0), y) if x.dtype.kind == "f" else y
 
 
-_sign_real = refusal.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
+_sign_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
     "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn "
     "instead."))  # fmt: skip
 
@@ -189,7 +189,7 @@ def _(g, input, y):
     return select(magnitude == 0, 0, turned)
 
 
-_signbit_real = refusal.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
+_signbit_real = dtype_refusals.Refusal(COMPLEX, error=lambda operator, kind: NotImplementedError(
     "signbit is not implemented for complex tensors."))  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def signbit(input: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: np.abs(x) * np.sign(y), samples=pairs_nonzero, ufunc=np.copysign,
-           promotion=Promotion.FLOATING, refuse=refusal.complex_numbers)  # fmt: skip
+           promotion=Promotion.FLOATING, refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def copysign(input: Array, other: Array | Number) -> Array:
     """The magnitude of input with the sign of other.
 
@@ -335,7 +335,7 @@ def ldexp(input, other, *, out=None):
 @composite(expose=("Tensor", "torch"))
 def ldexp_(self, other):
     """`ldexp` in place."""
-    from ..tensor.promote import check_cast
+    from ...tensor.promotion import check_cast
 
     y = ldexp(self, other)
     check_cast(y.dtype, self.dtype)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.promote import legacy_name, result_dtype
-from ..tensor.tensor import Tensor, wrap
-from .blocks import SMALL, choose
-from .registry import Array, Number, Promotion, composite, pointwise
-from .samples import Rng, Sample
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name, result_dtype
+from ...tensor.tensor import Tensor, wrap
+from ..core.cache_blocking import SMALL, choose
+from ..core.registry import Array, Number, Promotion, composite, pointwise
+from ..core.sample_inputs import Rng, Sample
 
 
 def _choices(rng: Rng) -> Iterator[Sample]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from . import refusal
-from .blocks import blockwise
-from .registry import Array, Promotion, pointwise
-from .samples import Rng, Sample, pairs_nonzero, real_line, unit_interval
+from ..core import dtype_refusals
+from ..core.cache_blocking import blockwise
+from ..core.registry import Array, Promotion, pointwise
+from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line, unit_interval
 
 
 def above_one(rng: Rng) -> Iterator[Sample]:
@@ -238,7 +238,7 @@ def _(g, grad, output):
 
 
 @pointwise(ref=lambda y, x: np.angle(x + 1j * y), samples=pairs_nonzero, aliases=("arctan2",),
-           promotion=Promotion.FLOATING, refuse=refusal.complex_numbers,
+           promotion=Promotion.FLOATING, refuse=dtype_refusals.complex_numbers,
            ufunc=np.arctan2)  # fmt: skip
 def atan2(input: Array, other: Array) -> Array:
     """The angle of the point (other, input), in (-pi, pi].
@@ -282,7 +282,7 @@ def _(g, input, y):
 
 
 @pointwise(ref=lambda x: x * np.pi / 180, samples=real_line, promotion=Promotion.FLOATING,
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def deg2rad(input: Array) -> Array:
     """Degrees in radians, input * pi / 180.
 
@@ -298,7 +298,7 @@ def _(g):
 
 
 @pointwise(ref=lambda x: x * 180 / np.pi, samples=real_line, promotion=Promotion.FLOATING,
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def rad2deg(input: Array) -> Array:
     """Radians in degrees, input * 180 / pi.
 

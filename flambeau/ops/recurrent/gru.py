@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..autograd.tape import requires
-from .linear import linear
-from .matmul import product
+from ...autograd.mode import MODE
+from ...autograd.tape import requires
+from ..linalg.linear import linear
+from ..linalg.matmul import product
 from .lstm import _BLOCK, _cast
-from .promotion import compute_dtype
-from .recurrent import (
+from ..core.promotion import compute_dtype
+from .time_steps import (
     Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows, run_stack,
     total_bias, unrolled,
-)  # fmt: skip
-from .recurrent_native import prepared, present, sums_of_inputs
-from .registry import Array, composite, opaque
-from .samples import Rng
+)
+from .native import prepared, present, sums_of_inputs
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng
 
 
 def _samples(rng: Rng):

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import shared
-from ..native.pool import threads
-from ..tensor.dtypes import FLOATS
-from .matmul_native import large_product
-from .recurrent import Steps
+from ...native.runtime.background_jit import Policy, kernel_asked_for
+from ...native.runtime.fast_call import shared
+from ...native.runtime.thread_pool import threads
+from ...tensor.dtypes import FLOATS
+from ..native.matmul import large_product
+from .time_steps import Steps
 
 Array = np.ndarray
 
@@ -115,14 +115,14 @@ def prepared(
 
 def _block(batch: int) -> int:
     """Rows of a block: one of a few numbers, so that few kernels serve all batches."""
-    from ..native.kernels.recurrent import block_rows
+    from ...native.kernels.recurrent import block_rows
 
     wanted = block_rows(batch, threads())
     return next((rows for rows in _BLOCKS if rows >= wanted), wanted)
 
 
 def _whole(size: int, rows: int) -> bool:
-    from ..native.kernels.recurrent import in_one_kernel
+    from ...native.kernels.recurrent import in_one_kernel
 
     return in_one_kernel(size, rows, threads())
 
@@ -146,7 +146,7 @@ def _runner(form: _Form) -> _Runner | None:
 
 def _parts(form: _Form) -> dict[str, int]:
     """Of the sequences: how many times the layer's width a row has."""
-    from ..native.kernels.recurrent_cells import CELLS
+    from ...native.kernels.recurrent_cells import CELLS
 
     cell = CELLS[form.cell]
     return {"x": cell.gates, "d": cell.gates, "dx": cell.gates, "y": 1, "gy": 1, "previous": 1,
@@ -155,9 +155,9 @@ def _parts(form: _Form) -> dict[str, int]:
 
 def _made(form: _Form) -> _Runner | None:
     """The kernels of a form, when both are there."""
-    from ..native.kernels import recurrent
-    from ..native.kernels.recurrent_cells import CELLS
-    from ..native.loops import Affine, Buffer, Load, Size, Type
+    from ...native.kernels import recurrent
+    from ...native.kernels.recurrent_cells import CELLS
+    from ...native.loop_ir.ir import Affine, Buffer, Load, Size, Type
 
     cell, type, width = CELLS[form.cell], Type(form.kind.name), form.width
     parts = _parts(form)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.backward import grad
-from ..tensor.tensor import Tensor
-from .dropout import dropout
-from .join import cat, stack
-from .matmul import product
+from ...autograd.backward import grad
+from ...tensor.tensor import Tensor
+from ..creation.dropout import dropout
+from ..view.join import cat, stack
+from ..linalg.matmul import product
 
 
 class Steps:

@@ -8,17 +8,17 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from ..tensor import dtypes as types
-from ..tensor.dtypes import FLOATS, FROM_NUMPY, HALF
-from ..tensor.tensor import Tensor, wrap
-from .axes import canonical_dim, canonical_dims
-from .join import cat
-from .numbers import number
-from .pointwise_native import large
-from .registry import Array, composite, opaque
-from .return_types import return_type
-from .rows_native import LARGE, SOME, position, reduced
-from .samples import reductions
+from ...tensor import dtypes as types
+from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF
+from ...tensor.tensor import Tensor, wrap
+from ..core.axes import canonical_dim, canonical_dims
+from ..view.join import cat
+from ..core.number_cache import number
+from ..native.pointwise import large
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
+from ..native.rows import LARGE, SOME, position, reduced
+from ..core.sample_inputs import reductions
 
 
 def summed_dtype(input: Array, dtype) -> np.dtype:
@@ -116,7 +116,7 @@ def _floating(input: Array, dtype, name: str) -> np.dtype:
 
 
 def _legacy(kind) -> str:
-    from ..tensor.promote import legacy_name
+    from ...tensor.promotion import legacy_name
 
     return legacy_name(kind)
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.mode import is_grad_enabled
-from ..tensor.tensor import Tensor
-from .axes import canonical_dim
-from .join import cat
+from ...autograd.mode import is_grad_enabled
+from ...tensor.tensor import Tensor
+from ..core.axes import canonical_dim
+from ..view.join import cat
 from .reduce import inside_dtype, rounded, summed_dtype
-from .registry import Array, composite, opaque
-from .return_types import return_type
-from .rows_native import MIDDLE
-from . import scan_native
-from .scan_native import scanned
-from .samples import scans
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
+from ..native.rows import MIDDLE
+from ..native import scan
+from ..native.scan import scanned
+from ..core.sample_inputs import scans
 
 
 @opaque(ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
@@ -137,7 +137,7 @@ def logcumsumexp(input: Array, dim) -> Array:
         return (np.log(np.cumsum(np.exp(input - top), at)) + top).astype(input.dtype)
     kind = inside_dtype(input.dtype)
     if input.size > MIDDLE \
-            and (y := scan_native.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
+            and (y := scan.logcumsumexp(input.astype(kind, copy=False), at)) is not None:
         return rounded(y, input.dtype)
     return rounded(np.logaddexp.accumulate(input.astype(kind, copy=False), at), input.dtype)
 

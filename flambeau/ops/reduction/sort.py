@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.tensor import Tensor, wrap
-from . import order
-from .axes import canonical_dim
-from .creation import public
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.tensor import Tensor, wrap
+from . import sort_kernels
+from ..core.axes import canonical_dim
+from ..creation.creation import public
 from .reduce import along_axis
-from .registry import Array, composite, opaque
-from .return_types import return_type
-from .selection import select
+from ..core.registry import Array, composite, opaque
+from ..core.return_types import return_type
+from ..pointwise.selection import select
 
 
 def _refuse_complex(input: Array, name: str) -> None:
@@ -47,10 +47,10 @@ def _found(
         return np.take_along_axis(input, where, at), where
     last = at == input.ndim - 1
     x = np.ascontiguousarray(input) if last else _turned(input, at)
-    where = order.small_order(x, descending) if sorting else None
+    where = sort_kernels.small_order(x, descending) if sorting else None
     if where is None:
-        where = find(order.keys(_rows_of(x), descending)).reshape(*x.shape[:-1], k)
-    found = order.gathered(x, where)
+        where = find(sort_kernels.keys(_rows_of(x), descending)).reshape(*x.shape[:-1], k)
+    found = sort_kernels.gathered(x, where)
     return (found, where) if last else (np.moveaxis(found, -1, at), np.moveaxis(where, -1, at))
 
 
@@ -74,7 +74,7 @@ def _sort(input: Array, dim=-1, descending=False, stable=False) -> tuple[Array, 
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     return _found(input, at, input.shape[at], descending,
-                  lambda keys: order.sorted_numbers(keys, bool(stable)), True)  # fmt: skip
+                  lambda keys: sort_kernels.sorted_numbers(keys, bool(stable)), True)  # fmt: skip
 
 
 @_sort.vjp
@@ -140,10 +140,10 @@ def topk(input: Array, k, dim=-1, largest=True, sorted=True) -> tuple[Array, Arr
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     if sorted and at == input.ndim - 1 and k \
-            and (where := order.distinct_order(input, largest)) is not None:  # fmt: skip
+            and (where := sort_kernels.distinct_order(input, largest)) is not None:  # fmt: skip
         where = np.ascontiguousarray(where[..., :k])
-        return order.gathered(input, where), where
-    return _found(input, at, k, largest, lambda keys: order.least_numbers(keys, k))
+        return sort_kernels.gathered(input, where), where
+    return _found(input, at, k, largest, lambda keys: sort_kernels.least_numbers(keys, k))
 
 
 @topk.vjp
@@ -153,7 +153,7 @@ def _(gs, ys, input_shape, dim):
 
 def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | None:
     """The element of this rank among few distinct ones along the only axis, and its index."""
-    ranks = order.distinct_order(input, False) if input.ndim == 1 else None
+    ranks = sort_kernels.distinct_order(input, False) if input.ndim == 1 else None
     if ranks is None:
         return None
     where = ranks[rank : rank + 1] if keepdim else np.asarray(ranks[rank])
@@ -184,7 +184,7 @@ def kthvalue(input: Array, k, dim=-1, keepdim=False) -> tuple[Array, Array]:
     if (few := _of_few(input, k - 1, keepdim)) is not None:
         return few
     values, where = _found(
-        input, at, 1, False, lambda keys: order.rank_numbers(keys, k - 1, False)
+        input, at, 1, False, lambda keys: sort_kernels.rank_numbers(keys, k - 1, False)
     )
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
@@ -200,9 +200,9 @@ def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
     missing = np.zeros((), bool) if whole else np.isnan(input)
     if input.__class__ is np.ndarray and input.size and (whole or not missing.any()):
         x = _turned(input, at)
-        if n <= order.STABLE_UP_TO:
+        if n <= sort_kernels.STABLE_UP_TO:
             return np.argsort(input, at, kind="stable").take([(n - 1) // 2], at)
-        found = order.rank_numbers(order.keys(_rows_of(x)), (n - 1) // 2, True)
+        found = sort_kernels.rank_numbers(sort_kernels.keys(_rows_of(x)), (n - 1) // 2, True)
         return np.moveaxis(found.reshape(*x.shape[:-1], 1), -1, at)
     ranks = _stable_order(input, at, False)
     if whole:
@@ -285,7 +285,7 @@ def mode(input: Array, dim=-1, keepdim=False) -> tuple[Array, Array]:
         return input.copy(), np.zeros((), np.int64)
     if input.shape[at] == 0:
         raise IndexError(f"mode(): Expected reduction dim {at} to have non-zero size.")
-    values, where = _found(input, at, 1, False, order.commonest_numbers)
+    values, where = _found(input, at, 1, False, sort_kernels.commonest_numbers)
     return (values, where) if keepdim else (values.squeeze(at), where.squeeze(at))
 
 

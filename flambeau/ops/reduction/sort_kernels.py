@@ -2,7 +2,7 @@
 
 Numbers are worked with as integers in the same order. NumPy finds the order; where elements are
 equal and PyTorch's order of them is not that of their places, the rows that have such are gone
-through by its algorithms, in machine code (`native/kernels/order.py`).
+through by its algorithms, in machine code (`native/kernels/sort.py`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..native.invoke import run
-from .along_native import taken
-from .registry import Array
+from ...native.runtime.fast_call import run
+from ..native.gather_scatter import taken
+from ..core.registry import Array
 
 STABLE_UP_TO = 16  # elements that introsort leaves to insertion sort
 _SORTED = 1 << 16  # elements of rows with ties up to which they are sorted as PyTorch does
@@ -92,9 +92,9 @@ def _of_floats(x: Array) -> Array:
 
 
 def _kernel(name: str, kind: str = "int64") -> int:
-    from ..native.compiled import compiled
-    from ..native.kernels import order
-    from ..native.loops import Type
+    from ...native.jit.kernel_function import compiled
+    from ...native.kernels import sort as order
+    from ...native.loop_ir.ir import Type
 
     if (name, kind) not in _made:  # at once, whatever else is being made: indices depend on it
         _made[name, kind] = compiled(getattr(order, name)(Type(kind))).address

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import dtypes as types
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor, wrap
-from .axes import canonical_dims
-from .join import cat
-from .matmul import matmul
-from .registry import Array, Number, composite, opaque
-from .return_types import return_type
-from .samples import Rng
-from .triangles import diag
+from ...tensor import dtypes as types
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor, wrap
+from ..core.axes import canonical_dims
+from ..view.join import cat
+from ..linalg.matmul import matmul
+from ..core.registry import Array, Number, composite, opaque
+from ..core.return_types import return_type
+from ..core.sample_inputs import Rng
+from ..view.triangles import diag
 
 
 def _observed(input: Tensor, name: str) -> Tensor:
@@ -110,7 +110,7 @@ def corrcoef(input):
 
 
 def _clipped_complex(y: Tensor) -> Tensor:
-    from .complex_numbers import complex
+    from ..pointwise.complex_numbers import complex
 
     return complex(y.real.clamp(-1, 1), y.imag.clamp(-1, 1))
 

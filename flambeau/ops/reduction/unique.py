@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor, wrap
-from . import order
-from .axes import canonical_dim
-from .creation import public
-from .registry import Array
+from ...tensor.tensor import Tensor, wrap
+from . import sort_kernels
+from ..core.axes import canonical_dim
+from ..creation.creation import public
+from ..core.registry import Array
 
 _SPREAD = 4  # integers may lie in a range of so many times their number to be counted in a table
 
@@ -38,7 +38,7 @@ def _sorted(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
     """The same of any numbers; each NaN is a value of its own."""
     where = None
     if inverse:
-        where = order.sorted_numbers(order.keys(x[None]), False)[0]
+        where = sort_kernels.sorted_numbers(sort_kernels.keys(x[None]), False)[0]
         found = x.take(where)
     else:
         found = np.sort(x)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY, HALF
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from .axes import canonical_dim, canonical_dims
+from ...tensor.dtypes import FROM_NUMPY, HALF
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..core.axes import canonical_dim, canonical_dims
 from .reduce import axes_of, spread
-from .registry import PUBLIC, Array, composite, opaque, publish
-from .rows_native import LARGE, reduced
-from .samples import Rng, Sample
+from ..core.registry import PUBLIC, Array, composite, opaque, publish
+from ..native.rows import LARGE, reduced
+from ..core.sample_inputs import Rng, Sample
 
 
 def _vectors(rng: Rng) -> Iterator[Sample]:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.tensor import Tensor
-from . import along_native, pool_native
-from .pool_tables import Reach, evenly, turned
-from .promotion import compute_dtype
-from .registry import Array, opaque, publish
-from .samples import Rng, Sample
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.tensor import Tensor
+from ..native import gather_scatter
+from . import pool_native
+from .pool_index_tables import Reach, evenly, turned
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 
 
 def _bounds(n: int, m: int) -> list[tuple[int, int]]:
@@ -159,7 +160,7 @@ def added_at(g: Array, places: Array, spatial) -> Array:
     if not g.size:
         return np.zeros((*g.shape[:-n], *spatial), g.dtype)
     shares = g.reshape(images, -1)
-    summed = along_native.summed((images, size), 1, places.reshape(images, -1), shares)
+    summed = gather_scatter.summed((images, size), 1, places.reshape(images, -1), shares)
     if summed is not None:
         return summed.reshape(*g.shape[:-n], *spatial)
     flat = places.reshape(images, -1) + np.arange(images)[:, None] * size
@@ -180,7 +181,7 @@ def taken_at(input: Array, places: Array, n) -> Array:
         return np.zeros(places.shape, input.dtype)
     flat = input.reshape(*input.shape[:-n], -1)
     numbers = places.reshape(*places.shape[:-n], -1)
-    found = along_native.taken(flat, flat.ndim - 1, numbers)
+    found = gather_scatter.taken(flat, flat.ndim - 1, numbers)
     if found is None:
         found = np.take_along_axis(flat, numbers, -1)
     return found.reshape(places.shape)

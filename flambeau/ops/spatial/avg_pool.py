@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.promote import legacy_name
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.promotion import legacy_name
 from . import pool_native
-from .conv_kernels import Window
-from .pool_tables import Reach, turned, windows
+from .conv_reference import Window
+from .pool_index_tables import Reach, turned, windows
 from .pool_window import each, key_of, pooling_window
-from .promotion import compute_dtype
-from .registry import PUBLIC, Array, composite, opaque, publish
-from .row_copies import fill
-from .rows_native import reduced
-from .samples import Rng, Sample
+from ..core.promotion import compute_dtype
+from ..core.registry import PUBLIC, Array, composite, opaque, publish
+from ..native.row_copies import fill
+from ..native.rows import reduced
+from ..core.sample_inputs import Rng, Sample
 
 
 class Average(NamedTuple):

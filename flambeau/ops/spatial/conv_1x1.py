@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .matmul_native import large_product
-from .registry import Array
+from ..native.matmul import large_product
+from ..core.registry import Array
 
 if TYPE_CHECKING:
-    from .conv_kernels import Window
+    from .conv_reference import Window
 
 
 def is_pointwise(window: Window, groups: int, *images: Array) -> bool:

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..native import eager
-from ..native.invoke import run
-from ..native.pool import threads
-from .registry import Array
-from .shape_kernels import kernel_for, run_kernel
+from ...autograd.mode import MODE
+from ...native.runtime import background_jit
+from ...native.runtime.fast_call import run
+from ...native.runtime.thread_pool import threads
+from ..core.registry import Array
+from ..native.static_shape_kernels import kernel_for, run_kernel
 
 if TYPE_CHECKING:
-    from ..native.kernels.any_conv import Call
-    from ..native.kernels.conv import Geometry
-    from ..native.kernels.depthwise_calls import Call as DepthwiseCall
-    from ..native.loops import Kernel
-    from .conv_kernels import Window
+    from ...native.kernels.conv import Call
+    from ...native.kernels.conv_static import Geometry
+    from ...native.kernels.depthwise_plan import Call as DepthwiseCall
+    from ...native.loop_ir.ir import Kernel
+    from .conv_reference import Window
 
 LARGE = 1 << 22  # multiplications from which on a kernel of a shape's own is worth its making
 _LANES = 16  # multiplications that take as long as an element's work elsewhere
@@ -73,8 +73,8 @@ class Convolution(NamedTuple):
 
     def geometry(self) -> Geometry:
         """What its kernels are made from: a single spatial axis is the second of two."""
-        from ..native.kernels.conv import Geometry, strides_of
-        from ..native.loops import Type
+        from ...native.kernels.conv_static import Geometry, strides_of
+        from ...native.loop_ir.ir import Type
 
         x, w, y = (one if len(one) == 4 else (*one[:2], 1, *one[2:])
                    for one in (self.x, self.weight, self.y))  # fmt: skip
@@ -108,20 +108,20 @@ def ran(one: Convolution, arrays: Sequence[Array]) -> bool:
 @lru_cache(maxsize=1024)
 def _depthwise(one: Convolution) -> DepthwiseCall | None:
     """The call of a kernel for depthwise convolutions; None where windows are too large for it."""
-    from ..native.kernels import depthwise_calls
+    from ...native.kernels import depthwise_plan
 
-    call = {"forward": depthwise_calls.forward, "data": depthwise_calls.backward_data,
-            "weight": depthwise_calls.backward_weight}[one.direction]  # fmt: skip
+    call = {"forward": depthwise_plan.forward, "data": depthwise_plan.backward_data,
+            "weight": depthwise_plan.backward_weight}[one.direction]  # fmt: skip
     return call(one.geometry())
 
 
 def _ran_depthwise(one: Convolution, call: DepthwiseCall, arrays: Sequence[Array]) -> bool:
-    from ..native.loops import Type
+    from ...native.loop_ir.ir import Type
 
     kind = Type.F32 if one.kind == "f" else Type.F64
     key = ("depthwise", call.builder.__name__, one.kind, call.step)
     worth = max(1.0, one.multiplications / _MUCH)
-    function = eager.kernel_asked_for(key, lambda: call.builder(kind, call.step), worth=worth)
+    function = background_jit.kernel_asked_for(key, lambda: call.builder(kind, call.step), worth=worth)
     if function is None:
         return False
     x, *others = arrays
@@ -134,14 +134,14 @@ def _ran_depthwise(one: Convolution, call: DepthwiseCall, arrays: Sequence[Array
 
 def _own(one: Convolution) -> Kernel:
     """Raises Unsupported where the kernel for all shapes is as fast."""
-    from ..native.emit.contract import check_winograd
-    from ..native.kernels import conv
+    from ...native.codegen.contraction import check_winograd
+    from ...native.kernels import conv_static
 
     g = one.geometry()
     if one.direction == "forward":
-        kernel = conv.forward(g, True)
+        kernel = conv_static.forward(g, True)
     else:
-        kernel = conv.backward_data(g) if one.direction == "data" else conv.backward_weight(g)
+        kernel = conv_static.backward_data(g) if one.direction == "data" else conv_static.backward_weight(g)
     if not one.unusual:
         check_winograd(kernel)
     return kernel
@@ -153,7 +153,7 @@ def _own(one: Convolution) -> Kernel:
 @lru_cache(maxsize=1024)
 def _calls(one: Convolution, grouped: bool) -> tuple[Call, ...]:
     """The calls of the kernel for all shapes that make a convolution."""
-    from ..native.kernels import any_conv
+    from ...native.kernels import conv as any_conv
 
     calls = {"forward": any_conv.forward_calls, "data": any_conv.data_calls,
              "weight": any_conv.weight_calls}[one.direction]  # fmt: skip
@@ -161,8 +161,8 @@ def _calls(one: Convolution, grouped: bool) -> tuple[Call, ...]:
 
 
 def _builder(one: Convolution, grouped: bool) -> Kernel:
-    from ..native.kernels import any_conv
-    from ..native.loops import Type
+    from ...native.kernels import conv as any_conv
+    from ...native.loop_ir.ir import Type
 
     builder = any_conv.weight if one.direction == "weight" else any_conv.windows
     return builder(Type.F32 if one.kind == "f" else Type.F64, grouped)
@@ -172,14 +172,14 @@ def _asked_for(one: Convolution, grouped: bool) -> Any:
     """The kernel, or None."""
     key = ("any convolution", one.direction == "weight", one.kind, grouped)
     worth = max(1.0, one.multiplications / _MUCH)
-    return eager.kernel_asked_for(key, lambda: _builder(one, grouped), worth=worth)
+    return background_jit.kernel_asked_for(key, lambda: _builder(one, grouped), worth=worth)
 
 
 def _ran_by_any(one: Convolution, arrays: Sequence[Array]) -> bool:
     grouped = one.groups > 1 and one.groups >= threads()
     function = _asked_for(one, grouped)
     if function is None:
-        if one.direction == "forward" and eager.is_recording() and MODE.grad:
+        if one.direction == "forward" and background_jit.is_recording() and MODE.grad:
             _asked_for(one._replace(direction="weight"), grouped)  # both are made at a time
         return False
     if one.direction == "data":

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import depthwise_last
-from .conv_calls import Convolution, ran
-from .registry import Array
+from . import depthwise_nhwc
+from .conv_kernel_choice import Convolution, ran
+from ..core.registry import Array
 
 if TYPE_CHECKING:
-    from .conv_kernels import Window
+    from .conv_reference import Window
 
 _LEAST = 1 << 18  # multiplications from which on machine code is worth its making
 
@@ -59,8 +59,8 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     depthwise = groups > 1 and w.shape[1] == 1
     if not _fits(x, w, window, prod(shape) * prod(w.shape[1:]), depthwise):
         return None
-    if depthwise and depthwise_last.fits(x, w.shape):
-        made = depthwise_last.forward(x, w, bias, window)
+    if depthwise and depthwise_nhwc.fits(x, w.shape):
+        made = depthwise_nhwc.forward(x, w, bias, window)
         if made is not None:
             return made
     (x, x_last), (w, w_last) = _laid_out(depthwise, x, w)
@@ -77,8 +77,8 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
     depthwise = groups > 1 and w.shape[1] == 1
     if not _fits(g, w, window, g.size * prod(w.shape[1:]), depthwise):
         return None
-    if depthwise and depthwise_last.fits(g, w.shape):
-        made = depthwise_last.backward_data(g, w, spatial, window)
+    if depthwise and depthwise_nhwc.fits(g, w.shape):
+        made = depthwise_nhwc.backward_data(g, w, spatial, window)
         if made is not None:
             return made
     shape = (g.shape[0], w.shape[1] * groups, *spatial)
@@ -95,8 +95,8 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
     depthwise = groups > 1 and shape[1] == 1
     if not _fits(x, g, window, g.size * prod(shape[1:]), depthwise):
         return None
-    if depthwise and depthwise_last.fits(x, shape):
-        found = depthwise_last.backward_weight(x, g, window)
+    if depthwise and depthwise_nhwc.fits(x, shape):
+        found = depthwise_nhwc.backward_weight(x, g, window)
         if found is not None:
             return found
     (x, x_last), (g, g_last) = _laid_out(depthwise, x, g)

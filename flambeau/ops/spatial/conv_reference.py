@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import conv_native, conv_pointwise
-from .registry import Array
+from . import conv_native, conv_1x1
+from ..core.registry import Array
 
 _FEW = 1 << 13  # elements of windows that are copied at once
 _BLOCK_BYTES = 1 << 20  # columns kept in the L2 cache
@@ -135,8 +135,8 @@ class _Columns:
 
 def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int) -> Array:
     """The convolution of x (n, c, ...) with w (o, c / groups, ...)."""
-    if conv_pointwise.is_pointwise(window, groups, x):
-        return conv_pointwise.forward(x, w, bias)
+    if conv_1x1.is_pointwise(window, groups, x):
+        return conv_1x1.forward(x, w, bias)
     made = conv_native.forward(x, w, bias, window, groups)
     if made is not None:
         return made
@@ -223,8 +223,8 @@ def _depthwise_forward(x: Array, w: Array, bias: Array | None, window: Window, y
 
 def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
     """The cotangent of the weight, from the input and the output's cotangent."""
-    if conv_pointwise.is_pointwise(window, groups, x, g):
-        return conv_pointwise.backward_weight(x, g)
+    if conv_1x1.is_pointwise(window, groups, x, g):
+        return conv_1x1.backward_weight(x, g)
     native = conv_native.backward_weight(x, g, window, groups)
     if native is not None:
         return native
@@ -264,8 +264,8 @@ def _depthwise_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
 def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
                   groups: int) -> Array:  # fmt: skip
     """The cotangent of the input, from the output's cotangent and the weight."""
-    if conv_pointwise.is_pointwise(window, groups, g) and tuple(spatial) == g.shape[2:]:
-        return conv_pointwise.backward_data(g, w)
+    if conv_1x1.is_pointwise(window, groups, g) and tuple(spatial) == g.shape[2:]:
+        return conv_1x1.backward_data(g, w)
     native = conv_native.backward_data(g, w, spatial, window, groups)
     if native is not None:
         return native

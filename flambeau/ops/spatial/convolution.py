@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.tensor import Tensor
-from .conv_kernels import (
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.tensor import Tensor
+from .conv_reference import (
     Window, backward_data, backward_weight, forward, forward_channels_last, is_channels_last,
-)  # fmt: skip
-from .promotion import compute_dtype
-from .registry import Array, composite, opaque
-from .samples import Rng, Sample
+)
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng, Sample
 
 
 def _computed(kernel: Any, arrays: Sequence[Array | None], *rest: Any) -> Array:
@@ -344,7 +344,7 @@ def _check_dtypes(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         if other is not None and other._array.dtype != input._array.dtype:
             kinds = [FROM_NUMPY[t._array.dtype] for t in (input, other)]
             short = [{"float32": "float", "float64": "double"}.get(k.name, k.name) for k in kinds]
-            from ..tensor.promote import legacy_name
+            from ...tensor.promotion import legacy_name
 
             raise RuntimeError(
                 f"Input type ({short[0]}) and {name} type ({short[1]}) should be the same: "

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..native import eager
-from ..native.invoke import run
-from ..native.kernels.any_pool import MOST
+from ...native.runtime import background_jit
+from ...native.runtime.fast_call import run
+from ...native.kernels.pool import MOST
 from .pool_native import pixel_sizes
-from .pool_tables import Pixels, Reach, pixels_of, windows
-from .registry import Array
+from .pool_index_tables import Pixels, Reach, pixels_of, windows
+from ..core.registry import Array
 
 if TYPE_CHECKING:
-    from .conv_kernels import Window
+    from .conv_reference import Window
 
 
 def fits(x: Array, w_shape: Sequence[int]) -> bool:
@@ -34,12 +34,12 @@ def _function(name: str, kind: np.dtype) -> int | None:
     """The address of a kernel."""
 
     def build() -> Any:
-        from ..native.kernels import any_depthwise_last
-        from ..native.loops import Type
+        from ...native.kernels import depthwise_nhwc
+        from ...native.loop_ir.ir import Type
 
-        return getattr(any_depthwise_last, name)(Type(kind.name))
+        return getattr(depthwise_nhwc, name)(Type(kind.name))
 
-    function = eager.kernel_asked_for(("depthwise last", name, kind.char), build)
+    function = background_jit.kernel_asked_for(("depthwise last", name, kind.char), build)
     return None if function is None else function.address
 
 

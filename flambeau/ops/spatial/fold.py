@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .conv_kernels import Window, padded
-from .creation import public
-from .registry import Array, composite, opaque
-from .samples import Rng, Sample
+from .conv_reference import Window, padded
+from ..creation.creation import public
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng, Sample
 
 
 def _window(kernel: Any, dilation: Any, padding: Any, stride: Any) -> Window:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 from .adaptive_pool import added_at
 from .pool_window import each
-from .random import rand
-from .registry import Array, opaque, publish
+from ..creation.random import rand
+from ..core.registry import Array, opaque, publish
 
 
 def _starts(samples: Array, length: int, output: int, pool: int) -> Array:

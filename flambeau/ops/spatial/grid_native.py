@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import run
-from ..native.pool import POOL
-from ..tensor.dtypes import FLOATS
+from ...native.runtime.background_jit import Policy, kernel_asked_for
+from ...native.runtime.fast_call import run
+from ...native.runtime.thread_pool import POOL
+from ...tensor.dtypes import FLOATS
 
 Array = np.ndarray
 
@@ -20,8 +20,8 @@ _SHORT = 32  # points in a row; shorter rows are taken as one
 
 def _kernel(name: str, kind: np.dtype, mode: str, padding: str, axes: int) -> int | None:
     def build() -> Any:
-        from ..native.kernels import grid
-        from ..native.loops import Type
+        from ...native.kernels import grid_sample as grid
+        from ...native.loop_ir.ir import Type
 
         return getattr(grid, name)(grid.Sampling(Type(kind.name), mode, padding, axes))
 

@@ -1,7 +1,7 @@
 """Sampling images at the points of a grid: grid_sample, and affine_grid, which makes the points.
 
 One operator samples, two give its gradients; second derivatives go by way of recorded operators
-(`grid_parts.py`).
+(`ops/spatial/grid_sample_composite.py`).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..autograd.mode import MODE
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor, wrap
-from .interchange import tensor
+from ...autograd.mode import MODE
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor, wrap
+from ..creation.interchange import tensor
 from .grid_native import image_adjoint, points_adjoint, sampled
-from .grid_parts import BICUBIC, BILINEAR, BORDER, NEAREST, by_parts, placed
+from .grid_sample_composite import BICUBIC, BILINEAR, BORDER, NEAREST, by_parts, placed
 from .interpolation import cubic_slopes, cubic_weights
-from .join import stack
-from .promotion import compute_dtype
-from .recurrent import differentiable_adjoint
-from .registry import Array, composite, opaque
-from .samples import Rng
+from ..view.join import stack
+from ..core.promotion import compute_dtype
+from ..recurrent.time_steps import differentiable_adjoint
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import Rng
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}

@@ -9,12 +9,12 @@ import itertools
 
 import numpy as np
 
-from ..tensor.tensor import Tensor, wrap
+from ...tensor.tensor import Tensor, wrap
 from .interpolation import cubic_weights
-from .promotion import compute_dtype
-from .registry import Array, opaque
-from .resampled_native import pixels_taken
-from .samples import Rng
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, opaque
+from .resample_native import pixels_taken
+from ..core.sample_inputs import Rng
 
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)

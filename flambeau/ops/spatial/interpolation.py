@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from .promotion import compute_dtype
-from .registry import Array, composite, opaque
-from .resampled_native import along_axis
-from .samples import Rng
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque
+from .resample_native import along_axis
+from ..core.sample_inputs import Rng
 
 
 class Taps(NamedTuple):

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
 from . import pool_native
-from .conv_kernels import Window
-from .pool_tables import windows
+from .conv_reference import Window
+from .pool_index_tables import windows
 from .pool_window import key_of, pooling_window
-from .registry import Array, opaque, publish
-from .samples import Rng, Sample
+from ..core.registry import Array, opaque, publish
+from ..core.sample_inputs import Rng, Sample
 
 _BLOCK = 1 << 17  # elements that stay in the L2 cache between the passes
 

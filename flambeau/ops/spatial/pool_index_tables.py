@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..native.kernels.any_pool import LOCAL, MOST, lanes_of
-from .registry import Array
+from ...native.kernels.pool import LOCAL, MOST, lanes_of
+from ..core.registry import Array
 
 if TYPE_CHECKING:
-    from .conv_kernels import Window
+    from .conv_reference import Window
 
 
 class Reach(NamedTuple):

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..native import eager
-from ..native.invoke import run
-from ..native.pool import threads
-from ..tensor.dtypes import FLOAT32
-from ..native.kernels.any_pool import ROOM, lanes_of
-from . import pool_tables
-from .pool_tables import Pixels, Rows, kept
-from .registry import Array
+from ...native.runtime import background_jit
+from ...native.runtime.fast_call import run
+from ...native.runtime.thread_pool import threads
+from ...tensor.dtypes import FLOAT32
+from ...native.kernels.pool import ROOM, lanes_of
+from . import pool_index_tables
+from .pool_index_tables import Pixels, Rows, kept
+from ..core.registry import Array
 
 _LEAST = 1 << 14  # elements from which on machine code is worth its making
 _CHANNELS = 32  # that are made at a time
@@ -59,12 +59,12 @@ def _function(name: str, kind: np.dtype, last: bool, *form: int | None) -> int |
     """The address of a kernel."""
 
     def build() -> Any:
-        from ..native.kernels import any_pool, any_pool_last
-        from ..native.loops import Type
+        from ...native.kernels import pool, pool_nhwc
+        from ...native.loop_ir.ir import Type
 
-        return getattr(any_pool_last if last else any_pool, name)(Type(kind.name), *form)
+        return getattr(pool_nhwc if last else pool, name)(Type(kind.name), *form)
 
-    function = eager.kernel_asked_for(("pool", name, kind.char, last, *form), build)
+    function = background_jit.kernel_asked_for(("pool", name, kind.char, last, *form), build)
     return None if function is None else function.address
 
 
@@ -199,7 +199,7 @@ def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settin
     function = call.function("sums")
     if function is None:
         return None
-    by = pool_tables.divisors(call.kind, call.tables.form, counts, *settings)
+    by = pool_index_tables.divisors(call.kind, call.tables.form, counts, *settings)
     y = call.empty(call.output)
     call.run(function, call.laid_out(x), *call.steps, *by, y)
     return y.astype(call.given, copy=False)

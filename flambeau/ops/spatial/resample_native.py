@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import shared
-from ..tensor.dtypes import FLOATS
+from ...native.runtime.background_jit import Policy, kernel_asked_for
+from ...native.runtime.fast_call import shared
+from ...tensor.dtypes import FLOATS
 
 Array = np.ndarray
 
@@ -19,10 +19,10 @@ _MOST = 8  # taps
 
 def _kernel(name: str, kind: np.dtype, *settings: Any) -> int | None:
     def build() -> Any:
-        from ..native.kernels import resampled
-        from ..native.loops import Type
+        from ...native.kernels import resample
+        from ...native.loop_ir.ir import Type
 
-        return getattr(resampled, name)(Type(kind.name), *settings)
+        return getattr(resample, name)(Type(kind.name), *settings)
 
     function = kernel_asked_for((name, kind, *settings), build)
     return None if function is None else function.address

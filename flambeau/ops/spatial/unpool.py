@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from . import along_native
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..native import gather_scatter
 from .adaptive_pool import taken_at
 from .pool_window import each
-from .registry import Array, opaque, publish
+from ..core.registry import Array, opaque, publish
 
 
 def _samples(n: int):
@@ -48,7 +48,7 @@ def _declare(n: int) -> Any:
         images = prod(lead)
         places, values = (a.reshape(images, -1) for a in (indices, input))
         made = np.empty((images, size), input.dtype)
-        if not along_native.put(made, 1, places, values, False, True):
+        if not gather_scatter.put(made, 1, places, values, False, True):
             made.fill(0)
             if input.size:
                 np.put_along_axis(made, places, values, -1)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from . import refusal
-from .registry import Array, Number, Promotion, pointwise
-from .samples import Rng, Sample, positive, positive_pairs
-from .selection import select
+from ..core import dtype_refusals
+from ..core.registry import Array, Number, Promotion, pointwise
+from ..core.sample_inputs import Rng, Sample, positive, positive_pairs
+from ..pointwise.selection import select
 
 
 @pointwise(ref=lambda x, y: x * np.log(y), samples=positive_pairs, promotion=Promotion.FLOATING,
-           aliases=("special.xlogy",), refuse=refusal.complex_numbers)  # fmt: skip
+           aliases=("special.xlogy",), refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def xlogy(input: Array | Number, other: Array | Number) -> Array:
     """input * log(other); 0 where input is 0, unless other is NaN.
 
@@ -35,7 +35,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: x * np.log(1 + y), samples=positive_pairs, expose=("special",),
-           promotion=Promotion.FLOATING, inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
+           promotion=Promotion.FLOATING, inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def xlog1py(input: Array | Number, other: Array | Number) -> Array:
     """input * log1p(other); 0 where input is 0, unless other is NaN.
 
@@ -57,7 +57,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x: -x * np.log(x), samples=positive, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def entr(input: Array) -> Array:
     """-input * log(input); 0 at 0 and -inf below.
 
@@ -87,7 +87,7 @@ def _logit_ref(p: np.ndarray, eps: float | None = None) -> np.ndarray:
 
 
 @pointwise(ref=_logit_ref, samples=_odds, promotion=Promotion.FLOATING, aliases=("special.logit",),
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def logit(input: Array, eps=None) -> Array:
     """Logarithm of the odds, log(input / (1 - input)); input is first clipped to [eps, 1 - eps].
 

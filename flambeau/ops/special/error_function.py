@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..tensor.dtypes import FLOAT32, FLOAT64
-from . import refusal
-from .blocks import blockwise
-from .pointwise_native import MIDDLE, large
-from .registry import Array, Promotion, pointwise
-from .samples import Rng, Sample, real_line, unit_interval
-from .special_formulas import ndtr_of_single, of_single
+from ...tensor.dtypes import FLOAT32, FLOAT64
+from ..core import dtype_refusals
+from ..core.cache_blocking import blockwise
+from ..native.pointwise import MIDDLE, large
+from ..core.registry import Array, Promotion, pointwise
+from ..core.sample_inputs import Rng, Sample, real_line, unit_interval
+from .kernel_formulas import ndtr_of_single, of_single
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 _ROOT_HALF = math.sqrt(0.5)
@@ -63,7 +63,7 @@ def gauss(x):
 
 
 @pointwise(ref=np.vectorize(math.erf), samples=real_line, promotion=Promotion.FLOATING,
-           aliases=("special.erf",), refuse=refusal.complex_numbers)  # fmt: skip
+           aliases=("special.erf",), refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def erf(input: Array) -> Array:
     """Error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to input.
 
@@ -80,7 +80,7 @@ def _(g, input):
 
 @pointwise(ref=lambda x: 1 - np.vectorize(math.erf)(x), samples=real_line,
            promotion=Promotion.FLOATING, aliases=("special.erfc",),
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def erfc(input: Array) -> Array:
     """Complementary error function, 1 - erf(input), exact for large input too.
 
@@ -137,7 +137,7 @@ def erfinv_of_single(input: Array) -> Array:
 
 
 @pointwise(ref=_inverse_erf, samples=unit_interval, promotion=Promotion.FLOATING,
-           aliases=("special.erfinv",), refuse=refusal.complex_numbers)  # fmt: skip
+           aliases=("special.erfinv",), refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def erfinv(input: Array) -> Array:
     """The number whose erf is input; infinite at -1 and 1, NaN beyond.
 
@@ -164,7 +164,7 @@ def _scaled_erfc(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_scaled_erfc, samples=real_line, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def erfcx(input: Array) -> Array:
     """Scaled complementary error function, exp(input^2) * erfc(input).
 
@@ -189,7 +189,7 @@ def _normal(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_normal, samples=real_line, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
+           inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def ndtr(input: Array) -> Array:
     """Area under the standard normal density up to input.
 
@@ -211,7 +211,7 @@ def _normal_quantile(p: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_normal_quantile, samples=_probabilities, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def ndtri(input: Array) -> Array:
     """The number up to which the area under the standard normal density is input.
 
@@ -229,7 +229,7 @@ def _(g, y):
 
 
 @pointwise(ref=lambda x: np.log(_normal(x)), samples=real_line, promotion=Promotion.FLOATING,
-           expose=("special",), inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
+           expose=("special",), inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def log_ndtr(input: Array) -> Array:
     """Logarithm of the area under the standard normal density up to input.
 

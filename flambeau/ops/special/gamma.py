@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from . import refusal
-from .arithmetic import add
-from .registry import Array, Number, Promotion, composite, pointwise, publish
-from .samples import Rng, Sample, positive, positive_pairs
+from ..core import dtype_refusals
+from ..pointwise.arithmetic import add
+from ..core.registry import Array, Number, Promotion, composite, pointwise, publish
+from ..core.sample_inputs import Rng, Sample, positive, positive_pairs
 from .scipy_special import special
-from .special_formulas import digamma_of_single, lgamma_of_single, of_single
+from .kernel_formulas import digamma_of_single, lgamma_of_single, of_single
 
 
 @pointwise(ref=np.vectorize(math.lgamma), samples=positive,
            promotion=Promotion.FLOATING, aliases=("special.gammaln",),
-           refuse=refusal.complex_numbers)  # fmt: skip
+           refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def lgamma(input: Array) -> Array:
     """Logarithm of the absolute value of the gamma function.
 
@@ -43,7 +43,7 @@ def _digamma_ref(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_digamma_ref, samples=positive, promotion=Promotion.FLOATING,
-           aliases=("special.digamma", "special.psi"), refuse=refusal.complex_numbers)  # fmt: skip
+           aliases=("special.digamma", "special.psi"), refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def digamma(input: Array) -> Array:
     """Derivative of the logarithm of the gamma function.
 
@@ -72,7 +72,7 @@ def _polygamma_ref(x: np.ndarray, n: int) -> np.ndarray:
 
 
 @pointwise(name="_polygamma", node="PolygammaBackward0", ref=_polygamma_ref, samples=_orders,
-           promotion=Promotion.FLOATING, expose=(), refuse=refusal.complex_numbers)  # fmt: skip
+           promotion=Promotion.FLOATING, expose=(), refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def derivative(input: Array, n) -> Array:
     """The n-th derivative of digamma."""
     if n < 0:
@@ -128,7 +128,7 @@ def mvlgamma(input, p, *, out=None):
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, not {p}")
     if input.dtype.is_complex or input._array.dtype.kind == "b":
-        raise refusal.not_implemented(lgamma.operator, input.dtype)
+        raise dtype_refusals.not_implemented(lgamma.operator, input.dtype)
     y = lgamma(input)
     for j in range(1, p):
         y = y + lgamma(input - j / 2)
@@ -138,7 +138,7 @@ def mvlgamma(input, p, *, out=None):
 @composite(expose=("Tensor",))
 def mvlgamma_(self, p):
     """`mvlgamma` in place."""
-    from .inplace import overwrite
+    from ..core.inplace import overwrite
 
     return overwrite(self, "mvlgamma_", mvlgamma, p)
 
@@ -155,7 +155,7 @@ def _igamma_ref(a: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _refuse(operator, operands, common) -> None:
     if not common.is_floating_point:
-        raise refusal.not_implemented(operator, common)
+        raise dtype_refusals.not_implemented(operator, common)
 
 
 @pointwise(ref=_igamma_ref, samples=positive_pairs, refuse=_refuse,
@@ -210,7 +210,7 @@ def _zeta_ref(x: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_zeta_ref, samples=_above_one, promotion=Promotion.FLOATING, expose=("special",),
-           inplace=False, refuse=refusal.complex_numbers)  # fmt: skip
+           inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
 def zeta(input: Array | Number, other: Array | Number) -> Array:
     """Hurwitz zeta function, the sum of (other + k)**-input; differentiable in `other`.
 

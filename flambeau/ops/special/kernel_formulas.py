@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FLOAT32, FLOAT64
-from .pointwise_native import MIDDLE, large
+from ...tensor.dtypes import FLOAT32, FLOAT64
+from ..native.pointwise import MIDDLE, large
 from .scipy_special import special
 
 _HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.promote import result_dtype
-from ..tensor.size import Size
-from ..tensor.tensor import wrap
-from .axes import canonical_dim, canonical_dims
-from .registry import Array, composite, opaque
-from . import row_copies
-from .row_copies import joined, large_copy
+from ...tensor.promotion import result_dtype
+from ...tensor.size import Size
+from ...tensor.tensor import wrap
+from ..core.axes import canonical_dim, canonical_dims
+from ..core.registry import Array, composite, opaque
+from ..native import row_copies
+from ..native.row_copies import joined, large_copy
 
 _ndarray = np.ndarray
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.meta import MetaArray, meta_array
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from .promotion import compute_dtype
-from .registry import Array, composite, opaque
-from .row_copies import fill
-from .samples import matrices
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.meta import MetaArray, meta_array
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, composite, opaque
+from ..native.row_copies import fill
+from ..core.sample_inputs import matrices
 
 _FEW = 1 << 10  # elements that are as soon written as looked at
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}

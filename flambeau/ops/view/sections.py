@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
-from .axes import canonical_dim
-from .creation import public
-from .registry import Array, composite, publish, view
-from .samples import matrices
+from ...tensor.tensor import Tensor
+from ..core.axes import canonical_dim
+from ..creation.creation import public
+from ..core.registry import Array, composite, publish, view
+from ..core.sample_inputs import matrices
 from .slices import basic_index
 
 
@@ -54,7 +54,7 @@ def _(gs, input_shape, sizes, dim, input_dtype):
 
 def _joined(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> Tensor:
     """The cotangents of pieces put together, zeros where none came."""
-    from .creation import zeros
+    from ..creation.creation import zeros
     from .join import cat, stack
 
     at = dim % len(shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .registry import composite
+from ..core.registry import composite
 
 _BOTH = ("torch", "nn.functional")
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
-from .axes import canonical_dim
-from .registry import Array, composite, opaque, view
-from .samples import matrices
+from ...tensor.tensor import Tensor
+from ..core.axes import canonical_dim
+from ..core.registry import Array, composite, opaque, view
+from ..core.sample_inputs import matrices
 
 
 @view(ref=lambda x, dim, index: np.take(x, index, dim),

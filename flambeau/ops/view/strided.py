@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..tensor.storage import offset_of, storage_of, window
-from .axes import canonical_dim
-from .registry import Array, composite, opaque, view
-from .samples import matrices
+from ...tensor.storage import offset_of, storage_of, window
+from ..core.axes import canonical_dim
+from ..core.registry import Array, composite, opaque, view
+from ..core.sample_inputs import matrices
 
 
 @view(expose=("Tensor",), samples=matrices(((5,), 0, 3, 1), ((3, 7), -1, 3, 2)),

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import dtypes as types
-from ..tensor.dtypes import FROM_NUMPY
-from ..tensor.dtypes import dtype as Dtype
-from ..tensor.promote import legacy_name
-from ..tensor.tensor import Tensor
-from ..tensor.tensor import wrap as wrap_array
-from .axes import canonical_dim
-from .creation import place, public
-from .inplace import assign
-from .reduce import rounded, summed_dtype
-from .registry import Array, composite, opaque
-from .samples import matrices
+from ...tensor import dtypes as types
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.promotion import legacy_name
+from ...tensor.tensor import Tensor
+from ...tensor.tensor import wrap as wrap_array
+from ..core.axes import canonical_dim
+from ..creation.creation import place, public
+from ..core.inplace import assign
+from ..reduction.reduce import rounded, summed_dtype
+from ..core.registry import Array, composite, opaque
+from ..core.sample_inputs import matrices
 from .slices import _on_diagonal, on_diagonal
 
 

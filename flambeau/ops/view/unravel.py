@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..tensor.tensor import Tensor
-from .registry import composite
+from ...tensor.tensor import Tensor
+from ..core.registry import composite
 from .sections import chunk, split, split_with_sizes
 
 

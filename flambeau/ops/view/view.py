@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.tape import record
-from ..tensor.dtypes import dtype as Dtype
-from ..tensor.meta import MetaArray
-from ..tensor.tensor import Tensor, view_of
-from .axes import canonical_dim, canonical_dims
-from .creation import public
-from .registry import Array, composite, view
-from .samples import matrices
+from ...autograd.tape import record
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.meta import MetaArray
+from ...tensor.tensor import Tensor, view_of
+from ..core.axes import canonical_dim, canonical_dims
+from ..creation.creation import public
+from ..core.registry import Array, composite, view
+from ..core.sample_inputs import matrices
 
 _SEQUENCES = (tuple, list)
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..tensor.tensor import Tensor
-from .axes import canonical_dim
-from .registry import PUBLIC, composite, publish
+from ...tensor.tensor import Tensor
+from ..core.axes import canonical_dim
+from ..core.registry import PUBLIC, composite, publish
 from .sections import split, split_with_sizes, unbind
 from .slices import basic_index, diagonal, narrow, select
 from .strided import as_strided, unfold

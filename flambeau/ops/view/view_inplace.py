@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..autograd.inplace import before_write, bump, check_writable
-from ..tensor.tensor import Tensor
-from .registry import publish
+from ...autograd.inplace import before_write, bump, check_writable
+from ...tensor.tensor import Tensor
+from ..core.registry import publish
 from .strided import as_strided
 from .view import squeeze, t, transpose, unsqueeze
 

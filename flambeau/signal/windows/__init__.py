@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.creation import place
-from ...ops.windows import cosine_sum
-from ...ops.windows import kaiser as kaiser_points
-from ...ops.windows import triangle
+from ...ops.creation.creation import place
+from ...ops.fft.window_functions import cosine_sum
+from ...ops.fft.window_functions import kaiser as kaiser_points
+from ...ops.fft.window_functions import triangle
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import strided

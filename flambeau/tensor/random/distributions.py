@@ -12,8 +12,8 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
-from . import libm
-from .draws_native import converter
+from . import exact_libm
+from .native import converter
 from .generator import BLOCK, Generator, default_generator
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -148,9 +148,9 @@ def fill_uniform(
 
     def compute(words: np.ndarray) -> np.ndarray:
         if wide:
-            values = libm.fma(unit64(words), float(span), float(start))
+            values = exact_libm.fma(unit64(words), float(span), float(start))
         else:
-            values = libm.fma32(unit32(words), span, start).astype(dtype, copy=False)
+            values = exact_libm.fma32(unit32(words), span, start).astype(dtype, copy=False)
         # Rounding may have reached `high`, which is excluded.
         values[values == top] = bottom
         return values
@@ -262,7 +262,7 @@ def fill_exponential(
     if rate <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate:g}")
     _require_continuous(dtype, "Exponential")
-    log1p = libm.like_c(math.log1p, np.log1p, dtype)
+    log1p = exact_libm.like_c(math.log1p, np.log1p, dtype)
     factor = -1.0 / rate
     return fill_words(
         array, generator, 2, lambda words: narrow(factor * log1p(-unit64(words)), dtype)
@@ -277,10 +277,10 @@ def fill_cauchy(
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     _require_continuous(dtype, "Cauchy")
-    tan = libm.like_c(math.tan, np.tan, dtype)
+    tan = exact_libm.like_c(math.tan, np.tan, dtype)
 
     def compute(words: np.ndarray) -> np.ndarray:
-        return narrow(libm.fma(tan(math.pi * (unit64(words) - 0.5)), sigma, median), dtype)
+        return narrow(exact_libm.fma(tan(math.pi * (unit64(words) - 0.5)), sigma, median), dtype)
 
     return fill_words(array, generator, 2, compute)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .draws_native import by_c
+from .native import by_c
 
 _SPLITTER = 134217729.0  # 2**27 + 1, Dekker's constant for 53 bits
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from . import draws_native
-from .devices import device as Device
+from . import native
+from ..devices import device as Device
 
 DEFAULT_SEED = 67280421310721
 BLOCK = 624  # words in the twister's state, and drawn at each refill
@@ -128,7 +128,7 @@ class Generator:
 
     def _whole_blocks(self, words: np.ndarray) -> None:
         # NumPy's state is the 624 words of the key, then the position in it.
-        if draws_native.twist(self._bits.ctypes.state_address, words):
+        if native.twist(self._bits.ctypes.state_address, words):
             return
         if words.size <= _LARGEST_RAW:
             words[...] = self._bits.random_raw(words.size)

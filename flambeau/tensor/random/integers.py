@@ -6,18 +6,10 @@ import warnings
 
 import numpy as np
 
-from .draws_native import converter, shuffled
+from .native import converter, shuffled
 from .generator import Generator, default_generator
-from .sampling import (
-    BFLOAT16,
-    FLOATS,
-    LARGEST,
-    NAMES,
-    WIDE_UNSIGNED,
-    fill_exponential,
-    fill_words,
-    pairs,
-    require,
+from .distributions import (
+    BFLOAT16, FLOATS, LARGEST, NAMES, WIDE_UNSIGNED, fill_exponential, fill_words, pairs, require,
     unit64,
 )
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..native.eager import Policy, kernel_asked_for
-from ..native.invoke import Calls
+from ...native.runtime.background_jit import Policy, kernel_asked_for
+from ...native.runtime.fast_call import Calls
 
 if TYPE_CHECKING:
-    from ..native.loops import Kernel
+    from ...native.loop_ir.ir import Kernel
 
 LARGE = 1 << 13  # elements or words up to which array code is as fast, or compiling does not pay
 OFTEN = 256  # draws of fewer, after which their kernel pays all the same
@@ -38,12 +38,12 @@ def native(name: str, dtype: np.dtype | None = None) -> int | None:
 
 
 def _built(name: str, dtype: np.dtype | None) -> Kernel:
-    from ..native.kernels import libm, normal, random
-    from ..native.loops import Type
+    from ...native.kernels import libm, normal, mersenne_twister
+    from ...native.loop_ir.ir import Type
 
     makers: dict[str, Callable[..., Kernel]] = {
-        "twist": random.twist, "unit": random.unit, "uniform": random.uniform,
-        "bernoulli": random.bernoulli, "integers": random.integers, "shuffle": random.shuffle,
+        "twist": mersenne_twister.twist, "unit": mersenne_twister.unit, "uniform": mersenne_twister.uniform,
+        "bernoulli": mersenne_twister.bernoulli, "integers": mersenne_twister.integers, "shuffle": mersenne_twister.shuffle,
         "normal": normal.normal, **libm.FUNCTIONS,
     }  # fmt: skip
     if dtype is None:

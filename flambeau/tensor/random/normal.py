@@ -11,11 +11,11 @@ import math
 
 import numpy as np
 
-from ..native import cephes
-from . import libm
-from .draws_native import converter
+from ...native.loop_ir import cephes_coefficients
+from . import exact_libm
+from .native import converter
 from .generator import Generator, default_generator
-from .sampling import FLOATS, memory_order, narrow, parts, require, unit32, unit64
+from .distributions import FLOATS, memory_order, narrow, parts, require, unit32, unit64
 
 _BLOCK = 16
 _CHUNK = 1 << 14  # elements at a time: the float64 temporaries stay in the cache
@@ -27,11 +27,11 @@ def _single(*values: float) -> tuple[float, ...]:
     return tuple(float(np.float32(value)) for value in values)
 
 
-_LOG, _SIN, _COS = _single(*cephes.LOG), _single(*cephes.SIN), _single(*cephes.COS)
-_QUARTER_PI = _single(*cephes.QUARTER_PI)
-_LN2_LOW, _LN2_HIGH = np.float32(cephes.LN2_LOW), np.float32(cephes.LN2_HIGH)
-_SQRT_HALF = np.float32(cephes.SQRT_HALF)
-_FOUR_OVER_PI = np.float32(cephes.FOUR_OVER_PI)
+_LOG, _SIN, _COS = _single(*cephes_coefficients.LOG), _single(*cephes_coefficients.SIN), _single(*cephes_coefficients.COS)
+_QUARTER_PI = _single(*cephes_coefficients.QUARTER_PI)
+_LN2_LOW, _LN2_HIGH = np.float32(cephes_coefficients.LN2_LOW), np.float32(cephes_coefficients.LN2_HIGH)
+_SQRT_HALF = np.float32(cephes_coefficients.SQRT_HALF)
+_FOUR_OVER_PI = np.float32(cephes_coefficients.FOUR_OVER_PI)
 _TWO_PI, _TWO_PI64 = np.float32(2 * math.pi), 2 * math.pi
 # A huge deviation overflows to infinity without a word.
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
@@ -86,7 +86,7 @@ def fill_log_normal(
     require(dtype, dtype in FLOATS, "log_normal_cpu")
     source = default_generator if generator is None else generator
     target = memory_order(array)
-    exp = libm.like_c(math.exp, np.exp, dtype)
+    exp = exact_libm.like_c(math.exp, np.exp, dtype)
     values = exp(_one_by_one(array.size, source, mean, std, dtype))
     target[...] = narrow(values, dtype).reshape(target.shape)
     return array
@@ -106,7 +106,7 @@ def _one_by_one(
         made = np.concatenate([np.array([kept]), made[:new]])
     elif new % 2:
         made = made[:new]
-    return libm.fma(made, std, mean)
+    return exact_libm.fma(made, std, mean)
 
 
 def _pairs_by_loop(words: np.ndarray) -> np.ndarray:
@@ -123,8 +123,8 @@ def _pairs_by_loop(words: np.ndarray) -> np.ndarray:
 
 def _pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     uniforms = unit64(words)
-    log1p = libm.like_c(math.log1p, np.log1p, dtype)
-    cos, sin = libm.like_c(math.cos, np.cos, dtype), libm.like_c(math.sin, np.sin, dtype)
+    log1p = exact_libm.like_c(math.log1p, np.log1p, dtype)
+    cos, sin = exact_libm.like_c(math.cos, np.cos, dtype), exact_libm.like_c(math.sin, np.sin, dtype)
     radius = np.sqrt(-2.0 * log1p(-uniforms[1::2]))
     angle = _TWO_PI64 * uniforms[::2]
     made = np.empty_like(uniforms)
@@ -156,14 +156,14 @@ def _fill_blocks(flat: np.ndarray, source: Generator, mean: float, std: float) -
 
 def _box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     log, cos, sin = (
-        libm.like_c(scalar, ufunc, uniforms.dtype)
+        exact_libm.like_c(scalar, ufunc, uniforms.dtype)
         for scalar, ufunc in ((math.log, np.log), (math.cos, np.cos), (math.sin, np.sin))
     )
     blocks = uniforms.reshape(-1, 2, _BLOCK // 2)  # (block, radius or angle, 8)
     radius = np.sqrt(-2.0 * log(1.0 - blocks[:, 0]))
     angle = _TWO_PI64 * blocks[:, 1]
     made = np.stack([radius * cos(angle), radius * sin(angle)], axis=1)
-    return libm.fma(made, std, mean).reshape(-1)
+    return exact_libm.fma(made, std, mean).reshape(-1)
 
 
 def _box_muller32(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
@@ -173,7 +173,7 @@ def _box_muller32(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     made = np.empty_like(blocks)
     np.multiply(radius, cosine, out=made[:, 0])
     np.multiply(radius, sine, out=made[:, 1])
-    return libm.fma32(made, np.float32(std), np.float32(mean)).reshape(-1)
+    return exact_libm.fma32(made, np.float32(std), np.float32(mean)).reshape(-1)
 
 
 def _log(x: np.ndarray) -> np.ndarray:
@@ -187,9 +187,9 @@ def _log(x: np.ndarray) -> np.ndarray:
     power = (exponent - small).astype(np.float32)
     square = reduced * reduced
     y = _horner(reduced.astype(np.float64), _LOG) * reduced
-    y = libm.fma32_arrays(y, square, power * _LN2_LOW)
+    y = exact_libm.fma32_arrays(y, square, power * _LN2_LOW)
     y -= square * _HALF
-    return libm.fma32(power, _LN2_HIGH, reduced + y)
+    return exact_libm.fma32(power, _LN2_HIGH, reduced + y)
 
 
 def _horner(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
@@ -214,9 +214,9 @@ def _sin_cos(angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     square = x * x
     wide = square.astype(np.float64)
     cosine = _horner(wide, _COS) * square
-    cosine = libm.fma32_arrays(cosine, square, square * -_HALF) + _ONE
+    cosine = exact_libm.fma32_arrays(cosine, square, square * -_HALF) + _ONE
     sine = _horner(wide, _SIN) * square
-    sine = libm.fma32_arrays(sine, x, x)
+    sine = exact_libm.fma32_arrays(sine, x, x)
     swap = (octant & 2) != 0
     sin = np.where(swap, cosine, sine)
     cos = np.where(swap, sine, cosine)

@@ -13,7 +13,7 @@ from types import TracebackType
 import numpy as np
 
 from .generator import Generator, default_generator
-from .sampling import BFLOAT16, require, unit64
+from .distributions import BFLOAT16, require, unit64
 
 _TINY64 = float(np.finfo(np.float64).tiny)
 # log(k!) minus Stirling's approximation, for k = 0 .. 9.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..nn import Module
-from ..optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
-from .bands import Band
-from .handlers import Handle
-from .scope import epoch, step
-from .snapshot import copied
+from ...nn import Module
+from ...optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
+from ..events.order import Band
+from ..events.handlers import Handle
+from ..events.scope import epoch, step
+from ..state.snapshot import copied
 
 
 class Averaging:

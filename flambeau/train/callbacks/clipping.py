@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..nn.utils import clip_grad_norm_, clip_grad_value_
-from .bands import Band
+from ...nn.utils import clip_grad_norm_, clip_grad_value_
+from ..events.order import Band
 
 
 class GradientClipping:

@@ -6,9 +6,9 @@ import math
 import warnings
 from typing import Any
 
-from .. import ops
-from ..tensor.tensor import Tensor
-from .bands import Band
+from ... import ops
+from ...tensor.tensor import Tensor
+from ..events.order import Band
 
 
 class TerminateOnNaN:

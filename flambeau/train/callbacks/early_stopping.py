@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .bands import Band
-from .monitor import Monitor
-from .numbers import short
-from .snapshot import copied
+from ..events.order import Band
+from ..state.monitored_metric import Monitor
+from ..state.formatting import short
+from ..state.snapshot import copied
 
 
 class EarlyStopping:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from .bands import Band
-from .near import near
+from ..events.order import Band
+from ..events.suggestions import near
 
 
 def matching(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:

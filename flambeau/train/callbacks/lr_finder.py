@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..optim.lr_scheduler.scheduler import set_value
-from .data import is_loader, loader_of
-from .handlers import Handlers
-from .measures import Measures
-from .panel import Panel
-from .plots import Picture
-from .randomness import random_state, set_random_state
-from .snapshot import copied
-from .state import State
+from ...optim.lr_scheduler.scheduler import set_value
+from ..state.data import is_loader, loader_of
+from ..events.handlers import Handlers
+from ..state.epoch_numbers import Measures
+from ..reporting.plot_panel import Panel
+from ..reporting.learning_curves import Picture
+from ..state.random_state import random_state, set_random_state
+from ..state.snapshot import copied
+from ..state.state import State
 
 
 @dataclass

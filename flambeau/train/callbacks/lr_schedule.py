@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
-from .bands import Band
-from .event import Event, Events
-from .handlers import Handle
-from .monitor import Monitor
-from .scope import epoch, step
-from .snapshot import copied
+from ...optim.lr_scheduler import CyclicLR, LRScheduler, OneCycleLR, ReduceLROnPlateau
+from ..events.order import Band
+from ..events.event import Event, Events
+from ..events.handlers import Handle
+from ..state.monitored_metric import Monitor
+from ..events.scope import epoch, step
+from ..state.snapshot import copied
 
 _EACH = {"epoch": epoch.end, "step": step.end}
 
@@ -150,6 +150,6 @@ class Schedule:
 
 
 def _wants_run(make: Any) -> bool:
-    from .signature import form_of
+    from ..events.handler_arguments import form_of
 
     return form_of(make) == "n logs"  # two parameters

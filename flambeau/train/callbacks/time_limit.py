@@ -8,8 +8,8 @@ import sys
 import time
 from typing import Any
 
-from .bands import Band
-from .numbers import duration
+from ..events.order import Band
+from ..state.formatting import duration
 
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _PART = re.compile(

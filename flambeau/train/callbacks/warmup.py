@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from ..optim.lr_scheduler.scheduler import set_value
-from .bands import Band
-from .scope import epoch, step
+from ...optim.lr_scheduler.scheduler import set_value
+from ..events.order import Band
+from ..events.scope import epoch, step
 
 
 class Warmup:

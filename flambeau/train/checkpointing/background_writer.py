@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..serialization import save
-from ..tensor.tensor import Tensor
+from ...serialization import save
+from ...tensor.tensor import Tensor
 
 
 class Writer:

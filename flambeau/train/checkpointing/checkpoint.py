@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .bands import Band
-from .handlers import Handle
-from .monitor import Monitor
-from .plots import PlotCurves
-from .provenance import rounding
-from .scope import step
-from .snapshot import copied
-from .writer import Writer
+from ..events.order import Band
+from ..events.handlers import Handle
+from ..state.monitored_metric import Monitor
+from ..reporting.learning_curves import PlotCurves
+from ..reporting.provenance import rounding
+from ..events.scope import step
+from ..state.snapshot import copied
+from .background_writer import Writer
 
 
 class Checkpoint:

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..serialization import load
-from .bands import Band
+from ...serialization import load
+from ..events.order import Band
 from .checkpoint import Checkpoint
-from .provenance import rounding
-from .writer import left_behind
+from ..reporting.provenance import rounding
+from .background_writer import left_behind
 
 
 class Resume:

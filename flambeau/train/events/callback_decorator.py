@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .bands import Band, band_of
+from .order import Band, band_of
 from .scope import Scope, run
 
 F = TypeVar("F", bound=Callable[..., Any])

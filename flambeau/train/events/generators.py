@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from .event import Event, Events, Predicate
-from .names import event_named
+from .other_libraries import event_named
 
 if TYPE_CHECKING:
     from .handlers import Entry, Handle, Handlers

@@ -11,13 +11,13 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from .bands import Band, band_of
-from .calls import Direct
+from .order import Band, band_of
+from .direct_handlers import Direct
 from .event import Event, Events
 from .generators import Task, is_generator_callback
-from .names import event_named
+from .other_libraries import event_named
 from .scope import PARTS, SCOPES, Scope
-from .signature import bind, form_of
+from .handler_arguments import bind, form_of
 
 INSIDE = "parts of a step"  # in `live`: who listens to forward, backward or optim
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from .near import near
-from .names import TNT
+from .suggestions import near
+from .other_libraries import TNT
 
 if TYPE_CHECKING:
     from .handlers import Handle
-    from .loop import Loop
+    from ..loop.loop import Loop
 
 # torchnet's key: where it is. (`t` counts finished steps, `maxepoch` is the number of epochs.)
 _STATE = {

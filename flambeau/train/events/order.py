@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from .near import near
+from .suggestions import near
 
 
 class Band(enum.IntEnum):

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from . import scope
 from .event import Event, Events
-from .near import near
+from .suggestions import near
 
 
 def _training(run: Any, n: int) -> bool:

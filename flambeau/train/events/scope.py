@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from .event import Event, Predicate
-from .near import near
+from .suggestions import near
 
 
 _OWN: set[str] = set()  # names of the scopes below: whoever listens to them would hear a second one

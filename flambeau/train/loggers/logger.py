@@ -6,9 +6,9 @@ import math
 from collections.abc import Generator
 from typing import Any
 
-from ..bands import Band
-from ..numbers import of_epoch, of_step
-from ..scope import epoch, step
+from ..events.order import Band
+from ..state.formatting import of_epoch, of_step
+from ..events.scope import epoch, step
 
 
 class Logger:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...utils.tensorboard import SummaryWriter
-from ..numbers import scalars, stage_of
+from ..state.formatting import scalars, stage_of
 from .logger import Logger, resumes
 
 

@@ -6,12 +6,12 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from .generators import is_generator_callback
-from .handlers import Handle, Handlers
-from .names import METHODS
-from .near import near
-from .persist import Persistence
-from .scope import run as run_scope
+from ..events.generators import is_generator_callback
+from ..events.handlers import Handle, Handlers
+from ..events.other_libraries import METHODS
+from ..events.suggestions import near
+from ..state.persisted_state import Persistence
+from ..events.scope import run as run_scope
 
 
 def listed(callbacks: Any) -> list[Any]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .. import ops
-from ..autograd.mode import no_grad
-from ..tensor.tensor import Tensor
-from .scope import Stage, valid
+from ... import ops
+from ...autograd.mode import no_grad
+from ...tensor.tensor import Tensor
+from ..events.scope import Stage, valid
 
 if TYPE_CHECKING:
-    from .trainer import Trainer
+    from ..trainer import Trainer
 
 
 @contextmanager

@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any, TypeVar
 
-from .. import settings
-from . import scope as scopes
-from .attachment import listed, use
-from .data import length_of, skipped
-from .event import Event
-from .handlers import Entered, Frame, Handle, Handlers
-from .hooks import Hooks
-from .names import ELSEWHERE, Elsewhere
-from .near import near
-from .packing import packed, unpacked
-from .persist import Persisted, Persistence
-from .randomness import plain, random_state, set_random_state
-from .scope import Scope
-from .signature import step_of
-from .state import State
+from ..._namespace import settings
+from ..events import scope as scopes
+from .attach import listed, use
+from ..state.data import length_of, skipped
+from ..events.event import Event
+from ..events.handlers import Entered, Frame, Handle, Handlers
+from ..events.named_hooks import Hooks
+from ..events.other_libraries import ELSEWHERE, Elsewhere
+from ..events.suggestions import near
+from ..state.numpy_packing import packed, unpacked
+from ..state.persisted_state import Persisted, Persistence
+from ..state.random_state import plain, random_state, set_random_state
+from ..events.scope import Scope
+from ..events.handler_arguments import step_of
+from ..state.state import State
 
 F = TypeVar("F", bound=Callable[..., Any])
 _STEP, _START = scopes.step, scopes.step.start
@@ -199,7 +199,7 @@ class Loop:
     def plot(self, path: Any = None) -> Any:
         """The learning curves so far, as a picture that a notebook shows; saved as .html, .svg or
         .png where a path is given. Raises ValueError before the end of the first epoch."""
-        from .plots import plot
+        from ..reporting.learning_curves import plot
 
         return plot(self, path)
 

@@ -16,12 +16,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..ops.random import initial_seed, manual_seed
-from ..tensor.tensor import Tensor
-from .bands import Band
-from .loggers import CSVLogger, JSONLogger
-from .numbers import scalars
-from .plots import PlotCurves
+from ...ops.creation.random import initial_seed, manual_seed
+from ...tensor.tensor import Tensor
+from ..events.order import Band
+from ..loggers import CSVLogger, JSONLogger
+from ..state.formatting import scalars
+from .learning_curves import PlotCurves
 from .provenance import code, environment
 
 

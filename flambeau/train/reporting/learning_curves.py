@@ -13,10 +13,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .bands import Band
-from .monitor import higher_by_name
-from .numbers import STAGES, scalars, short, stage_of
-from .panel import Panel, Points
+from ..events.order import Band
+from ..state.monitored_metric import higher_by_name
+from ..state.formatting import STAGES, scalars, short, stage_of
+from .plot_panel import Panel, Points
 from .svg import FAINT, GRID, INK, color_of, columns_of, svg
 
 

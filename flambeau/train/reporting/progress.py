@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, TextIO
 
-from .bands import Band
-from .bars import Bar, bar_for, check_kind
-from .numbers import duration, scalars, short, stage_of
+from ..events.order import Band
+from .progress_bars import Bar, bar_for, check_kind
+from ..state.formatting import duration, scalars, short, stage_of
 
 
 class Progress:

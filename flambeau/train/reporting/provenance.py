@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..settings import get_num_threads
+from ..._namespace.settings import get_num_threads
 
 LONGEST = 20_000_000  # bytes of a difference that are kept
 _SETTINGS = ("FLAMBEAU_", "OMP_", "MKL_", "OPENBLAS_", "PYTHONHASHSEED")

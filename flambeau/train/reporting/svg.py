@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
-from .numbers import short
-from .panel import Panel
+from ..state.formatting import short
+from .plot_panel import Panel
 
 At = Callable[[float, float], tuple[float, float]]  # straight coordinates to places
 WIDTH, HEIGHT = 436, 264

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ops import from_numpy
-from ..tensor.dtypes import get_default_dtype
-from ..tensor.tensor import Tensor
-from ..utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
-from ..utils.data.iterator import _SingleProcessDataLoaderIter
+from ...ops import from_numpy
+from ...tensor.dtypes import get_default_dtype
+from ...tensor.tensor import Tensor
+from ...utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from ...utils.data.iterator import _SingleProcessDataLoaderIter
 
 BATCH_SIZE = 32
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 from .data import detached
-from .metrics import MetricGroup
-from .metrics.metric import batch_size
+from ..metrics import MetricGroup
+from ..metrics.metric import batch_size
 
 
 class Outcome(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .near import near
-from .numbers import scalars, stage_of
+from ..events.suggestions import near
+from .formatting import scalars, stage_of
 
 # Words in a metric's name that say which way is better.
 _LOWER = ("loss", "error", "mse", "rmse", "mae", "perplexity", "nll", "entropy")

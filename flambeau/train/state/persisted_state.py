@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .generators import Task
+from ..events.generators import Task
 
 
 class Persisted:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.generator import Generator, default_generator
+from ...tensor.random.generator import Generator, default_generator
 
 
 def generators(data: Any) -> list[Generator]:

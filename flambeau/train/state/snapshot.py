@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor.tensor import Tensor
+from ...tensor.tensor import Tensor
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 

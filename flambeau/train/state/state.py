@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .near import near
+from ..events.suggestions import near
 
 
 class State:

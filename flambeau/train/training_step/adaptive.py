@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .fused import Step
-from .kinds import kind_of
+from .step_function import Step
+from .batch_kinds import kind_of
 
 _SELDOM = 8  # batches of another kind than the first that are not worth a program
 

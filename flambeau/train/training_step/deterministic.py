@@ -10,14 +10,14 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..autograd.mode import no_grad
-from ..compiler.api import PROGRAMS, RECORDED, Compiled
-from ..compiler.program import MISS
-from ..nn import Module
-from ..tensor.tensor import Tensor
-from .fused import Step, ask_for_compiled
-from .kinds import Kinds, kind_of
-from .randomness import random_state, set_random_state
+from ...autograd.mode import no_grad
+from ...compiler.driver.compiled_function import PROGRAMS, RECORDED, Compiled
+from ...compiler.runtime.guarded_call import MISS
+from ...nn import Module
+from ...tensor.tensor import Tensor
+from .step_function import Step, ask_for_compiled
+from .batch_kinds import Kinds, kind_of
+from ..state.random_state import random_state, set_random_state
 
 _AGAIN = 3  # how often a program that no longer holds is made anew
 

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..settings import are_deterministic_algorithms_enabled
-from .fused import Region, ask_for_compiled, call
-from .kinds import Kinds
+from ..._namespace.settings import are_deterministic_algorithms_enabled
+from .step_function import Region, ask_for_compiled, call
+from .batch_kinds import Kinds
 
 _COMPILER = f"{__package__.rpartition('.')[0]}.compiler.api"
 _FEW = 4  # batches before a program is asked for
@@ -70,7 +70,7 @@ class Whole:
     def __call__(self, *batch: Any) -> Any:
         if self._made is None:
             if are_deterministic_algorithms_enabled():
-                from .exact import ExactStep  # brings the compiler
+                from .deterministic import ExactStep  # brings the compiler
 
                 self._made = ExactStep(self.function, self.parts, (), self.kinds)
             elif self._calls < _FEW and not self._is_kept(batch):

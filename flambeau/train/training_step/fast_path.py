@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..tensor.tensor import Tensor, wrap
-from .data import detached
-from .fused import Step, call, check_loss
-from .metrics.metric import batch_size
+from ...tensor.tensor import Tensor, wrap
+from ..state.data import detached
+from .step_function import Step, call, check_loss
+from ..metrics.metric import batch_size
 
 if TYPE_CHECKING:
-    from .trainer import Trainer
+    from ..trainer import Trainer
 
 Body = Callable[[Any], Any]
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import compiler
-from ..nn.utils import clip_grad_norm_, clip_grad_value_
-from ..ops.random import get_rng_state, set_rng_state
-from ..tensor.tensor import Tensor, wrap
-from .data import detached
+from ... import compiler
+from ...nn.utils import clip_grad_norm_, clip_grad_value_
+from ...ops.creation.random import get_rng_state, set_rng_state
+from ...tensor.tensor import Tensor, wrap
+from ..state.data import detached
 
 Step = Callable[..., Any]
 Region = Callable[[], contextlib.AbstractContextManager[Any]]

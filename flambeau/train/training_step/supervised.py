@@ -10,27 +10,27 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from ..amp import GradScaler, autocast
-from ..autograd.handle import HANDLES
-from ..settings import are_deterministic_algorithms_enabled
-from ..tensor import dtypes
-from . import scope
-from .data import detached, moved, split
-from .fused import (
+from ...amp import GradScaler, autocast
+from ...autograd.handle import HANDLES
+from ..._namespace.settings import are_deterministic_algorithms_enabled
+from ...tensor import dtypes
+from ..events import scope
+from ..state.data import detached, moved, split
+from .step_function import (
     Region, Step, accumulating_step_of, ask_for_compiled, call, check_loss, clip_of,
     compiled_by_its_first_call, say, train_step_of,
-)  # fmt: skip
-from .frequent import Frequent
-from .handlers import INSIDE
-from .kinds import Kinds
-from .look import Look
-from .measures import Outcome
-from .metrics.metric import batch_size
-from .quick import Body, eager_body, whole_body
-from .watched import watched
+)
+from .adaptive import Frequent
+from ..events.handlers import INSIDE
+from .batch_kinds import Kinds
+from .evaluation_step import Look
+from ..state.epoch_numbers import Outcome
+from ..metrics.metric import batch_size
+from .fast_path import Body, eager_body, whole_body
+from .user_hooks import watched
 
 if TYPE_CHECKING:
-    from .trainer import Trainer
+    from ..trainer import Trainer
 
 
 # Seconds of plain steps that are left, from which on a step waits for its program: made beside the
@@ -97,7 +97,7 @@ class Supervised:
         trainer, whole = self.trainer, self._whole
         attempt = getattr(whole, "attempt", None)
         if attempt is not None:
-            from ..compiler.program import MISS  # the compiler is there by now
+            from ...compiler.runtime.guarded_call import MISS  # the compiler is there by now
 
             return whole_body(trainer, attempt, MISS, self._make, self.step)
         if whole is self._plain and self._single:
@@ -138,7 +138,7 @@ class Supervised:
         # recording beside the training could hold on to.
         exact = are_deterministic_algorithms_enabled() or self.accumulate > 1
         if self._compile and exact:
-            from .exact import ExactStep  # brings the compiler
+            from .deterministic import ExactStep  # brings the compiler
 
             self._whole = ExactStep(step, (net, loss), self._optimizers, self.kinds)
         else:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from .. import optim
-from ..nn import functional
-from ..optim import Optimizer
-from .near import near
+from ... import optim
+from ...nn import functional
+from ...optim import Optimizer
+from ..events.suggestions import near
 
 if TYPE_CHECKING:
-    from .trainer import Trainer
+    from ..trainer import Trainer
 
 
 _SHORT = {

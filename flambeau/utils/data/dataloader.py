@@ -7,7 +7,7 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from flambeau.tensor.generator import Generator
+from flambeau.tensor.random.generator import Generator
 
 from ._utils.collate import default_collate, default_convert
 from ._utils.worker import get_worker_info

@@ -12,7 +12,7 @@ from typing import Any, Generic, Iterable, TypeVar  # noqa: UP035 (Generic needs
 
 from flambeau import ops
 from flambeau.tensor import Tensor
-from flambeau.tensor.generator import Generator, default_generator
+from flambeau.tensor.random.generator import Generator, default_generator
 
 __all__ = [
     "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",

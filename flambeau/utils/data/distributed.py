@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import ops
-from flambeau.tensor.generator import Generator
+from flambeau.tensor.random.generator import Generator
 
 from .sampler import Sampler
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from flambeau import ops
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import float64, int64
-from flambeau.tensor.generator import Generator
+from flambeau.tensor.random.generator import Generator
 
 __all__ = [
     "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler",

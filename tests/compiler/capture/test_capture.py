@@ -14,11 +14,11 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler import bypass, recorder
-from flambeau.compiler.capture import _alive, capture
-from flambeau.compiler.trace import CALL, difference
+from flambeau.compiler.capture import record_writes, recorder
+from flambeau.compiler.capture.capture import _alive, capture
+from flambeau.compiler.trace.trace import CALL, difference
 
-from .steps import both, classify, compiled, left_by, runs, same, trainer
+from ..step_comparison import both, classify, compiled, left_by, runs, same, trainer
 
 
 def _batch(i):
@@ -351,7 +351,7 @@ def test_writes_in_place_are_recorded_by_their_parts(name):
     assert not trace.problems
 
 
-@pytest.mark.parametrize(("module", "name"), sorted(bypass._OF_SHAPES))
+@pytest.mark.parametrize(("module", "name"), sorted(record_writes._OF_SHAPES))
 def test_functions_of_shapes_are_where_the_recorder_looks_for_them(module, name):
     file = importlib.import_module(module).__file__
     codes = [c for c in compile(Path(file).read_text(), file, "exec").co_consts
@@ -425,7 +425,7 @@ def test_a_recording_lets_go_of_what_the_step_lets_go_of():
     """A long chain takes as much memory recorded as it does unrecorded."""
     import tracemalloc
 
-    from flambeau.compiler.capture import capture
+    from flambeau.compiler.capture.capture import capture
 
     def chain(x):
         for _ in range(50):

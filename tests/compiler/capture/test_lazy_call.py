@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.deferred import Deferred, _Computation
-from flambeau.native import pages
-from flambeau.native.pages import Pages
+from flambeau.compiler.capture.lazy_call import Deferred, _Computation
+from flambeau.native.runtime import page_prefault
+from flambeau.native.runtime.page_prefault import Pages
 from flambeau.tensor.storage import owner_of
 
 SOURCE = """
@@ -174,8 +174,8 @@ def test_pages_of_what_the_program_writes_are_asked_for_beforehand(steps, monkey
 @pytest.mark.parametrize("stop", [False, True])
 def test_nobody_is_at_the_memory_when_values_are_computed(steps, monkeypatch, stop):
     made, alive = [], []
-    monkeypatch.setattr(pages, "WORTH", 0)
-    monkeypatch.setattr(pages, "usable_processors", lambda: 2)
+    monkeypatch.setattr(page_prefault, "WORTH", 0)
+    monkeypatch.setattr(page_prefault, "usable_processors", lambda: 2)
     original = Pages.__init__
     monkeypatch.setattr(Pages, "__init__", lambda self: (original(self), made.append(self))[0])
     run = _Computation.run
@@ -190,7 +190,7 @@ def test_nobody_is_at_the_memory_when_values_are_computed(steps, monkeypatch, st
 
 
 def test_an_interrupt_of_the_program_leaves_everything_as_it_was(steps, monkeypatch):
-    from flambeau.compiler.step import Step
+    from flambeau.compiler.runtime.executable import Step
 
     net, optimizer, step = steps.training()
     _, _, plain = steps.training()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.effects import Inside
+from flambeau.compiler.capture.side_effects import Inside
 
 CALLS = 7
 LOG: list[torch.Tensor] = []

@@ -16,10 +16,10 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler import pipeline
-from flambeau.ops.registry import OPERATORS
+from flambeau.compiler.driver import pipeline
+from flambeau.ops.core.registry import OPERATORS
 
-from .steps import left_by, runs, same, trainer
+from ..step_comparison import left_by, runs, same, trainer
 
 
 def native(function, **options):
@@ -176,7 +176,7 @@ def test_interrupts_leave_a_step_done_or_undone():
 
 
 def test_no_memory_for_the_arena_names_the_size(monkeypatch):
-    from flambeau.compiler import arena as module
+    from flambeau.compiler.schedule import arena as module
 
     real = np.empty
 
@@ -213,7 +213,7 @@ def test_a_pass_that_raises_leaves_the_step_eager_and_is_named(monkeypatch):
 
 
 def test_a_kernel_that_cannot_be_emitted_is_named(monkeypatch):
-    from flambeau.native import compiled as module
+    from flambeau.native.jit import kernel_function as module
 
     def compile_all(*_, **__):
         raise RuntimeError("no such instruction")
@@ -285,7 +285,7 @@ def test_a_forked_child_goes_on_with_its_own_copy():
 
 def test_an_interrupt_while_a_program_is_checked_leaves_the_recorded_call(monkeypatch):
     """The check runs on the real memory: what it put there is taken back."""
-    from flambeau.compiler import selfcheck
+    from flambeau.compiler.validation import self_check
 
     x, y = batch()
     net, optimiser, parts = training()
@@ -296,7 +296,7 @@ def test_an_interrupt_while_a_program_is_checked_leaves_the_recorded_call(monkey
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(selfcheck, "_wrong", interrupted)
+    monkeypatch.setattr(self_check, "_wrong", interrupted)
     interrupts = 0
     for _ in range(3):
         try:
@@ -417,12 +417,12 @@ def test_where_no_thread_can_be_started_the_call_makes_the_program(monkeypatch):
 
 
 def test_a_mistake_in_the_recorder_leaves_the_step_eager_and_is_told(monkeypatch):
-    from flambeau.compiler import api
+    from flambeau.compiler.driver import compiled_function
 
     def broken(*_):
         raise KeyError("a mistake")
 
-    monkeypatch.setattr(api, "trace_to_graph", broken)
+    monkeypatch.setattr(compiled_function, "trace_to_graph", broken)
     step = native(lambda x: x * 2)
     told = "stays eager: compiling failed in trace_to_graph: KeyError: 'a mistake'"
     with pytest.warns(UserWarning, match=told):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.compiler import api, pipeline, recipe, restored, table
-from flambeau.compiler.precedent import Precedent
+from flambeau.compiler.driver import compiled_function, pipeline, binding_manifest, restore
+from flambeau.compiler.schedule import program_table
+from flambeau.compiler.trace.trace_signature import Precedent
 
 SOURCE = """
 import flambeau as torch
@@ -66,13 +67,13 @@ def steps(tmp_path):
 @pytest.fixture
 def graphs(monkeypatch):
     """How many graphs were made of traces."""
-    found, original = [], api.trace_to_graph
+    found, original = [], compiled_function.trace_to_graph
 
     def trace_to_graph(*args):
         found.append(args)
         return original(*args)
 
-    monkeypatch.setattr(api, "trace_to_graph", trace_to_graph)
+    monkeypatch.setattr(compiled_function, "trace_to_graph", trace_to_graph)
     return found
 
 
@@ -159,7 +160,7 @@ def test_labels_that_are_reshaped_are_looked_at_in_each_call(steps, graphs):
 def test_other_circumstances_need_a_graph(steps, graphs, monkeypatch, change):
     _, cold = trained(steps)
     graphs.clear()
-    original, kept = recipe.followed, []
+    original, kept = binding_manifest.followed, []
 
     def followed(made, trace, leaves):
         made = json.loads(json.dumps(made))
@@ -169,7 +170,7 @@ def test_other_circumstances_need_a_graph(steps, graphs, monkeypatch, change):
         kept.append(original(made, trace, leaves))
         return kept[-1]
 
-    monkeypatch.setattr(api, "followed", followed)
+    monkeypatch.setattr(compiled_function, "followed", followed)
     _, warm = trained(steps)
     assert kept == [None]
     assert len(graphs) == 1
@@ -180,7 +181,7 @@ def test_a_table_that_is_gone_is_made_anew(steps, graphs, monkeypatch):
     _, cold = trained(steps)
     graphs.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(restored, "kept", lambda key: None)
+        patch.setattr(restore, "kept", lambda key: None)
         _, warm = trained(steps)
     assert len(graphs) == 1
     assert same(cold, warm)
@@ -189,27 +190,27 @@ def test_a_table_that_is_gone_is_made_anew(steps, graphs, monkeypatch):
 def test_other_sources_of_operators_are_no_precedent(steps, graphs, monkeypatch):
     trained(steps)
     graphs.clear()
-    monkeypatch.setattr(table, "_sources", lambda *tops: "others")
-    for one in (table.compiler_sources, table.library_sources):
+    monkeypatch.setattr(program_table, "_sources", lambda *tops: "others")
+    for one in (program_table.compiler_sources, program_table.library_sources):
         one.cache_clear()
     try:
         trained(steps)
     finally:
         monkeypatch.undo()
-        for one in (table.compiler_sources, table.library_sources):
+        for one in (program_table.compiler_sources, program_table.library_sources):
             one.cache_clear()
     assert graphs
 
 
 def recipes(monkeypatch, step, *given):
     """The recipes of what a step keeps."""
-    found, original = [], api.keep
+    found, original = [], compiled_function.keep
 
     def keep(key, made: Precedent):
         found.append(made.recipe)
         original(key, made)
 
-    monkeypatch.setattr(api, "keep", keep)
+    monkeypatch.setattr(compiled_function, "keep", keep)
     for _ in range(3):
         step(*given)
     return found

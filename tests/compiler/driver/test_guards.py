@@ -15,10 +15,10 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.places import PATIENCE
-from flambeau.compiler.program import MISS
+from flambeau.compiler.driver.eviction import PATIENCE
+from flambeau.compiler.runtime.guarded_call import MISS
 
-from .steps import classify, compiled, runs, same, trainer
+from ..step_comparison import classify, compiled, runs, same, trainer
 
 
 def _batch(n=6):

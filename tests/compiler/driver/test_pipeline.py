@@ -6,15 +6,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.compiler import pipeline
-from flambeau.compiler.graph import (
+from flambeau.compiler.driver import pipeline
+from flambeau.compiler.ir.graph import (
     Node, Op, apply, constant, matmul, permute, reduce, reshape, window,
-)  # fmt: skip
-from flambeau.compiler.verify import GraphError, verify_graph
-from flambeau.native.loops import Fold, Scalar, Type
+)
+from flambeau.compiler.ir.verify import GraphError, verify_graph
+from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
-from .outcomes import assert_same, check, outcome, run
-from .random_graphs import graph_of, random_graph, source, values
+from ..execution_routes import assert_same, check, outcome, run
+from ..random_graphs import graph_of, random_graph, source, values
 
 NUMBER = Type.F32
 

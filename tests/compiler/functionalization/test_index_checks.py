@@ -7,9 +7,9 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.graph import Op
+from flambeau.compiler.ir.graph import Op
 
-from .steps import compiled, runs, same
+from ..step_comparison import compiled, runs, same
 
 
 def _warm(step, *given, calls=4):

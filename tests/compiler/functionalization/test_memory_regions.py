@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flambeau.compiler.evaluate import evaluate
-from flambeau.compiler.graph import Graph, Node, Op, Source
-from flambeau.compiler.lower.nodes import literal
-from flambeau.compiler.lower.registry import Untraceable
-from flambeau.compiler.regions import Region, partition, place
-from flambeau.compiler.trace import Value, address
-from flambeau.native.loops import Type
+from flambeau.compiler.ir.interpreter import evaluate
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source
+from flambeau.compiler.lowering.numpy.node_builders import literal
+from flambeau.compiler.lowering.registry import Untraceable
+from flambeau.compiler.functionalization.memory_regions import Region, partition, place
+from flambeau.compiler.trace.trace import Value, address
+from flambeau.native.loop_ir.ir import Type
 
 
 def _value(owner: np.ndarray, window: np.ndarray) -> Value:

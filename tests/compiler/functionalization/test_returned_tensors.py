@@ -7,7 +7,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 
-from .steps import compiled, runs, same
+from ..step_comparison import compiled, runs, same
 
 
 def _views(x):

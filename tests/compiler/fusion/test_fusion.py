@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from flambeau.compiler import pipeline
-from flambeau.compiler.graph import (
+from flambeau.compiler.driver import pipeline
+from flambeau.compiler.ir.graph import (
     Graph, Node, apply, concat, constant, matmul, permute, reduce, reshape,
-)  # fmt: skip
-from flambeau.native.loops import Fold, Kind, Loop, Scalar, Type, statements
+)
+from flambeau.native.loop_ir.ir import Fold, Kind, Loop, Scalar, Type, statements
 
-from .outcomes import check
-from .random_graphs import graph_of, source
+from ..execution_routes import check
+from ..random_graphs import graph_of, source
 
 ROWS, COLUMNS = 96, 160
 BYTES = 4 * ROWS * COLUMNS

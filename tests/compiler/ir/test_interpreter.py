@@ -7,9 +7,9 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.evaluate import evaluate, numpy_type, slices, type_of
-from flambeau.compiler.graph import Graph, Node, Op, Source, apply, cast, pad, reduce, window
-from flambeau.native.loops import Fold, Scalar, Type
+from flambeau.compiler.ir.interpreter import evaluate, numpy_type, slices, type_of
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source, apply, cast, pad, reduce, window
+from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
 DRAW = np.random.RandomState(0)
 

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from flambeau.compiler.window import Window, whole
+from flambeau.compiler.ir.strided_view import Window, whole
 
 
 def seen(window: Window, memory: np.ndarray) -> np.ndarray:

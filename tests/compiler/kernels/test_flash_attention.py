@@ -7,15 +7,15 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.graph import Graph, Node, Op, Source
-from flambeau.compiler.schedule.attention import block_extent
-from flambeau.compiler.verify import GraphError, verify_graph
-from flambeau.native.interp import dtype
-from flambeau.native.loops import Type
-from flambeau.native.verify import verify
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source
+from flambeau.compiler.kernels.flash_attention import block_extent
+from flambeau.compiler.ir.verify import GraphError, verify_graph
+from flambeau.native.loop_ir.interpreter import dtype
+from flambeau.native.loop_ir.ir import Type
+from flambeau.native.loop_ir.verify import verify
 
-from .outcomes import interpreted, outcome, run
-from .steps import same
+from ..execution_routes import interpreted, outcome, run
+from ..step_comparison import same
 
 SIZES = [(1, 1), (5, 5), (63, 63), (65, 65), (130, 130), (5, 130), (130, 7)]
 

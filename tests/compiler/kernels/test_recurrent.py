@@ -13,16 +13,16 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.verify import GraphError, verify_graph
+from flambeau.compiler.ir.verify import GraphError, verify_graph
 from flambeau.native.kernels import recurrent
 from flambeau.native.kernels.recurrent_cells import CELLS
-from flambeau.native.loops import Type
-from flambeau.native.target import TARGETS
-from flambeau.native.verify import verify
+from flambeau.native.loop_ir.ir import Type
+from flambeau.native.target.machine import TARGETS
+from flambeau.native.loop_ir.verify import verify
 
-from .outcomes import interpreted, outcome, run
-from .recurrent_graphs import drawn, recurrent_graph
-from .steps import same
+from ..execution_routes import interpreted, outcome, run
+from ..recurrent_graphs import drawn, recurrent_graph
+from ..step_comparison import same
 
 SIZES = [(2, 1, 1), (3, 33, 17), (4, 31, 16)]
 HERE = Path(__file__).resolve().parent
@@ -80,7 +80,7 @@ import sys
 sys.path[:0] = [{tests!r}, {root!r}]
 from compiler.guarded import array, install, unharmed
 from compiler.recurrent_graphs import drawn, recurrent_graph
-from flambeau.compiler import pipeline
+from flambeau.compiler.driver import pipeline
 numpy = install()
 for name, steps, rows, width in {cases!r}:
     graph = recurrent_graph(name, steps, rows, width, steps % 2 == 1)

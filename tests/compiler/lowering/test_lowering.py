@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.compiler import capture as capturing
-from flambeau.compiler import operands
-from flambeau.compiler.evaluate import evaluate, numpy_type, type_of
-from flambeau.compiler.graph import COMPARISONS, Graph, Node, Op, Source, ordered
-from flambeau.compiler.group import ATTENTIONS
-from flambeau.compiler.lower import NotLowered, lower, lowered_by_hand, writes
-from flambeau.native.loops import Fold, Scalar, Type
-from flambeau.ops.registry import OPERATORS, Kind
+from flambeau.compiler.capture import capture as capturing
+from flambeau.compiler.trace import operands
+from flambeau.compiler.ir.interpreter import evaluate, numpy_type, type_of
+from flambeau.compiler.ir.graph import COMPARISONS, Graph, Node, Op, Source, ordered
+from flambeau.compiler.fusion.fusion_group import ATTENTIONS
+from flambeau.compiler.lowering import NotLowered, lower, lowered_by_hand, writes
+from flambeau.native.loop_ir.ir import Fold, Scalar, Type
+from flambeau.ops.core.registry import OPERATORS, Kind
 from flambeau.tensor import Tensor, wrap
 
 # Operators that programs call as they are, by what stands in the way.

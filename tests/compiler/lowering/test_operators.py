@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.ops.registry import OPERATORS, Kind, Operator
+from flambeau.ops.core.registry import OPERATORS, Kind, Operator
 from flambeau.tensor import Tensor, wrap
 
 SAMPLED = [one for one in OPERATORS.values()

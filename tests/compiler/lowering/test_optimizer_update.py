@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flambeau.compiler.evaluate import evaluate
-from flambeau.compiler.formula import copied, updated
-from flambeau.compiler.graph import Graph, Node, Op, ordered
-from flambeau.native.loops import Type
+from flambeau.compiler.ir.interpreter import evaluate
+from flambeau.compiler.lowering.operators.optimizer_update import copied, updated
+from flambeau.compiler.ir.graph import Graph, Node, Op, ordered
+from flambeau.native.loop_ir.ir import Type
 
 
 class Scalars(NamedTuple):

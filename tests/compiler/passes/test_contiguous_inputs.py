@@ -8,7 +8,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
 
-from .steps import runs, same
+from ..step_comparison import runs, same
 
 MATRIX = torch.randn(4, 5)
 ROWS = torch.arange(48)[:, None] % 4

@@ -7,14 +7,14 @@ from math import prod
 import numpy as np
 import pytest
 
-from flambeau.compiler.graph import Graph, Node, Op, Source, pad, permute
-from flambeau.compiler.lower.conv import convolved
-from flambeau.compiler.passes import few_pixels as passes
-from flambeau.compiler.pipeline import optimised
-from flambeau.compiler.verify import verify_graph
-from flambeau.native.loops import Type
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source, pad, permute
+from flambeau.compiler.lowering.operators.conv import convolved
+from flambeau.compiler.passes import conv_to_matmul as passes
+from flambeau.compiler.driver.pipeline import optimised
+from flambeau.compiler.ir.verify import verify_graph
+from flambeau.native.loop_ir.ir import Type
 
-from .outcomes import assert_same, outcome, run
+from ..execution_routes import assert_same, outcome, run
 
 
 def layer(

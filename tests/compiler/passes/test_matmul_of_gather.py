@@ -9,15 +9,15 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.graph import Graph, Node, Op, Source, matmul, permute, reduce, reshape
-from flambeau.compiler.passes.gathered_products import gathered_products
-from flambeau.compiler.passes.share_common import share_common
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source, matmul, permute, reduce, reshape
+from flambeau.compiler.passes.matmul_of_gather import gathered_products
+from flambeau.compiler.passes.cse import share_common
 from flambeau.compiler.passes.simplify import simplify
-from flambeau.compiler.verify import verify_graph
-from flambeau.native.loops import Fold, Type
+from flambeau.compiler.ir.verify import verify_graph
+from flambeau.native.loop_ir.ir import Fold, Type
 
-from .outcomes import assert_same, outcome, run
-from .steps import same
+from ..execution_routes import assert_same, outcome, run
+from ..step_comparison import same
 
 
 def letters(rows: int, turned: bool) -> Graph:

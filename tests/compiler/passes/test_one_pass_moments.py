@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.compiler import pipeline
-from flambeau.compiler.graph import Graph, Node, Op, apply, constant, reduce
+from flambeau.compiler.driver import pipeline
+from flambeau.compiler.ir.graph import Graph, Node, Op, apply, constant, reduce
 from flambeau.compiler.passes.one_pass_moments import one_pass_moments
-from flambeau.native.loops import Fold, Scalar, Type
+from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
-from .outcomes import assert_same, check, outcome, run
-from .random_graphs import graph_of, source, values
+from ..execution_routes import assert_same, check, outcome, run
+from ..random_graphs import graph_of, source, values
 
 SHAPE = (2, 9, 10, 24)
 

@@ -7,13 +7,13 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.graph import Graph, Node, Op, apply, constant, reduce, reshape
-from flambeau.compiler.passes.fuse import Fusion
-from flambeau.compiler.passes.picked import picked
-from flambeau.native.loops import Fold, Scalar, Type
+from flambeau.compiler.ir.graph import Graph, Node, Op, apply, constant, reduce, reshape
+from flambeau.compiler.fusion.fusion import Fusion
+from flambeau.compiler.passes.pool_backward_factor import picked
+from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
-from .random_graphs import graph_of, source, values
-from .test_pipeline import assert_same, check, outcome
+from ..random_graphs import graph_of, source, values
+from ..driver.test_pipeline import assert_same, check, outcome
 
 F32 = Type.F32
 FINE, ROWS, COARSE = (3, 4, 2, 5, 2, 7), (3, 4, 1, 5, 1, 7), (3, 8, 10, 7)

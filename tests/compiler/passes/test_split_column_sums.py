@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from flambeau.compiler import pipeline
-from flambeau.compiler.graph import Graph, Node, Op, apply, constant, matmul, reduce, reshape
-from flambeau.compiler.passes.column_sums import column_sums
-from flambeau.native.loops import Fold, Scalar, Type
+from flambeau.compiler.driver import pipeline
+from flambeau.compiler.ir.graph import Graph, Node, Op, apply, constant, matmul, reduce, reshape
+from flambeau.compiler.passes.split_column_sums import column_sums
+from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
-from .outcomes import assert_same, bound, check, interpreted, outcome, run
-from .random_graphs import graph_of, source, values
+from ..execution_routes import assert_same, bound, check, interpreted, outcome, run
+from ..random_graphs import graph_of, source, values
 
 ROWS, COLUMNS = 192, 48
 
 
 @pytest.fixture(autouse=True)
 def _even_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flambeau.compiler.passes.column_sums.LEAST", ROWS * COLUMNS)
-    monkeypatch.setattr("flambeau.compiler.passes.column_sums.threads", lambda: 4)
+    monkeypatch.setattr("flambeau.compiler.passes.split_column_sums.LEAST", ROWS * COLUMNS)
+    monkeypatch.setattr("flambeau.compiler.passes.split_column_sums.threads", lambda: 4)
 
 
 def masked_product() -> tuple[list[Node], Node, Node]:
@@ -109,5 +109,5 @@ def test_short_sums_are_left_alone_unless_told_otherwise(monkeypatch: pytest.Mon
     x, y = _made()
     graph = graph_of([x], [y, reduce(y, Fold.SUM, (0,))])
     assert any(node.op is Op.SUM_PARTS for node in column_sums(graph).nodes())
-    monkeypatch.setattr("flambeau.compiler.passes.column_sums.LEAST", ROWS * 4 * COLUMNS + 1)
+    monkeypatch.setattr("flambeau.compiler.passes.split_column_sums.LEAST", ROWS * 4 * COLUMNS + 1)
     assert not any(node.op is Op.SUM_PARTS for node in column_sums(graph).nodes())

@@ -7,18 +7,18 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.graph import Graph, Node, Op, permute
-from flambeau.compiler.passes.fuse import is_turned
-from flambeau.compiler.passes.weight_parts import weight_parts
-from flambeau.native.loops import Type
+from flambeau.compiler.ir.graph import Graph, Node, Op, permute
+from flambeau.compiler.fusion.fusion import is_turned
+from flambeau.compiler.passes.split_conv_weight import weight_parts
+from flambeau.native.loop_ir.ir import Type
 
-from .outcomes import assert_same, outcome, run
-from .random_graphs import graph_of, source, values
+from ..execution_routes import assert_same, outcome, run
+from ..random_graphs import graph_of, source, values
 
 
 @pytest.fixture(autouse=True)
 def _four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flambeau.compiler.passes.weight_parts.threads", lambda: 4)
+    monkeypatch.setattr("flambeau.compiler.passes.split_conv_weight.threads", lambda: 4)
 
 
 def gradient(images: int, channels: int, features: int, groups: int = 1) -> Graph:

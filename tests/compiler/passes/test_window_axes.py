@@ -7,12 +7,12 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.graph import Node, apply, cast, constant, expand, reduce, reshape
-from flambeau.compiler.passes.keep_windows import keep_windows
-from flambeau.native.loops import Fold, Scalar, Type
+from flambeau.compiler.ir.graph import Node, apply, cast, constant, expand, reduce, reshape
+from flambeau.compiler.passes.window_axes import keep_windows
+from flambeau.native.loop_ir.ir import Fold, Scalar, Type
 
-from .random_graphs import graph_of, source, values
-from .test_pipeline import assert_same, check, outcome
+from ..random_graphs import graph_of, source, values
+from ..driver.test_pipeline import assert_same, check, outcome
 
 F32 = Type.F32
 FINE, COARSE = (3, 4, 2, 5, 2, 7), (3, 8, 10, 7)

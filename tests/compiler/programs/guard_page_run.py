@@ -61,8 +61,8 @@ class Numpy:
 
 def spread(plan: Any, tasks: Any, layout: Any) -> Any:
     """A plan in which no two values share memory; and where the poison lies."""
-    from flambeau.compiler.memory import Home
-    from flambeau.compiler.passes.plan_memory import task_memories
+    from flambeau.compiler.fusion.placement import Home
+    from flambeau.compiler.schedule.memory_plan import task_memories
 
     offsets, size, margins = {}, 0, []
     for task in tasks:
@@ -78,8 +78,8 @@ def spread(plan: Any, tasks: Any, layout: Any) -> Any:
 
 def install() -> Numpy:
     """Makes steps that are built from here on lie between guard pages."""
-    from flambeau.compiler import pipeline
-    from flambeau.compiler import step as module
+    from flambeau.compiler.driver import pipeline
+    from flambeau.compiler.runtime import executable as module
 
     numpy = Numpy()
     plan_memory = pipeline.plan_memory
@@ -105,7 +105,7 @@ def unharmed(step: Any) -> bool:
 
 def main(first: int, last: int) -> None:
     """Seeds from `first` up to `last`."""
-    from flambeau.compiler import pipeline
+    from flambeau.compiler.driver import pipeline
 
     from compiler.outcomes import outcome
     from compiler.test_wide_graphs import assert_close

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import flambeau as torch
-from flambeau import nn, torch_alias
+from flambeau import nn
+from flambeau.command import torch_alias
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FIRST, FIRST_BOUND, BOUND = 10, 1e-4, 1e-2

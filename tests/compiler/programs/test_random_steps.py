@@ -9,7 +9,7 @@ import flambeau as torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .steps import compiled, runs, same
+from ..step_comparison import compiled, runs, same
 
 # Each takes the values so far by number and gives a new one, or None for what does not fit.
 _UNARY = (torch.exp, torch.tanh, torch.relu, torch.neg, torch.sigmoid, torch.abs, torch.square)

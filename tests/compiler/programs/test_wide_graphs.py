@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.compiler import pipeline
-from flambeau.compiler.graph import Node, Op, apply, constant, expand, matmul, reshape, window
-from flambeau.native.loops import Scalar, Type
+from flambeau.compiler.driver import pipeline
+from flambeau.compiler.ir.graph import Node, Op, apply, constant, expand, matmul, reshape, window
+from flambeau.native.loop_ir.ir import Scalar, Type
 
-from .outcomes import bound, check, outcome
-from .random_graphs import graph_of, source
-from .wide_graphs import wide_graph, wide_values
+from ..execution_routes import bound, check, outcome
+from ..random_graphs import graph_of, source
+from ..wide_graphs import wide_graph, wide_values
 
 BOUNDS = {"float64": 1e-6, "float32": 3e-4, "bfloat16": 5e-2}
 

@@ -14,7 +14,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.figures import BOUNDS, PHASES
+from flambeau.compiler.report.figures import BOUNDS, PHASES
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -104,8 +104,8 @@ def test_a_kernel_names_no_other_layer_for_a_constant_that_both_use(tmp_path) ->
 
 
 def test_names_cannot_break_out() -> None:
-    from flambeau.compiler.figures import Figures
-    from flambeau.compiler.page import page
+    from flambeau.compiler.report.figures import Figures
+    from flambeau.compiler.report.page import page
 
     nothing = Figures(0.0, [], 0, 1, (1.0, 1.0))
     text = page([nothing], "</script><b>", ["<i>"])

@@ -11,9 +11,9 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.trace import Trace
+from flambeau.compiler.trace.trace import Trace
 
-from .steps import both, compiled, left_by, runs, same
+from ..step_comparison import both, compiled, left_by, runs, same
 
 
 def _net():

@@ -9,17 +9,17 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.graph import Graph, Node, Op, matmul, permute
-from flambeau.compiler.passes.depth_parts import best_parts, depth_parts, parts_cost, shared_cost
-from flambeau.compiler.passes.weight_parts import parts_for
-from flambeau.compiler.schedule.loops import CHUNK, chunk_for
-from flambeau.compiler.schedule.task import SMALL, alone
-from flambeau.compiler.step import LITTLE
-from flambeau.native.pool import POOL
-from flambeau.native.sharing import FEW, evenness
+from flambeau.compiler.ir.graph import Graph, Node, Op, matmul, permute
+from flambeau.compiler.passes.split_k import best_parts, depth_parts, parts_cost, shared_cost
+from flambeau.compiler.passes.split_conv_weight import parts_for
+from flambeau.compiler.kernels.loop_nests import CHUNK, chunk_for
+from flambeau.compiler.schedule.tasks import SMALL, alone
+from flambeau.compiler.runtime.executable import LITTLE
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.native.target.load_balance import FEW, evenness
 
-from .outcomes import assert_same, outcome, run
-from .random_graphs import graph_of, source, values
+from ..execution_routes import assert_same, outcome, run
+from ..random_graphs import graph_of, source, values
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.target import host
+from flambeau.native.target.machine import host
 
 
 @pytest.fixture

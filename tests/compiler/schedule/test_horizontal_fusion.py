@@ -7,13 +7,13 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.graph import Graph, Node, apply, constant, matmul, reduce, reshape
-from flambeau.compiler.group import Group
-from flambeau.compiler.passes.join import MOST, join
-from flambeau.native.loops import Fold, Kind, Loop, Scalar, Type
+from flambeau.compiler.ir.graph import Graph, Node, apply, constant, matmul, reduce, reshape
+from flambeau.compiler.fusion.fusion_group import Group
+from flambeau.compiler.schedule.horizontal_fusion import MOST, join
+from flambeau.native.loop_ir.ir import Fold, Kind, Loop, Scalar, Type
 
-from .outcomes import check
-from .random_graphs import graph_of, source
+from ..execution_routes import check
+from ..random_graphs import graph_of, source
 
 F32 = Type.F32
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from flambeau.compiler import pipeline
-from flambeau.compiler.graph import apply, matmul, permute
-from flambeau.native.loops import Scalar
+from flambeau.compiler.driver import pipeline
+from flambeau.compiler.ir.graph import apply, matmul, permute
+from flambeau.native.loop_ir.ir import Scalar
 
-from .random_graphs import graph_of, source
+from ..random_graphs import graph_of, source
 
 EXTENT = 64
 BYTES = 4 * EXTENT * EXTENT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from flambeau.compiler.passes.plan_memory import _Arena
+from flambeau.compiler.schedule.memory_plan import _Arena
 
 
 def test_memory_freed_last_is_taken_first() -> None:

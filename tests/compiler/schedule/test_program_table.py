@@ -8,10 +8,12 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler import pipeline, table
-from flambeau.native import cache, compiled, kernel_code
+from flambeau.compiler.driver import pipeline
+from flambeau.compiler.schedule import program_table
+from flambeau.native.foundation import disk_cache
+from flambeau.native.jit import kernel_function, compile
 
-from .steps import left_by, runs, same, trainer
+from ..step_comparison import left_by, runs, same, trainer
 
 
 @pytest.fixture
@@ -75,8 +77,8 @@ def test_another_width_or_thread_count_is_planned(folder, planned):
 
 @pytest.mark.parametrize("what", ("damaged", "half", "no kernels"))
 def test_what_is_wrong_on_disk_is_made_anew(folder, planned, what, monkeypatch):
-    monkeypatch.setattr(kernel_code, "loaded", lambda *_: None)  # as in a new process
-    monkeypatch.setattr(compiled, "_functions", {})
+    monkeypatch.setattr(compile, "loaded", lambda *_: None)  # as in a new process
+    monkeypatch.setattr(kernel_function, "_functions", {})
     _, first = trained()
     for path in folder.iterdir():
         data = path.read_bytes()
@@ -86,7 +88,7 @@ def test_what_is_wrong_on_disk_is_made_anew(folder, planned, what, monkeypatch):
         elif what != "no kernels" and is_table:
             middle = len(data) // 2
             path.write_bytes(data[:middle] + (b"" if what == "half" else b"?" + data[middle + 1 :]))
-    compiled._functions.clear()
+    kernel_function._functions.clear()
     _, second = trained()
     assert len(planned) == 2
     same(second, first, 0.0)
@@ -96,10 +98,10 @@ def test_what_is_wrong_on_disk_is_made_anew(folder, planned, what, monkeypatch):
 
 def test_changed_sources_are_another_key(folder, planned, monkeypatch):
     trained()
-    monkeypatch.setattr(table, "compiler_sources", lambda: "others")
+    monkeypatch.setattr(program_table, "compiler_sources", lambda: "others")
     trained()
     assert len(planned) == 2
-    monkeypatch.setattr(table, "compiler_sources", lambda: None)  # not there: nothing is kept
+    monkeypatch.setattr(program_table, "compiler_sources", lambda: None)  # not there: nothing is kept
     trained()
     trained()
     assert len(planned) == 4
@@ -127,7 +129,7 @@ def test_constants_are_kept(folder, planned):
 
 def test_nothing_is_kept_where_nothing_may_be(folder, planned, monkeypatch):
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
-    assert cache.limit() == 0
+    assert disk_cache.limit() == 0
     trained()
     trained()
     assert len(planned) == 2

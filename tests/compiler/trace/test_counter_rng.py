@@ -10,8 +10,8 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.counted import Counted
-from flambeau.native.philox import philox_word
+from flambeau.compiler.trace.counter_rng import Counted
+from flambeau.native.loop_ir.philox import philox_word
 
 COUNTER = {"random": "counter", "mode": "now"}
 

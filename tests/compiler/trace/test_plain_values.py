@@ -9,9 +9,9 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.plain import same_plain, unlike
+from flambeau.compiler.trace.plain_values import same_plain, unlike
 
-from .steps import compiled, runs, same
+from ..step_comparison import compiled, runs, same
 
 ALIKE = [2, 2.0, True, 1, 1.0, 1 + 0j, 0.0, -0.0, 0, False, math.nan, complex(0.0, -0.0), 0j, None,
          "2", b"2", np.float64(2), np.float32(2), np.int64(2)]  # fmt: skip

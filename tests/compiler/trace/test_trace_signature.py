@@ -9,8 +9,8 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.precedent import precedent
-from flambeau.compiler.trace import Trace
+from flambeau.compiler.trace.trace_signature import precedent
+from flambeau.compiler.trace.trace import Trace
 
 SOURCE = """
 import flambeau as torch
@@ -147,11 +147,11 @@ def test_without_a_cache_every_run_has_the_same_bits(tmp_path, monkeypatch):
 
 
 def test_the_first_call_has_the_programs_results(tmp_path, monkeypatch):
-    from flambeau.compiler import api
+    from flambeau.compiler.driver import compiled_function
 
     steps, seen = module(tmp_path), []
-    original = api.take_over
-    monkeypatch.setattr(api, "take_over", lambda *given: (seen.append(1), original(*given)))
+    original = compiled_function.take_over
+    monkeypatch.setattr(compiled_function, "take_over", lambda *given: (seen.append(1), original(*given)))
     net, _, step = steps.training()
     eager_net, _, eager = steps.training()
     step = torch.compile(step, mode="now")

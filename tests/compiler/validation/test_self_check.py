@@ -7,7 +7,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.selfcheck import _square, agree
+from flambeau.compiler.validation.self_check import _square, agree
 
 SIZES = (3, 5000)  # compared at once, and after a quick look
 

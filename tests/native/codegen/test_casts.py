@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.interp import dtype
-from flambeau.native.loops import (
+from flambeau.native.loop_ir.interpreter import dtype
+from flambeau.native.loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Statement, Store, Type,
-)  # fmt: skip
+)
 
 INTEGERS = [one for one in Type if not one.floating and one is not Type.BOOL]
 NUMBERS = [*INTEGERS, Type.F32, Type.F64]

@@ -7,15 +7,15 @@ import re
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.emit.kernel import emit
-from flambeau.native.interp import dtype, interpret
-from flambeau.native.loops import (
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.loop_ir.interpreter import dtype, interpret
+from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
     Kernel, Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
-)  # fmt: skip
-from flambeau.native.target import TARGETS, assembly, host
-from flambeau.native.verify import verify
+)
+from flambeau.native.target.machine import TARGETS, assembly, host
+from flambeau.native.loop_ir.verify import verify
 
 LENGTHS = (0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 300)
 F32, I64 = Type.F32, Type.I64

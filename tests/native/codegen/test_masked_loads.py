@@ -7,9 +7,9 @@ import re
 import pytest
 from llvmlite import ir
 
-from flambeau.native.emit.builder import I1, I64, MEMORY, POINTER, Builder, Module, vector
-from flambeau.native.loops import Type
-from flambeau.native.target import TARGETS, assembly
+from flambeau.native.codegen.llvm.builder import I1, I64, MEMORY, POINTER, Builder, Module, vector
+from flambeau.native.loop_ir.ir import Type
+from flambeau.native.target.machine import TARGETS, assembly
 
 
 def known(bits: list[bool]) -> ir.Constant:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import special
 
-from flambeau.native.compiled import Function, compiled
-from flambeau.native.emit.kernel import emit
-from flambeau.native.loops import (
+from flambeau.native.jit.kernel_function import Function, compiled
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
-)  # fmt: skip
-from flambeau.native.loader import load
-from flambeau.native.target import TARGETS
+)
+from flambeau.native.jit.elf_loader import load
+from flambeau.native.target.machine import TARGETS
 
 Long = np.longdouble
 REFERENCES: dict[str, Callable] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.emit.kernel import emit
-from flambeau.native.loops import (
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Fold, Index, Kernel, Kind, Load, Loop, Scalar,
     Statement, Store, Type, Update,
-)  # fmt: skip
+)
 
 N = 70
 F32 = Type.F32

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.loops import (
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Contract, Fold, Index, Kernel, Kind, Load, Loop,
     Scalar, Statement, Store, Type,
-)  # fmt: skip
-from flambeau.native.structure import structure
-from flambeau.native.verify import VerifyError, verify
+)
+from flambeau.native.loop_ir.fingerprint import structure
+from flambeau.native.loop_ir.verify import VerifyError, verify
 
 ROWS = 3  # of the parts: fewer than the most threads in the tests, more than the least
 Check = Callable[..., list[np.ndarray]]

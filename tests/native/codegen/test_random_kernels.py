@@ -9,17 +9,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flambeau.native.compiled import Function, compiled
-from flambeau.native.emit.kernel import emit
-from flambeau.native.interp import dtype, interpret
-from flambeau.native.loops import (
+from flambeau.native.jit.kernel_function import Function, compiled
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.loop_ir.interpreter import dtype, interpret
+from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Fold, Index, Kernel,
     Kind, Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update,
-)  # fmt: skip
-from flambeau.native.show import show
-from flambeau.native.loader import load
-from flambeau.native.target import TARGETS, assembly
-from flambeau.native.verify import verify
+)
+from flambeau.native.loop_ir.printer import show
+from flambeau.native.jit.elf_loader import load
+from flambeau.native.target.machine import TARGETS, assembly
+from flambeau.native.loop_ir.verify import verify
 
 BOOL, I64 = Type.BOOL, Type.I64
 COMPARISONS = (Scalar.LT, Scalar.GE, Scalar.EQ, Scalar.NE)

@@ -7,26 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from flambeau.native.emit.kernel import emit
-from flambeau.native.emit.stream import DISTANCE, FAR_DISTANCE, LEAST, SPREAD
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.codegen.loops.stream_prefetch import DISTANCE, FAR_DISTANCE, LEAST, SPREAD
 from flambeau.native.kernels.pointwise import FULL, NUMBER, ROW, pointwise
-from flambeau.native.kernels.rows import softmax
-from flambeau.native.loops import (
-    Accumulator,
-    Affine,
-    Begin,
-    Buffer,
-    Fold,
-    Index,
-    Kernel,
-    Kind,
-    Load,
-    Loop,
-    Store,
-    Type,
-    Update,
+from flambeau.native.kernels.row_kernels import softmax
+from flambeau.native.loop_ir.ir import (
+    Accumulator, Affine, Begin, Buffer, Fold, Index, Kernel, Kind, Load, Loop, Store, Type, Update,
 )
-from flambeau.native.target import TARGETS
+from flambeau.native.target.machine import TARGETS
 
 AVX512 = TARGETS["avx512"]
 

@@ -13,15 +13,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from flambeau.native import target
-from flambeau.native.emit.kernel import emit
-from flambeau.native.emit.matrix_unit import pairs
+from flambeau.native.target import machine
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.codegen.gemm.amx_tiles import pairs
 from flambeau.native.kernels.gemm import Layout, product
-from flambeau.native.loops import Contract, Kernel, Type, statements
-from flambeau.native.loader import load
-from flambeau.native.target import TARGETS, assembly, host
+from flambeau.native.loop_ir.ir import Contract, Kernel, Type, statements
+from flambeau.native.jit.elf_loader import load
+from flambeau.native.target.machine import TARGETS, assembly, host
 
-from .conftest import poisoned, unharmed
+from ..conftest import poisoned, unharmed
 from .test_gemm import bias_tanh, matrix_product
 
 unit = pytest.mark.skipif(host().parts == 0, reason="no matrix unit")
@@ -32,7 +32,7 @@ DTYPES = {Type.F32: np.float32, Type.BF16: ml_dtypes.bfloat16}
 @pytest.fixture(autouse=True)
 def always(monkeypatch):
     """The unit is used wherever it can be, for whatever it costs."""
-    monkeypatch.setattr("flambeau.native.emit.parts_plan._FLOPS", 1.0)
+    monkeypatch.setattr("flambeau.native.codegen.gemm.amx_blocking._FLOPS", 1.0)
 
 
 def precise(kernel: Kernel, precision: int) -> Kernel:
@@ -191,7 +191,7 @@ def test_float32_keeps_to_multiply_adds_unless_less_is_asked_for():
 
 
 def test_a_process_that_may_not_use_the_unit_has_none(monkeypatch):
-    monkeypatch.setattr(target, "_may_use_tiles", lambda: False)
+    monkeypatch.setattr(machine, "_may_use_tiles", lambda: False)
     monkeypatch.delenv("FLAMBEAU_CPU", raising=False)
     host.cache_clear()
     try:

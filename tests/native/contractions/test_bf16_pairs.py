@@ -11,16 +11,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.emit.kernel import emit
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.codegen.kernel import emit
 from flambeau.native.kernels.gemm import Form, sized
-from flambeau.native.loops import Type
-from flambeau.native.target import TARGETS, assembly, host
+from flambeau.native.loop_ir.ir import Type
+from flambeau.native.target.machine import TARGETS, assembly, host
 
-from .conftest import poisoned, unharmed
+from ..conftest import poisoned, unharmed
 from .test_gemm import check as check_known
 from .test_gemm import loops, matrix_product
-from .test_sized_products import EXTENTS, check
+from .test_dynamic_gemm import EXTENTS, check
 
 instruction = pytest.mark.skipif(not host().pairs, reason="no AVX512_BF16")
 LAYOUTS = list(combinations((True, False), repeat=2))

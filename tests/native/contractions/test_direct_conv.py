@@ -8,14 +8,14 @@ import re
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import Function, compiled
-from flambeau.native.emit import winograd_plan, winograd_weight
-from flambeau.native.emit.conv_plan import Unsupported, plan
-from flambeau.native.emit.kernel import emit
-from flambeau.native.kernels import conv
-from flambeau.native.loops import Apply, Contract, Kernel, Loop, Scalar, Type
-from flambeau.native.loader import load
-from flambeau.native.target import TARGETS, assembly, host
+from flambeau.native.jit.kernel_function import Function, compiled
+from flambeau.native.codegen.winograd import plan as winograd_plan, weight_gradient
+from flambeau.native.codegen.conv.direct_blocking import Unsupported, plan
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.kernels import conv_static
+from flambeau.native.loop_ir.ir import Apply, Contract, Kernel, Loop, Scalar, Type
+from flambeau.native.jit.elf_loader import load
+from flambeau.native.target.machine import TARGETS, assembly, host
 
 # batch, channels, (h, w), outputs, kernel; then stride, padding, dilation, groups
 CASES = {
@@ -50,7 +50,7 @@ EVERY = [(case, *layout) for case in CASES for layout in LAYOUTS]
 EVERY += [(case, True, False) for case in ("plain", "strided", "gradient in blocks")]
 
 
-def geometry(case: str, last: bool, weight_last: bool, type: Type = Type.F32) -> conv.Geometry:
+def geometry(case: str, last: bool, weight_last: bool, type: Type = Type.F32) -> conv_static.Geometry:
     (batch, channels, spatial, outputs, kernel), settings = {**CASES, **PLACES}[case]
     settings = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1, **settings}
     output = tuple(
@@ -58,15 +58,15 @@ def geometry(case: str, last: bool, weight_last: bool, type: Type = Type.F32) ->
         for n, k, s, p, d in zip(spatial, kernel, settings["stride"], settings["padding"],
                                  settings["dilation"], strict=True)
     )  # fmt: skip
-    return conv.Geometry(
+    return conv_static.Geometry(
         type, batch, channels, spatial, outputs, output, kernel, **settings,
-        x=conv.strides_of((batch, channels, *spatial), last),
-        weight=conv.strides_of((outputs, channels // settings["groups"], *kernel), weight_last),
-        y=conv.strides_of((batch, outputs, *output), last),
+        x=conv_static.strides_of((batch, channels, *spatial), last),
+        weight=conv_static.strides_of((outputs, channels // settings["groups"], *kernel), weight_last),
+        y=conv_static.strides_of((batch, outputs, *output), last),
     )  # fmt: skip
 
 
-def shapes(g: conv.Geometry) -> tuple[tuple[int, ...], ...]:
+def shapes(g: conv_static.Geometry) -> tuple[tuple[int, ...], ...]:
     """Of x, the weight and y."""
     return ((g.batch, g.channels, *g.spatial), (g.outputs, g.inputs_each, *g.kernel),
             (g.batch, g.outputs, *g.output))  # fmt: skip
@@ -77,7 +77,7 @@ def laid(x: np.ndarray, last: bool) -> np.ndarray:
     return (x.transpose(0, 2, 3, 1) if last else x).reshape(-1)
 
 
-def taps(g: conv.Geometry, x: np.ndarray):
+def taps(g: conv_static.Geometry, x: np.ndarray):
     """(kernel entry, what it meets of the padded x: a view (n, c, oh, ow)) for each entry."""
     for i, j in np.ndindex(*g.kernel):
         at = [
@@ -87,7 +87,7 @@ def taps(g: conv.Geometry, x: np.ndarray):
         yield (i, j), x[:, :, at[0], at[1]]
 
 
-def expected(g: conv.Geometry, x: np.ndarray, w: np.ndarray, gy: np.ndarray):
+def expected(g: conv_static.Geometry, x: np.ndarray, w: np.ndarray, gy: np.ndarray):
     """y, and the gradients of x and of the weight, in float64."""
     (top, left), (h, v) = g.padding, g.spatial
     room = [s * (o - 1) + d * (k - 1) + 1 for s, o, d, k in
@@ -125,9 +125,9 @@ def test_convolution_and_gradients(runs, case: str, last: bool, weight_last: boo
     x, w, gy = (rng.normal(size=s).astype(np.float32) for s in shapes(g))
     y, gx, gw = expected(g, x, w, gy)
     images, weight = [laid(a, last) for a in (x, gy)], laid(w, weight_last)
-    runs(conv.forward(g), [images[0], weight], laid(y, last), 1e-5)
-    runs(conv.backward_data(g), [images[1], weight], laid(gx, last), 1e-5)
-    runs(conv.backward_weight(g), images, laid(gw, weight_last), 1e-5)
+    runs(conv_static.forward(g), [images[0], weight], laid(y, last), 1e-5)
+    runs(conv_static.backward_data(g), [images[1], weight], laid(gx, last), 1e-5)
+    runs(conv_static.backward_weight(g), images, laid(gw, weight_last), 1e-5)
 
 
 def test_double_precision_bias_and_relu(runs) -> None:
@@ -136,7 +136,7 @@ def test_double_precision_bias_and_relu(runs) -> None:
     x, w, gy = (rng.normal(size=s) for s in shapes(g))
     bias = rng.normal(size=g.outputs)
     y = np.maximum(expected(g, x, w, gy)[0] + bias[:, None, None], 0)
-    runs(conv.forward(g, True, True), [laid(x, False), laid(w, False), bias], laid(y, False), 1e-13)
+    runs(conv_static.forward(g, True, True), [laid(x, False), laid(w, False), bias], laid(y, False), 1e-13)
 
 
 @pytest.mark.parametrize("case", ["plain", "valid", "few channels", "tiles across rows", "groups"])
@@ -144,7 +144,7 @@ def test_long_work_on_the_sums_is_done_vector_by_vector(runs, case: str) -> None
     g = geometry(case, True, True)
     rng = np.random.default_rng(5)
     x, w, gy = (rng.normal(size=s).astype(np.float32) / 4 for s in shapes(g))
-    kernel = conv.forward(g)
+    kernel = conv_static.forward(g)
     (contract,) = contracts(kernel)
     (store,) = contract.body
     store.value = Apply(Scalar.ERF, (store.value,), Type.F32)
@@ -161,15 +161,15 @@ def test_every_case_is_tiled() -> None:
     for case in CASES:
         for layout in LAYOUTS:
             g = geometry(case, *layout)
-            for build in (conv.forward, conv.backward_data, conv.backward_weight):
+            for build in (conv_static.forward, conv_static.backward_data, conv_static.backward_weight):
                 found = contracts(build(g))
                 assert found
                 for one in found:
                     plan(one, host())
 
 
-PLANS = (winograd_plan, winograd_plan, winograd_weight)
-BUILDS = (conv.forward, conv.backward_data, conv.backward_weight)
+PLANS = (winograd_plan, winograd_plan, weight_gradient)
+BUILDS = (conv_static.forward, conv_static.backward_data, conv_static.backward_weight)
 
 
 @pytest.mark.parametrize("case", PLACES)
@@ -178,7 +178,7 @@ def test_sixteen_places(
     compare, monkeypatch, case: str, last: bool, weight_last: bool
 ) -> None:
     """As exact as direct sums: no more than a few roundings of the largest result."""
-    for plans in (winograd_plan, winograd_weight):
+    for plans in (winograd_plan, weight_gradient):
         monkeypatch.setattr(plans, "ENOUGH", 1e9)
     g = geometry(case, last, weight_last)
     rng = np.random.default_rng(3)
@@ -208,7 +208,7 @@ def test_three_by_three_taps_are_made_in_sixteen_places() -> None:
 
 def test_tiles_span_short_rows() -> None:
     """Four positions in a row would leave the units idle."""
-    cut = plan(contracts(conv.forward(geometry("tiles across rows", True, True)))[0], host())
+    cut = plan(contracts(conv_static.forward(geometry("tiles across rows", True, True)))[0], host())
     assert cut.shape.rows * cut.shape.vectors >= 8
     assert cut.shape.rows > 4
 
@@ -216,14 +216,14 @@ def test_tiles_span_short_rows() -> None:
 def test_threads_share_the_gradient_of_a_narrow_weight() -> None:
     """All rows are one tile: threads have nothing to share but panels."""
     case = "one channel"
-    cut = plan(contracts(conv.backward_weight(geometry(case, True, False)))[0], TARGETS["avx512"])
+    cut = plan(contracts(conv_static.backward_weight(geometry(case, True, False)))[0], TARGETS["avx512"])
     assert cut.units == 1
     assert (cut.count, cut.panels) == (2, 1)
 
 
 def test_long_depths_are_cut() -> None:
     """What is packed at a time stays in the caches."""
-    for case, build in (("long depth", conv.forward), ("gradient in blocks", conv.backward_weight)):
+    for case, build in (("long depth", conv_static.forward), ("gradient in blocks", conv_static.backward_weight)):
         for layout in LAYOUTS:
             cut = plan(contracts(build(geometry(case, *layout)))[0], TARGETS["avx512"])
             assert cut.blocks > 1
@@ -233,7 +233,7 @@ def test_long_depths_are_cut() -> None:
 @pytest.mark.parametrize(("target", "fused"), [("avx2", "vfmadd231ps"), ("neon", "fmla")])
 def test_other_processors(target: str, fused: str) -> None:
     """Registers hold the sums: nothing of a tile's loop is spilled."""
-    text = emit(conv.forward(geometry("plain", True, True)), TARGETS[target])
+    text = emit(conv_static.forward(geometry("plain", True, True)), TARGETS[target])
     loops = assembly(text, TARGETS[target]).split("\n.L")
     most = max(loops, key=lambda part: part.count(fused))
     assert most.count(fused) >= 8

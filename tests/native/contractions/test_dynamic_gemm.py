@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from flambeau.native.compiled import Function, compiled
-from flambeau.native.emit import product
-from flambeau.native.emit.kernel import emit
-from flambeau.native.interp import interpret
-from flambeau.native.kernel_code import made
+from flambeau.native.jit.kernel_function import Function, compiled
+from flambeau.native.codegen.gemm import macro_kernel
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.loop_ir.interpreter import interpret
+from flambeau.native.jit.compile import made
 from flambeau.native.kernels.gemm import Form, sized
-from flambeau.native.loader import load_codes
-from flambeau.native.loops import Type
-from flambeau.native.show import show
-from flambeau.native.target import TARGETS, assembly, host
+from flambeau.native.jit.elf_loader import load_codes
+from flambeau.native.loop_ir.ir import Type
+from flambeau.native.loop_ir.printer import show
+from flambeau.native.target.machine import TARGETS, assembly, host
 
-from .conftest import poisoned, unharmed
+from ..conftest import poisoned, unharmed
 
 LAYOUTS = list(combinations((True, False), repeat=2))
 EXTENTS = [(1, 1, 1), (3, 2, 0), (0, 3, 2), (5, 24, 7), (4, 25, 64), (7, 23, 33), (31, 49, 17),
@@ -92,7 +92,7 @@ def test_the_tiles_of_a_group_ask_for_all_of_the_next_rows(
     def mark(b: ir.IRBuilder, place: ir.Value) -> None:
         b.store(ir.Constant(ir.FloatType(), 1.0), place, align=4)
 
-    monkeypatch.setattr(product, "_ask", mark)
+    monkeypatch.setattr(macro_kernel, "_ask", mark)
     kernel, name = sized(Form(Type.F32, True, False)), f"asking_{n}"
     address = load_codes({name: (name, *made(kernel, name, host()))})[name]
     m, k, line = 31, 96, 16  # a depth whose rounds are shared out evenly

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from flambeau.native.compiled import compiled
-from flambeau.native.emit.kernel import emit
-from flambeau.native.emit.share import shared
-from flambeau.native.emit.tile import constant
-from flambeau.native.loops import (
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.codegen.loops.work_partition import shared
+from flambeau.native.codegen.gemm.micro_kernel import constant
+from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
     Kernel, Kind, Load, Loop, Scalar, Size, Statement, Store, Type,
-)  # fmt: skip
-from flambeau.native.loader import load
-from flambeau.native.target import TARGETS, assembly
+)
+from flambeau.native.jit.elf_loader import load
+from flambeau.native.target.machine import TARGETS, assembly
 
-from .conftest import poisoned, unharmed
+from ..conftest import poisoned, unharmed
 
 HALVES = (Type.F16, Type.BF16)
 Epilogue = Callable[[Accumulator, Index, Index], tuple[Expression, list[Buffer]]]

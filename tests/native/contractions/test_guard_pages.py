@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from ml_dtypes import bfloat16
 
-from flambeau.native.compiled import compiled
-from flambeau.native.kernels import any_conv
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.kernels import conv
 from flambeau.native.kernels.gemm import Form, sized
-from flambeau.native.kernels.moved import in_order, rows_apart
-from flambeau.native.kernels.rows import reduce_rows
-from flambeau.native.loops import Fold, Type
+from flambeau.native.kernels.transpose import in_order, rows_apart
+from flambeau.native.kernels.row_kernels import reduce_rows
+from flambeau.native.loop_ir.ir import Fold, Type
 
-from .test_any_conv import placed
-from .test_conv import geometry, shapes
+from .test_implicit_gemm import placed
+from .test_direct_conv import geometry, shapes
 from .test_gemm import matrix_product
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect")
@@ -115,10 +115,10 @@ def convolutions() -> None:
     for case, last in combinations(cases, (False, True)):
         g = geometry(case, last, last)
         x, w, y = shapes(g)
-        windows, gradient = any_conv.windows(Type.F32), any_conv.weight(Type.F32)
-        runs = [(windows, any_conv.forward_calls, [x, w, (g.outputs,), y]),
-                (windows, any_conv.data_calls, [y, w, (g.channels,), x]),
-                (gradient, any_conv.weight_calls, [x, y, w])]  # fmt: skip
+        windows, gradient = conv.windows(Type.F32), conv.weight(Type.F32)
+        runs = [(windows, conv.forward_calls, [x, w, (g.outputs,), y]),
+                (windows, conv.data_calls, [y, w, (g.channels,), x]),
+                (gradient, conv.weight_calls, [x, y, w])]  # fmt: skip
         for (kernel, calls, each), after in combinations(runs, (False, True)):
             arrays = [fenced(np.ones(shape, np.float32), after) for shape in each]
             for call in calls(g):

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.interp import interpret
-from flambeau.native.kernels import any_conv, conv
-from flambeau.native.kernels.any_conv import Call
-from flambeau.native.loops import Kernel, Type
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.loop_ir.interpreter import interpret
+from flambeau.native.kernels import conv as any_conv, conv_static
+from flambeau.native.kernels.conv import Call
+from flambeau.native.loop_ir.ir import Kernel, Type
 
-from .conftest import poisoned, unharmed
-from .test_conv import CASES, expected, geometry, laid, shapes
+from ..conftest import poisoned, unharmed
+from .test_direct_conv import CASES, expected, geometry, laid, shapes
 
 # beside those of test_conv
 MORE = {
@@ -90,8 +90,8 @@ def test_what_the_interpreter_gives(grouped: bool, last: bool) -> None:
     """It defines what the kernels mean."""
     spatial, kernel, output = (5, 4), (2, 3), (2, 4)
     sizes = [(2, 4, *spatial), (6, 2, *kernel), (2, 6, *output)]
-    g = conv.Geometry(Type.F32, 2, 4, spatial, 6, output, kernel, (2, 1), (0, 1), (2, 1), 2,
-                      *[conv.strides_of(shape, last) for shape in sizes])  # fmt: skip
+    g = conv_static.Geometry(Type.F32, 2, 4, spatial, 6, output, kernel, (2, 1), (0, 1), (2, 1), 2,
+                      *[conv_static.strides_of(shape, last) for shape in sizes])  # fmt: skip
     rng = np.random.default_rng(3)
     x, w, gy = (rng.normal(size=s).astype(np.float32) for s in sizes)
     bias = np.zeros(6, np.float32)

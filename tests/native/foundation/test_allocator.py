@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from flambeau.native import allocator
+from flambeau.native.foundation import allocator
 
 PROGRAM = """
 import resource
@@ -31,7 +31,7 @@ APART = """
 import resource
 import numpy as np
 import flambeau
-from flambeau.native.allocator import apart
+from flambeau.native.foundation.allocator import apart
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.native import cache, loader
+from flambeau.native.foundation import disk_cache
+from flambeau.native.jit import elf_loader
 
-KEY = cache.key("a", "b")
+KEY = disk_cache.key("a", "b")
 
 
 @pytest.fixture
@@ -27,52 +28,52 @@ def entry(folder: Path, key: str = KEY) -> Path:
 
 
 def test_an_entry_is_found_again(folder: Path) -> None:
-    assert cache.get(KEY) is None
-    cache.put(KEY, b"code")
-    assert cache.get(KEY) == b"code"
+    assert disk_cache.get(KEY) is None
+    disk_cache.put(KEY, b"code")
+    assert disk_cache.get(KEY) == b"code"
     assert [path.name for path in folder.iterdir()] == [entry(folder).name]
     if os.name == "posix":
         assert folder.stat().st_mode & 0o077 == 0
 
 
 def test_keys_depend_on_every_part_and_where_it_ends() -> None:
-    keys = [cache.key("a", "b"), cache.key("ab", ""), cache.key("ab"), cache.key("a", "c")]
+    keys = [disk_cache.key("a", "b"), disk_cache.key("ab", ""), disk_cache.key("ab"), disk_cache.key("a", "c")]
     assert len(set(keys)) == 4
 
 
 @pytest.mark.parametrize("place", [0, 20, 60, -1])
 def test_a_flipped_byte_is_noticed(folder: Path, place: int) -> None:
-    cache.put(KEY, bytes(100))
+    disk_cache.put(KEY, bytes(100))
     data = bytearray(entry(folder).read_bytes())
     data[place] ^= 1
     entry(folder).write_bytes(data)
-    assert cache.get(KEY) is None
+    assert disk_cache.get(KEY) is None
 
 
 @pytest.mark.parametrize("length", [0, 10, 48, 90])
 def test_a_truncated_entry_is_noticed(folder: Path, length: int) -> None:
-    cache.put(KEY, bytes(100))
+    disk_cache.put(KEY, bytes(100))
     os.truncate(entry(folder), length)
-    assert cache.get(KEY) is None
-    cache.put(KEY, b"again")
-    assert cache.get(KEY) == b"again"
+    assert disk_cache.get(KEY) is None
+    disk_cache.put(KEY, b"again")
+    assert disk_cache.get(KEY) == b"again"
 
 
 def test_an_entry_in_the_place_of_another_is_noticed(folder: Path) -> None:
-    cache.put(KEY, b"code")
+    disk_cache.put(KEY, b"code")
     entry(folder).rename(entry(folder, "0" * 64))
-    assert cache.get("0" * 64) is None
+    assert disk_cache.get("0" * 64) is None
 
 
 def test_a_damaged_object_is_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    compile = loader.object_code
-    monkeypatch.setattr(loader, "object_code", lambda *a: made.append(a) or compile(*a))
+    compile = elf_loader.object_code
+    monkeypatch.setattr(elf_loader, "object_code", lambda *a: made.append(a) or compile(*a))
     text = "define i64 @f() {\n  ret i64 12345\n}\n"
 
     def load() -> int:
-        monkeypatch.setattr(loader, "_codes", {})  # as in a new process
-        loader.load(text, ["f"])
+        monkeypatch.setattr(elf_loader, "_codes", {})  # as in a new process
+        elf_loader.load(text, ["f"])
         return len(made)
 
     assert [load(), load()] == [1, 1]
@@ -83,13 +84,13 @@ def test_a_damaged_object_is_compiled_again(folder: Path, monkeypatch: pytest.Mo
 
 def test_the_least_recently_used_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "1")
-    keys = [cache.key(str(i)) for i in range(30)]
+    keys = [disk_cache.key(str(i)) for i in range(30)]
     now = time.time()
     for i, key in enumerate(keys):
-        cache.put(key, bytes(100_000))
+        disk_cache.put(key, bytes(100_000))
         if entry(folder, key).exists():
             os.utime(entry(folder, key), (now - 9000 + i, now - 9000 + i))
-        cache.get(keys[0])  # which makes it young
+        disk_cache.get(keys[0])  # which makes it young
     kept = [key for key in keys if entry(folder, key).exists()]
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 2**20 * 17 // 16
     assert keys[0] in kept
@@ -102,18 +103,18 @@ def test_what_dead_processes_left_is_removed(folder: Path, monkeypatch: pytest.M
     for name, age in (("old.part", 7200), ("new.part", 10)):
         (folder / name).write_bytes(b"x")
         os.utime(folder / name, (time.time() - age,) * 2)
-    monkeypatch.setattr(cache, "_written", {})
-    cache.put(KEY, b"code")
+    monkeypatch.setattr(disk_cache, "_written", {})
+    disk_cache.put(KEY, b"code")
     assert sorted(os.listdir(folder)) == sorted(["new.part", entry(folder).name])
 
 
 def test_size_zero_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
-    cache.put(KEY, b"code")
-    assert cache.get(KEY) is None
+    disk_cache.put(KEY, b"code")
+    assert disk_cache.get(KEY) is None
     assert not folder.exists()
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "nonsense")
-    assert cache.limit() == 512 * 2**20
+    assert disk_cache.limit() == 512 * 2**20
 
 
 def test_places_that_cannot_be_written_are_harmless(
@@ -121,34 +122,34 @@ def test_places_that_cannot_be_written_are_harmless(
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "file" / "below"))
-    cache.put(KEY, b"code")
-    assert cache.get(KEY) is None
-    assert loader.load("define i64 @g() {\n  ret i64 54321\n}\n", ["g"])["g"]
+    disk_cache.put(KEY, b"code")
+    assert disk_cache.get(KEY) is None
+    assert elf_loader.load("define i64 @g() {\n  ret i64 54321\n}\n", ["g"])["g"]
 
 
 def test_a_read_only_folder_is_still_read(folder: Path) -> None:
-    cache.put(KEY, b"code")
+    disk_cache.put(KEY, b"code")
     folder.chmod(0o500)
     try:
-        cache.put(cache.key("other"), b"other")
-        assert cache.get(KEY) == b"code"
+        disk_cache.put(disk_cache.key("other"), b"other")
+        assert disk_cache.get(KEY) == b"code"
     finally:
         folder.chmod(0o700)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners of files")
 def test_entries_of_other_users_are_not_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache.put(KEY, b"code")
+    disk_cache.put(KEY, b"code")
     mine = entry(folder).stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
-    assert (cache.get(KEY) is None) == (mine != 0)
-    assert not cache._trusted(os.stat_result((0o600, 0, 0, 1, mine + 2, 0, 0, 0, 0, 0)))
+    assert (disk_cache.get(KEY) is None) == (mine != 0)
+    assert not disk_cache._trusted(os.stat_result((0o600, 0, 0, 1, mine + 2, 0, 0, 0, 0, 0)))
 
 
 def test_several_processes_write_and_read(folder: Path) -> None:
     """Each writes each of ten entries many times, and reads only whole ones."""
     program = (
-        "from flambeau.native import cache\n"
+        "from flambeau.native.foundation import disk_cache as cache\n"
         "for i in range(30):\n"
         "    for k in range(10):\n"
         "        key = cache.key(str(k)); body = str(k).encode() * 5000\n"
@@ -165,7 +166,7 @@ def test_several_processes_write_and_read(folder: Path) -> None:
 def test_an_old_entry_that_cannot_be_touched_is_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache.put(KEY, b"code")
+    disk_cache.put(KEY, b"code")
     os.utime(entry(folder), (0, 0))
 
     def refuse(*given: object) -> None:
@@ -173,6 +174,6 @@ def test_an_old_entry_that_cannot_be_touched_is_read(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "utime", refuse)
-        assert cache.get(KEY) == b"code"
-    assert cache.get(KEY) == b"code"
+        assert disk_cache.get(KEY) == b"code"
+    assert disk_cache.get(KEY) == b"code"
     assert entry(folder).stat().st_mtime > 1

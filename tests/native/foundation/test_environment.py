@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.native import flags
+from flambeau.native.foundation import environment
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_the_page_is_fresh() -> None:
-    """Else: python -m flambeau.native.flags > docs/flags.md"""
-    assert (ROOT / "docs" / "flags.md").read_text(encoding="utf-8") == flags.page()
+    """Else: python -m flambeau.native.foundation.environment > docs/flags.md"""
+    assert (ROOT / "docs" / "flags.md").read_text(encoding="utf-8") == environment.page()
 
 
 def test_every_flag_is_in_the_table() -> None:
@@ -22,20 +22,20 @@ def test_every_flag_is_in_the_table() -> None:
         name for path in (ROOT / "flambeau").rglob("*.py")
         for name in re.findall(r"FLAMBEAU_[A-Z_]+", path.read_text(encoding="utf-8"))
     }  # fmt: skip
-    assert named == {flag.name for flag in flags.FLAGS}
+    assert named == {flag.name for flag in environment.FLAGS}
 
 
 def test_values_have_their_types(monkeypatch) -> None:
     monkeypatch.delenv("FLAMBEAU_DEBUG", raising=False)
-    assert flags.DEBUG.value() == 0
+    assert environment.DEBUG.value() == 0
     monkeypatch.setenv("FLAMBEAU_DEBUG", " 3 ")
-    assert flags.DEBUG.value() == 3
+    assert environment.DEBUG.value() == 3
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0.5")
-    assert flags.CACHE_SIZE.value() == 0.5
+    assert environment.CACHE_SIZE.value() == 0.5
 
 
 @pytest.mark.parametrize("given", ["yes", "-1", "1.5"])
 def test_what_cannot_be_read_is_told(given, monkeypatch) -> None:
     monkeypatch.setenv("FLAMBEAU_DEBUG", given)
     with pytest.warns(UserWarning, match=f"FLAMBEAU_DEBUG='{given}' is not a whole number"):
-        assert flags.DEBUG.value() == 0
+        assert environment.DEBUG.value() == 0

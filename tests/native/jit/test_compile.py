@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flambeau.native import compiled, kernel_code, loader
-from flambeau.native.emit import kernel as emission
-from flambeau.native.loops import (
+from flambeau.native.jit import kernel_function, compile, elf_loader
+from flambeau.native.codegen import kernel as emission
+from flambeau.native.loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Index, Kernel, Kind, Load, Loop, Scalar, Store, Type,
-)  # fmt: skip
+)
 
 
 def scaled(factor: float, name: str = "scaled") -> Kernel:
@@ -27,7 +27,7 @@ def scaled(factor: float, name: str = "scaled") -> Kernel:
 
 def run(kernel: Kernel) -> float:
     x, y = np.ones(10, np.float32), np.zeros(10, np.float32)
-    compiled.compiled(kernel).run([x, y])
+    kernel_function.compiled(kernel).run([x, y])
     assert (y == y[0]).all()
     return float(y[0])
 
@@ -51,8 +51,8 @@ def emitted(settled: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> l
 
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is loaded, as in another process."""
-    monkeypatch.setattr(compiled, "_functions", {})
-    monkeypatch.setattr(loader, "_codes", {})
+    monkeypatch.setattr(kernel_function, "_functions", {})
+    monkeypatch.setattr(elf_loader, "_codes", {})
 
 
 def test_a_kernel_is_emitted_once_for_all_processes(
@@ -72,17 +72,17 @@ def test_the_kernels_of_a_program_are_loaded_together(
 ) -> None:
     factors = (2.0, 3.0, 5.0)
     kernels = [scaled(factor) for factor in factors]
-    names = [one.name for one in compiled.compile_all(kernels)]
+    names = [one.name for one in kernel_function.compile_all(kernels)]
     new_process(monkeypatch)
-    assert kernel_code.known([*names, "another"]) is None
-    assert not loader._codes
+    assert compile.known([*names, "another"]) is None
+    assert not elf_loader._codes
     together: list[int] = []
-    load = loader._load
-    monkeypatch.setattr(loader, "_load", lambda codes: together.append(len(codes)) or load(codes))
-    found = kernel_code.known(names)
+    load = elf_loader._load
+    monkeypatch.setattr(elf_loader, "_load", lambda codes: together.append(len(codes)) or load(codes))
+    found = compile.known(names)
     assert found is not None
     assert together == [3]
-    assert kernel_code.known(names) == found  # as they are loaded already
+    assert compile.known(names) == found  # as they are loaded already
     assert [run(one) for one in kernels] == list(factors)
     assert len(emitted) == 3
 
@@ -105,28 +105,28 @@ def test_another_emitter_makes_its_own_code(
 ) -> None:
     run(scaled(6.0))
     new_process(monkeypatch)
-    monkeypatch.setattr(kernel_code, "sources", lambda: "other sources")
+    monkeypatch.setattr(compile, "sources", lambda: "other sources")
     assert run(scaled(6.0)) == 6
     assert len(emitted) == 2
     new_process(monkeypatch)
-    monkeypatch.setattr(kernel_code, "sources", lambda: None)  # not known: nothing is kept
+    monkeypatch.setattr(compile, "sources", lambda: None)  # not known: nothing is kept
     assert run(scaled(6.0)) == 6
     assert len(emitted) == 3
 
 
 def test_the_sources_are_those_of_the_emitter(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = kernel_code.sources()
-    assert found == kernel_code.sources()
-    kernel_code.sources.cache_clear()
-    monkeypatch.setattr(kernel_code, "_FOLDERS", ("emit",))
-    assert kernel_code.sources() != found
-    kernel_code.sources.cache_clear()
+    found = compile.sources()
+    assert found == compile.sources()
+    compile.sources.cache_clear()
+    monkeypatch.setattr(compile, "_FOLDERS", ("emit",))
+    assert compile.sources() != found
+    compile.sources.cache_clear()
 
 
 @pytest.mark.parametrize("aside", (False, True))
 def test_many_kernels_on_several_threads(emitted: list[str], aside: bool) -> None:
     kernels = [scaled(float(k)) for k in range(10, 17)]
-    functions = compiled.compile_all(kernels, threads=3, aside=aside)
+    functions = kernel_function.compile_all(kernels, threads=3, aside=aside)
     assert len(emitted) == 7 and len({f.address for f in functions}) == 7
     assert [run(kernel) for kernel in kernels] == list(range(10, 17))
     assert len(emitted) == 7
@@ -139,14 +139,14 @@ def test_errors_of_emission_and_of_llvm_are_raised(
     kernels = [scaled(float(k)) for k in range(20, 24)]
     monkeypatch.setattr(emission, "emit", lambda kernel, name: "not LLVM IR")
     with pytest.raises(RuntimeError, match="expected"):
-        compiled.compile_all(kernels, threads=2, aside=aside)
+        kernel_function.compile_all(kernels, threads=2, aside=aside)
 
     def fail(kernel: Kernel, name: str) -> str:
         raise NotImplementedError(name)
 
     monkeypatch.setattr(emission, "emit", fail)
     with pytest.raises(NotImplementedError, match="kernel_"):
-        compiled.compile_all(kernels, threads=2, aside=aside)
+        kernel_function.compile_all(kernels, threads=2, aside=aside)
 
 
 def test_priorities_are_of_one_thread_alone() -> None:
@@ -154,7 +154,7 @@ def test_priorities_are_of_one_thread_alone() -> None:
     found: list[int] = []
 
     def work() -> None:
-        kernel_code.yield_to_others()
+        compile.yield_to_others()
         if sys.platform == "linux":
             found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
 

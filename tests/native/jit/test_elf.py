@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.native import loader, object_file
-from flambeau.native.object_file import Unknown, linked, read
-from flambeau.native.target import object_code
+from flambeau.native.jit import elf_loader, elf
+from flambeau.native.jit.elf import Unknown, linked, read
+from flambeau.native.target.machine import object_code
 
 by_hand = pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine != "x86_64", reason="LLVM loads it"
@@ -111,7 +111,7 @@ define i64 @chosen(i64 %i) {
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing is loaded, and nothing is on disk."""
-    monkeypatch.setattr(loader, "_codes", {})
+    monkeypatch.setattr(elf_loader, "_codes", {})
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path))
 
 
@@ -120,11 +120,11 @@ def no_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     def engine(*_: object) -> None:
         raise AssertionError("LLVM's loader was asked")
 
-    monkeypatch.setattr(loader, "_engine", engine)
+    monkeypatch.setattr(elf_loader, "_engine", engine)
 
 
 def function(text: str, name: str, result: type, *kinds: type) -> ctypes._CFuncPtr:
-    return ctypes.CFUNCTYPE(result, *kinds)(loader.load(text, [name])[name])
+    return ctypes.CFUNCTYPE(result, *kinds)(elf_loader.load(text, [name])[name])
 
 
 I64, F64 = ctypes.c_int64, ctypes.c_double
@@ -147,8 +147,8 @@ def test_variables_can_be_written(no_llvm: None) -> None:
 @by_hand
 def test_what_lies_elsewhere_is_called(no_llvm: None, monkeypatch: pytest.MonkeyPatch) -> None:
     twice = ctypes.CFUNCTYPE(I64, I64)(lambda x: 2 * x)
-    monkeypatch.setattr(loader, "_defined", {})
-    loader.define("test_object_file_own", ctypes.cast(twice, ctypes.c_void_p).value or 0)
+    monkeypatch.setattr(elf_loader, "_defined", {})
+    elf_loader.define("test_object_file_own", ctypes.cast(twice, ctypes.c_void_p).value or 0)
     assert function(OUTSIDE, "own", I64, I64)(21) == 42
     assert function(OUTSIDE, "of_libm", F64, F64)(0.0) == 1.0
     assert function(OUTSIDE, "of_c", I64, I64)(-5) == 5
@@ -161,18 +161,18 @@ def test_files_loaded_together_keep_to_themselves(no_llvm: None) -> None:
     texts = [CONSTANTS.replace("1.5", f"{i}.0") + CHOICE.replace("2\n", f"{i}\n").replace(
         "-50", f"{-50 - i}") for i in range(4)]  # fmt: skip
     codes = {str(i): ([], object_code(text)) for i, text in enumerate(texts)}
-    loader._load(codes)
+    elf_loader._load(codes)
     for i in range(4):
-        constant = ctypes.CFUNCTYPE(F64, I64)(loader._codes[str(i)]("constant"))
-        choice = ctypes.CFUNCTYPE(I64, I64)(loader._codes[str(i)]("choice"))
+        constant = ctypes.CFUNCTYPE(F64, I64)(elf_loader._codes[str(i)]("constant"))
+        choice = ctypes.CFUNCTYPE(I64, I64)(elf_loader._codes[str(i)]("choice"))
         assert constant(0) == float(i)
         assert choice(3) == (-50 - i) * i
 
 
 def test_what_is_unknown_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    engine = loader._engine
-    monkeypatch.setattr(loader, "_engine", lambda *given: asked.append(given) or engine(*given))
+    engine = elf_loader._engine
+    monkeypatch.setattr(elf_loader, "_engine", lambda *given: asked.append(given) or engine(*given))
     chosen = function(POINTERS, "chosen", I64, I64)
     assert [chosen(0), chosen(1)] == [1, 2]
     assert len(asked) == 1
@@ -208,7 +208,7 @@ def test_an_object_of_another_processor_is_unknown() -> None:
 def test_code_begins_at_its_alignment_and_variables_on_pages_of_their_own() -> None:
     files = [read(object_code(text)) for text in (CHOICE, COUNTER, CONSTANTS)]
     code = linked(files, lambda name: 0)
-    assert code.executed % object_file.PAGE == 0 and len(code.bytes) > code.executed
+    assert code.executed % elf.PAGE == 0 and len(code.bytes) > code.executed
     for file, functions in zip(files, code.functions, strict=True):
         for name, section, offset in file.symbols:
             if name in functions and section is not None:

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from flambeau.native import kernel_code, makers
-from flambeau.native.loops import (
+from flambeau.native.jit import compile, worker_pool
+from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Fold, Index, Kernel, Kind, Load,
     Loop, Scalar, Store, Type,
-)  # fmt: skip
-from flambeau.native.makers import Makers
-from flambeau.native.target import host
-from flambeau.native.verify import VerifyError
+)
+from flambeau.native.jit.worker_pool import Makers
+from flambeau.native.target.machine import host
+from flambeau.native.loop_ir.verify import VerifyError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="ends processes by signals")
 
@@ -67,7 +67,7 @@ class Made:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     """One maker, as soon as there is anything to make."""
-    monkeypatch.setattr(makers, "wanted", lambda work, threads, aside: 1)
+    monkeypatch.setattr(worker_pool, "wanted", lambda work, threads, aside: 1)
     crew = Makers()
     yield Made(crew)
     crew.close()
@@ -97,7 +97,7 @@ def test_a_maker_makes_the_code_that_this_process_would(made: Made, aside: bool)
     assert sorted([*made.code, *made.here]) == ["k0", "k1", "k2"]
     assert not (aside and made.here)
     for name, found in made.code.items():
-        assert found == kernel_code.made(kernels[int(name[1:])], name, host())
+        assert found == compile.made(kernels[int(name[1:])], name, host())
 
 
 def test_makers_that_are_expected_begin_before_there_is_work(made: Made) -> None:
@@ -136,7 +136,7 @@ def test_without_makers_all_is_left(
 def test_a_maker_with_other_sources_is_refused(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel_code, "sources", lambda: "others")
+    monkeypatch.setattr(compile, "sources", lambda: "others")
     assert made.make(scaled(1.0)) == ["k0"]
     assert gone(made.crew)
     assert "its sources are others" in made.crew.why
@@ -146,14 +146,14 @@ def test_a_maker_with_other_sources_is_refused(
 def test_a_maker_that_ends_in_the_middle(
     made: Made, by: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = makers._Process.ask
+    ask = worker_pool._Process.ask
 
-    def killed(self: makers._Process, *rest: object) -> object:
+    def killed(self: worker_pool._Process, *rest: object) -> object:
         os.kill(self.process.pid, by)
         self.process.wait()
         return ask(self, *rest)
 
-    monkeypatch.setattr(makers._Process, "ask", killed)
+    monkeypatch.setattr(worker_pool._Process, "ask", killed)
     if by == signal.SIGKILL:  # from outside: the rest is to be made here
         assert made.make(scaled(1.0), scaled(2.0)) == ["k0", "k1"]
     else:
@@ -161,7 +161,7 @@ def test_a_maker_that_ends_in_the_middle(
             made.make(scaled(1.0), scaled(2.0))
     assert gone(made.crew)
     assert not made.crew.all
-    monkeypatch.setattr(makers._Process, "ask", ask)
+    monkeypatch.setattr(worker_pool._Process, "ask", ask)
     assert made.make(scaled(1.0)) == []
 
 
@@ -178,7 +178,7 @@ def test_what_pickle_cannot_carry_is_left(made: Made) -> None:
 def test_an_idle_maker_ends_and_leaves_nothing(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(makers, "_IDLE", 0.05)
+    monkeypatch.setattr(worker_pool, "_IDLE", 0.05)
     assert made.make(scaled(1.0)) == []
     (pid,) = made.pids
     assert gone(made.crew)
@@ -214,8 +214,8 @@ _PROGRAM = """
 import os, sys, threading, time, types
 sys.modules["flambeau"] = types.ModuleType("flambeau")  # its __init__ takes longer than all else
 sys.modules["flambeau"].__path__ = [sys.argv[2]]
-from flambeau.native import makers
-from flambeau.native.loops import Kernel
+from flambeau.native.jit import worker_pool as makers
+from flambeau.native.loop_ir.ir import Kernel
 makers.wanted = lambda *_: 1
 def make():
     makers.MAKERS.make({"k": Kernel("k", [], [])}, print, print, 1, True)
@@ -231,7 +231,7 @@ if sys.argv[1] == "kill":
 
 @pytest.mark.parametrize("how", ("exit", "kill"))
 def test_makers_end_with_the_process(how: str) -> None:
-    package = os.path.dirname(os.path.dirname(makers.__file__))
+    package = os.path.dirname(os.path.dirname(worker_pool.__file__))
     done = subprocess.run([sys.executable, "-c", _PROGRAM, how, package], capture_output=True,
                           text=True, timeout=60, check=False)  # fmt: skip
     assert done.returncode == (0 if how == "exit" else -9), done.stderr
@@ -257,7 +257,7 @@ assert os.waitpid(child, 0)[1] == 0, "a child has its parent's makers"
 
 
 def test_interrupts_and_forks_in_a_real_process() -> None:
-    package = os.path.dirname(os.path.dirname(makers.__file__))
+    package = os.path.dirname(os.path.dirname(worker_pool.__file__))
     done = subprocess.run([sys.executable, "-c", _PROGRAM + _INTERRUPTED, "exit", package],
                           capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -265,15 +265,15 @@ def test_interrupts_and_forks_in_a_real_process() -> None:
 
 def test_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLAMBEAU_MAKERS", raising=False)
-    assert makers.cost(product()) > 3 * makers.cost(scaled(1.0))
-    assert makers.wanted(0.2, 16, False) == 0  # not worth the start of one
-    assert makers.wanted(100.0, 1, False) == 0  # one processor stays one
-    assert makers.wanted(0.6, 2, False) == 0
-    assert makers.wanted(2.0, 2, False) == 1  # and the thread that waits makes code too
-    assert makers.wanted(1.2, 16, False) == 4
-    assert [makers.wanted(100.0, n, False) for n in (2, 4, 16)] == [1, 3, 15]
-    assert [makers.wanted(100.0, n, True) for n in (1, 2, 4, 16)] == [1, 1, 1, 4]
+    assert worker_pool.cost(product()) > 3 * worker_pool.cost(scaled(1.0))
+    assert worker_pool.wanted(0.2, 16, False) == 0  # not worth the start of one
+    assert worker_pool.wanted(100.0, 1, False) == 0  # one processor stays one
+    assert worker_pool.wanted(0.6, 2, False) == 0
+    assert worker_pool.wanted(2.0, 2, False) == 1  # and the thread that waits makes code too
+    assert worker_pool.wanted(1.2, 16, False) == 4
+    assert [worker_pool.wanted(100.0, n, False) for n in (2, 4, 16)] == [1, 3, 15]
+    assert [worker_pool.wanted(100.0, n, True) for n in (1, 2, 4, 16)] == [1, 1, 1, 4]
     monkeypatch.setenv("FLAMBEAU_MAKERS", "0")
-    assert makers.wanted(100.0, 16, True) == makers.wanted(100.0, 16, False) == 0
+    assert worker_pool.wanted(100.0, 16, True) == worker_pool.wanted(100.0, 16, False) == 0
     monkeypatch.setenv("FLAMBEAU_MAKERS", "3")
-    assert makers.wanted(100.0, 16, False) == 3
+    assert worker_pool.wanted(100.0, 16, False) == 3

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.kernels import any_depthwise_last, conv, depthwise_calls
-from flambeau.native.loops import Type
-from flambeau.ops import depthwise_last
-from flambeau.ops.conv_kernels import Window
-from flambeau.ops.pool_native import pixel_sizes
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.kernels import depthwise_nhwc, conv_static, depthwise_plan
+from flambeau.native.loop_ir.ir import Type
+from flambeau.ops.spatial import depthwise_nhwc as depthwise_last
+from flambeau.ops.spatial.conv_reference import Window
+from flambeau.ops.spatial.pool_native import pixel_sizes
 
-from .conftest import poisoned, unharmed
-from .test_conv import expected, shapes
+from ..conftest import poisoned, unharmed
+from ..contractions.test_direct_conv import expected, shapes
 
 # images, channels, (h, w), outputs of each, kernel; then stride, padding, dilation
 CASES = {
@@ -36,11 +36,11 @@ CASES = {
 SMALL = ["one of all", "dilated", "beyond the stride", "wide padding"]
 
 
-def geometry(case: str, type: Type) -> conv.Geometry:
+def geometry(case: str, type: Type) -> conv_static.Geometry:
     return sized(type, *CASES[case])
 
 
-def sized(type: Type, shape: tuple, settings: dict) -> conv.Geometry:
+def sized(type: Type, shape: tuple, settings: dict) -> conv_static.Geometry:
     batch, channels, spatial, each, kernel = shape
     settings = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), **settings}
     output = tuple(
@@ -50,20 +50,20 @@ def sized(type: Type, shape: tuple, settings: dict) -> conv.Geometry:
     )  # fmt: skip
     outputs = channels * each
     sizes = ((batch, channels, *spatial), (outputs, 1, *kernel), (batch, outputs, *output))
-    x, weight, y = (conv.strides_of(size, False) for size in sizes)
-    return conv.Geometry(type, batch, channels, spatial, outputs, output, kernel, **settings,
+    x, weight, y = (conv_static.strides_of(size, False) for size in sizes)
+    return conv_static.Geometry(type, batch, channels, spatial, outputs, output, kernel, **settings,
                          groups=channels, x=x, weight=weight, y=y)  # fmt: skip
 
 
-def passes(g: conv.Geometry):
+def passes(g: conv_static.Geometry):
     """Each direction: its call, the arrays that it takes around the table, and what it gives."""
     rng, kind = np.random.default_rng(4), np.dtype(g.type.value)
     x, w, gy = (rng.normal(size=s).astype(kind) for s in shapes(g))
     bias, zeros = rng.normal(size=g.outputs).astype(kind), np.zeros(g.channels, kind)
     y, gx, gw = expected(g, x, w, gy)
-    yield depthwise_calls.forward(g), [x, w, bias], y + bias[:, None, None]
-    yield depthwise_calls.backward_data(g), [gy, w, zeros], gx
-    yield depthwise_calls.backward_weight(g), [x, gy], gw
+    yield depthwise_plan.forward(g), [x, w, bias], y + bias[:, None, None]
+    yield depthwise_plan.backward_data(g), [gy, w, zeros], gx
+    yield depthwise_plan.backward_weight(g), [x, gy], gw
 
 
 @pytest.mark.parametrize("type", [Type.F32, Type.F64])
@@ -105,9 +105,9 @@ def test_channels_innermost(check, case: str) -> None:
     there, back = (depthwise_last._tables(window, spatial, channels, b) for b in (False, True))
     zeros = np.zeros_like(bias)
     for kernel_, source, t, others, want in (
-        (any_depthwise_last.windows, x, there, (entries, bias), images[2]),
-        (any_depthwise_last.windows, gy, back, (entries, zeros), images[3]),
-        (any_depthwise_last.weight, x, there, (images[1],), entry_gradients),
+        (depthwise_nhwc.windows, x, there, (entries, bias), images[2]),
+        (depthwise_nhwc.windows, gy, back, (entries, zeros), images[3]),
+        (depthwise_nhwc.weight, x, there, (images[1],), entry_gradients),
     ):
         given = [np.moveaxis(source, 1, -1), t.rows, t.columns, *others]
         empty = np.full(want.shape, np.nan, np.float32)
@@ -140,8 +140,8 @@ def test_few_kernels_serve_all() -> None:
 
 def test_what_no_room_is_for_has_no_call() -> None:
     padding = {"stride": (1, 1), "padding": (0, 0), "dilation": (140, 140)}
-    strides = conv.strides_of((1, 2, 300, 300), False)
-    g = conv.Geometry(Type.F32, 1, 2, (300, 300), 2, (20, 20), (3, 3), **padding, groups=2,
+    strides = conv_static.strides_of((1, 2, 300, 300), False)
+    g = conv_static.Geometry(Type.F32, 1, 2, (300, 300), 2, (20, 20), (3, 3), **padding, groups=2,
                       x=strides, weight=strides, y=strides)  # fmt: skip
-    assert depthwise_calls.forward(g) is None
-    assert depthwise_calls.backward_data(g) is None
+    assert depthwise_plan.forward(g) is None
+    assert depthwise_plan.backward_data(g) is None

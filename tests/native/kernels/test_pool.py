@@ -7,10 +7,10 @@ from math import prod
 import numpy as np
 import pytest
 
-from flambeau.native.kernels import any_pool, any_pool_last
-from flambeau.native.loops import Type
-from flambeau.ops import pool_native, pool_tables
-from flambeau.ops.conv_kernels import Window
+from flambeau.native.kernels import pool, pool_nhwc
+from flambeau.native.loop_ir.ir import Type
+from flambeau.ops.spatial import pool_native, pool_index_tables
+from flambeau.ops.spatial.conv_reference import Window
 
 # shape (images, channels, axes...), kernel, stride, padding, dilation
 CASES = {
@@ -59,7 +59,7 @@ def spread(x: np.ndarray, g: np.ndarray, window: Window) -> np.ndarray:
 
 
 def rows_call(shape, axes, maxima=True):
-    t = pool_tables.rows_of(axes, maxima)
+    t = pool_index_tables.rows_of(axes, maxima)
     sizes = pool_native._rows_sizes(prod(shape[2:]), shape[-1], prod(shape[:2]), t)
     return t, sizes
 
@@ -80,29 +80,29 @@ def runs(check, kernel, given, sizes, want, count: int = 1) -> None:
 def test_maxima_of_rows(check, case: str) -> None:
     shape, window = window_of(case)
     x = values(shape)
-    t, sizes = rows_call(shape, pool_tables.windows(window, shape[2:]))
+    t, sizes = rows_call(shape, pool_index_tables.windows(window, shape[2:]))
     y = met(x, window, -np.inf).max(0)
     g = np.random.default_rng(4).normal(size=y.shape).astype(np.float32)
     gx, where = spread(x, g, window)
     f32 = Type.F32
-    runs(check, any_pool.maxima(f32, t.step), [x, *t.tables], sizes, [y])
-    runs(check, any_pool.places(f32, t.step), [x, *t.tables], sizes, [y, where], 2)
-    runs(check, any_pool.maxima_backward(f32, t.step), [x, *t.tables, g], sizes, [gx])
+    runs(check, pool.maxima(f32, t.step), [x, *t.tables], sizes, [y])
+    runs(check, pool.places(f32, t.step), [x, *t.tables], sizes, [y, where], 2)
+    runs(check, pool.maxima_backward(f32, t.step), [x, *t.tables, g], sizes, [gx])
 
 
 @pytest.mark.parametrize("case", LAST)
 def test_maxima_of_channels(check, case: str) -> None:
     shape, window = window_of(case)
     x = values(shape)
-    t = pool_tables.pixels_of(pool_tables.windows(window, shape[2:]))
+    t = pool_index_tables.pixels_of(pool_index_tables.windows(window, shape[2:]))
     y = met(x, window, -np.inf).max(0)
     g = np.random.default_rng(4).normal(size=y.shape).astype(np.float32)
     gx, _ = spread(x, g, window)
     tables = [np.where(a < 0, -1, a * shape[1]) for a in (t.rows, t.columns)]
     sizes = pool_native.pixel_sizes(shape, t)
     x, y, g, gx = (np.moveaxis(a, 1, -1) for a in (x, y, g, gx))
-    runs(check, any_pool_last.maxima(Type.F32), [x, *tables], sizes, [y])
-    runs(check, any_pool_last.maxima_backward(Type.F32), [x, *tables, y, g], sizes, [gx])
+    runs(check, pool_nhwc.maxima(Type.F32), [x, *tables], sizes, [y])
+    runs(check, pool_nhwc.maxima_backward(Type.F32), [x, *tables, y, g], sizes, [gx])
 
 
 @pytest.mark.parametrize("kind", [Type.F32, Type.F64])
@@ -120,21 +120,21 @@ def test_sums(check, case: str, kind: Type) -> None:
         back[(slice(None), slice(None), *part)] += g
     inside = [slice(lo, lo + n) for n, (lo, _) in zip(shape[2:], window.padding, strict=True)]
     gx = back[(slice(None), slice(None), *inside)].astype(kind.value)
-    axes = pool_tables.windows(window, shape[2:])
-    turned = tuple(pool_tables.turned(one) for one in axes)
+    axes = pool_index_tables.windows(window, shape[2:])
+    turned = tuple(pool_index_tables.turned(one) for one in axes)
     for source, reach, want in ((x, axes, y), (g, turned, gx)):
         t, sizes = rows_call(source.shape, reach, False)
-        by = pool_tables.divisors(np.dtype(kind.value), t.form, ones, t.output)
+        by = pool_index_tables.divisors(np.dtype(kind.value), t.form, ones, t.output)
         want = want / 2
-        runs(check, any_pool.sums(kind, t.step), [source, *t.tables, *by], sizes, [want])
+        runs(check, pool.sums(kind, t.step), [source, *t.tables, *by], sizes, [want])
         if case not in LAST:
             continue
-        t = pool_tables.pixels_of(reach)
-        by = pool_tables.divisors(np.dtype(kind.value), t.form, ones, t.output)
+        t = pool_index_tables.pixels_of(reach)
+        by = pool_index_tables.divisors(np.dtype(kind.value), t.form, ones, t.output)
         tables = [np.where(a < 0, -1, a * shape[1]) for a in (t.rows, t.columns)]
         source, want = (np.moveaxis(a, 1, -1) for a in (source, want))
         sizes = pool_native.pixel_sizes((*shape[:2], *source.shape[1:-1]), t)
-        runs(check, any_pool_last.sums(kind), [source, *tables, *by], sizes, [want])
+        runs(check, pool_nhwc.sums(kind), [source, *tables, *by], sizes, [want])
 
 
 def ones(output: tuple[int, ...]) -> list[np.ndarray]:
@@ -145,7 +145,7 @@ def ones(output: tuple[int, ...]) -> list[np.ndarray]:
 def test_even_windows(check, length: int, count: int) -> None:
     """Adaptive ones, whose sizes differ by one, and what each element is in."""
     x = values((3, 2, 4, length))
-    axes = pool_tables.evenly((4, length), (3, count))
+    axes = pool_index_tables.evenly((4, length), (3, count))
     want = np.zeros((3, 2, 3, count), np.float32)
     top = want.copy()
     for i, j in np.ndindex(3, count):
@@ -154,29 +154,29 @@ def test_even_windows(check, length: int, count: int) -> None:
         part = x[(slice(None), slice(None), *cell)]
         want[..., i, j], top[..., i, j] = part.sum((2, 3)) / 2, part.max((2, 3))
     t, sizes = rows_call(x.shape, axes, False)
-    by = pool_tables.divisors(np.dtype(np.float32), t.form, ones, t.output)
-    runs(check, any_pool.sums(Type.F32, t.step), [x, *t.tables, *by], sizes, [want])
+    by = pool_index_tables.divisors(np.dtype(np.float32), t.form, ones, t.output)
+    runs(check, pool.sums(Type.F32, t.step), [x, *t.tables, *by], sizes, [want])
     t, sizes = rows_call(x.shape, axes)
-    runs(check, any_pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [top])
-    back = tuple(pool_tables.turned(one) for one in axes)
+    runs(check, pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [top])
+    back = tuple(pool_index_tables.turned(one) for one in axes)
     g = values(want.shape)
     matrix = [(one.indices[:, :, None] == np.arange(n)).any(1) for one, n in
               zip(axes, (4, length), strict=True)]  # fmt: skip
     gx = np.einsum("ncij,ih,jw->nchw", g, *matrix).astype(np.float32) / 2
     t, sizes = rows_call(g.shape, back, False)
-    by = pool_tables.divisors(np.dtype(np.float32), t.form, ones, t.output)
-    runs(check, any_pool.sums(Type.F32, t.step), [g, *t.tables, *by], sizes, [gx])
+    by = pool_index_tables.divisors(np.dtype(np.float32), t.form, ones, t.output)
+    runs(check, pool.sums(Type.F32, t.step), [g, *t.tables, *by], sizes, [gx])
 
 
 def test_nan_and_infinity(check) -> None:
     shape, window = window_of("overlapping")
     x = values(shape)
     x[0, 0, 0, 1], x[0, 1], x[1, 0, 3:6, 3:6] = np.nan, -np.inf, np.inf
-    t, sizes = rows_call(shape, pool_tables.windows(window, shape[2:]))
+    t, sizes = rows_call(shape, pool_index_tables.windows(window, shape[2:]))
     y = met(x, window, -np.inf).max(0)
-    runs(check, any_pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [y])
+    runs(check, pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [y])
     g = np.ones(y.shape, np.float32)
-    found = check(any_pool.maxima_backward(Type.F32, t.step),
+    found = check(pool.maxima_backward(Type.F32, t.step),
                   [x, *t.tables, g, np.zeros(shape, np.float32)], sizes)[-1]  # fmt: skip
     assert found.sum() == g.sum()
     assert found[0, 0, 0, 1] == 2  # each window that holds it

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from flambeau.native.kernels import order
-from flambeau.native.loops import (
+from flambeau.native.kernels import sort
+from flambeau.native.loop_ir.ir import (
     Affine, Buffer, Constant, If, Index, Kernel, Kind, Load, Loop, Store, Type, While,
-)  # fmt: skip
-from flambeau.native.show import show
-from flambeau.native.structure import digest
-from flambeau.native.verify import VerifyError, verify
+)
+from flambeau.native.loop_ir.printer import show
+from flambeau.native.loop_ir.fingerprint import digest
+from flambeau.native.loop_ir.verify import VerifyError, verify
 
-from .conftest import check
+from ..conftest import check
 
 
 def rows(n, count=2):
@@ -28,7 +28,7 @@ def numbers(*values):
 @pytest.mark.parametrize("n", [1, 2, 17, 40])
 def test_introsort(n, splits):
     keys, places = rows(n)
-    found, where, _ = check(order.introsort(Type.I64), [keys, places, numbers(n, splits)], [2, n])
+    found, where, _ = check(sort.introsort(Type.I64), [keys, places, numbers(n, splits)], [2, n])
     np.testing.assert_array_equal(found, np.sort(keys))
     np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), found)
 
@@ -38,7 +38,7 @@ def test_introselect(splits):
     keys, places = rows(40)
     ranks = numbers(0, 23)
     given = [keys, places, ranks, numbers(splits), numbers(40)]
-    found, *_ = check(order.introselect(Type.I64), given, [2, 40])
+    found, *_ = check(sort.introselect(Type.I64), given, [2, 40])
     for row, rank, sorted_row in zip(found, ranks, np.sort(keys), strict=True):
         assert row[rank] == sorted_row[rank]
         assert (row[:rank] <= row[rank]).all()
@@ -49,7 +49,7 @@ def test_least(count):
     keys, _ = rows(30)
     made = np.zeros((2, count), np.int64)
     given = [made, made.copy(), keys, numbers(30, count)]
-    found, where, *_ = check(order.least(Type.I64), given, [2, count, 30])
+    found, where, *_ = check(sort.least(Type.I64), given, [2, count, 30])
     np.testing.assert_array_equal(found, np.sort(keys)[:, :count])
     np.testing.assert_array_equal(np.take_along_axis(keys, where, 1), found)
 
@@ -57,7 +57,7 @@ def test_least(count):
 @pytest.mark.parametrize("rank", [0, 11, 29])
 def test_quickselect(rank):
     keys, places = rows(30)
-    found, *_ = check(order.quickselect(Type.I64), [keys, places, numbers(rank, 30)], [2, 30])
+    found, *_ = check(sort.quickselect(Type.I64), [keys, places, numbers(rank, 30)], [2, 30])
     np.testing.assert_array_equal(found[:, rank], np.sort(keys)[:, rank])
 
 

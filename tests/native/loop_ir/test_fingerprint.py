@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.emit.kernel import emit
-from flambeau.native.interp import interpret
-from flambeau.native.loops import (
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.loop_ir.interpreter import interpret
+from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
     Kernel, Kind, Load, Loop, Scalar, Size, Store, Type, Update,
-)  # fmt: skip
-from flambeau.native.show import show
-from flambeau.native.structure import structure
+)
+from flambeau.native.loop_ir.printer import show
+from flambeau.native.loop_ir.fingerprint import structure
 
 F32 = Type.F32
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.emit.kernel import emit
-from flambeau.native.interp import interpret
-from flambeau.native.loops import (
-    Affine, Apply, Buffer, Constant, Index, Kernel, Kind, Load, Loop, Position, Scalar,
-    Store, Type,
-)  # fmt: skip
-from flambeau.native.philox import philox, philox_word, philox_words
-from flambeau.native.loader import load
-from flambeau.native.target import TARGETS
-from flambeau.native.verify import VerifyError, verify
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.loop_ir.interpreter import interpret
+from flambeau.native.loop_ir.ir import (
+    Affine, Apply, Buffer, Constant, Index, Kernel, Kind, Load, Loop, Position, Scalar, Store, Type,
+)
+from flambeau.native.loop_ir.philox import philox, philox_word, philox_words
+from flambeau.native.jit.elf_loader import load
+from flambeau.native.target.machine import TARGETS
+from flambeau.native.loop_ir.verify import VerifyError, verify
 
 # Random123's kat_vectors: counter, key and result, word by word.
 VECTORS = [

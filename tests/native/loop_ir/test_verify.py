@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.interp import interpret
-from flambeau.native.loops import (
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.loop_ir.interpreter import interpret
+from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Fold, Index, Kernel, Kind,
     Load, Loop, Position, Prefetch, Scalar, Size, Statement, Store, Type, Update,
-)  # fmt: skip
-from flambeau.native.show import show
-from flambeau.native.structure import digest
-from flambeau.native.verify import VerifyError, verify
+)
+from flambeau.native.loop_ir.printer import show
+from flambeau.native.loop_ir.fingerprint import digest
+from flambeau.native.loop_ir.verify import VerifyError, verify
 
 F32 = Type.F32
 X, Y, W = Buffer(F32, "x"), Buffer(F32, "y"), Buffer(Type.I64, "w")

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import flambeau as torch
-from flambeau.native import eager
+from flambeau.native.runtime import background_jit
 from flambeau.native.kernels.pointwise import pointwise
-from flambeau.native.loops import Kernel, Type
-from flambeau.ops import conv_calls
+from flambeau.native.loop_ir.ir import Kernel, Type
+from flambeau.ops.spatial import conv_kernel_choice
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = """
@@ -38,12 +38,12 @@ print(digest.hexdigest())
 
 @pytest.fixture(autouse=True)
 def nothing_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(eager, "_made", {})
-    monkeypatch.setattr(eager, "_making", {})
-    monkeypatch.setattr(eager.Policy, "allowed", True)
+    monkeypatch.setattr(background_jit, "_made", {})
+    monkeypatch.setattr(background_jit, "_making", {})
+    monkeypatch.setattr(background_jit.Policy, "allowed", True)
     yield
     until = time.monotonic() + 60
-    while eager._working:  # a thread that is still at work would look for its kernel elsewhere
+    while background_jit._working:  # a thread that is still at work would look for its kernel elsewhere
         assert time.monotonic() < until
         time.sleep(0.002)
 
@@ -54,11 +54,11 @@ def slow() -> Kernel:
 
 
 def test_the_second_call_waits_for_what_the_first_asked_for() -> None:
-    assert eager.kernel_asked_for("slow", slow) is None
-    function = eager.kernel_asked_for("slow", slow)
+    assert background_jit.kernel_asked_for("slow", slow) is None
+    function = background_jit.kernel_asked_for("slow", slow)
     assert function is not None
     assert function.address
-    assert eager.kernel_asked_for("slow", slow) is function
+    assert background_jit.kernel_asked_for("slow", slow) is function
 
 
 def test_two_threads_make_what_somebody_waits_for() -> None:
@@ -68,42 +68,42 @@ def test_two_threads_make_what_somebody_waits_for() -> None:
         together.wait()  # which one thread alone would never pass
         return slow()
 
-    assert eager.kernel_asked_for("first", meeting) is None
-    assert eager.kernel_asked_for("second", meeting) is None
-    assert eager.kernel_asked_for("second", meeting) is not None
-    assert eager.kernel_asked_for("first", meeting) is not None
+    assert background_jit.kernel_asked_for("first", meeting) is None
+    assert background_jit.kernel_asked_for("second", meeting) is None
+    assert background_jit.kernel_asked_for("second", meeting) is not None
+    assert background_jit.kernel_asked_for("first", meeting) is not None
 
 
 def test_exact_kernels_are_not_waited_for() -> None:
-    assert eager.kernel_asked_for("exact", slow, exact=True) is None
-    assert eager.kernel_asked_for("exact", slow, exact=True) is None
-    assert eager._making["exact"].wait(30)
-    assert eager.kernel_asked_for("exact", slow, exact=True) is not None
+    assert background_jit.kernel_asked_for("exact", slow, exact=True) is None
+    assert background_jit.kernel_asked_for("exact", slow, exact=True) is None
+    assert background_jit._making["exact"].wait(30)
+    assert background_jit.kernel_asked_for("exact", slow, exact=True) is not None
 
 
 def test_a_call_that_is_made_once_asks_for_no_kernels() -> None:
-    assert eager.kernel_asked_for("before", slow) is None
-    with eager.recording(True):
+    assert background_jit.kernel_asked_for("before", slow) is None
+    with background_jit.recording(True):
         for _ in range(3):
-            assert eager.kernel_asked_for("once", slow) is None
-            assert eager.kernel_asked_for("exact", slow, exact=True) is None
-        assert eager.kernel_asked_for("before", slow) is not None
-    assert not {"once", "exact"} & {*eager._making, *eager._made}
-    assert eager.kernel_asked_for("once", slow) is None
-    assert eager.kernel_asked_for("once", slow) is not None
+            assert background_jit.kernel_asked_for("once", slow) is None
+            assert background_jit.kernel_asked_for("exact", slow, exact=True) is None
+        assert background_jit.kernel_asked_for("before", slow) is not None
+    assert not {"once", "exact"} & {*background_jit._making, *background_jit._made}
+    assert background_jit.kernel_asked_for("once", slow) is None
+    assert background_jit.kernel_asked_for("once", slow) is not None
 
 
 def test_a_call_that_does_the_same_many_times_asks() -> None:
-    with eager.recording(True):
-        found = [eager.kernel_asked_for("many", slow) for _ in range(eager._Recording.MANY + 1)]
-    assert found[:-1] == [None] * eager._Recording.MANY
+    with background_jit.recording(True):
+        found = [background_jit.kernel_asked_for("many", slow) for _ in range(background_jit._Recording.MANY + 1)]
+    assert found[:-1] == [None] * background_jit._Recording.MANY
     assert found[-1] is not None
 
 
 def test_a_large_call_counts_as_many() -> None:
-    half = eager._Recording.MANY / 2
-    with eager.recording(True):
-        found = [eager.kernel_asked_for("large", slow, worth=half) for _ in range(3)]
+    half = background_jit._Recording.MANY / 2
+    with background_jit.recording(True):
+        found = [background_jit.kernel_asked_for("large", slow, worth=half) for _ in range(3)]
     assert found[:-1] == [None, None]
     assert found[-1] is not None
 
@@ -112,30 +112,30 @@ def test_a_large_call_counts_as_many() -> None:
 def test_large_convolutions_of_a_recorded_call_ask(
     monkeypatch: pytest.MonkeyPatch, grad: bool
 ) -> None:
-    size = eager._Recording.MANY // 2
+    size = background_jit._Recording.MANY // 2
     x, weight = torch.randn(4, 16, 32, 32), torch.randn(16, 16, 3, 3)
-    monkeypatch.setattr(conv_calls, "_MUCH", x.numel() * 16 * 9 // size)
+    monkeypatch.setattr(conv_kernel_choice, "_MUCH", x.numel() * 16 * 9 // size)
 
     def asked() -> set[bool]:
-        return {key[1] for key in eager._making if key[0] == "any convolution"}
+        return {key[1] for key in background_jit._making if key[0] == "any convolution"}
 
-    with eager.recording(True), torch.set_grad_enabled(grad):
+    with background_jit.recording(True), torch.set_grad_enabled(grad):
         first = torch.nn.functional.conv2d(x, weight, padding=1)
         assert not asked()
         torch.nn.functional.conv2d(x, weight, padding=1)
         found = asked()
         third = torch.nn.functional.conv2d(x, weight, padding=1)
     assert found == ({False, True} if grad else {False})
-    assert ("any convolution", False, "f", False) in eager._made
+    assert ("any convolution", False, "f", False) in background_jit._made
     torch.testing.assert_close(first, third, rtol=1e-4, atol=1e-4)
 
 
 def test_what_one_thread_records_is_no_matter_of_others() -> None:
-    with eager.recording(True):
-        other = threading.Thread(target=eager.kernel_asked_for, args=("other", slow))
+    with background_jit.recording(True):
+        other = threading.Thread(target=background_jit.kernel_asked_for, args=("other", slow))
         other.start()
         other.join()
-    assert "other" in eager._making
+    assert "other" in background_jit._making
 
 
 @pytest.mark.parametrize("error", [NotImplementedError, ValueError, KeyError])
@@ -144,16 +144,16 @@ def test_what_cannot_be_made_is_not_there(error: type[Exception]) -> None:
         raise error("this one")
 
     for _ in range(3):
-        assert eager.kernel_asked_for("failing", failing) is None
-    assert eager.kernel_asked_for("slow", slow) is None  # the thread goes on
-    assert eager.kernel_asked_for("slow", slow) is not None
-    told = eager.faults.pop("failing", None)
+        assert background_jit.kernel_asked_for("failing", failing) is None
+    assert background_jit.kernel_asked_for("slow", slow) is None  # the thread goes on
+    assert background_jit.kernel_asked_for("slow", slow) is not None
+    told = background_jit.faults.pop("failing", None)
     assert (told is None) == (error is NotImplementedError)
 
 
 def test_a_fault_of_a_builder_is_told() -> None:
     program = """
-from flambeau.native import eager
+from flambeau.native.runtime import background_jit as eager
 for _ in range(2):
     assert eager.kernel_asked_for("twice", lambda: [][1]) is None
 """
@@ -168,14 +168,14 @@ def test_where_no_thread_can_be_started_nobody_waits(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(threading.Thread, "start", refused)
     for _ in range(3):
-        assert eager.kernel_asked_for("slow", slow) is None
+        assert background_jit.kernel_asked_for("slow", slow) is None
 
 
 def test_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eager.Policy, "allowed", False)
+    monkeypatch.setattr(background_jit.Policy, "allowed", False)
     for _ in range(3):
-        assert eager.kernel_asked_for("slow", slow) is None
-    assert not eager._making
+        assert background_jit.kernel_asked_for("slow", slow) is None
+    assert not background_jit._making
 
 
 def test_a_cold_and_a_warm_cache_give_the_same_bits(

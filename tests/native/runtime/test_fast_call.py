@@ -8,22 +8,22 @@ import threading
 import numpy as np
 import pytest
 
-from flambeau.native import invoke
-from flambeau.native.compiled import compiled
+from flambeau.native.runtime import fast_call
+from flambeau.native.jit.kernel_function import compiled
 from flambeau.native.kernels.pointwise import FULL, pointwise
-from flambeau.native.loops import Type
-from flambeau.native.pool import POOL
+from flambeau.native.loop_ir.ir import Type
+from flambeau.native.runtime.thread_pool import POOL
 
 
 @pytest.fixture(params=["built-in", "ctypes"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to call a kernel."""
     if request.param == "ctypes":
-        monkeypatch.setattr(invoke, "_text", lambda: None)
-    invoke._made.cache_clear()
-    monkeypatch.setattr(invoke.Calls, "alone", staticmethod(invoke._made()[0]))
+        monkeypatch.setattr(fast_call, "_text", lambda: None)
+    fast_call._made.cache_clear()
+    monkeypatch.setattr(fast_call.Calls, "alone", staticmethod(fast_call._made()[0]))
     yield request.param
-    invoke._made.cache_clear()
+    fast_call._made.cache_clear()
 
 
 def _sum() -> int:
@@ -38,9 +38,9 @@ def test_arrays_and_sizes(way: str, n: int, threads: int) -> None:
     POOL.set_threads(2)
     try:
         if threads:
-            invoke.shared(_sum(), a, b, y, n, threads=threads)
+            fast_call.shared(_sum(), a, b, y, n, threads=threads)
         else:
-            assert invoke.Calls.alone(_sum(), a, b, y, n) is None
+            assert fast_call.Calls.alone(_sum(), a, b, y, n) is None
     finally:
         POOL.set_threads(before)
     np.testing.assert_array_equal(y, a + b)
@@ -48,14 +48,14 @@ def test_arrays_and_sizes(way: str, n: int, threads: int) -> None:
 
 def test_addresses_do_for_arrays(way: str) -> None:
     a, y = np.arange(5.0), np.zeros(5)
-    invoke.Calls.alone(_sum(), a.ctypes.data, a[1:], y, 4)
+    fast_call.Calls.alone(_sum(), a.ctypes.data, a[1:], y, 4)
     np.testing.assert_array_equal(y, [1, 3, 5, 7, 0])
 
 
 @pytest.mark.parametrize("wrong", [None, "text", 1.5, np.float64(1), np.ones(1).view(np.recarray)])
 def test_other_arguments_are_refused(way: str, wrong: object) -> None:
     y = np.zeros(3)
-    for call in (invoke.Calls.alone, invoke.shared):
+    for call in (fast_call.Calls.alone, fast_call.shared):
         with pytest.raises(TypeError, match="takes arrays and 64-bit integers"):
             call(_sum(), y, wrong, y, 3)
 
@@ -63,22 +63,22 @@ def test_other_arguments_are_refused(way: str, wrong: object) -> None:
 def test_numbers_out_of_range_are_refused() -> None:
     y = np.zeros(3)
     with pytest.raises(OverflowError):
-        invoke.Calls.alone(_sum(), y, y, y, 1 << 64)
+        fast_call.Calls.alone(_sum(), y, y, y, 1 << 64)
 
 
 def test_minus_one_is_a_number() -> None:
     y = np.zeros(3)
-    invoke.Calls.alone(_sum(), y, y, y, -1)  # no elements
+    fast_call.Calls.alone(_sum(), y, y, y, -1)  # no elements
 
 
 def test_references_are_kept_as_they_were() -> None:
     a, y, kernel = np.ones(3), np.zeros(3), _sum()
-    invoke.Calls.alone(kernel, a, a, y, 3)
+    fast_call.Calls.alone(kernel, a, a, y, 3)
     watched = (a, y, a.dtype, np.ndarray, None)
     before = [sys.getrefcount(one) for one in watched]
     for _ in range(1000):
-        invoke.Calls.alone(kernel, a, a, y, 3)
-        invoke.shared(kernel, a, a, y, 3)
+        fast_call.Calls.alone(kernel, a, a, y, 3)
+        fast_call.shared(kernel, a, a, y, 3)
     after = [sys.getrefcount(one) for one in watched]
     assert all(abs(x - y) < 100 for x, y in zip(before, after, strict=True))
 
@@ -90,7 +90,7 @@ def test_several_python_threads() -> None:
     def work(k: int) -> None:
         a, y = np.full(n, float(k)), np.zeros(n)
         for _ in range(20):
-            invoke.shared(kernel, a, a, y, n, threads=2)
+            fast_call.shared(kernel, a, a, y, n, threads=2)
         found.append((k, y))
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from flambeau.native.pool import POOL
-from flambeau.native.program import BARRIER, SERIAL, Patch, Program, Record, _flags
-from flambeau.native.loader import load
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.native.runtime.launch_table import BARRIER, SERIAL, Patch, Program, Record, _flags
+from flambeau.native.jit.elf_loader import load
 
 # cells: an array, its length, a factor. neighbours: out[i] = in[i - 1] + in[i + 1] + factor, each
 # thread its share (cells: out, in, length, factor). where: cells[0][tid] += threads.

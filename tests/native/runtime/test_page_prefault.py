@@ -8,16 +8,16 @@ import threading
 import numpy as np
 import pytest
 
-from flambeau.native import pages
-from flambeau.native.pages import Pages
+from flambeau.native.runtime import page_prefault
+from flambeau.native.runtime.page_prefault import Pages
 
 resource = pytest.importorskip("resource")
 
 
 @pytest.fixture(autouse=True)
 def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "usable_processors", lambda: 2)
-    monkeypatch.setattr(pages, "threads", lambda: 2)
+    monkeypatch.setattr(page_prefault, "usable_processors", lambda: 2)
+    monkeypatch.setattr(page_prefault, "threads", lambda: 2)
 
 
 def untouched(size: int) -> np.ndarray:
@@ -51,10 +51,10 @@ def test_pages_are_there_when_they_are_written() -> None:
 
 def test_pages_are_fetched_meanwhile() -> None:
     array, other = untouched(32 << 20), untouched(32 << 20)
-    with pages.fetched(array):
+    with page_prefault.fetched(array):
         pass
     assert faults(array) < faults(other) // 4
-    with pytest.raises(KeyError), pages.fetched(array):
+    with pytest.raises(KeyError), page_prefault.fetched(array):
         raise KeyError
 
 
@@ -96,7 +96,7 @@ def test_what_is_left_at_the_end_is_shared(monkeypatch: pytest.MonkeyPatch) -> N
     begun, helped = threading.Event(), threading.Event()
     threads: list[tuple[int, threading.Thread]] = []
 
-    def work(job: pages._Job) -> None:
+    def work(job: page_prefault._Job) -> None:
         threads.append((len(job.arrays), threading.current_thread()))
         if len(threads) == 1:  # the thread's, until the other one helps
             begun.set()
@@ -104,7 +104,7 @@ def test_what_is_left_at_the_end_is_shared(monkeypatch: pytest.MonkeyPatch) -> N
         else:
             helped.set()
 
-    monkeypatch.setattr(pages._Job, "work", work)
+    monkeypatch.setattr(page_prefault._Job, "work", work)
     asked = Pages()
     asked.ask(untouched(2 << 20))
     assert begun.wait(30)
@@ -119,7 +119,7 @@ def test_without_threads_finish_fetches(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    array = np.empty(pages.WORTH, np.uint8)
+    array = np.empty(page_prefault.WORTH, np.uint8)
     found = Pages()
     found.ask(array)
     found.finish()
@@ -127,7 +127,7 @@ def test_without_threads_finish_fetches(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_nothing_is_fetched_where_there_is_one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "usable_processors", lambda: 1)
+    monkeypatch.setattr(page_prefault, "usable_processors", lambda: 1)
     array, asked = untouched(32 << 20), Pages()
     asked.ask(array)
     finished(asked)

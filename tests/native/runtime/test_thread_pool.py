@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flambeau.native import launch, pool
-from flambeau.native.pool import POOL, Workers
-from flambeau.native.loader import load
+from flambeau.native.runtime import thread_pool_ir, thread_pool
+from flambeau.native.runtime.thread_pool import POOL, Workers
+from flambeau.native.jit.elf_loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,7 +54,7 @@ class Counter:
         self.function = load(COUNT, ["count"])["count"]
 
     def run(self, threads: int = 0) -> None:
-        pool.run(self.function, self.cells.ctypes.data, threads)
+        thread_pool.run(self.function, self.cells.ctypes.data, threads)
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +122,7 @@ def test_a_job_that_calls_back_may_run_another() -> None:
 
     address = ctypes.cast(outer, ctypes.c_void_p).value
     assert address is not None
-    pool.run(address, 0, 2)
+    thread_pool.run(address, 0, 2)
     assert inner.array[:3].tolist() == [1, 0, 0]
     inner.run(2)
     assert inner.array[:3].tolist() == [3, 2, 0]
@@ -134,7 +134,7 @@ def test_idle_workers_sleep_and_wake(system: str) -> None:
     if os.name != "posix":
         pytest.skip("POSIX threads")
     workers = Workers(3, system=system)
-    native = pool._Launch(launch.functions(system)["launch"])
+    native = thread_pool._Launch(thread_pool_ir.functions(system)["launch"])
     counter = Counter()
     try:
         for pause in (0.0, 0.02, 0.0, 0.05):
@@ -210,8 +210,8 @@ def test_forks_while_other_threads_compile_and_run(monkeypatch: pytest.MonkeyPat
 def test_the_process_ends_at_once(ending: str) -> None:
     program = f"""
 import sys, threading, time, ctypes
-from flambeau.native import pool
-from flambeau.native.loader import load
+from flambeau.native.runtime import thread_pool as pool
+from flambeau.native.jit.elf_loader import load
 text = "define void @empty(i64 %t, i64 %n, ptr %c) {{\\n  ret void\\n}}\\n"
 empty = load(text, ["empty"])["empty"]
 pool.run(empty, 0, 2)
@@ -237,7 +237,7 @@ print("ran", flush=True)
 def test_the_process_ends_while_a_daemon_thread_compiles() -> None:
     program = """
 import threading, time
-from flambeau.native.loader import load_all
+from flambeau.native.jit.elf_loader import load_all
 body = "".join(f"  %x{i + 1} = mul i64 %x{i}, {i + 3}\\n" for i in range(2000))
 body += "  %r = add i64 %x2000, NUMBER\\n  ret i64 %r\\n"
 text = "define i64 @f(i64 %x0) {\\n" + body + "}\\n"
@@ -257,7 +257,7 @@ def test_without_threads_it_runs_on_one(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("can't start new thread")
 
     POOL.set_threads(2)
-    monkeypatch.setattr(pool, "Workers", refuse)
+    monkeypatch.setattr(thread_pool, "Workers", refuse)
     monkeypatch.setattr(POOL, "workers", None)
     counter = Counter()
     with pytest.warns(RuntimeWarning, match="one thread instead of 2"):
@@ -268,11 +268,11 @@ def test_without_threads_it_runs_on_one(monkeypatch: pytest.MonkeyPatch) -> None
 def test_how_many_threads_there_are_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("FLAMBEAU_THREADS", "3")
-    assert pool._default() == 3
+    assert thread_pool._default() == 3
     monkeypatch.setenv("FLAMBEAU_THREADS", "many")
-    assert pool._default() == pool.usable_processors() >= 1
+    assert thread_pool._default() == thread_pool.usable_processors() >= 1
     monkeypatch.setenv("OMP_NUM_THREADS", "5,2")
-    assert pool._default() == 5
+    assert thread_pool._default() == 5
 
 
 def test_set_num_threads() -> None:
@@ -299,10 +299,10 @@ def test_threads_of_a_core_count_once(tmp_path: Path, monkeypatch: pytest.Monkey
     _machine(tmp_path, {i: f"{i % 8},{i % 8 + 8}" for i in range(16)})
     allowed = set(range(16))
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: allowed)
-    assert pool.usable_processors(f"{tmp_path}/") == 8
+    assert thread_pool.usable_processors(f"{tmp_path}/") == 8
     allowed = {0, 1, 2, 8, 9}
-    assert pool.usable_processors(f"{tmp_path}/") == 3
-    assert pool.usable_processors(f"{tmp_path}/nothing/") == 5
+    assert thread_pool.usable_processors(f"{tmp_path}/") == 3
+    assert thread_pool.usable_processors(f"{tmp_path}/nothing/") == 5
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity")
@@ -310,15 +310,15 @@ def test_quotas_of_all_groups_count(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
     _file(tmp_path, "proc/self/cgroup", "0::/user/job")
     _file(tmp_path, "sys/fs/cgroup/user/job/cpu.max", "max 100000")
-    assert pool.usable_processors(f"{tmp_path}/") == 16
+    assert thread_pool.usable_processors(f"{tmp_path}/") == 16
     _file(tmp_path, "sys/fs/cgroup/user/cpu.max", "650000 100000")
-    assert pool.usable_processors(f"{tmp_path}/") == 7
+    assert thread_pool.usable_processors(f"{tmp_path}/") == 7
     _file(tmp_path, "sys/fs/cgroup/cpu.max", "300000 100000")
-    assert pool.usable_processors(f"{tmp_path}/") == 3
+    assert thread_pool.usable_processors(f"{tmp_path}/") == 3
     old = tmp_path / "old"
     _file(old, "proc/self/cgroup", "4:cpu,cpuacct:/docker/1\n1:name=systemd:/docker/1")
     _file(old, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1")
     _file(old, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")
-    assert pool.usable_processors(f"{old}/") == 16
+    assert thread_pool.usable_processors(f"{old}/") == 16
     _file(old, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000")
-    assert pool.usable_processors(f"{old}/") == 1
+    assert thread_pool.usable_processors(f"{old}/") == 1

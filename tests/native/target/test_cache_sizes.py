@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flambeau.native import caches
-from flambeau.native.emit.kernel import emit
-from flambeau.native.loader import load
-from flambeau.native.target import host
+from flambeau.native.target import cache_sizes
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.jit.elf_loader import load
+from flambeau.native.target.machine import host
 
-from .conftest import poisoned, unharmed
-from .test_gemm import matrix_product
+from ..conftest import poisoned, unharmed
+from ..contractions.test_gemm import matrix_product
 
 
 def written(folder: Path, name: str, level: str, size: str, kind: str = "Unified"
@@ -35,16 +35,16 @@ def test_linux_tells_the_size_by_level(tmp_path: Path, size: str, expected: int 
     written(tmp_path, "index1", "1", "32K", "Instruction")
     written(tmp_path, "index2", "2", size)
     written(tmp_path, "index3", "3", "32768K")
-    found = caches._linux(tmp_path)
+    found = cache_sizes._linux(tmp_path)
     assert (found.get(2), found[3]) == (expected, 32 << 20)
 
 
 def test_an_unknown_size_is_the_usual_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(caches, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(cache_sizes, "_FOLDER", str(tmp_path))
     monkeypatch.setattr("sys.platform", "linux")
-    assert caches.second_level() == caches.USUAL
-    assert caches.last_level() == caches.USUAL_LAST
-    assert [caches.rounded(n << 10) for n in (64, 1280, 3072, 16384)] == [
+    assert cache_sizes.second_level() == cache_sizes.USUAL
+    assert cache_sizes.last_level() == cache_sizes.USUAL_LAST
+    assert [cache_sizes.rounded(n << 10) for n in (64, 1280, 3072, 16384)] == [
         256 << 10, 1 << 20, 2 << 20, 2 << 20]  # fmt: skip
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flambeau.native import processor
-from flambeau.native.target import versions
+from flambeau.native.target import cpu
+from flambeau.native.target.machine import versions
 
 SAID = """processor\t: {number}
 vendor_id\t: GenuineIntel
@@ -24,20 +24,20 @@ flags\t\t: another
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """How often LLVM is asked, with nothing kept."""
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(processor, "_CPUINFO", str(tmp_path / "cpuinfo"))
+    monkeypatch.setattr(cpu, "_CPUINFO", str(tmp_path / "cpuinfo"))
     monkeypatch.setattr("sys.platform", "linux")
     found: list[str] = []
-    answer = processor._asked()
-    monkeypatch.setattr(processor, "_asked", lambda: found.append("asked") or answer)
+    answer = cpu._asked()
+    monkeypatch.setattr(cpu, "_asked", lambda: found.append("asked") or answer)
     return found
 
 
 def test_llvm_is_asked_once(asked: list[str], tmp_path: Path) -> None:
     said = tmp_path / "cpuinfo"
     said.write_text(SAID.format(number=0, flags="avx2"))
-    first = processor.described("1")
+    first = cpu.described("1")
     said.write_text(SAID.format(number=7, flags="avx2"))  # another core, at another speed
-    assert processor.described("1") == first == processor.described("1")
+    assert cpu.described("1") == first == cpu.described("1")
     assert len(asked) == 1
     assert first[2] and all(one[0] in "+-" for one in first[2])
 
@@ -46,17 +46,17 @@ def test_another_processor_or_version_is_another_answer(asked: list[str], tmp_pa
     said = tmp_path / "cpuinfo"
     for flags in ("avx2", "avx2 avx512f", "avx2"):
         said.write_text(SAID.format(number=0, flags=flags))
-        processor.described("1")
-    processor.described("2")
+        cpu.described("1")
+    cpu.described("2")
     assert len(asked) == 3
 
 
 def test_what_the_system_does_not_tell_is_asked_each_time(
     asked: list[str], tmp_path: Path
 ) -> None:
-    processor.described("1")
+    cpu.described("1")
     (tmp_path / "cpuinfo").write_text("processor\t: 0\n")
-    processor.described("1")
+    cpu.described("1")
     assert len(asked) == 2
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau.native.compiled import compiled
-from flambeau.native.emit import conv_plan, winograd_plan, winograd_weight
-from flambeau.native.emit.conv_plan import Unsupported
-from flambeau.native.emit.gemm_plan import best_tile
-from flambeau.native.kernels import conv
-from flambeau.native.loops import Contract, Kernel, Type
-from flambeau.native.sharing import evenness
-from flambeau.native.target import host
-from flambeau.ops.matmul_native import blocks_of_rows
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.codegen.conv import direct_blocking
+from flambeau.native.codegen.winograd import plan as winograd_plan, weight_gradient
+from flambeau.native.codegen.conv.direct_blocking import Unsupported
+from flambeau.native.codegen.gemm.blocking import best_tile
+from flambeau.native.kernels import conv_static
+from flambeau.native.loop_ir.ir import Contract, Kernel, Type
+from flambeau.native.target.load_balance import evenness
+from flambeau.native.target.machine import host
+from flambeau.ops.native.matmul import blocks_of_rows
 
 MANY = (3, 7, 16)
 # batch, channels, outputs, image, kernel, stride, padding
@@ -25,21 +26,21 @@ LAYERS = [
 
 
 def geometry(batch: int, channels: int, outputs: int, image: int, kernel: int, stride: int,
-             padding: int) -> conv.Geometry:  # fmt: skip
+             padding: int) -> conv_static.Geometry:  # fmt: skip
     made = (image + 2 * padding - kernel) // stride + 1
-    return conv.Geometry(
+    return conv_static.Geometry(
         Type.F32, batch, channels, (image, image), outputs, (made, made), (kernel, kernel),
         stride=(stride, stride), padding=(padding, padding), dilation=(1, 1), groups=1,
-        x=conv.strides_of((batch, channels, image, image), True),
-        weight=conv.strides_of((outputs, channels, kernel, kernel), True),
-        y=conv.strides_of((batch, outputs, made, made), True),
+        x=conv_static.strides_of((batch, channels, image, image), True),
+        weight=conv_static.strides_of((outputs, channels, kernel, kernel), True),
+        y=conv_static.strides_of((batch, outputs, made, made), True),
     )  # fmt: skip
 
 
 def kernels(layer: tuple, shares: int) -> list[Kernel]:
     """All three directions, cut for so many threads."""
     g = geometry(*layer)
-    found = [conv.forward(g), conv.backward_data(g), conv.backward_weight(g)]
+    found = [conv_static.forward(g), conv_static.backward_data(g), conv_static.backward_weight(g)]
     for kernel in found:
         for one in kernel.body:
             if isinstance(one, Contract):
@@ -49,12 +50,12 @@ def kernels(layer: tuple, shares: int) -> list[Kernel]:
 
 def pieces(contract: Contract) -> int:
     """Of how many pieces each thread takes its share."""
-    for plan in (winograd_plan.plan, winograd_weight.plan, conv_plan.plan):
+    for plan in (winograd_plan.plan, weight_gradient.plan, direct_blocking.plan):
         try:
             cut = plan(contract, host())
         except Unsupported:
             continue
-        if isinstance(cut, winograd_weight.Cut):
+        if isinstance(cut, weight_gradient.Cut):
             return 1 << 20  # rectangles, by a grid
         return -(-cut.count // cut.panels) * cut.units
     return 1 << 20

@@ -11,12 +11,10 @@ import time
 
 import pytest
 
-from flambeau.native.emit.kernel import emit
-from flambeau.native.loader import load, load_all
-from flambeau.native.loops import (
-    Affine, Buffer, Index, Kernel, Kind, Load, Loop, Store, Type,
-)  # fmt: skip
-from flambeau.native.target import TARGETS, assembly, gate, host, object_code
+from flambeau.native.codegen.kernel import emit
+from flambeau.native.jit.elf_loader import load, load_all
+from flambeau.native.loop_ir.ir import Affine, Buffer, Index, Kernel, Kind, Load, Loop, Store, Type
+from flambeau.native.target.machine import TARGETS, assembly, gate, host, object_code
 
 # c[0] points to 16 floats, of which each becomes x * x + 1.
 SQUARES = """
@@ -66,7 +64,7 @@ def test_a_lesser_processor_can_be_asked_for(name: str, monkeypatch: pytest.Monk
         pytest.skip("not such a processor")
     program = f"""
 import numpy as np, flambeau as torch
-from flambeau.native.target import TARGETS, host
+from flambeau.native.target.machine import TARGETS, host
 assert host().tiles == TARGETS["{name}"].tiles
 x = torch.linspace(-3, 3, 200_000).view(400, 500)
 expected = np.exp(x.numpy().astype(float)) @ x.numpy().T

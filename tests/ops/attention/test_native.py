@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native import invoke
-from flambeau.native.eager import Policy
-from flambeau.native.pool import POOL
-from flambeau.ops import attention_native
+from flambeau.native.runtime import fast_call
+from flambeau.native.runtime.background_jit import Policy
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.ops.attention import native
 
 F = torch.nn.functional
 
@@ -31,8 +31,8 @@ def results(q, k, v, causal: bool) -> list[np.ndarray]:
     ((), 1, 1), ((2, 3), 17, 17), ((2,), 5, 33), ((3,), 33, 16),
 ])  # fmt: skip
 def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> None:
-    monkeypatch.setattr(attention_native, "LARGE", 0)
-    monkeypatch.setattr(invoke, "SMALL", 0)
+    monkeypatch.setattr(native, "LARGE", 0)
+    monkeypatch.setattr(fast_call, "SMALL", 0)
     torch.manual_seed(0)
     q, k, v = (torch.randn(*batch, n, 4, dtype=dtype, requires_grad=True)
                for n in (rows, columns, columns))  # fmt: skip
@@ -44,7 +44,7 @@ def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> No
         monkeypatch.setattr(Policy, "allowed", True)
         until = time.monotonic() + 10
         key = (np.dtype(str(dtype).removeprefix("torch.")), causal)
-        while key not in attention_native._ready:
+        while key not in native._ready:
             results(q, k, v, causal)
             assert time.monotonic() < until, "no kernel came"
             time.sleep(0.002)
@@ -59,9 +59,9 @@ def test_agrees(batch, rows, columns, dtype, causal, threads, monkeypatch) -> No
     (1, 2, 5), (17 * 17 * 3, 2, 5), (17 * 17 * 3, 8, 3), (1 << 20, 2, 1),
 ])  # fmt: skip
 def test_without_gradients_some_of_the_batch_at_a_time(part, threads, many, monkeypatch) -> None:
-    monkeypatch.setattr(attention_native, "LARGE", 0)
+    monkeypatch.setattr(native, "LARGE", 0)
     monkeypatch.setattr(POOL, "count", threads)
-    monkeypatch.setattr(attention_native, "_PART", part)
+    monkeypatch.setattr(native, "_PART", part)
     torch.manual_seed(0)
     q, k, v = (torch.randn(5, 3, 17, 8) for _ in range(3))
     monkeypatch.setattr(Policy, "allowed", False)
@@ -69,8 +69,8 @@ def test_without_gradients_some_of_the_batch_at_a_time(part, threads, many, monk
     monkeypatch.setattr(Policy, "allowed", True)
     F.scaled_dot_product_attention(q, k, v, is_causal=True)
     calls = []
-    real = attention_native.run
-    monkeypatch.setattr(attention_native, "run", lambda *a: (calls.append(a), real(*a)))
+    real = native.run
+    monkeypatch.setattr(native, "run", lambda *a: (calls.append(a), real(*a)))
     found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert len(calls) == many
     torch.testing.assert_close(found, wanted)

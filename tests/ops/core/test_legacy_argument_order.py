@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 import flambeau as torch
-from flambeau.ops.old_order import Notice
+from flambeau.ops.core.legacy_argument_order import Notice
 
 V = torch.tensor([1.0, 2.0])
 W = torch.tensor([3.0, 4.0])

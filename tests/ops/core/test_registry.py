@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.ops.registry import OPERATORS, PUBLIC, Kind
+from flambeau.ops.core.registry import OPERATORS, PUBLIC, Kind
 from flambeau.tensor import Tensor, wrap
 
 STEP = 1e-6

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native import invoke
-from flambeau.ops import conversion, pointwise_native
+from flambeau.native.runtime import fast_call
+from flambeau.ops.creation import conversion
+from flambeau.ops.native import pointwise
 
 FLOATS = [3e9, -3e9, 300.7, -300.7, 70000.3, -70000.5, 1e20, -1e20, np.nan, np.inf, -np.inf, -1.5]
 LEAST = -(2**31)
@@ -26,11 +27,11 @@ EXPECTED = {
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for few elements, on two threads."""
     monkeypatch.setattr(conversion, "MIDDLE", 3)
-    monkeypatch.setattr(invoke, "SMALL", 3)
+    monkeypatch.setattr(fast_call, "SMALL", 3)
     for name in ("LARGE", "MIDDLE", "_CHEAP_LARGE"):
-        monkeypatch.setattr(pointwise_native, name, 3)
+        monkeypatch.setattr(pointwise, name, 3)
     for name in ("_ready", "_straight"):
-        monkeypatch.setattr(pointwise_native, name, {})
+        monkeypatch.setattr(pointwise, name, {})
 
 
 @pytest.mark.parametrize("target", EXPECTED)
@@ -64,6 +65,6 @@ def test_a_kernel_serves_each_pair() -> None:
     x = torch.tensor(FLOATS)
     for _ in range(3):
         x.int(), x.int().long(), x.long().bool()
-    kinds = [key[0][1].name for key, found in pointwise_native._ready.items()
+    kinds = [key[0][1].name for key, found in pointwise._ready.items()
              if found.__class__ is tuple]  # fmt: skip
     assert sorted(kinds) == ["bool", "int32", "int64", "int64"]

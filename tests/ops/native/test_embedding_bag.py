@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.ops.table_rows import bags_most, bags_summed
+from flambeau.ops.native.embedding import bags_most, bags_summed
 
 RNG = np.random.default_rng(0)
 COUNTS = {

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native import eager, invoke
-from flambeau.native.pool import POOL
-from flambeau.ops import along_native
+from flambeau.native.runtime import background_jit, fast_call
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.ops.native import gather_scatter
 
 
 @pytest.fixture(autouse=True, params=[1, 2])
@@ -28,12 +28,12 @@ def settled() -> None:
     wanted += [("take_last_checked", kind) for kind in ("int32", "int64")]
     for kind in ("float32", "int64"):
         wanted.append(("put_last", kind, True, True))
-        for how in along_native.OPERATIONS.values():
+        for how in gather_scatter.OPERATIONS.values():
             wanted += [("put_last", kind, how), ("put_middle", kind, how)]
     until = time.monotonic() + 30
-    while missing := [one for one in wanted if along_native._kernel(*one) is None]:
-        found = {one: eager._made.get(one, "none yet") for one in missing}
-        assert time.monotonic() < until, f"{found}, with {eager._working} at work"
+    while missing := [one for one in wanted if gather_scatter._kernel(*one) is None]:
+        found = {one: background_jit._made.get(one, "none yet") for one in missing}
+        assert time.monotonic() < until, f"{found}, with {background_jit._working} at work"
         time.sleep(0.002)
 
 
@@ -72,12 +72,12 @@ def test_along(name, shape, at, count, dtype, monkeypatch) -> None:
         return WORK[name](x, at, index, source)
 
     expected = work()
-    monkeypatch.setattr(invoke, "SMALL", 0)
-    monkeypatch.setattr(along_native, "LARGE", 0)
+    monkeypatch.setattr(fast_call, "SMALL", 0)
+    monkeypatch.setattr(gather_scatter, "LARGE", 0)
     settled()
     calls = []
-    real = along_native.run
-    monkeypatch.setattr(along_native, "run", lambda *a: (calls.append(a), real(*a)))
+    real = gather_scatter.run
+    monkeypatch.setattr(gather_scatter, "run", lambda *a: (calls.append(a), real(*a)))
     assert torch.equal(work(), expected)
     assert calls or (name == "index_add" and at == 0)  # which adds whole rows
 
@@ -87,7 +87,7 @@ def test_gradient_of_gather(dim, monkeypatch) -> None:
     x, index = values((37, 19), torch.float32), places((37, 19), dim, 30, (37, 19)[dim])
     weight, grads = values(index.shape, torch.float32), []
     for large in (1 << 60, 0):
-        monkeypatch.setattr(along_native, "LARGE", large)
+        monkeypatch.setattr(gather_scatter, "LARGE", large)
         settled()
         leaf = x.clone().requires_grad_()
         (leaf.gather(dim, index) * weight).sum().backward()
@@ -96,12 +96,12 @@ def test_gradient_of_gather(dim, monkeypatch) -> None:
 
 
 def test_memory_that_sums_are_made_in_is_cleared(monkeypatch) -> None:
-    monkeypatch.setattr(along_native, "LARGE", 0)
+    monkeypatch.setattr(gather_scatter, "LARGE", 0)
     settled()
     monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 7, dtype))
     for shape, at in (((37, 19), 1), ((37, 19), 0)):
         index = np.zeros((37, 19), np.int64)
-        y = along_native.summed(shape, at, index, np.ones(shape, np.float32))
+        y = gather_scatter.summed(shape, at, index, np.ones(shape, np.float32))
         expected = np.zeros(shape, np.float32)
         expected[(slice(None), 0) if at else (0,)] = shape[at]
         np.testing.assert_array_equal(y, expected)
@@ -109,7 +109,7 @@ def test_memory_that_sums_are_made_in_is_cleared(monkeypatch) -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 19, 1 << 40])
 def test_numbers_that_are_not_of_the_axis(wrong, monkeypatch) -> None:
-    monkeypatch.setattr(along_native, "LARGE", 0)
+    monkeypatch.setattr(gather_scatter, "LARGE", 0)
     settled()
     x, index = values((37, 19), torch.float32), places((37, 19), 1, 30, 19)
     index[3, 3] = wrong

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native import invoke
-from flambeau.native.pool import POOL
-from flambeau.ops import group_native
+from flambeau.native.runtime import fast_call
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.ops.native import group_norm
 
-from .test_native_rows import ready
+from .test_rows import ready
 
 SHAPES = [((4, 8, 17), 2), ((3, 6, 33), 3), ((8, 4, 90), 1), ((2, 64, 32), 64), ((5, 6, 1031), 6)]
 
@@ -23,7 +23,7 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     for name in ("rows_native", "group_norm"):
         for limit in ("LARGE", "MIDDLE", "SOME"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
-    monkeypatch.setattr(invoke, "SMALL", 0)
+    monkeypatch.setattr(fast_call, "SMALL", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield
@@ -49,11 +49,11 @@ def test_group_norm(shape, groups: int, affine, kind: str) -> None:
 
     x, g, w, b = (None if v is None else v.astype(kind) for v in (x, g, w, b))
     mean, rstd = np.empty((2, shape[0], groups), kind)
-    found = ready(group_native.group_norm, x, w, b, mean, rstd, 1e-3)
+    found = ready(group_norm.group_norm, x, w, b, mean, rstd, 1e-3)
     np.testing.assert_allclose(found, y.detach().numpy(), tolerance, tolerance)
     np.testing.assert_allclose(mean, centre.detach().numpy()[..., 0], tolerance, tolerance)
     np.testing.assert_allclose(rstd, root.detach().numpy()[..., 0], tolerance)
-    gx, of_g, of_product = ready(group_native.group_norm_backward, g, x, w, mean, rstd)
+    gx, of_g, of_product = ready(group_norm.group_norm_backward, g, x, w, mean, rstd)
     np.testing.assert_allclose(gx, tx.grad.numpy(), tolerance, tolerance)
     means = np.repeat(mean, shape[1] // groups, 1)[..., None]
     np.testing.assert_allclose(of_g, g.sum(2), tolerance, tolerance * 30)
@@ -65,4 +65,4 @@ def test_few_groups_and_few_pixels_are_left_to_numpy() -> None:
         mean, rstd = np.empty((2, shape[0], groups), "f")
         given = np.ones(shape, "f"), None, None, mean, rstd, 1e-5
         for _ in range(3):
-            assert group_native.group_norm(*given) is None
+            assert group_norm.group_norm(*given) is None

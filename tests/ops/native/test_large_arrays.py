@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native import eager, invoke
-from flambeau.native.eager import Policy
-from flambeau.native.pool import POOL
-from flambeau.ops import copies_native, pointwise_native, row_copies, table_rows
+from flambeau.native.runtime import background_jit, fast_call
+from flambeau.native.runtime.background_jit import Policy
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.ops.native import transpose, pointwise, row_copies, embedding
 
 F = torch.nn.functional
 MODULES = ("rows_native", "softmax", "norm_kernels", "loss", "scan", "table_rows", "index",
@@ -26,10 +26,10 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
         for limit in ("LARGE", "MIDDLE", "SOME"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     for name in ("MIDDLE", "_CHEAP_LARGE"):
-        monkeypatch.setattr(pointwise_native, name, 0)
+        monkeypatch.setattr(pointwise, name, 0)
     for name in ("conversion", "dispatch", "extrema", "promotion", "rounding"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "MIDDLE", 0)
-    monkeypatch.setattr(invoke, "SMALL", 0)
+    monkeypatch.setattr(fast_call, "SMALL", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield
@@ -44,15 +44,15 @@ def both(monkeypatch, function):
     for _ in range(5):  # some kernels are asked for when they come up again
         function()
         until = time.monotonic() + 30
-        while eager._working:
+        while background_jit._working:
             assert time.monotonic() < until, "no kernel came"
             time.sleep(0.002)
     calls = []
-    real, shared = pointwise_native.run, table_rows.shared
+    real, shared = pointwise.run, embedding.shared
     for name in ("pointwise_native", "rows_native", "table_rows"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "run",
                             lambda *a: (calls.append(a), real(*a)))  # fmt: skip
-    monkeypatch.setattr(table_rows, "shared", lambda *a: (calls.append(a), shared(*a)))
+    monkeypatch.setattr(embedding, "shared", lambda *a: (calls.append(a), shared(*a)))
     found = function()
     assert calls, "no kernel was called"
     return found, expected
@@ -113,7 +113,7 @@ OF_TWO = {
 
 @pytest.mark.parametrize("name", OF_TWO)
 def test_of_two_tensors(name, monkeypatch) -> None:
-    for module in (copies_native, row_copies):
+    for module in (transpose, row_copies):
         monkeypatch.setattr(module, "MANY", 0)
     x, y = data(200, 200), data(1, 200, 200)[0]
     x[0, 0], x[1, 1] = np.nan, -0.0

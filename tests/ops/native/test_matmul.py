@@ -9,24 +9,24 @@ import pytest
 
 import flambeau as torch
 from flambeau.native.kernels.gemm import Layout, product
-from flambeau.native.loops import Contract, Type
-from flambeau.native.pool import POOL
-from flambeau.ops import matmul_native
+from flambeau.native.loop_ir.ir import Contract, Type
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.ops.native import matmul
 
 
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels from few multiplications on, and at once."""
-    monkeypatch.setattr(matmul_native, "_LEAST", 1)
-    monkeypatch.setattr(matmul_native, "_USED", 3)
-    monkeypatch.setattr(matmul_native, "_calls", {})
-    monkeypatch.setattr(matmul_native, "_plans", {})
+    monkeypatch.setattr(matmul, "_LEAST", 1)
+    monkeypatch.setattr(matmul, "_USED", 3)
+    monkeypatch.setattr(matmul, "_calls", {})
+    monkeypatch.setattr(matmul, "_plans", {})
 
 
 def ready(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
     """The product by a kernel, once there is one."""
     until = time.monotonic() + 30
-    while (found := matmul_native.large_product(a, b, bias)) is None:
+    while (found := matmul.large_product(a, b, bias)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.005)
     return found
@@ -64,7 +64,7 @@ def test_rows_of_a_stack_are_cut_for_many_threads(
     a = a.swapaxes(-1, -2) if a_flipped else a
     b = rng.normal(size=(2, 3, 20, 40)).astype("f")[..., :37]
     np.testing.assert_allclose(ready(a, b), a @ b, 1e-4, 1e-4)
-    (plan,) = matmul_native._plans.values()
+    (plan,) = matmul._plans.values()
     assert plan[1][:3] == (128, 37, 20)
 
 
@@ -82,8 +82,8 @@ def test_what_does_not_fit_is_left_to_others() -> None:
     for pair in ((a, b.astype("d")), (a[::-1], b), (a[:, ::2], b[:4, ::2]), (a, np.ones(8, "f")),
                  (a, np.ones((7, 8), "f")), (a.astype("i"), b.astype("i"))):  # fmt: skip
         for _ in range(5):
-            assert matmul_native.large_product(*pair) is None
-    assert not matmul_native._calls
+            assert matmul.large_product(*pair) is None
+    assert not matmul._calls
 
 
 def test_operators_use_them_and_agree() -> None:
@@ -101,16 +101,16 @@ def test_deterministic_algorithms_do_not_change_over() -> None:
     ready(a, a)
     torch.use_deterministic_algorithms(True)
     try:
-        assert matmul_native.large_product(a, a) is None
+        assert matmul.large_product(a, a) is None
     finally:
         torch.use_deterministic_algorithms(False)
-    assert matmul_native.large_product(a, a) is not None
+    assert matmul.large_product(a, a) is not None
 
 
 def test_which_call_is_the_first_depends_on_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not on how long a kernel takes to make, nor on the shapes."""
-    monkeypatch.setattr(matmul_native, "_USED", 6)
+    monkeypatch.setattr(matmul, "_USED", 6)
     rng = np.random.default_rng(0)
-    found = [matmul_native.large_product(*(rng.normal(size=(9 + i, 9 + i)) for _ in "ab"))
+    found = [matmul.large_product(*(rng.normal(size=(9 + i, 9 + i)) for _ in "ab"))
              for i in range(8)]  # fmt: skip
     assert [one is not None for one in found] == [False] * 5 + [True] * 3

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.compiled import compile_all
+from flambeau.native.jit.kernel_function import compile_all
 from flambeau.native.kernels.pointwise import pointwise
-from flambeau.native.loops import Type
-from flambeau.native.pool import POOL
-from flambeau.native import invoke
-from flambeau.ops import extrema, pointwise_native, rounding
-from flambeau.ops.rectifiers import rectify
-from flambeau.ops.registry import OPERATORS, Kind
+from flambeau.native.loop_ir.ir import Type
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.native.runtime import fast_call
+from flambeau.ops.pointwise import extrema, rounding
+from flambeau.ops.native import pointwise as pointwise_native
+from flambeau.ops.activation.rectifiers import rectify
+from flambeau.ops.core.registry import OPERATORS, Kind
 
 F = torch.nn.functional
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -0.5, 3.0, 20.0, -20.0, 1e-30]
@@ -28,7 +29,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for few elements, on two threads."""
     for module in ("dispatch", "promotion"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MIDDLE", 3)
-    monkeypatch.setattr(invoke, "SMALL", 3)
+    monkeypatch.setattr(fast_call, "SMALL", 3)
     for name in ("LARGE", "MIDDLE", "_CHEAP_LARGE"):
         monkeypatch.setattr(pointwise_native, name, 3)
     for name in ("_ready", "_straight"):
@@ -126,7 +127,7 @@ def test_stretched_views(x, y) -> None:
 
 
 def test_sums_with_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["flambeau.ops.arithmetic"], "LARGE", 3)
+    monkeypatch.setattr(sys.modules["flambeau.ops.pointwise.arithmetic"], "LARGE", 3)
     x, y = (torch.from_numpy(v[-77:].copy()).requires_grad_() for v in inputs(2, np.float32))
     for function in (lambda a, b: a.add(b, alpha=0.5), lambda a, b: a.sub(b, alpha=-0.5),
                      lambda a, b: a.clone().add_(b, alpha=0.5),
@@ -380,7 +381,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_operators(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flambeau.ops.blocks.BLOCK", 2)
+    monkeypatch.setattr("flambeau.ops.core.cache_blocking.BLOCK", 2)
     x = torch.from_numpy(inputs(1, np.float32)[0])
     wanted = torch.from_numpy(inputs(1, np.float32)[0].astype("d"))
     found, wanted = served(CALLS[name], x), CALLS[name](wanted)
@@ -397,7 +398,7 @@ def test_half_precision(dtype: torch.dtype) -> None:
 
 
 def test_gradients_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flambeau.ops.blocks.BLOCK", 2)
+    monkeypatch.setattr("flambeau.ops.core.cache_blocking.BLOCK", 2)
     x = torch.linspace(-2, 2, 101).requires_grad_()
     served(lambda: F.gelu(x).sum().backward())
     x.grad = None

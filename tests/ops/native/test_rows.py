@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native import invoke
-from flambeau.native.pool import POOL
-from flambeau.ops import pointwise_native, rows_native, scan_native
+from flambeau.native.runtime import fast_call
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.ops.native import pointwise, rows, scan
 
 F = torch.nn.functional
 SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 2)]
@@ -27,9 +27,9 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
                  "scan", "scan_native"):
         for limit in ("LARGE", "MIDDLE", "SOME"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
-    monkeypatch.setattr(invoke, "SMALL", 0)
+    monkeypatch.setattr(fast_call, "SMALL", 0)
     if request.param > 1:  # of everything, pieces first
-        monkeypatch.setattr(rows_native, "SMALL", 0)
+        monkeypatch.setattr(rows, "SMALL", 0)
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield
@@ -62,15 +62,15 @@ def test_softmax(shape, dtype) -> None:
         e = np.exp(x - x.max(1, keepdims=True))
         y = e / e.sum(1, keepdims=True)
         logs = x - x.max(1, keepdims=True) - np.log(e.sum(1, keepdims=True))
-        np.testing.assert_allclose(ready(rows_native.over_rows, "softmax", 1, x), y, **close)
-        np.testing.assert_allclose(ready(rows_native.over_rows, "log_softmax", -1, x), logs,
+        np.testing.assert_allclose(ready(rows.over_rows, "softmax", 1, x), y, **close)
+        np.testing.assert_allclose(ready(rows.over_rows, "log_softmax", -1, x), logs,
                                    **close)  # fmt: skip
     y = np.exp(matrix(shape, dtype))
     wanted = y * (g - (g * y).sum(1, keepdims=True))
-    found = ready(rows_native.over_rows, "softmax_backward", 1, g, y)
+    found = ready(rows.over_rows, "softmax_backward", 1, g, y)
     np.testing.assert_allclose(found, wanted, 1e-3, 1e-2 if dtype == np.float32 else 1e-9)
     wanted = g - np.exp(-y) * g.sum(1, keepdims=True)
-    found = ready(rows_native.over_rows, "log_softmax_backward", 1, g, -y)
+    found = ready(rows.over_rows, "log_softmax_backward", 1, g, -y)
     np.testing.assert_allclose(found, wanted, 1e-3, 1e-3)
 
 
@@ -80,7 +80,7 @@ def test_layer_norm(shape, affine) -> None:
     x, g = matrix(shape), matrix(shape)[::-1].copy()
     w, b = (matrix((1, shape[1]))[0] + i if given else None for i, given in enumerate(affine))
     mean, rstd = np.empty((2, shape[0]), "f")
-    y = ready(rows_native.layer_norm, x, w, b, mean, rstd, 1e-3)
+    y = ready(rows.layer_norm, x, w, b, mean, rstd, 1e-3)
     tx = torch.from_numpy(x.astype("d")).requires_grad_()
     tw, tb = (None if v is None else torch.from_numpy(v.astype("d")).requires_grad_()
               for v in (w, b))  # fmt: skip
@@ -93,7 +93,7 @@ def test_layer_norm(shape, affine) -> None:
     np.testing.assert_allclose(mean, x.mean(1), 1e-4, 1e-5)
     np.testing.assert_allclose(rstd, 1 / np.sqrt(x.var(1) + 1e-3), 1e-4)
     (ty * torch.from_numpy(g.astype("d"))).sum().backward()
-    gx, gw, gb = ready(rows_native.layer_norm_backward, g, x, w, mean, rstd)
+    gx, gw, gb = ready(rows.layer_norm_backward, g, x, w, mean, rstd)
     np.testing.assert_allclose(gx, tx.grad.numpy(), 1e-3, 1e-3)
     np.testing.assert_allclose(gw, (g * hat.detach().numpy()).sum(0), 1e-3, 1e-3)
     np.testing.assert_allclose(gb, g.sum(0), 1e-3, 1e-3)
@@ -105,14 +105,14 @@ def test_layer_norm(shape, affine) -> None:
 def test_reductions(shape, axes, keepdims: bool) -> None:
     x = matrix(shape)
     for ufunc in (np.add, np.maximum, np.minimum):
-        found = ready(rows_native.reduced, ufunc, x, axes, keepdims)
+        found = ready(rows.reduced, ufunc, x, axes, keepdims)
         wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
         assert found.shape == wanted.shape
         np.testing.assert_allclose(found, wanted, 1e-4, 1e-3)
     special = matrix(shape, special=True)
-    found = ready(rows_native.reduced, np.maximum, special, axes, keepdims)
+    found = ready(rows.reduced, np.maximum, special, axes, keepdims)
     np.testing.assert_array_equal(found, np.maximum.reduce(special, axes, keepdims=keepdims))
-    squares = ready(rows_native.reduced, np.add, x, axes, keepdims, "square")
+    squares = ready(rows.reduced, np.add, x, axes, keepdims, "square")
     np.testing.assert_allclose(squares, (x * x).sum(axes, keepdims=keepdims), 1e-4, 1e-4)
 
 
@@ -123,7 +123,7 @@ def test_reductions_of_rows_with_gaps(shape, axes, keepdims: bool) -> None:
     wide = np.random.default_rng(0).normal(size=(*shape[:-1], 2 * shape[-1] + 3)).astype("f")
     for x in (wide[..., 2 : 2 + shape[-1]], wide[..., 1 : 2 * shape[-1] : 2], wide[..., 3::2]):
         for ufunc in (np.add, np.maximum):
-            found = ready(rows_native._apart, ufunc, x, axes, keepdims, "same")
+            found = ready(rows._apart, ufunc, x, axes, keepdims, "same")
             wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
             assert found.shape == wanted.shape
             np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
@@ -133,7 +133,7 @@ def test_other_gaps_are_copied() -> None:
     x = np.zeros((8, 9, 40), "f")
     for view in (x[:, 1:, 1:], x[..., ::3], x[:, ::-1, 1:], x.transpose(1, 0, 2), x[..., :3],
                  x[:, 1:, ::2], x[:, ::-1, ::2], x[0, 0, ::2], x[..., ::-2]):  # fmt: skip
-        assert rows_native._apart(np.add, view, None, False, "same") is None
+        assert rows._apart(np.add, view, None, False, "same") is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -141,7 +141,7 @@ def test_other_gaps_are_copied() -> None:
 def test_sums_of_what_is_known(axes, dtype) -> None:
     x = matrix((33, 65), dtype, special=True)
     x[np.isinf(x)] = 3
-    found = ready(rows_native.reduced, np.add, x, axes, False, "known")
+    found = ready(rows.reduced, np.add, x, axes, False, "known")
     np.testing.assert_allclose(found, np.nansum(x.astype("d"), axes), 1e-4, 1e-4)
 
 
@@ -151,7 +151,7 @@ def test_scans_of_integers(shape, dtype) -> None:
     x = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
     for ufunc in (np.add, np.multiply, np.maximum, np.minimum):
         for axis in range(x.ndim):
-            (found,) = ready(scan_native.scanned, ufunc, x, axis)
+            (found,) = ready(scan.scanned, ufunc, x, axis)
             np.testing.assert_array_equal(found, ufunc.accumulate(x, axis, dtype))
             assert found.dtype == dtype
 
@@ -162,24 +162,24 @@ def test_reductions_of_more_axes(axes: tuple[int, ...], keepdims: bool) -> None:
     shape = (3, 33, 4, 17) if 3 in axes else (5, 17, 33)
     x = np.random.default_rng(0).normal(size=shape).astype("f")
     for ufunc in (np.add, np.maximum, np.multiply):
-        found = ready(rows_native.reduced, ufunc, x, axes, keepdims)
+        found = ready(rows.reduced, ufunc, x, axes, keepdims)
         wanted = ufunc.reduce(x.astype("d"), axes, keepdims=keepdims)
         np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
-    squares = ready(rows_native.reduced, np.add, x, axes, keepdims, "square")
+    squares = ready(rows.reduced, np.add, x, axes, keepdims, "square")
     np.testing.assert_allclose(squares, (x * x).sum(axes, keepdims=keepdims), 1e-4, 1e-4)
 
 
 def test_short_axes_apart_are_left_to_numpy() -> None:
     x = np.ones((9, 17, 3), "f")
     for _ in range(3):
-        assert rows_native.reduced(np.add, x, (0, 2), False) is None
+        assert rows.reduced(np.add, x, (0, 2), False) is None
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_positions(shape) -> None:
     x = np.round(matrix(shape, special=True), 1)
     for find in (np.argmax, np.argmin):
-        np.testing.assert_array_equal(ready(rows_native.position, find, x, -1), find(x, -1))
+        np.testing.assert_array_equal(ready(rows.position, find, x, -1), find(x, -1))
 
 
 @pytest.mark.parametrize("dtype", ["f", "uint8", "int32", "int64"])
@@ -187,7 +187,7 @@ def test_positions(shape) -> None:
 def test_positions_along_either_end(shape, dtype) -> None:
     x = (np.random.default_rng(0).normal(size=shape) * 3).astype("int64").astype(dtype)
     for find, axis, array in itertools.product((np.argmax, np.argmin), (0, -1), (x, x.T.copy())):
-        np.testing.assert_array_equal(ready(rows_native.position, find, array, axis),
+        np.testing.assert_array_equal(ready(rows.position, find, array, axis),
                                       find(array, axis))  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def test_integers(shape, axes, kind) -> None:
     """Extremes keep the dtype; products are int64, and wrap around there."""
     x = np.random.default_rng(0).integers(0, 200, shape).astype(kind)
     for ufunc, dtype in ((np.maximum, None), (np.minimum, None), (np.multiply, np.int64)):
-        found = ready(rows_native.reduced, ufunc, x, axes, False)
+        found = ready(rows.reduced, ufunc, x, axes, False)
         wanted = ufunc.reduce(x, axes, dtype)
         assert found.dtype == wanted.dtype
         np.testing.assert_array_equal(found, wanted)
@@ -227,14 +227,14 @@ def test_operators_on_views(x: torch.Tensor) -> None:
 @pytest.mark.parametrize("dtype", ["f", "d"])
 @pytest.mark.parametrize("special", [False, True])
 def test_logcumsumexp(shape, axis, dtype, special, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointwise_native, "_CHEAP_LARGE", 0)
+    monkeypatch.setattr(pointwise, "_CHEAP_LARGE", 0)
     for name in ("LARGE", "MIDDLE"):
-        monkeypatch.setattr(pointwise_native, name, 0)
+        monkeypatch.setattr(pointwise, name, 0)
     x = (np.random.default_rng(0).normal(size=shape) * 30).astype(dtype)
     if special and x.size > 100:
         flat = x.reshape(-1)
         flat[:7], flat[40:43], flat[60], flat[100] = -np.inf, -np.inf, np.inf, np.nan
-    found = ready(scan_native.logcumsumexp, x, axis)
+    found = ready(scan.logcumsumexp, x, axis)
     assert found.dtype == x.dtype
     assert found.flags.c_contiguous
     with np.errstate(all="ignore"):
@@ -246,7 +246,7 @@ def test_logcumsumexp(shape, axis, dtype, special, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("dtype", ["f", "d"])
 def test_variances(dim, dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_CHEAP_LARGE", "LARGE", "MIDDLE"):
-        monkeypatch.setattr(pointwise_native, name, 0)
+        monkeypatch.setattr(pointwise, name, 0)
     x = (np.random.default_rng(0).normal(size=(9, 17, 33)) + 100).astype(dtype)
     for view in (x, x.transpose(2, 0, 1), x[..., ::2]):
         exact = view.astype("d")
@@ -264,11 +264,11 @@ def test_products_with_a_vector(shape, dtype) -> None:
     x = np.random.default_rng(0).normal(size=shape).astype(dtype)
     v, u = (np.random.default_rng(1).normal(size=n).astype(dtype) for n in (shape[1], shape[0]))
     for a, b in ((x, v), (x.T, u)):
-        found = ready(rows_native.times_vector, a, b)
+        found = ready(rows.times_vector, a, b)
         assert found.dtype == a.dtype
         np.testing.assert_allclose(found, a.astype("d") @ b.astype("d"), 1e-4, 1e-4)
-    assert rows_native.times_vector(x, v.astype("f" if dtype == "d" else "d")) is None
-    assert rows_native.times_vector(x, np.repeat(v, 2)[::2]) is None or v.size == 1
+    assert rows.times_vector(x, v.astype("f" if dtype == "d" else "d")) is None
+    assert rows.times_vector(x, np.repeat(v, 2)[::2]) is None or v.size == 1
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (7, 17), (33, 65), (2, 1031), (1031, 2)])
@@ -277,8 +277,8 @@ def test_statistics_of_columns(shape, dtype) -> None:
     g, x = (np.random.default_rng(k).normal(size=shape).astype(dtype) + 3 for k in (0, 1))
     mean = x.mean(0)
     apart = x.astype("d") - mean
-    np.testing.assert_allclose(ready(rows_native.column_squares, x, mean), (apart**2).sum(0), 1e-4)
-    of_g, of_product = ready(rows_native.column_products, g, x, mean)
+    np.testing.assert_allclose(ready(rows.column_squares, x, mean), (apart**2).sum(0), 1e-4)
+    of_g, of_product = ready(rows.column_products, g, x, mean)
     np.testing.assert_allclose(of_g, g.sum(0), 1e-4)
     np.testing.assert_allclose(of_product, (g * apart).sum(0), 1e-3, 1e-3)
 
@@ -306,9 +306,9 @@ def test_batch_norm_of_columns(shape) -> None:
 
 @pytest.mark.parametrize("size", [1, 17, 4096, 4097, 12_289])
 def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["flambeau.ops.matmul"], "LARGE", 0)
-    monkeypatch.setattr(sys.modules["flambeau.ops.matmul"], "WORTH", -1)
-    monkeypatch.setattr(rows_native, "_ready", {})
+    monkeypatch.setattr(sys.modules["flambeau.ops.linalg.matmul"], "LARGE", 0)
+    monkeypatch.setattr(sys.modules["flambeau.ops.linalg.matmul"], "WORTH", -1)
+    monkeypatch.setattr(rows, "_ready", {})
     a, b = np.random.default_rng(0).normal(size=(2, size))
     x, y = torch.from_numpy(a), torch.from_numpy(b)
     forms = [(x, y), (x[None], y[:, None]), (x[None], y), (x, y[:, None])]
@@ -316,37 +316,37 @@ def test_dot(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         found = left @ right
         np.testing.assert_allclose(found.numpy(), left.numpy() @ right.numpy(), 1e-12, 1e-12)
         assert found.shape == (left.numpy() @ right.numpy()).shape
-    assert any(key[0] == "fold_rows" for key in rows_native._ready)
+    assert any(key[0] == "fold_rows" for key in rows._ready)
 
 
 def test_arrays_of_middle_size_want_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_native, "LARGE", 1 << 20)
+    monkeypatch.setattr(rows, "LARGE", 1 << 20)
     for name in ("_ready", "_calls"):
-        monkeypatch.setattr(rows_native, name, {})
-    monkeypatch.setattr(rows_native, "ASKED", 3)
-    monkeypatch.setattr(rows_native, "USED", 9)
+        monkeypatch.setattr(rows, name, {})
+    monkeypatch.setattr(rows, "ASKED", 3)
+    monkeypatch.setattr(rows, "USED", 9)
     asked: list[tuple] = []
 
     def ask(key, build):
         asked.append(key)
         return types.SimpleNamespace(address=7) if len(asked) > 1 else None
 
-    monkeypatch.setattr(rows_native, "kernel_asked_for", ask)
+    monkeypatch.setattr(rows, "kernel_asked_for", ask)
     x = matrix((33, 65))
-    found = [rows_native.kernel("softmax", x) for _ in range(20)]
+    found = [rows.kernel("softmax", x) for _ in range(20)]
     assert found == [None] * 9 + [7] * 11
     assert len(asked) == 2
-    monkeypatch.setattr(rows_native, "MIDDLE", x.size)
-    assert rows_native.over_rows("softmax", 1, x) is None
+    monkeypatch.setattr(rows, "MIDDLE", x.size)
+    assert rows.over_rows("softmax", 1, x) is None
 
 
 def test_what_does_not_fit_is_left_to_numpy() -> None:
     x = matrix((4, 6))
     for other in (x.astype("i"), x.astype(">f4")):
-        assert rows_native.over_rows("softmax", 1, other) is None
-    assert rows_native.over_rows("softmax", 0, x) is None
-    assert rows_native.over_rows("softmax_backward", 1, x, x.astype("d")) is None
-    assert rows_native.reduced(np.add, np.broadcast_to(x[0], x.shape), None, False) is None
+        assert rows.over_rows("softmax", 1, other) is None
+    assert rows.over_rows("softmax", 0, x) is None
+    assert rows.over_rows("softmax_backward", 1, x, x.astype("d")) is None
+    assert rows.reduced(np.add, np.broadcast_to(x[0], x.shape), None, False) is None
 
 
 @pytest.mark.parametrize("axes", [None, (0,), (1,), (2,)])
@@ -354,7 +354,7 @@ def test_what_does_not_fit_is_left_to_numpy() -> None:
 def test_reductions_of_axes_in_another_order(axes, keepdims) -> None:
     x = matrix((9, 70), np.float64).reshape(9, 7, 10)
     for other in (x.transpose(2, 0, 1), x.transpose(0, 2, 1)[::2, :, 1:], x[:, :-1]):
-        found = ready(rows_native.reduced, np.add, other, axes, keepdims)
+        found = ready(rows.reduced, np.add, other, axes, keepdims)
         np.testing.assert_allclose(found, other.sum(axes, keepdims=keepdims))
         assert found.shape == np.sum(other, axes, keepdims=keepdims).shape
 
@@ -366,7 +366,7 @@ def test_scans(ufunc, shape) -> None:
     x[..., 5], x[0, ..., 3] = np.nan, 1.0
     for axis in range(len(shape)):
         extremes = ufunc in (np.maximum, np.minimum)
-        values, *places = ready(scan_native.scanned, ufunc, x, axis, extremes)
+        values, *places = ready(scan.scanned, ufunc, x, axis, extremes)
         np.testing.assert_allclose(values, ufunc.accumulate(x, axis), 1e-12)
         for found in places:
             along = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
@@ -399,7 +399,7 @@ def test_half_precision_is_worked_out_in_float32(dtype) -> None:
             for y, exact in zip(found, wanted, strict=True):
                 assert y.dtype == (exact.dtype if exact.dtype == torch.int64 else dtype)
                 torch.testing.assert_close(y.double(), exact.double(), rtol=1e-2, atol=3e-2)
-    assert {k[1].name for k in rows_native._ready} >= {str(dtype).removeprefix("torch.")}
+    assert {k[1].name for k in rows._ready} >= {str(dtype).removeprefix("torch.")}
     ones = torch.ones(1 << 12).to(dtype) / 8
     assert [float(ones.sum()) for _ in range(3)] == [512.0] * 3
 
@@ -441,4 +441,4 @@ def test_integers_are_added_up_in_int64(kind, shape) -> None:
     turned = x.transpose(0, -1)
     for _ in range(3):
         np.testing.assert_array_equal(turned.sum(0).numpy(), drawn.T.sum(0))
-    assert any(key[0].startswith("reduce") and key[1] == drawn.dtype for key in rows_native._ready)
+    assert any(key[0].startswith("reduce") and key[1] == drawn.dtype for key in rows._ready)

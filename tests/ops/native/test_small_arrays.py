@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.eager import Policy, Small
-from flambeau.ops import small_native
+from flambeau.native.runtime.background_jit import Policy, Small
+from flambeau.ops.native import small_arrays
 
 F = torch.nn.functional
 SPECIAL = [[1.0, -np.inf, 2.0, 0.5], [np.inf, 0.0, 1.0, 2.0], [np.nan, 1.0, 2.0, 3.0],
@@ -26,7 +26,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tables() -> list[Small]:
     found = []
-    for value in vars(small_native).values():
+    for value in vars(small_arrays).values():
         found += [value] if isinstance(value, Small) else []
         if isinstance(value, dict) and not isinstance(value, Small):
             found += [one for one in value.values() if isinstance(one, Small)]
@@ -91,13 +91,13 @@ def test_cross_entropy_where_a_class_is_ignored(ignored, reduction, dtype, monke
 def test_kernels_come_at_a_fixed_call(monkeypatch) -> None:
     monkeypatch.setattr(Small, "ASKED", 2)
     monkeypatch.setattr(Small, "USED", 4)
-    found = [bool(small_native.SOFTMAX[np.dtype(np.float32)]) for _ in range(6)]
+    found = [bool(small_arrays.SOFTMAX[np.dtype(np.float32)]) for _ in range(6)]
     assert found == [False, False, False, True, True, True]
 
 
 def test_none_for_other_dtypes() -> None:
     for kind in (np.int64, np.float16, bool):
-        assert [small_native.SOFTMAX[np.dtype(kind)] for _ in range(5)] == [0] * 5
+        assert [small_arrays.SOFTMAX[np.dtype(kind)] for _ in range(5)] == [0] * 5
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -145,7 +145,7 @@ def test_layer_norm(shape, weight, monkeypatch) -> None:
         return np.concatenate([v.numpy().ravel() for v in found])
 
     got, want = both(monkeypatch, run)
-    assert small_native.LAYER_NORM_BACKWARD[weight][np.dtype(np.float32)]
+    assert small_arrays.LAYER_NORM_BACKWARD[weight][np.dtype(np.float32)]
     np.testing.assert_allclose(got, want, 1e-4, 5e-5)  # 1 / deviation of equal elements is 316
 
 
@@ -165,5 +165,5 @@ def test_attention(shape, causal, dtype, monkeypatch) -> None:
         return np.concatenate([x.numpy().ravel() for x in found])
 
     got, want = both(monkeypatch, run)
-    assert small_native.PROBABILITIES[causal][parts[0].detach().numpy().dtype]
+    assert small_arrays.PROBABILITIES[causal][parts[0].detach().numpy().dtype]
     np.testing.assert_allclose(got, want, 1e-4, 1e-5)

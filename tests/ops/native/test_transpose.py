@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.pool import POOL
-from flambeau.ops import copies_native, row_copies
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.ops.native import transpose, row_copies
 
 
 @pytest.fixture(autouse=True, params=[1, 2])
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for few elements, on one thread and on two."""
-    monkeypatch.setattr(copies_native, "LARGE", 0)
+    monkeypatch.setattr(transpose, "LARGE", 0)
     for module in ("row_copies", "copies", "index"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MANY", 0)
     monkeypatch.setattr(row_copies, "_FEW", 3)
@@ -30,7 +30,7 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 def ready(x: np.ndarray) -> np.ndarray:
     """The copy by a kernel, once there is one."""
     until = time.monotonic() + 10
-    while (found := copies_native.in_order(x)) is None:
+    while (found := transpose.in_order(x)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
     return found
@@ -60,12 +60,12 @@ def test_windows() -> None:
 
 def test_what_does_not_fit_is_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[object]()
-    monkeypatch.setattr(copies_native, "kernel_asked_for", lambda key, *_, **__: asked.append(key))
+    monkeypatch.setattr(transpose, "kernel_asked_for", lambda key, *_, **__: asked.append(key))
     x = np.ones((20, 30), "f")
     wide = np.broadcast_to(x, (3, 20, 30))
     for other in (x, x[::-1].T, x[:, ::2], x.astype("h").T, x[:, :3].T, wide):
         for _ in range(3):
-            assert copies_native.in_order(other) is None
+            assert transpose.in_order(other) is None
     assert not asked
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.eager import Policy
+from flambeau.native.runtime.background_jit import Policy
 from flambeau.native.kernels.recurrent import narrow
-from flambeau.native.pool import POOL
-from flambeau.ops import recurrent_native
+from flambeau.native.runtime.thread_pool import POOL
+from flambeau.ops.recurrent import native
 
 
 def step(layer: Any, x: Any, states: list) -> list[np.ndarray]:
@@ -32,7 +32,7 @@ def until_kernels(run: Any, count: int) -> list[np.ndarray]:
     until = time.monotonic() + 60
     while True:
         found = run()
-        made = [v for v in recurrent_native._seen.values() if not isinstance(v, int)]
+        made = [v for v in native._seen.values() if not isinstance(v, int)]
         if len(made) >= count:
             return run()
         assert time.monotonic() < until, found and "no kernel came"
@@ -41,9 +41,9 @@ def until_kernels(run: Any, count: int) -> list[np.ndarray]:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(recurrent_native, "WORTH", 0)
-    monkeypatch.setattr(recurrent_native, "_SHARED", 0)
-    monkeypatch.setattr(recurrent_native, "_seen", {})
+    monkeypatch.setattr(native, "WORTH", 0)
+    monkeypatch.setattr(native, "_SHARED", 0)
+    monkeypatch.setattr(native, "_seen", {})
     before = POOL.threads()
     yield
     POOL.set_threads(before)
@@ -65,7 +65,7 @@ def test_layers(kind: str, options: dict, monkeypatch: pytest.MonkeyPatch) -> No
               for _ in range(2 if kind == "LSTM" else 1)]  # fmt: skip
     x = torch.randn(4, 3, 4, dtype=dtype, requires_grad=True)
     until_kernels(lambda: step(layer, x, states), 2 * both)
-    shapes = len(recurrent_native._seen)
+    shapes = len(native._seen)
     for length in (4, 2, 9):
         x = torch.randn(length, 3, 4, dtype=dtype, requires_grad=True)
         found = step(layer, x, states)
@@ -74,7 +74,7 @@ def test_layers(kind: str, options: dict, monkeypatch: pytest.MonkeyPatch) -> No
             wanted = step(layer, x, states)
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a, b, 1e-4, 1e-5)
-    assert len(recurrent_native._seen) == shapes
+    assert len(native._seen) == shapes
 
 
 @pytest.mark.parametrize("batch", [1, 33])
@@ -98,13 +98,13 @@ def test_batches_of_other_sizes_take_the_kernels_there_are(
     far: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An epoch's last batch, or an evaluation's, whether lines are asked for ahead or not."""
-    monkeypatch.setattr(recurrent_native, "_FAR", far)
+    monkeypatch.setattr(native, "_FAR", far)
     POOL.set_threads(2)
     layer = torch.nn.LSTM(4, 17)
     states = [torch.zeros(1, 37, 17, requires_grad=True) for _ in range(2)]
     x = torch.randn(5, 37, 4, requires_grad=True)
     until_kernels(lambda: step(layer, x, states), 2)
-    forms = len(recurrent_native._seen)
+    forms = len(native._seen)
     for batch in (39, 35):
         x = torch.randn(5, batch, 4, requires_grad=True)
         states = [torch.randn(1, batch, 17, requires_grad=True) for _ in range(2)]
@@ -114,7 +114,7 @@ def test_batches_of_other_sizes_take_the_kernels_there_are(
             wanted = step(layer, x, states)
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_allclose(a, b, 1e-4, 1e-5)
-    assert len(recurrent_native._seen) == forms
+    assert len(native._seen) == forms
 
 
 def test_gradcheck() -> None:
@@ -132,13 +132,13 @@ def test_what_has_no_kernels() -> None:
     for _ in range(3):
         layer(packed)
         layer(torch.randn(3, 2, 4))
-    assert not recurrent_native._seen
+    assert not native._seen
 
 
 def test_wide_layers_of_few_rows_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """With more than four megabytes of recurrent weights, where threads have few rows."""
     asked: list[int] = []
-    monkeypatch.setattr(recurrent_native, "_runner", lambda form: asked.append(form.width))
+    monkeypatch.setattr(native, "_runner", lambda form: asked.append(form.width))
     net = torch.nn.RNN(3, 1040)
     enough = 8 * POOL.threads()
     for rows in (1, enough):

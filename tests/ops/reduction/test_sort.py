@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.ops import order
+from flambeau.ops.reduction import sort_kernels
 
 X = torch.arange(70) * 37 % 11
 SORTED = [11, 44, 22, 55, 66, 0, 33, 3, 69, 47, 14, 25, 58, 36, 39, 50, 17, 61, 28, 6]
@@ -64,15 +64,15 @@ def test_nan_is_greatest_and_zeros_are_equal(kind):
 @pytest.mark.parametrize("count", [1, 3, 60, 99, 100])
 def test_more_ties_than_are_gone_through(count, monkeypatch):
     """Then they come in the order of their places."""
-    monkeypatch.setattr(order, "_SORTED", 0)
-    monkeypatch.setattr(order, "_SELECTED", 0)
+    monkeypatch.setattr(sort_kernels, "_SORTED", 0)
+    monkeypatch.setattr(sort_kernels, "_SELECTED", 0)
     x = np.random.default_rng(0).integers(0, 9, (4, 100))
-    k = order.keys(x)
+    k = sort_kernels.keys(x)
     expected = np.argsort(x, 1, kind="stable")
-    np.testing.assert_array_equal(order.sorted_numbers(k, False), expected)
-    np.testing.assert_array_equal(order.least_numbers(k, count), expected[:, :count])
-    np.testing.assert_array_equal(order.rank_numbers(k, count - 1, False), expected[:, count - 1])
-    for row, place in zip(x, order.commonest_numbers(k), strict=True):
+    np.testing.assert_array_equal(sort_kernels.sorted_numbers(k, False), expected)
+    np.testing.assert_array_equal(sort_kernels.least_numbers(k, count), expected[:, :count])
+    np.testing.assert_array_equal(sort_kernels.rank_numbers(k, count - 1, False), expected[:, count - 1])
+    for row, place in zip(x, sort_kernels.commonest_numbers(k), strict=True):
         values, counts = np.unique(row, return_counts=True)
         assert place == np.flatnonzero(row == values[counts.argmax()])[-1]
 
@@ -106,7 +106,7 @@ def test_few_elements_are_sorted_as_many_are(kind, n, descending, monkeypatch) -
             x[0, 0], x[1, 1], x[2, :2] = np.nan, np.inf, (0.0, -0.0)
         few = torch.from_numpy(x).sort(-1, descending)
         with monkeypatch.context() as m:
-            m.setattr(order, "small_order", lambda *_: None)
+            m.setattr(sort_kernels, "small_order", lambda *_: None)
             many = torch.from_numpy(x).sort(-1, descending)
         np.testing.assert_array_equal(few[1].numpy(), many[1].numpy())
         np.testing.assert_array_equal(few[0].numpy(), many[0].numpy())
@@ -115,7 +115,7 @@ def test_few_elements_are_sorted_as_many_are(kind, n, descending, monkeypatch) -
 @pytest.mark.parametrize("n", [2, 5, 16, 20])
 def test_all_of_a_short_row_are_chosen_as_by_selection(n: int) -> None:
     x = np.random.default_rng(n).integers(0, 3, (20, n))
-    wanted = order._least_as_cpp(order.keys(x, True), n)
+    wanted = sort_kernels._least_as_cpp(sort_kernels.keys(x, True), n)
     np.testing.assert_array_equal(torch.from_numpy(x).topk(n)[1].numpy(), wanted)
 
 
@@ -150,7 +150,7 @@ def test_few_elements_go_a_short_way_to_the_same_result(name, kind, monkeypatch)
         yield from (*x.max(0), *x.min(0), *x.max(0, keepdim=True))
 
     short = list(found())
-    monkeypatch.setattr(order, "distinct_order", lambda *a: None)
+    monkeypatch.setattr(sort_kernels, "distinct_order", lambda *a: None)
     for y, expected in zip(short, found(), strict=True):
         assert y.dtype == expected.dtype
         assert y.shape == expected.shape

@@ -9,10 +9,11 @@ import pytest
 
 import flambeau
 import flambeau.nn.functional as F
-from flambeau.native import eager
-from flambeau.native.compiled import compiled
-from flambeau.native.emit.conv_plan import Unsupported
-from flambeau.ops import conv_calls, conv_native, matmul_native, shape_kernels
+from flambeau.native.runtime import background_jit
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.native.codegen.conv.direct_blocking import Unsupported
+from flambeau.ops.spatial import conv_kernel_choice, conv_native
+from flambeau.ops.native import matmul, static_shape_kernels
 
 
 @pytest.fixture
@@ -30,8 +31,8 @@ def made(monkeypatch) -> list:
                 known[key] = None
         return known[key]
 
-    monkeypatch.setattr(eager, "kernel_asked_for", at_once)
-    monkeypatch.setattr(shape_kernels, "_seen", {})
+    monkeypatch.setattr(background_jit, "kernel_asked_for", at_once)
+    monkeypatch.setattr(static_shape_kernels, "_seen", {})
     return used
 
 
@@ -85,14 +86,14 @@ def test_new_shapes_take_the_kernels_that_are_there(made, monkeypatch, case, las
 
 def test_shapes_that_come_often_get_kernels_of_their_own(made, monkeypatch) -> None:
     """From a certain call on, and only where that saves something."""
-    monkeypatch.setattr(conv_calls, "_ASKED", 3)
-    monkeypatch.setattr(conv_calls, "_USED", 6)
+    monkeypatch.setattr(conv_kernel_choice, "_ASKED", 3)
+    monkeypatch.setattr(conv_kernel_choice, "_USED", 6)
     rng = np.random.default_rng(7)
     square, wide = (rng.normal(size=(32, 32, n, n)).astype(np.float32) for n in (3, 5))
     x = rng.normal(size=(4, 32, 24, 24)).astype(np.float32)
     for weight, last in ((square, False), (wide, False), (wide, True)):
         first, used = None, []
-        for _ in range(conv_calls._USED + 1):
+        for _ in range(conv_kernel_choice._USED + 1):
             made.clear()
             found = gradients(lambda x, w: F.conv2d(x, w, padding=1), x, weight, last=last)
             used.append({key[0] for key in made})
@@ -100,7 +101,7 @@ def test_shapes_that_come_often_get_kernels_of_their_own(made, monkeypatch) -> N
             for one, right in zip(found, first, strict=True):
                 np.testing.assert_allclose(one, right, 1e-3, 1e-4 * np.abs(right).max())
         for call, kinds in enumerate(used, 1):
-            own = call == conv_calls._ASKED or call >= conv_calls._USED
+            own = call == conv_kernel_choice._ASKED or call >= conv_kernel_choice._USED
             assert ("convolution" in kinds) == (own and (last or weight is square))
 
 
@@ -150,12 +151,12 @@ def test_depthwise_kernels_take_all_shapes(made, monkeypatch) -> None:
 ])  # fmt: skip
 def test_one_tap_is_a_product(made, monkeypatch, shape: tuple, outputs: int) -> None:
     """Of images with rows innermost, with many pixels and with few: no convolution's kernel."""
-    monkeypatch.setattr(matmul_native, "_LEAST", 1)
-    monkeypatch.setattr(matmul_native, "_USED", 2)
-    monkeypatch.setattr(matmul_native, "_calls", {})
-    monkeypatch.setattr(matmul_native, "_plans", {})
-    monkeypatch.setattr(matmul_native, "kernel_asked_for",
-                        lambda key, build: eager.kernel_asked_for(key, build))  # fmt: skip
+    monkeypatch.setattr(matmul, "_LEAST", 1)
+    monkeypatch.setattr(matmul, "_USED", 2)
+    monkeypatch.setattr(matmul, "_calls", {})
+    monkeypatch.setattr(matmul, "_plans", {})
+    monkeypatch.setattr(matmul, "kernel_asked_for",
+                        lambda key, build: background_jit.kernel_asked_for(key, build))  # fmt: skip
     rng = np.random.default_rng(5)
     w_shape = (outputs, shape[1], *(1,) * (len(shape) - 2))
     arrays = [rng.normal(size=s).astype(np.float32) for s in (shape, w_shape, (outputs,))]

@@ -7,8 +7,8 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.ops import conv_kernels
-from flambeau.ops.conv_kernels import Window
+from flambeau.ops.spatial import conv_reference
+from flambeau.ops.spatial.conv_reference import Window
 
 
 def direct(x, w, stride, padding, dilation):
@@ -23,19 +23,19 @@ def direct(x, w, stride, padding, dilation):
 @pytest.mark.parametrize("block", [1, 3000, 1 << 20])
 @pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, 1, 1), (2, 1, 1), (1, 2, 2)])
 def test_blocks_do_not_show(monkeypatch, block, stride, padding, dilation):
-    monkeypatch.setattr(conv_kernels, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(conv_reference, "_BLOCK_BYTES", block)
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(3, 4, 9, 8)), rng.normal(size=(5, 4, 3, 3))
     wanted = direct(x, w, stride, padding, dilation)
     window = Window((3, 3), (stride,) * 2, ((padding,) * 2,) * 2, (dilation,) * 2)
-    np.testing.assert_allclose(conv_kernels.forward(x, w, None, window, 1), wanted)
+    np.testing.assert_allclose(conv_reference.forward(x, w, None, window, 1), wanted)
     last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-    np.testing.assert_allclose(conv_kernels.forward_channels_last(last, w, None, window), wanted)
+    np.testing.assert_allclose(conv_reference.forward_channels_last(last, w, None, window), wanted)
     g = rng.normal(size=wanted.shape)
     # <g, conv(x, w)> is linear in x and in w: the two backward kernels are its coefficients
     total = (g * wanted).sum()
-    of_x = conv_kernels.backward_data(g, w, x.shape[2:], window, 1)
-    of_w = conv_kernels.backward_weight(x, g, window, 1)
+    of_x = conv_reference.backward_data(g, w, x.shape[2:], window, 1)
+    of_w = conv_reference.backward_weight(x, g, window, 1)
     np.testing.assert_allclose([(of_x * x).sum(), (of_w * w).sum()], [total, total])
 
 

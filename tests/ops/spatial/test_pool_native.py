@@ -9,9 +9,9 @@ import pytest
 
 import flambeau
 import flambeau.nn.functional as F
-from flambeau.native import eager
-from flambeau.native.compiled import compiled
-from flambeau.ops import pool_native
+from flambeau.native.runtime import background_jit
+from flambeau.native.jit.kernel_function import compiled
+from flambeau.ops.spatial import pool_native
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def made(monkeypatch) -> list:
             known[key] = compiled(builder())
         return known[key]
 
-    monkeypatch.setattr(eager, "kernel_asked_for", at_once)
+    monkeypatch.setattr(background_jit, "kernel_asked_for", at_once)
     monkeypatch.setattr(pool_native, "_LEAST", 1)
     return used
 

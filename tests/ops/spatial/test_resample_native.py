@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.eager import Policy
-from flambeau.ops.resampled_native import along_axis, pixels_taken
+from flambeau.native.runtime.background_jit import Policy
+from flambeau.ops.spatial.resample_native import along_axis, pixels_taken
 
 F = torch.nn.functional
 SIZES = [{"scale_factor": 2}, {"scale_factor": 0.5}, {"size": (150, 77)}]

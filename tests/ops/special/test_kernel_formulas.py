@@ -7,7 +7,7 @@ import pytest
 from scipy import special
 
 import flambeau as torch
-from flambeau.ops import pointwise_native
+from flambeau.ops.native import pointwise
 
 # The function, SciPy's, how far its arguments are tried, units in the last place.
 FUNCTIONS = [
@@ -27,14 +27,14 @@ BESIDE = [np.nextafter(np.float32(a), np.float32(b)) for a in (1, 2, 8, 1.5, 2.5
 
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointwise_native, "_ready", {})
-    monkeypatch.setattr(pointwise_native, "_straight", {})
+    monkeypatch.setattr(pointwise, "_ready", {})
+    monkeypatch.setattr(pointwise, "_straight", {})
 
 
 def from_kernel(function, x: np.ndarray) -> np.ndarray:
     for _ in range(4):  # SciPy's, then the kernel's
         y = function(torch.from_numpy(x)).numpy()
-    assert any(v.__class__ is tuple for v in pointwise_native._ready.values())
+    assert any(v.__class__ is tuple for v in pointwise._ready.values())
     return y
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.tensor import integers, normal, rejection, sampling
-from flambeau.tensor.generator import Generator
+from flambeau.tensor.random import integers, normal, rejection_sampling, distributions
+from flambeau.tensor.random.generator import Generator
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
@@ -21,24 +21,24 @@ SIZES = [1, 2, 7, 15, 16, 17, 31, 100, 1000, 20000]
 
 # Sampler: dtypes, how PyTorch draws into t from g, how we draw into a from g.
 FILLS = {
-    "uniform": (FLOATS + COMPLEX, lambda t, g: t.uniform_(generator=g), sampling.fill_uniform),
+    "uniform": (FLOATS + COMPLEX, lambda t, g: t.uniform_(generator=g), distributions.fill_uniform),
     "uniform bounds": (FLOATS + COMPLEX, lambda t, g: t.uniform_(-0.3, 0.7, generator=g),
-                       lambda a, g: sampling.fill_uniform(a, g, -0.3, 0.7)),
+                       lambda a, g: distributions.fill_uniform(a, g, -0.3, 0.7)),
     "uniform far": (FLOATS, lambda t, g: t.uniform_(1e3, 1e4, generator=g),
-                    lambda a, g: sampling.fill_uniform(a, g, 1e3, 1e4)),
+                    lambda a, g: distributions.fill_uniform(a, g, 1e3, 1e4)),
     "normal": (FLOATS + COMPLEX, lambda t, g: t.normal_(generator=g), normal.fill_normal),
     "normal scaled": (FLOATS + COMPLEX, lambda t, g: t.normal_(0.3, 0.7, generator=g),
                       lambda a, g: normal.fill_normal(a, g, 0.3, 0.7)),
     "log normal": (FLOATS, lambda t, g: t.log_normal_(0.3, 0.7, generator=g),
                    lambda a, g: normal.fill_log_normal(a, g, 0.3, 0.7)),
     "exponential": (FLOATS, lambda t, g: t.exponential_(1.7, generator=g),
-                    lambda a, g: sampling.fill_exponential(a, g, 1.7)),
+                    lambda a, g: distributions.fill_exponential(a, g, 1.7)),
     "cauchy": (FLOATS, lambda t, g: t.cauchy_(0.3, 1.7, generator=g),
-               lambda a, g: sampling.fill_cauchy(a, g, 0.3, 1.7)),
+               lambda a, g: distributions.fill_cauchy(a, g, 0.3, 1.7)),
     "geometric": (FLOATS + INTEGERS, lambda t, g: t.geometric_(0.1, generator=g),
-                  lambda a, g: sampling.fill_geometric(a, 0.1, g)),
+                  lambda a, g: distributions.fill_geometric(a, 0.1, g)),
     "bernoulli": ([*FLOATS, *INTEGERS, "bool"], lambda t, g: t.bernoulli_(0.3, generator=g),
-                  lambda a, g: sampling.fill_bernoulli(a, 0.3, g)),
+                  lambda a, g: distributions.fill_bernoulli(a, 0.3, g)),
     "random": ([*FLOATS, *INTEGERS, "bool"], lambda t, g: t.random_(generator=g),
                lambda a, g: integers.fill_random(a, g, whole=True)),
     "random to": (FLOATS + INTEGERS + UNSIGNED, lambda t, g: t.random_(100, generator=g),
@@ -157,11 +157,11 @@ def _counts(torch, dtype):
     given = torch.from_numpy
     return {
         "poisson": (lambda g: torch.poisson(given(rates), g),
-                    lambda g: rejection.poisson(rates, g)),
+                    lambda g: rejection_sampling.poisson(rates, g)),
         "binomial": (lambda g: torch.binomial(given(trials), given(p), g),
-                     lambda g: rejection.binomial(trials, p, g)),
+                     lambda g: rejection_sampling.binomial(trials, p, g)),
         "gamma": (lambda g: torch._standard_gamma(given(rates), g),
-                  lambda g: rejection.standard_gamma(rates, g)),
+                  lambda g: rejection_sampling.standard_gamma(rates, g)),
         "multinomial": (lambda g: torch.multinomial(given(p), 40, True, generator=g),
                         lambda g: integers.multinomial(p, 40, True, g)),
         "multinomial without": (lambda g: torch.multinomial(given(turned), 7, generator=g),
@@ -169,13 +169,13 @@ def _counts(torch, dtype):
         "multinomial one": (lambda g: torch.multinomial(given(p[0]), 1, True, generator=g),
                             lambda g: integers.multinomial(p[0], 1, True, g)),
         "bernoulli p": (lambda g: torch.bernoulli(given(turned), generator=g),
-                        lambda g: sampling.fill_bernoulli(np.empty_like(p), turned, g)),
+                        lambda g: distributions.fill_bernoulli(np.empty_like(p), turned, g)),
         "bernoulli turned": (
             lambda g: torch.empty(30, 40)[:, ::2].t().bernoulli_(given(p), generator=g),
-            lambda g: sampling.fill_bernoulli(np.empty((30, 40), np.float32)[:, ::2].T, p, g)),
+            lambda g: distributions.fill_bernoulli(np.empty((30, 40), np.float32)[:, ::2].T, p, g)),
         "bernoulli row": (
             lambda g: torch.empty(20, 30).bernoulli_(given(p[0]), generator=g),
-            lambda g: sampling.fill_bernoulli(np.empty((20, 30), np.float32), p[0], g)),
+            lambda g: distributions.fill_bernoulli(np.empty((20, 30), np.float32), p[0], g)),
     }  # fmt: skip
 
 
@@ -200,7 +200,7 @@ def test_dirichlet_is_pytorchs_up_to_the_order_of_its_sum():
     for dtype in (np.float32, np.float64):
         given = concentrations.astype(dtype)
         expected = torch._sample_dirichlet(torch.from_numpy(given), generator=theirs).numpy()
-        drawn = rejection.dirichlet(given, ours)
+        drawn = rejection_sampling.dirichlet(given, ours)
         np.testing.assert_allclose(drawn, expected, rtol=4 * np.finfo(dtype).eps)
         assert state_bytes(ours) == state_bytes(theirs)
 
@@ -213,7 +213,7 @@ def test_dropout_noise_is_pytorchs():
         expected = torch.nn.functional.dropout(torch.ones(4, 5, 6).transpose(0, 1), 0.3).numpy()
         end = torch.get_rng_state().numpy().tobytes()
     ours = seeded(9)
-    noise = sampling.fill_dropout(np.empty((4, 5, 6), np.float32).swapaxes(0, 1), 0.3, ours)
+    noise = distributions.fill_dropout(np.empty((4, 5, 6), np.float32).swapaxes(0, 1), 0.3, ours)
     assert np.array_equal(noise, expected)
     assert state_bytes(ours) == end
 
@@ -221,16 +221,16 @@ def test_dropout_noise_is_pytorchs():
 def test_empty_arrays_spend_nothing():
     generator = seeded()
     before = state_bytes(generator)
-    sampling.fill_uniform(np.empty((0, 3), np.float32), generator)
+    distributions.fill_uniform(np.empty((0, 3), np.float32), generator)
     normal.fill_normal(np.empty((3, 0)), generator)
     integers.fill_random(np.empty(0, np.int64), generator, 0, 5)
-    sampling.fill_dropout(np.empty(5, np.float32), 0.0, generator)
+    distributions.fill_dropout(np.empty(5, np.float32), 0.0, generator)
     assert integers.randperm(0, generator=generator).shape == (0,)
     assert state_bytes(generator) == before
 
 
 def test_uniform_never_reaches_its_upper_bound():
-    drawn = sampling.fill_uniform(np.empty(100_000, BF16), seeded(), 0.0, 1.0)
+    drawn = distributions.fill_uniform(np.empty(100_000, BF16), seeded(), 0.0, 1.0)
     assert (drawn < BF16.type(1)).all()
 
 
@@ -242,7 +242,7 @@ def test_huge_deviations_overflow_to_infinity_without_a_warning(dtype):
             assert np.isinf(drawn).any() == (spread > float(np.finfo(dtype).max) / 4)
             drawn = normal.fill_log_normal(np.empty(size, dtype), seeded(), 0.0, spread)
             assert np.isinf(drawn).any()
-        assert np.isinf(sampling.fill_cauchy(np.empty(size, "float16"), seeded(), 0, 1e5)).any()
+        assert np.isinf(distributions.fill_cauchy(np.empty(size, "float16"), seeded(), 0, 1e5)).any()
 
 
 def test_few_numbers_at_a_time_keep_the_second_normal():
@@ -282,23 +282,23 @@ def test_threads_share_a_generator_without_losing_words():
 
 
 WRONG = [
-    (RuntimeError, r"found from=2 > to=1", lambda a, g: sampling.fill_uniform(a, g, 2, 1)),
-    (RuntimeError, "to is out of bounds", lambda a, g: sampling.fill_uniform(a, g, 0, 1e40)),
+    (RuntimeError, r"found from=2 > to=1", lambda a, g: distributions.fill_uniform(a, g, 2, 1)),
+    (RuntimeError, "to is out of bounds", lambda a, g: distributions.fill_uniform(a, g, 0, 1e40)),
     (RuntimeError, "std -1", lambda a, g: normal.fill_normal(a, g, 0, -1)),
     (RuntimeError, "std > 0.0", lambda a, g: normal.fill_log_normal(a, g, 0, 0)),
     (RuntimeError, "from=5 >= to=5", lambda a, g: integers.fill_random(a, g, 5, 5)),
-    (RuntimeError, r"p to be in \[0, 1\]", lambda a, g: sampling.fill_bernoulli(a, 1.5, g)),
-    (RuntimeError, "p_in", lambda a, g: sampling.fill_bernoulli(a, np.array([1.5]), g)),
-    (RuntimeError, "expand", lambda a, g: sampling.fill_bernoulli(a, np.ones(4), g)),
-    (NotImplementedError, "Long", lambda a, g: sampling.fill_bernoulli(a, np.ones(3, int), g)),
-    (RuntimeError, "lambda > 0.0", lambda a, g: sampling.fill_exponential(a, g, 0)),
-    (RuntimeError, "sigma > 0.0", lambda a, g: sampling.fill_cauchy(a, g, 0, 0)),
-    (RuntimeError, r"p to be in \(0, 1\)", lambda a, g: sampling.fill_geometric(a, 1, g)),
+    (RuntimeError, r"p to be in \[0, 1\]", lambda a, g: distributions.fill_bernoulli(a, 1.5, g)),
+    (RuntimeError, "p_in", lambda a, g: distributions.fill_bernoulli(a, np.array([1.5]), g)),
+    (RuntimeError, "expand", lambda a, g: distributions.fill_bernoulli(a, np.ones(4), g)),
+    (NotImplementedError, "Long", lambda a, g: distributions.fill_bernoulli(a, np.ones(3, int), g)),
+    (RuntimeError, "lambda > 0.0", lambda a, g: distributions.fill_exponential(a, g, 0)),
+    (RuntimeError, "sigma > 0.0", lambda a, g: distributions.fill_cauchy(a, g, 0, 0)),
+    (RuntimeError, r"p to be in \(0, 1\)", lambda a, g: distributions.fill_geometric(a, 1, g)),
     (RuntimeError, "n_sample <= 0", lambda a, g: integers.multinomial(a, 0, False, g)),
     (RuntimeError, "without replacement", lambda a, g: integers.multinomial(a, 4, False, g)),
     (RuntimeError, "element < 0", lambda a, g: integers.multinomial(a - 1, 1, False, g)),
     (RuntimeError, "<= 0", lambda a, g: integers.multinomial(a * 0, 1, False, g)),
-    (RuntimeError, "non-negative", lambda a, g: rejection.poisson(a - 1, g)),
+    (RuntimeError, "non-negative", lambda a, g: rejection_sampling.poisson(a - 1, g)),
     (RuntimeError, "negative dimension", lambda a, g: integers.randperm(-1, np.int64, g)),
     (RuntimeError, "without overflow", lambda a, g: integers.randperm(300, np.uint8, g)),
     (RuntimeError, "2049", lambda a, g: integers.randperm(2050, np.float16, g)),
@@ -312,17 +312,17 @@ def test_errors(kind, message, call):
 
 
 WRONG_DTYPES = [
-    (NotImplementedError, "check_uniform_bounds.*'Long'", np.int64, sampling.fill_uniform),
+    (NotImplementedError, "check_uniform_bounds.*'Long'", np.int64, distributions.fill_uniform),
     (NotImplementedError, "normal_kernel_cpu.*'Long'", np.int64, normal.fill_normal),
     (NotImplementedError, "log_normal_cpu.*'Int'", np.int32, normal.fill_log_normal),
     (NotImplementedError, "geometric_cpu.*'Bool'", np.bool_,
-     lambda a, g: sampling.fill_geometric(a, 0.5, g)),
+     lambda a, g: distributions.fill_geometric(a, 0.5, g)),
     (NotImplementedError, "random_kernel_cpu.*'UInt16'", np.uint16,
      lambda a, g: integers.fill_random(a, g, whole=True)),
     (NotImplementedError, "bernoulli_scalar_cpu_.*'ComplexFloat'", np.complex64,
-     lambda a, g: sampling.fill_bernoulli(a, 0.5, g)),
-    (RuntimeError, "Exponential distribution is", np.int32, sampling.fill_exponential),
-    (RuntimeError, "Cauchy distribution is", np.int32, sampling.fill_cauchy),
+     lambda a, g: distributions.fill_bernoulli(a, 0.5, g)),
+    (RuntimeError, "Exponential distribution is", np.int32, distributions.fill_exponential),
+    (RuntimeError, "Cauchy distribution is", np.int32, distributions.fill_cauchy),
     (RuntimeError, "to - 1 is out of bounds", np.uint8,
      lambda a, g: integers.fill_random(a, g, 0, 300)),
     (RuntimeError, "from is out of bounds", np.uint8,

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from flambeau.tensor import integers, normal, rejection, sampling
-from flambeau.tensor.generator import STATE, Generator
+from flambeau.tensor.random import integers, normal, rejection_sampling, distributions
+from flambeau.tensor.random.generator import STATE, Generator
 
 F32, F64 = np.float32, np.float64
 
@@ -30,16 +30,16 @@ def state_array(generator):
 
 # What each sampler makes of seed 0, and PyTorch's numbers.
 GOLDEN = [
-    (lambda g: sampling.fill_uniform(np.empty(5, F32), g),
+    (lambda g: distributions.fill_uniform(np.empty(5, F32), g),
      [0.49625658988952637, 0.7682217955589294, 0.08847743272781372, 0.13203048706054688,
       0.30742281675338745]),
-    (lambda g: sampling.fill_uniform(np.empty(3, F64), g),
+    (lambda g: distributions.fill_uniform(np.empty(3, F64), g),
      [0.9700530018065531, 0.707819864399788, 0.45938294312745087]),
-    (lambda g: sampling.fill_uniform(np.empty(2, np.complex64), g),
+    (lambda g: distributions.fill_uniform(np.empty(2, np.complex64), g),
      [0.49625658988952637 + 0.7682217955589294j, 0.08847743272781372 + 0.13203048706054688j]),
-    (lambda g: sampling.fill_uniform(np.empty(3, np.float16), g),
+    (lambda g: distributions.fill_uniform(np.empty(3, np.float16), g),
      [0.496337890625, 0.76806640625, 0.0885009765625]),
-    (lambda g: sampling.fill_uniform(np.empty((3, 2), F32).T, g),
+    (lambda g: distributions.fill_uniform(np.empty((3, 2), F32).T, g),
      [[0.49625658988952637, 0.08847743272781372, 0.30742281675338745],
       [0.7682217955589294, 0.13203048706054688, 0.6340786814689636]]),
     (lambda g: normal.fill_normal(np.empty(3, F32), g),
@@ -65,27 +65,27 @@ GOLDEN = [
     (lambda g: integers.fill_random(np.empty(3, ml_dtypes.bfloat16), g, whole=True),
      [149.0, 179.0, 47.0]),
     (lambda g: integers.randperm(10, generator=g), [4, 1, 7, 5, 3, 9, 0, 8, 6, 2]),
-    (lambda g: sampling.fill_bernoulli(np.empty(10, F32), 0.3, g), [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]),
-    (lambda g: sampling.fill_bernoulli(np.empty(10, F32), np.full(10, 0.3, F32), g),
+    (lambda g: distributions.fill_bernoulli(np.empty(10, F32), 0.3, g), [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]),
+    (lambda g: distributions.fill_bernoulli(np.empty(10, F32), np.full(10, 0.3, F32), g),
      [0, 0, 1, 1, 0, 0, 0, 0, 0, 0]),
-    (lambda g: sampling.fill_dropout(np.empty(6, F32), 0.3, g),
+    (lambda g: distributions.fill_dropout(np.empty(6, F32), 0.3, g),
      [0.0, 0.0, 1.4285714626312256, 0.0, 1.4285714626312256, 0.0]),
-    (lambda g: sampling.fill_exponential(np.empty(3, F32), g, 2.0),
+    (lambda g: distributions.fill_exponential(np.empty(3, F32), g, 2.0),
      [1.754163146018982, 0.6151923537254333, 0.3075220584869385]),
-    (lambda g: sampling.fill_cauchy(np.empty(3, F32), g, 1.0, 2.0),
+    (lambda g: distributions.fill_cauchy(np.empty(3, F32), g, 1.0, 2.0),
      [22.195459365844727, 2.5295345783233643, 0.743401288986206]),
-    (lambda g: sampling.fill_geometric(np.empty(5, np.int64), 0.2, g), [1, 2, 4, 1, 2]),
+    (lambda g: distributions.fill_geometric(np.empty(5, np.int64), 0.2, g), [1, 2, 4, 1, 2]),
     (lambda g: normal.fill_log_normal(np.empty(3, F32), g),
      [59.2634162902832, 1.5115599632263184, 0.03481946140527725]),
     (lambda g: integers.multinomial(np.array([0.1, 0.2, 0.3, 0.4], F32), 8, True, g),
      [3, 3, 2, 3, 3, 3, 1, 2]),
     (lambda g: integers.multinomial(np.array([0.1, 0.2, 0.3, 0.4], F32), 3, False, g), [2, 1, 3]),
-    (lambda g: rejection.poisson(np.array([0.5, 3, 20, 50, 1000], F32), g), [2, 4, 21, 49, 987]),
-    (lambda g: rejection.binomial(np.array([5, 10, 100, 100], F32),
+    (lambda g: rejection_sampling.poisson(np.array([0.5, 3, 20, 50, 1000], F32), g), [2, 4, 21, 49, 987]),
+    (lambda g: rejection_sampling.binomial(np.array([5, 10, 100, 100], F32),
                                   np.array([0.2, 0.9, 0.3, 0.8], F32), g), [2, 7, 28, 83]),
-    (lambda g: rejection.standard_gamma(np.array([0.5, 1, 4], F32), g),
+    (lambda g: rejection_sampling.standard_gamma(np.array([0.5, 1, 4], F32), g),
      [0.0007893581641837955, 0.11898370087146759, 3.9824273586273193]),
-    (lambda g: rejection.dirichlet(np.array([0.5, 1, 4], F32), g),
+    (lambda g: rejection_sampling.dirichlet(np.array([0.5, 1, 4], F32), g),
      [0.00019242313283029944, 0.02900485135614872, 0.9708027243614197]),
 ]  # fmt: skip
 
@@ -97,13 +97,13 @@ def test_small_draws_are_pytorchs(draw, expected):
 
 # The first twelve digits of the SHA-1 of PyTorch's bytes, for n numbers from seed n.
 DIGESTS = {
-    "rand": (lambda n, g: sampling.fill_uniform(np.empty(n, F32), g),
+    "rand": (lambda n, g: distributions.fill_uniform(np.empty(n, F32), g),
              {16: "eb1f78124c70", 100: "0006cc47c271", 1001: "eafe911e7df1",
               100003: "30ab621adb68"}),
-    "rand float16": (lambda n, g: sampling.fill_uniform(np.empty(n, np.float16), g),
+    "rand float16": (lambda n, g: distributions.fill_uniform(np.empty(n, np.float16), g),
                      {16: "76c130a919c7", 100: "98eba47e6f6c", 1001: "1791d1fa6aa3",
                       100003: "5185b7ccd2b3"}),
-    "uniform": (lambda n, g: sampling.fill_uniform(np.empty(n, F32), g, -0.1, 0.3),
+    "uniform": (lambda n, g: distributions.fill_uniform(np.empty(n, F32), g, -0.1, 0.3),
                 {16: "75b076e003aa", 100: "6670ae52b6dd", 1001: "4f64bcfe173b",
                  100003: "fdd9f5bc395c"}),
     "randn": (lambda n, g: normal.fill_normal(np.empty(n, F32), g),
@@ -121,7 +121,7 @@ DIGESTS = {
     "randperm": (lambda n, g: integers.randperm(n, generator=g),
                  {16: "d9aef1245243", 100: "24a5f7773281", 1001: "8664944a581d",
                   100003: "c86b5d37bbdb"}),
-    "bernoulli": (lambda n, g: sampling.fill_bernoulli(np.empty(n, F32), 0.1, g),
+    "bernoulli": (lambda n, g: distributions.fill_bernoulli(np.empty(n, F32), 0.1, g),
                   {16: "52abe93d76b8", 100: "1e84ce223c43", 1001: "7172fc8c6e89",
                    100003: "f45310920b01"}),
 }  # fmt: skip
@@ -139,11 +139,11 @@ def test_large_draws_are_pytorchs_by_array_code_and_by_machine_code(name, by_arr
 def test_state_is_pytorchs_bytes():
     assert digest(state_array(seeded())) == "50996bb5fa26"
     generator = seeded(7)
-    sampling.fill_uniform(np.empty(3, F32), generator)
+    distributions.fill_uniform(np.empty(3, F32), generator)
     normal.fill_normal(np.empty(5, F32), generator)
     integers.randperm(700, generator=generator)
     assert digest(state_array(generator)) == "fdb7462c9551"
-    drawn = sampling.fill_uniform(np.empty(2, F32), generator)
+    drawn = distributions.fill_uniform(np.empty(2, F32), generator)
     assert drawn.tolist() == [0.8872262239456177, 0.07673829793930054]
 
 

@@ -8,25 +8,25 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from flambeau.native.eager import Policy
-from flambeau.tensor import draws_native, integers, normal, sampling
-from flambeau.tensor.generator import Generator
+from flambeau.native.runtime.background_jit import Policy
+from flambeau.tensor.random import native, integers, normal, distributions
+from flambeau.tensor.random.generator import Generator
 
 SIZES = [0, 1, 2, 623, 624, 625, 1248, 1249, 4992, 5617, 70_001, 131_072]
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
 DRAWS: dict[str, tuple[list[str], Callable]] = {
-    "unit": (FLOATS, sampling.fill_uniform),
-    "uniform": (FLOATS, lambda a, g: sampling.fill_uniform(a, g, -3.3, 1.7)),
-    "narrow": (["float16"], lambda a, g: sampling.fill_uniform(a, g, 1, 1.003)),
+    "unit": (FLOATS, distributions.fill_uniform),
+    "uniform": (FLOATS, lambda a, g: distributions.fill_uniform(a, g, -3.3, 1.7)),
+    "narrow": (["float16"], lambda a, g: distributions.fill_uniform(a, g, 1, 1.003)),
     "bernoulli": ([*FLOATS, "bool", "int64", "uint8", "int16"],
-                  lambda a, g: sampling.fill_bernoulli(a, 0.3, g)),
-    "dropout": (FLOATS, lambda a, g: sampling.fill_dropout(a, 0.3, g)),
+                  lambda a, g: distributions.fill_bernoulli(a, 0.3, g)),
+    "dropout": (FLOATS, lambda a, g: distributions.fill_dropout(a, 0.3, g)),
     "integers": (["int64", "int32", "int16", "float32", "float16"],
                  lambda a, g: integers.fill_random(a, g, -7, 93)),
     "normal": (FLOATS, lambda a, g: normal.fill_normal(a, g, 0.5, 2.0)),
     "log normal": (["float64"], lambda a, g: normal.fill_log_normal(a, g, 0.3, 0.7)),
-    "exponential": (["float64"], sampling.fill_exponential),
-    "cauchy": (["float64"], sampling.fill_cauchy),
+    "exponential": (["float64"], distributions.fill_exponential),
+    "cauchy": (["float64"], distributions.fill_cauchy),
     "permutation": (["int64", "int32"], lambda a, g: put(a, integers.randperm(a.size, a.dtype, g))),
 }  # fmt: skip
 
@@ -77,4 +77,4 @@ def test_machine_code_draws_where_kernels_with_other_rounding_may_not(
 ) -> None:
     monkeypatch.setattr(Policy, "allowed", False)
     by_kernels()
-    assert draws_native.native("twist") is not None
+    assert native.native("twist") is not None

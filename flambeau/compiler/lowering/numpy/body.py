@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.registry import Kind, Operator, Promotion
-from ...tensor import dtypes as types
-from ...tensor.dtypes import BOOL, HALF, INTEGER
-from ...tensor.size import Size
-from ...tensor.tensor import Tensor
-from ..graph import Node, Op
-from .nodes import dtype_of
-from .registry import EXPLICIT
-from .retarget import promoted, retargeted
-from .symbol import SymbolArray, is_symbol, node_of
+from ....ops.core.registry import Kind, Operator, Promotion
+from ....tensor import dtypes as types
+from ....tensor.dtypes import BOOL, HALF, INTEGER
+from ....tensor.size import Size
+from ....tensor.tensor import Tensor
+from ...ir.graph import Node, Op
+from .node_builders import dtype_of
+from ..registry import EXPLICIT
+from .rebind_numpy import promoted, retargeted
+from .symbolic_array import SymbolArray, is_symbol, node_of
 
 
 def symbolic(value: Any) -> Any:

@@ -9,21 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...native.loops import Scalar, Type
-from .. import graph
-from ..graph import Node, Op
-from .nodes import (
-    applied,
-    broadcast_shape,
-    cast,
-    computed,
-    number,
-    reshaped,
-    sliced,
-    stretched,
-    where,
-)  # fmt: skip
-from .registry import refuse
+from ....native.loop_ir.ir import Scalar, Type
+from ...ir import graph
+from ...ir.graph import Node, Op
+from .node_builders import (
+    applied, broadcast_shape, cast, computed, number, reshaped, sliced, stretched, where,
+)
+from ..registry import refuse
 
 
 class Window(NamedTuple):

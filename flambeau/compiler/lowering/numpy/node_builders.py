@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Fold, Scalar, Type
-from .. import graph
-from ..graph import Node, Op, Shape
-from .registry import refuse
+from ....native.loop_ir.ir import Fold, Scalar, Type
+from ...ir import graph
+from ...ir.graph import Node, Op, Shape
+from ..registry import refuse
 
 _TYPES = {one.value: one for one in Type}
 _HALF = (Type.F16, Type.BF16)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Scalar
-from ...tensor.promote import result_dtype
-from .. import graph
-from . import folds, selection, shapes  # noqa: F401 - they register themselves
-from .nodes import type_of
-from .registry import EXPLICIT, Untraceable
-from .symbol import SymbolArray, element, is_symbol, node_of, seen
+from ....native.loop_ir.ir import Scalar
+from ....tensor.promotion import result_dtype
+from ...ir import graph
+from . import reductions, selection, shapes  # noqa: F401 - they register themselves
+from .node_builders import type_of
+from ..registry import EXPLICIT, Untraceable
+from .symbolic_array import SymbolArray, element, is_symbol, node_of, seen
 
 _OPERATORS = "flambeau.ops."
 

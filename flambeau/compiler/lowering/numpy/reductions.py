@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Fold, Type
-from ..graph import Node, Op
-from .nodes import cast, computed, folded, reshaped, type_of
-from .registry import refuse
-from .symbol import _METHODS, Symbol, called, node_of, stands_for, symbol
+from ....native.loop_ir.ir import Fold, Type
+from ...ir.graph import Node, Op
+from .node_builders import cast, computed, folded, reshaped, type_of
+from ..registry import refuse
+from .symbolic_array import _METHODS, Symbol, called, node_of, stands_for, symbol
 from .ufuncs import FOLDS, ON_BOOLS
 
 

@@ -8,27 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Fold, Scalar, Type
-from .. import graph
-from ..graph import Node, Op
-from . import nodes
-from .folds import _reduce
+from ....native.loop_ir.ir import Fold, Scalar, Type
+from ...ir import graph
+from ...ir.graph import Node, Op
+from . import node_builders as nodes
+from .reductions import _reduce
 from .indexing import positions, rows
-from .nodes import (
-    applied,
-    broadcast_shape,
-    cast,
-    computed,
-    dtype_of,
-    folded,
-    iota,
-    number,
-    reshaped,
-    stretched,
+from .node_builders import (
+    applied, broadcast_shape, cast, computed, dtype_of, folded, iota, number, reshaped, stretched,
     type_of,
-)  # fmt: skip
-from .registry import lowering, refuse
-from .symbol import Symbol, called, kind_of, node_of, parts_of, stands_for, symbol
+)
+from ..registry import lowering, refuse
+from .symbolic_array import Symbol, called, kind_of, node_of, parts_of, stands_for, symbol
 
 
 @stands_for(np.where)

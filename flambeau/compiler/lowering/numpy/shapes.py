@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Type
-from .. import graph
-from ..graph import Node
-from .folds import axes_of
-from .nodes import joined, lifted, reshaped, sliced, stacked, stretched, type_of
-from .registry import refuse
-from .symbol import Symbol, is_symbol, kind_of, node_of, stands_for, symbol
+from ....native.loop_ir.ir import Type
+from ...ir import graph
+from ...ir.graph import Node
+from .reductions import axes_of
+from .node_builders import joined, lifted, reshaped, sliced, stacked, stretched, type_of
+from ..registry import refuse
+from .symbolic_array import Symbol, is_symbol, kind_of, node_of, stands_for, symbol
 
 
 @stands_for(np.shape)

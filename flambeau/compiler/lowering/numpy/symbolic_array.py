@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Scalar, Type
-from .. import graph
-from ..graph import Node
+from ....native.loop_ir.ir import Scalar, Type
+from ...ir import graph
+from ...ir.graph import Node
 from .indexing import basic, by_positions, expanded_index
-from .nodes import (
+from .node_builders import (
     applied, bits, cast, computed, dtype_of, literal, reshaped, stretched, type_of, where,
-)  # fmt: skip
-from .registry import Untraceable, refuse
+)
+from ..registry import Untraceable, refuse
 from .ufuncs import BINARY, UNARY
 
 _NUMBERS = (bool, int, float, np.generic)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...native.loops import Fold, Scalar, Type
-from ..graph import Node, Op
-from .nodes import applied, bits, cast, number, where
-from .registry import refuse
+from ....native.loop_ir.ir import Fold, Scalar, Type
+from ...ir.graph import Node, Op
+from .node_builders import applied, bits, cast, number, where
+from ..registry import refuse
 
 _INTEGERS_OF = {4: Type.I32, 8: Type.I64}
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Scalar
-from ...ops.attention import _LOG_SUMS, _NOTHING, _PROBABILITIES
-from ...ops.promotion import compute_dtype
-from ..graph import Node, Op, reshape
-from ..group import MOVEMENTS
-from ..schedule.attention import block_extent
-from .registry import lowering
-from .selection import triangle
-from .symbol import Symbol, symbol
+from ....native.loop_ir.ir import Scalar
+from ....ops.attention.scaled_dot_product import _LOG_SUMS, _NOTHING, _PROBABILITIES
+from ....ops.core.promotion import compute_dtype
+from ...ir.graph import Node, Op, reshape
+from ...fusion.fusion_group import MOVEMENTS
+from ...kernels.flash_attention import block_extent
+from ..registry import lowering
+from ..numpy.selection import triangle
+from ..numpy.symbolic_array import Symbol, symbol
 
 
 _LARGE = 16 << 20  # bytes of scores that should not be kept

@@ -11,14 +11,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...native.loops import Type
-from .. import graph
-from ..graph import Node, Op
-from . import volumes
-from .nodes import cast, computed, dtype_of, reshaped, sliced
-from .registry import lowering
-from .symbol import Symbol, node_of, symbol
-from .windows import cropped, nothing, woven
+from ....native.loop_ir.ir import Type
+from ...ir import graph
+from ...ir.graph import Node, Op
+from . import conv3d
+from ..numpy.node_builders import cast, computed, dtype_of, reshaped, sliced
+from ..registry import lowering
+from ..numpy.symbolic_array import Symbol, node_of, symbol
+from .strided_windows import cropped, nothing, woven
 
 
 class _Plane:
@@ -83,8 +83,8 @@ def _biased(y: Node, bias: Any) -> Node:
 @lowering("_convolution")
 def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -> Symbol:
     if len(window.kernel) == 3:
-        y = volumes.convolution(_convolution, input, weight, window, groups)
-        return volumes.biased(y, bias)
+        y = conv3d.convolution(_convolution, input, weight, window, groups)
+        return conv3d.biased(y, bias)
     type, (x, w) = _inside(input, weight)
     plane = _Plane(window)
     w = graph.permute(plane.weight(w), (2, 3, 1, 0))
@@ -95,7 +95,7 @@ def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -
 @lowering("_convolution_weight")
 def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Symbol:
     if len(window.kernel) == 3:
-        return volumes.weight(_convolution_weight, input, output, window, groups)
+        return conv3d.weight(_convolution_weight, input, output, window, groups)
     type, (x, g) = _inside(input, output)
     plane = _Plane(window)
     x, g = plane.padded(plane.image(x)), plane.image(g)
@@ -119,8 +119,8 @@ def _transposed_convolution(
     input: Any, weight: Any, bias: Any, spatial: Sequence[int], window: Any, groups: int
 ) -> Symbol:
     if len(window.kernel) == 3:
-        y = volumes.transposed(_transposed_convolution, input, weight, spatial, window, groups)
-        return volumes.biased(y, bias)
+        y = conv3d.transposed(_transposed_convolution, input, weight, spatial, window, groups)
+        return conv3d.biased(y, bias)
     type, (g, w) = _inside(input, weight)
     plane = _Plane(window)
     lengths = (1, *spatial) if plane.line else tuple(spatial)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.conv_kernels import Window
-from .. import graph
+from ....ops.spatial.conv_reference import Window
+from ...ir import graph
 from .pool import Windows
-from .symbol import Symbol, symbol
+from ..numpy.symbolic_array import Symbol, symbol
 
 Plane = Callable[..., Symbol]  # the convolution of planes, or one of its gradients
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Scalar, Type
-from .. import graph
-from ..graph import Node, Op
-from .indexing import by_positions, linear, positions, rows
-from .nodes import applied, cast, computed, iota, number, reshaped, stretched, where
-from .registry import lowering, refuse
-from .symbol import Symbol, is_symbol, node_of, symbol
+from ....native.loop_ir.ir import Scalar, Type
+from ...ir import graph
+from ...ir.graph import Node, Op
+from ..numpy.indexing import by_positions, linear, positions, rows
+from ..numpy.node_builders import applied, cast, computed, iota, number, reshaped, stretched, where
+from ..registry import lowering, refuse
+from ..numpy.symbolic_array import Symbol, is_symbol, node_of, symbol
 
 _CHAIN = 16  # places along an axis up to which a scatter is a chain of choices
 

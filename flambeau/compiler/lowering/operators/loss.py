@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.loss_reduction import MEAN, NONE
-from ...ops.promotion import compute_dtype
-from .nodes import iota
-from .registry import lowering
+from ....ops.loss.reduction import MEAN, NONE
+from ....ops.core.promotion import compute_dtype
+from ..numpy.node_builders import iota
+from ..registry import lowering
 from .softmax import inside, log_probabilities
-from .symbol import Symbol, called, symbol
+from ..numpy.symbolic_array import Symbol, called, symbol
 
 
 def _axis(x: Symbol) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.promotion import compute_dtype
-from .registry import lowering
-from .symbol import Symbol, symbol
+from ....ops.core.promotion import compute_dtype
+from ..registry import lowering
+from ..numpy.symbolic_array import Symbol, symbol
 
 Maybe = Symbol | None
 

@@ -9,10 +9,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ..native.loops import Scalar, Type
-from ..native.traced import Traced
-from .graph import Node, Op
-from .lower.nodes import applied, cast, computed, number, where
+from ....native.loop_ir.ir import Scalar, Type
+from ....native.loop_ir.tensor_facade import Traced
+from ...ir.graph import Node, Op
+from ..numpy.node_builders import applied, cast, computed, number, where
 
 
 def updated(

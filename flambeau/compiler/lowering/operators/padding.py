@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Fold, Scalar
-from ...ops.padding import _pairs, _sources
-from .. import graph
-from ..graph import Node
-from .indexing import by_positions
-from .nodes import applied, cast, computed, folded, literal, reshaped, sliced, stacked
+from ....native.loop_ir.ir import Fold, Scalar
+from ....ops.view.padding import _pairs, _sources
+from ...ir import graph
+from ...ir.graph import Node
+from ..numpy.indexing import by_positions
+from ..numpy.node_builders import (
+    applied, cast, computed, folded, literal, reshaped, sliced, stacked,
+)
 from .pool import Windows
-from .registry import lowering
-from .symbol import Symbol, symbol
-from .windows import bordered
+from ..registry import lowering
+from ..numpy.symbolic_array import Symbol, symbol
+from .strided_windows import bordered
 
 
 @lowering("constant_pad_nd")

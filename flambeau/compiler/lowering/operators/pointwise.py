@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Scalar
-from ...ops.promotion import compute_dtype
-from .folds import axes_of
-from .registry import lowering, refuse
-from .symbol import Symbol, element
+from ....native.loop_ir.ir import Scalar
+from ....ops.core.promotion import compute_dtype
+from ..numpy.reductions import axes_of
+from ..registry import lowering, refuse
+from ..numpy.symbolic_array import Symbol, element
 
 
 @lowering("sign", "sgn")

@@ -13,25 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Fold, Scalar, Type
-from .. import graph
-from ..graph import Node
-from .nodes import (
-    applied,
-    cast,
-    computed,
-    dtype_of,
-    folded,
-    literal,
-    number,
-    reshaped,
-    sliced,
-    stretched,
-    where,
-)  # fmt: skip
-from .registry import lowering
-from .symbol import Symbol, node_of, symbol
-from .windows import bordered, nothing, woven
+from ....native.loop_ir.ir import Fold, Scalar, Type
+from ...ir import graph
+from ...ir.graph import Node
+from ..numpy.node_builders import (
+    applied, cast, computed, dtype_of, folded, literal, number, reshaped, sliced, stretched, where,
+)
+from ..registry import lowering
+from ..numpy.symbolic_array import Symbol, node_of, symbol
+from .strided_windows import bordered, nothing, woven
 
 
 class Windows:

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ...native.kernels import recurrent
-from ...native.kernels.recurrent_cells import CELLS
-from ...native.pool import threads
-from ...ops.promotion import compute_dtype
-from ...ops.recurrent import Steps
-from ..graph import Node, Op
-from ..group import MOVEMENTS
-from ..recurrence import recurrence, recurrence_gradient
-from .symbol import Symbol, symbol
+from ....native.kernels import recurrent
+from ....native.kernels.recurrent_cells import CELLS
+from ....native.runtime.thread_pool import threads
+from ....ops.core.promotion import compute_dtype
+from ....ops.recurrent.time_steps import Steps
+from ...ir.graph import Node, Op
+from ...fusion.fusion_group import MOVEMENTS
+from ...ir.recurrence import recurrence, recurrence_gradient
+from ..numpy.symbolic_array import Symbol, symbol
 
 _FLOATS = ("float32", "float64")
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.promotion import compute_dtype
-from ...ops.recurrent import Steps
-from . import recurrent_whole as whole_layer
-from .nodes import literal
-from .registry import lowering
-from .symbol import Symbol, symbol
+from ....ops.core.promotion import compute_dtype
+from ....ops.recurrent.time_steps import Steps
+from . import recurrent_fused as whole_layer
+from ..numpy.node_builders import literal
+from ..registry import lowering
+from ..numpy.symbolic_array import Symbol, symbol
 
 Sizes = tuple[int, ...]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.promotion import compute_dtype
-from .folds import axes_of
-from .registry import lowering
-from .symbol import Symbol
+from ....ops.core.promotion import compute_dtype
+from ..numpy.reductions import axes_of
+from ..registry import lowering
+from ..numpy.symbolic_array import Symbol
 
 
 def inside(x: Symbol, dtype: Any = None) -> Symbol:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...native.loops import Scalar
-from .. import graph
-from ..graph import Node
-from .nodes import applied, literal, number, reshaped, sliced, stacked, where
+from ....native.loop_ir.ir import Scalar
+from ...ir import graph
+from ...ir.graph import Node
+from ..numpy.node_builders import applied, literal, number, reshaped, sliced, stacked, where
 
 
 def cropped(node: Node, axis: int, low: int, high: int) -> Node:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...native.loops import Scalar
-from .indexing import by_positions, rows
-from .nodes import applied, literal, reshaped, sliced, stacked, stretched
-from .registry import lowering, refuse
-from .symbol import Symbol, symbol
-from .windows import cropped, woven
+from ....native.loop_ir.ir import Scalar
+from ..numpy.indexing import by_positions, rows
+from ..numpy.node_builders import applied, literal, reshaped, sliced, stacked, stretched
+from ..registry import lowering, refuse
+from ..numpy.symbolic_array import Symbol, symbol
+from .strided_windows import cropped, woven
 
 
 @lowering("expand")

@@ -12,20 +12,20 @@ from math import prod
 
 from llvmlite import ir
 
-from ..loops import Affine, Contract, Index, Load
-from ..scratch import USABLE_BYTES
-from .builder import Builder, vector
-from .context import Context
-from .conv_plan import Line, Plan, Unsupported, plan
-from .conv_tile import Bindings, Epilogue, Placed
-from .halo import Window
-from .panel import Block, pack
-from .scratch import scratch
-from .share import span
-from .tile import (
-    Depth, Source, Sums, accumulate, constant, load_vector, memory_type, moved, plus,
-    store_vector, times,
-)  # fmt: skip
+from ...loop_ir.ir import Affine, Contract, Index, Load
+from ...runtime.scratch_slots import USABLE_BYTES
+from ..llvm.builder import Builder, vector
+from ..loops.context import Context
+from .direct_blocking import Line, Plan, Unsupported, plan
+from .direct_tile import Bindings, Epilogue, Placed
+from .pack_window import Window
+from ..gemm.pack_panels import Block, pack
+from ..loops.scratch import scratch
+from ..loops.work_partition import span
+from ..gemm.micro_kernel import (
+    Depth, Source, Sums, accumulate, constant, load_vector, memory_type, moved, plus, store_vector,
+    times,
+)
 
 
 def conv(context: Context, contract: Contract) -> None:

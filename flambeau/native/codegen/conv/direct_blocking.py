@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd, prod
 
-from ..loops import (
+from ...loop_ir.ir import (
     Affine, Apply, Axis, Constant, Contract, Expression, Index, Load, Position, Scalar, Type,
-)  # fmt: skip
-from ..sharing import evenness
-from ..target import Target
-from .tile import sum_type
+)
+from ...target.load_balance import evenness
+from ...target.machine import Target
+from ..gemm.micro_kernel import sum_type
 
 L1, L2 = 32 << 10, 1 << 20  # bytes that may be counted on
 EVEN = 0.88  # of the time that threads should be at work

@@ -13,16 +13,14 @@ from math import prod
 
 from llvmlite import ir
 
-from ..loops import (
-    Contract, Extent, Index, Load, Store, expressions, statements, within,
-)  # fmt: skip
-from .builder import Builder
-from .context import Context
-from .conv_plan import Plan
-from .gemm_plan import cheap
-from .own_rows import adding_up
-from .panel import turn
-from .tile import Sums, Tile, constant, load_vector, moved, store_vector, times
+from ...loop_ir.ir import Contract, Extent, Index, Load, Store, expressions, statements, within
+from ..llvm.builder import Builder
+from ..loops.context import Context
+from .direct_blocking import Plan
+from ..gemm.blocking import cheap
+from ..loops.privatized_sums import adding_up
+from ..gemm.pack_panels import turn
+from ..gemm.micro_kernel import Sums, Tile, constant, load_vector, moved, store_vector, times
 
 Bindings = dict[Index, ir.Value]
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from llvmlite import ir
 
-from .builder import Builder
-from .image import Image
-from .tile import (
-    I32, I64, POINTER, Number, Tile, constant, load_vector, loop, moved, plus, splat,
-    store_vector, times,
-)  # fmt: skip
+from ..llvm.builder import Builder
+from .image_loads import Image
+from ..gemm.micro_kernel import (
+    I32, I64, POINTER, Number, Tile, constant, load_vector, loop, moved, plus, splat, store_vector,
+    times,
+)
 
 _NOWHERE = -(1 << 30)  # a coordinate that no image has, whatever entry of the kernel is added
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import (
+from ...loop_ir.ir import (
     Affine, Apply, Axis, Constant, Contract, Expression, Given, Load, Position, Scalar, Size,
-)  # fmt: skip
-from .conv_plan import Unsupported
-from .tile import times
+)
+from .direct_blocking import Unsupported
+from ..gemm.micro_kernel import times
 
 _Terms = tuple[Any, Any]
 

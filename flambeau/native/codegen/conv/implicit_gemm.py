@@ -11,16 +11,14 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Axis, Contract, Index, Size
-from .any_product import AnyProduct, any_plan
-from .gemm_plan import Problem
-from .image import Image, image_of
-from .pack import minimum
-from .product import Columns
-from .tile import (
-    Number, Sums, Tile, constant, loop, memory_type, moved, plus, times,
-)  # fmt: skip
-from .window_panel import WindowPanel
+from ...loop_ir.ir import Axis, Contract, Index, Size
+from ..gemm.macro_kernel_dynamic import AnyProduct, any_plan
+from ..gemm.blocking import Problem
+from .image_loads import Image, image_of
+from ..gemm.pack import minimum
+from ..gemm.macro_kernel import Columns
+from ..gemm.micro_kernel import Number, Sums, Tile, constant, loop, memory_type, moved, plus, times
+from .im2col_panels import WindowPanel
 
 
 def any_conv(context: Any, statement: Contract) -> None:

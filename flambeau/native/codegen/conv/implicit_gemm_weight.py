@@ -12,18 +12,18 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Axis, Contract, Index, Size
-from .any_product import AnyProduct, any_plan
-from .gemm_plan import Problem
-from .image import Image, image_of
-from .pack import Panel, minimum, pack
-from .panel import turn
-from .product import Columns, Work, difference
-from .tile import (
+from ...loop_ir.ir import Axis, Contract, Index, Size
+from ..gemm.macro_kernel_dynamic import AnyProduct, any_plan
+from ..gemm.blocking import Problem
+from .image_loads import Image, image_of
+from ..gemm.pack import Panel, minimum, pack
+from ..gemm.pack_panels import turn
+from ..gemm.macro_kernel import Columns, Work, difference
+from ..gemm.micro_kernel import (
     Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes, load_vector, loop,
     memory_type, moved, parts, plus, times,
-)  # fmt: skip
-from .window_panel import WindowPanel
+)
+from .im2col_panels import WindowPanel
 
 _DEPTH = 256  # positions of a block, about
 

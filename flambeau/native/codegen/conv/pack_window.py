@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from ..loops import Type
-from .builder import I1, I64, POINTER, Builder, iota, vector
-from .conv_plan import Line
-from .tile import Number, constant, load_vector, memory_type, moved, store_vector, times
+from ...loop_ir.ir import Type
+from ..llvm.builder import I1, I64, POINTER, Builder, iota, vector
+from .direct_blocking import Line
+from ..gemm.micro_kernel import (
+    Number, constant, load_vector, memory_type, moved, store_vector, times,
+)
 
 
 class Window:

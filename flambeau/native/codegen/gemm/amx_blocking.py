@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..loops import Type
-from .gemm_plan import Plan, Problem, known
-from .matrix_unit import SIDE, STEP, pairs
-from .parts import count
-from .tile import Tile
+from ...loop_ir.ir import Type
+from .blocking import Plan, Problem, known
+from .amx_tiles import SIDE, STEP, pairs
+from .amx_split import count
+from .micro_kernel import Tile
 
 TILE = Tile(2 * SIDE, 2, SIDE, Type.F32)
 _WHOLE_DEPTH = 1024  # up to which a depth is not cut

@@ -10,15 +10,15 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Contract, Type
-from .ahead import fetch
-from .gemm_plan import Plan, Problem
-from .matrix_unit import SIDE, TILE, configured, multiplier, pairs, steps_of
+from ...loop_ir.ir import Contract, Type
+from ..loops.epilogue_prefetch import fetch
+from .blocking import Plan, Problem
+from .amx_tiles import SIDE, TILE, configured, multiplier, pairs, steps_of
 from .pack import minimum
-from .parts import Operand, careful, count, packer
-from .product import Columns, Product, Work, difference
-from .share import Share
-from .tile import I64, Number, Sums, Tile, constant, loop, moved, plus, times
+from .amx_split import Operand, careful, count, packer
+from .macro_kernel import Columns, Product, Work, difference
+from ..loops.work_partition import Share
+from .micro_kernel import I64, Number, Sums, Tile, constant, loop, moved, plus, times
 
 
 class PartsProduct(Product):

@@ -17,13 +17,13 @@ from functools import partial
 
 from llvmlite import ir
 
-from ..loops import Type
-from .matrix_unit import SIDE, STEP, TILE, steps_of
+from ...loop_ir.ir import Type
+from .amx_tiles import SIDE, STEP, TILE, steps_of
 from .pack import transposed
-from .tile import (
+from .micro_kernel import (
     F32, I1, I16, I32, I64, POINTER, Number, constant, first_lanes, fused, internal, load_vector,
     loop, moved, plus, splat, store_vector, times, widened,
-)  # fmt: skip
+)
 
 _WIDE, _FLOATS, _SHORT = ir.VectorType(I32, SIDE), ir.VectorType(F32, SIDE), \
     ir.VectorType(I16, 2 * SIDE)  # fmt: skip

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from .tile import BYTE, I64, POINTER, Number, constant, internal, loop, moved, parts, times
+from .micro_kernel import BYTE, I64, POINTER, Number, constant, internal, loop, moved, parts, times
 
 SIDE = 16  # rows and columns of a tile of sums
 STEP = 32  # of the depth, in one instruction

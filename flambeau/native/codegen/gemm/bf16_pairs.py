@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from ..loops import Type
-from .intrinsics import declared
-from .tile import I1, I16, I32, Number, constant, parts
+from ...loop_ir.ir import Type
+from ..llvm.intrinsics import declared
+from .micro_kernel import I1, I16, I32, Number, constant, parts
 
 _DOT = "llvm.x86.avx512bf16.dpbf16ps.512"
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..loops import Contract
-from .dot import Dot, suits
-from .gemm_plan import Problem, known, planned, problem
+from ...loop_ir.ir import Contract
+from .dot_products import Dot, suits
+from .blocking import Problem, known, planned, problem
 from .pack import minimum
-from .parts_plan import divided, pays
-from .parts_product import PartsProduct
-from .product import Product
-from .tile import constant
+from .amx_blocking import divided, pays
+from .amx_gemm import PartsProduct
+from .macro_kernel import Product
+from .micro_kernel import constant
 
 
 def gemm(context: Any, statement: Contract) -> bool:

@@ -11,13 +11,13 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Contract
+from ...loop_ir.ir import Contract
 from .pack import minimum
-from .share import shared
-from .tile import (
+from ..loops.work_partition import shared
+from .micro_kernel import (
     I32, Number, Sums, constant, first_lanes, fused, load_vector, loop, memory_type, moved, parts,
     plus, times, widened,
-)  # fmt: skip
+)
 
 _ROWS = {32: 6, 16: 3}  # of a tile, at most, by registers
 # How deep a product must be for so many rows: (rows, depth), as measured against packing.

@@ -14,20 +14,20 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Contract, Type
-from ..scratch import GIVE, TAKE, USABLE_BYTES
-from .ahead import LEAST, SECOND, bytes_of, fetch, prefetch, streams
-from .gemm_plan import (
+from ...loop_ir.ir import Contract, Type
+from ...runtime.scratch_slots import GIVE, TAKE, USABLE_BYTES
+from ..loops.epilogue_prefetch import LEAST, SECOND, bytes_of, fetch, prefetch, streams
+from .blocking import (
     A_BYTES, FIRST_CACHE, SUMS_ALONE, SUMS_BYTES, Near, Plan, Problem, cheap, known, share_costs,
-)  # fmt: skip
-from .own_rows import adding_up
+)
+from ..loops.privatized_sums import adding_up
 from .pack import Panel, minimum, pack, pack_groups
-from .pairs import added, added_first, steps_of
-from .share import Share, shared
-from .tile import (
+from .bf16_pairs import added, added_first, steps_of
+from ..loops.work_partition import Share, shared
+from .micro_kernel import (
     BYTE, I64, POINTER, Ahead, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
     load_vector, loop, moved, parts, plus, step, store_vector, times, zeros,
-)  # fmt: skip
+)
 
 _ON_STACK = 64 << 10  # bytes of working memory that a stack has room for
 _AT_ONCE = 2  # rows of the next group that a tile asks for, side by side

@@ -11,10 +11,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Index, Statement, Store
-from .gemm_plan import WHOLE_DEPTH, Plan, Problem, unrolled
-from .product import Product
-from .tile import Tile
+from ...loop_ir.ir import Index, Statement, Store
+from .blocking import WHOLE_DEPTH, Plan, Problem, unrolled
+from .macro_kernel import Product
+from .micro_kernel import Tile
 
 
 def any_plan(context: Any, p: Problem, depth: int = WHOLE_DEPTH) -> Plan:

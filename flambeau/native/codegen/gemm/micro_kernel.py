@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
-from ..loops import Type
-from .constants import i64, places, undefined, zero
-from .intrinsics import declared, suffix
-from .masked import masked_load
+from ...loop_ir.ir import Type
+from ..llvm.constants import i64, places, undefined, zero
+from ..llvm.intrinsics import declared, suffix
+from ..llvm.masked_loads import masked_load
 
 I1, I16, I32, I64 = (ir.IntType(n) for n in (1, 16, 32, 64))
 F32, F64, HALF, BYTE = ir.FloatType(), ir.DoubleType(), ir.HalfType(), ir.IntType(8)

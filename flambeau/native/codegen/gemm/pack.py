@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
-from ..loops import Type
-from .ahead import SECOND, prefetch
-from .pairs import halved, in_a_row, paired, steps_of, where
-from .tile import (
+from ...loop_ir.ir import Type
+from ..loops.epilogue_prefetch import SECOND, prefetch
+from .bf16_pairs import halved, in_a_row, paired, steps_of, where
+from .micro_kernel import (
     I32, I64, LINE, POINTER, Number, constant, first_lanes, internal, load_vector, loop,
     memory_type, moved, parts, plus, store_vector, times, widened,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from ..loops import Type
-from .builder import I1, I32, I64, POINTER, Builder, iota, vector
-from .constants import places
-from .tile import Number, constant, internal, load_vector, moved, plus, store_vector, times
+from ...loop_ir.ir import Type
+from ..llvm.builder import I1, I32, I64, POINTER, Builder, iota, vector
+from ..llvm.constants import places
+from .micro_kernel import Number, constant, internal, load_vector, moved, plus, store_vector, times
 
 Made = Callable[..., None]
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Fold, Type
+from ...loop_ir.ir import Fold, Type
 from .constants import Literal, i64, places, zero
-from .masked import masked_load
+from .masked_loads import masked_load
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()

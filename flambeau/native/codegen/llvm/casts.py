@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ..loops import Type
+from ...loop_ir.ir import Type
 from .builder import I16, I32, I64, REGISTER, Builder, constant, vector
 
 HALVES = (Type.F16, Type.BF16)

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
-from ..loops import (
-    Accumulator, Affine, Buffer, Expression, Extent, Index, Kernel, Load, Size, Statement,
-    operands, operands_first,
-)  # fmt: skip
-from ..target import Target
-from .accumulator import Held
-from .builder import I64, Builder, iota
-from .plan import Plan
-from .stream import streams
+from ...loop_ir.ir import (
+    Accumulator, Affine, Buffer, Expression, Extent, Index, Kernel, Load, Size, Statement, operands,
+    operands_first,
+)
+from ...target.machine import Target
+from .reductions import Held
+from ..llvm.builder import I64, Builder, iota
+from .vectorization import Plan
+from .stream_prefetch import streams
 
 Bindings = Mapping[Index, ir.Value]
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ..loops import (
+from ...loop_ir.ir import (
     Apply, Begin, Contract, Expression, Kind, Loop, Scalar, Statement, Type, Update,
-)  # fmt: skip
+)
 from .context import Context
 
 
 def plain_contract(context: Context, statement: Contract) -> None:
     """Emits a Contract as loops, shared out among the threads where it stands outermost."""
-    from .kernel import share
-    from .plan import extend
+    from ..kernel import share
+    from .vectorization import extend
     from .statement import emit_body
 
     body = as_loops(statement, parallel=not context.parallel)

@@ -11,11 +11,9 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from ..loops import (
-    Contract, Load, Statement, Store, expressions, statements, within,
-)  # fmt: skip
-from ..target import Target
-from .builder import POINTER, Builder
+from ...loop_ir.ir import Contract, Load, Statement, Store, expressions, statements, within
+from ...target.machine import Target
+from ..llvm.builder import POINTER, Builder
 
 _BITS = 0x8040  # of MXCSR: denormal results are zero, and operands are
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import (
+from ...loop_ir.ir import (
     Affine, Begin, Buffer, Expression, Index, Load, Statement, Store, expressions, operands,
-)  # fmt: skip
-from .tile import I32, LINE, POINTER, Number, constant, plus
+)
+from ..gemm.micro_kernel import I32, LINE, POINTER, Number, constant, plus
 
 LEAST = 128 << 10  # bytes: matrices smaller than this are near by themselves
 FIRST, SECOND = 3, 2  # caches, as LLVM counts them

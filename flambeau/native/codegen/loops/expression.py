@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from ..loops import (
+from ...loop_ir.ir import (
     Accumulator, Apply, Buffer, Constant, Expression, Given, Load, Position, Scalar, Store,
-)  # fmt: skip
-from ..loops import operands as operands_of
-from . import arithmetic, conversion
-from .accumulator import Held
-from .builder import I8, I16, I64, Builder, constant, iota, lanes_of
+)
+from ...loop_ir.ir import operands as operands_of
+from . import scalar_ops
+from ..llvm import casts
+from .reductions import Held
+from ..llvm.builder import I8, I16, I64, Builder, constant, iota, lanes_of
 from .context import Context, Scope
 
 
@@ -195,10 +196,10 @@ def _apply(context: Context, scope: Scope, one: Apply) -> ir.Value:
         values = [b.splat(value, lanes) for value in values]
     kind = one.operands[-1].type
     if one.operation is Scalar.CAST:
-        return conversion.cast(b, values[0], kind, one.type, lanes)
+        return casts.cast(b, values[0], kind, one.type, lanes)
     if one.operation is Scalar.BITCAST:
-        return conversion.reinterpreted(b, values[0], kind, one.type, lanes)
-    return arithmetic.apply(b, one.operation, values, kind, lanes)
+        return casts.reinterpreted(b, values[0], kind, one.type, lanes)
+    return scalar_ops.apply(b, one.operation, values, kind, lanes)
 
 
 COMPARED = {

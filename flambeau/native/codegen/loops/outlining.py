@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from ..loops import (
+from ...loop_ir.ir import (
     Accumulator, Begin, Buffer, Contract, Kernel, Loop, Statement, Update, expressions, statements,
     within,
-)  # fmt: skip
-from ..structure import outline
+)
+from ...loop_ir.fingerprint import outline
 from .context import Context
-from .plan import written
+from .vectorization import written
 
 Body = Callable[[Kernel, str], ir.Function]
 

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from ..loops import Buffer, Store
-from .builder import MEMORY, vector
+from ...loop_ir.ir import Buffer, Store
+from ..llvm.builder import MEMORY, vector
 from .context import Context, Gathered, Scope
 from .expression import known, place, read, write
-from .tile import store_vector
+from ..gemm.micro_kernel import store_vector
 
 
 def own_rows(context: Context, buffers: Sequence[Buffer]) -> None:

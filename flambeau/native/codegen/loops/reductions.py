@@ -11,9 +11,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..loops import Accumulator, Fold, Type
-from .builder import I64, REGISTER, Builder, constant, lanes_in, lanes_of, vector
-from .plan import Plan
+from ...loop_ir.ir import Accumulator, Fold, Type
+from ..llvm.builder import I64, REGISTER, Builder, constant, lanes_in, lanes_of, vector
+from .vectorization import Plan
 
 ARG = (Fold.ARGMAX, Fold.ARGMIN)
 NOWHERE = (1 << 63) - 1  # the position of an ARGMAX of nothing

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from ..loops import Fold, Scalar, Type
-from .accumulator import combine
-from .builder import REGISTER, Builder, constant, vector
+from ...loop_ir.ir import Fold, Scalar, Type
+from .reductions import combine
+from ..llvm.builder import REGISTER, Builder, constant, vector
 
 COMPARISONS = {
     Scalar.EQ: "==", Scalar.NE: "!=", Scalar.LT: "<", Scalar.LE: "<=", Scalar.GT: ">",
@@ -51,9 +51,9 @@ def _compare(b: Builder, sign: str, values: Values, type: Type) -> ir.Value:
 
 def _function(b: Builder, operation: Scalar, values: Values, type: Type, lanes: int) -> ir.Value:
     """A function that takes a series of instructions."""
-    from ..math import function
+    from ..math import table
 
-    return function.emit(b, operation, values, type, lanes)
+    return table.emit(b, operation, values, type, lanes)
 
 
 FLOATING: dict[Scalar, Callable[..., ir.Value]] = {

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from ..scratch import GIVE, TAKE
-from .builder import POINTER, Builder
+from ...runtime.scratch_slots import GIVE, TAKE
+from ..llvm.builder import POINTER, Builder
 
 
 @contextmanager

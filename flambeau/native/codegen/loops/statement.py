@@ -8,22 +8,23 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
-from ..loops import (
+from ...loop_ir.ir import (
     Accumulator, Begin, Buffer, Constant, Contract, Expression, If, Index, Load, Loop, Position,
-    Prefetch, Scalar, Statement, Store, Type, Update, While, expressions, operands,
-    operands_first, statements,
-)  # fmt: skip
-from . import arithmetic, conversion
-from .accumulator import Held
-from .ahead import SECOND, prefetch
-from .builder import lanes_of
+    Prefetch, Scalar, Statement, Store, Type, Update, While, expressions, operands, operands_first,
+    statements,
+)
+from . import scalar_ops
+from ..llvm import casts
+from .reductions import Held
+from .epilogue_prefetch import SECOND, prefetch
+from ..llvm.builder import lanes_of
 from .context import Context, Scope
 from .expression import evaluate, known, place, read, write
-from .own_rows import gather
-from .plan import always, changed, folded, indices, rounds, touched, written
-from .stream import NONE as NO_STREAMS
-from .stream import ask
-from .turned import tiles, turned
+from .privatized_sums import gather
+from .vectorization import always, changed, folded, indices, rounds, touched, written
+from .stream_prefetch import NONE as NO_STREAMS
+from .stream_prefetch import ask
+from .transposed_loads import tiles, turned
 
 BLOCK = 128  # rounds of a long sum that are added up by themselves
 FEW = 16  # rounds of a loop inside a longer one that are not worth that
@@ -76,12 +77,12 @@ def _store(context: Context, scope: Scope, one: Store) -> None:
     if one.add:
         old = read(context, scope, one.buffer, *where, mask)
         lanes = max(lanes_of(old), lanes_of(value))
-        wide = Type.F32 if kind in conversion.HALVES else kind
-        pair = [conversion.cast(b, b.splat(each, lanes), kind, wide, lanes)
+        wide = Type.F32 if kind in casts.HALVES else kind
+        pair = [casts.cast(b, b.splat(each, lanes), kind, wide, lanes)
                 for each in (old, value)]  # fmt: skip
         operation = Scalar.OR if kind is Type.BOOL else Scalar.ADD
-        total = arithmetic.apply(b, operation, pair, wide, lanes)
-        value = conversion.cast(b, total, wide, kind, lanes)
+        total = scalar_ops.apply(b, operation, pair, wide, lanes)
+        value = casts.cast(b, total, wide, kind, lanes)
     write(context, scope, one.buffer, where, value, mask)
     context.changed([one.buffer])
 
@@ -91,8 +92,8 @@ def _prefetch(context: Context, scope: Scope, one: Prefetch) -> None:
 
 
 def _contract(context: Context, scope: Scope, one: Contract) -> None:
-    from .contract import contract
-    from .plain_contract import plain_contract
+    from ..contraction import contract
+    from .contraction_loops import plain_contract
 
     context.sum = one.sum
     axes = [*one.rows, one.column, *one.depth]

@@ -13,21 +13,12 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from ..loops import (
-    Affine,
-    Buffer,
-    Contract,
-    Index,
-    Kind,
-    Load,
-    Loop,
-    Statement,
-    Store,
-    statements,
+from ...loop_ir.ir import (
+    Affine, Buffer, Contract, Index, Kind, Load, Loop, Statement, Store, statements,
 )
-from .ahead import prefetch
-from .plan import touched
-from .tile import LINE
+from .epilogue_prefetch import prefetch
+from .vectorization import touched
+from ..gemm.micro_kernel import LINE
 
 DISTANCE, FAR_DISTANCE = 2048, 8192  # bytes ahead; of what fills the last cache
 LEAST = 1 << 20  # bytes of all streams of a loop; less is near by itself

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
-from ..loops import Affine, Kind, Load, Loop, Store
+from ...loop_ir.ir import Affine, Kind, Load, Loop, Store
 from .context import Context, Scope
-from .pack import transposed
-from .plan import Plan, nodes
+from ..gemm.pack import transposed
+from .vectorization import Plan, nodes
 
 SIZES = (4, 8)  # of elements that shuffles turn well
 Bound: TypeAlias = int | ir.Value

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..loops import (
+from ...loop_ir.ir import (
     Accumulator, Apply, Begin, Buffer, Contract, Expression, Extent, Fold, If, Index, Kernel, Kind,
     Load, Loop, Position, Scalar, Size, Statement, Store, Type, Update, While, expressions,
     operands, statements, within,
-)  # fmt: skip
-from ..target import Target
+)
+from ...target.machine import Target
 
 # Operations that take a series of instructions: one vector at a time keeps enough units busy.
 CHEAP = frozenset((

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from .context import Context
-from .tile import I64, Number, constant
+from ..gemm.micro_kernel import I64, Number, constant
 
 _GRID = "flambeau_grid"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from .exponential import EXP64_EXACT, LN2, LN2_HIGH64, LN2_LOW64, LOG2_E, MAGIC64, scaled
-from .lanes import Lanes, Value, where_rare
+from .vector_formulas import Lanes, Value, where_rare
 from .logarithm import ATANH, ends
 from .trigonometric import COS, PARTS
 

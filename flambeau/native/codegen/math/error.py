@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from ..emit.lanewise import by_lane
+from ..llvm.libm_calls import by_lane
 from .exponential import exp32, exp64, times_exp32
-from .lanes import Lanes, Value
-from .table import Table, Table64
+from .vector_formulas import Lanes, Value
+from .piecewise_polynomial import Table, Table64
 
 # By least squares towards minimax: erf(x) / x - 1 in x**2 for |x| < 0.925; -log(erfc(x)) from
 # there to 4.1; log(erfc(x) * exp(x**2) / t) in t = 2 / (2 + x) for t in [0.15, 1].

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import factorial
 
-from .lanes import Lanes, Value
+from .vector_formulas import Lanes, Value
 
 LOG2_E = 1.4426950408889634
 LN2 = 0.6931471805599453

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .exponential import LN2, LN2_HIGH32, LN2_LOW32
-from .lanes import Lanes, Value
+from .vector_formulas import Lanes, Value
 
 # (log(1 + f) - f + f**2 / 2) / f**3 for f in [-0.25, 0.5], by least squares towards minimax.
 LOG32 = (

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from ..emit.builder import I32, I64, Builder, iota, vector
-from ..loops import Type
-from ..philox import MULTIPLIERS, ROUNDS, STEPS
+from ..llvm.builder import I32, I64, Builder, iota, vector
+from ...loop_ir.ir import Type
+from ...loop_ir.philox import MULTIPLIERS, ROUNDS, STEPS
 
 
 class _Words:

@@ -15,9 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ..loops import Type
+from ...loop_ir.ir import Type
 from .exponential import MAGIC32, MAGIC64
-from .lanes import Lanes, Value
+from .vector_formulas import Lanes, Value
 
 COUNT, COUNT64 = 32, 16
 _Curve = Callable[[float], float]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .exponential import exp64
-from .lanes import Lanes, Value
+from .vector_formulas import Lanes, Value
 from .logarithm import log64
 
 

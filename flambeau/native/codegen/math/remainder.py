@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .lanes import Lanes, Value, where_rare
+from .vector_formulas import Lanes, Value, where_rare
 
 EXACT = 2.0**28  # quotients up to which the product with the divisor has no more bits than float64
 

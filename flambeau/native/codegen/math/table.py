@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from ..emit.builder import Builder
-from ..emit.lanewise import by_lane
-from ..loops import Scalar, Type
+from ..llvm.builder import Builder
+from ..llvm.libm_calls import by_lane
+from ...loop_ir.ir import Scalar, Type
 from . import double
 from .error import erf32, erf64, erfc32
 from .exponential import exp2_32, exp32, exp64_exact, expm1_32
 from .hyperbolic import acosh32, asinh32, atanh32, cosh32, sinh32, tanh32
-from .lanes import Lanes
+from .vector_formulas import Lanes
 from .logarithm import log1p_32, log2_32, log10_32, log32
 from .power import pow32
 from .remainder import rem32

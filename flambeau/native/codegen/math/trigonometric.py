@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .exponential import MAGIC32, MAGIC64
-from .lanes import Lanes, Value, where_rare
+from .vector_formulas import Lanes, Value, where_rare
 
 # pi / 2 in three parts; fused multiply-adds make the reduction exact up to FAR.
 PARTS = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)

@@ -7,9 +7,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..emit.builder import I1, I32, I64, REGISTER, Builder, constant, floating, literal, vector
-from ..emit.lanewise import by_lane
-from ..loops import Type
+from ..llvm.builder import I1, I32, I64, REGISTER, Builder, constant, floating, literal, vector
+from ..llvm.libm_calls import by_lane
+from ...loop_ir.ir import Type
 
 Value = Any
 

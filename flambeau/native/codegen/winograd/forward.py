@@ -10,22 +10,22 @@ from collections.abc import Iterator, Sequence
 
 from llvmlite import ir
 
-from ..loops import Contract, Index, Load, Store
-from ..scratch import USABLE_BYTES
-from .builder import I32, POINTER, Builder
-from .context import Context
-from .conv_plan import Unsupported, whole
-from .conv_tile import touched
-from .own_rows import adding_up
-from .panel import Block, pack
-from .scratch import scratch
-from .share import span
-from .tile import (
+from ...loop_ir.ir import Contract, Index, Load, Store
+from ...runtime.scratch_slots import USABLE_BYTES
+from ..llvm.builder import I32, POINTER, Builder
+from ..loops.context import Context
+from ..conv.direct_blocking import Unsupported, whole
+from ..conv.direct_tile import touched
+from ..loops.privatized_sums import adding_up
+from ..gemm.pack_panels import Block, pack
+from ..loops.scratch import scratch
+from ..loops.work_partition import span
+from ..gemm.micro_kernel import (
     Depth, Source, Tile, accumulate, constant, load_vector, moved, store_vector, times,
-)  # fmt: skip
-from .winograd_layout import Images, Turned
-from .winograd_plan import Cut, plan
-from .winograd_tiles import Square, Tiles, gathered, weighed
+)
+from .nchw_layout import Images, Turned
+from .plan import Cut, plan
+from .transforms import Square, Tiles, gathered, weighed
 
 _INTO_L2 = (ir.Constant(I32, 0), ir.Constant(I32, 2), ir.Constant(I32, 1))  # of a prefetch
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ..loops import Contract, Index, Load, Type
-from .builder import Builder
-from .context import Context
-from .conv_tile import sideways, touched
-from .panel import turn
-from .tile import Number, constant, load_vector, memory_type, moved, store_vector
-from .winograd_plan import Side, line_bytes
+from ...loop_ir.ir import Contract, Index, Load, Type
+from ..llvm.builder import Builder
+from ..loops.context import Context
+from ..conv.direct_tile import sideways, touched
+from ..gemm.pack_panels import turn
+from ..gemm.micro_kernel import Number, constant, load_vector, memory_type, moved, store_vector
+from .plan import Side, line_bytes
 
 
 class Images:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ..loops import Axis, Contract, Index, Load, Type
-from ..target import Target
-from .conv_plan import Line, Unsupported, whole, window
-from .conv_tile import sideways
+from ...loop_ir.ir import Axis, Contract, Index, Load, Type
+from ...target.machine import Target
+from ..conv.direct_blocking import Line, Unsupported, whole, window
+from ..conv.direct_tile import sideways
 
 L2 = 1 << 20  # bytes that may be counted on
 ENOUGH = 0.85  # of a direct convolution's cycles, from which on it is worth it

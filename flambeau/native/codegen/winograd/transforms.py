@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from ..loops import Affine, Axis, Index, Load
-from .builder import Builder
-from .context import Context
-from .tile import Number, constant, load_vector, moved, splat, store_vector, times
-from .winograd_plan import Side
+from ...loop_ir.ir import Affine, Axis, Index, Load
+from ..llvm.builder import Builder
+from ..loops.context import Context
+from ..gemm.micro_kernel import Number, constant, load_vector, moved, splat, store_vector, times
+from .plan import Side
 
 Square = list[list[ir.Value]]
 

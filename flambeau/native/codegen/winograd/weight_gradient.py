@@ -12,20 +12,20 @@ from math import prod
 
 from llvmlite import ir
 
-from ..loops import Axis, Contract, Index, Type
-from ..scratch import USABLE_BYTES
-from ..target import Target
-from .builder import Builder, vector
-from .context import Context
-from .conv_plan import Unsupported, whole
-from .scratch import scratch
-from .share import Share, shared
-from .tile import (
+from ...loop_ir.ir import Axis, Contract, Index, Type
+from ...runtime.scratch_slots import USABLE_BYTES
+from ...target.machine import Target
+from ..llvm.builder import Builder, vector
+from ..loops.context import Context
+from ..conv.direct_blocking import Unsupported, whole
+from ..loops.scratch import scratch
+from ..loops.work_partition import Share, shared
+from ..gemm.micro_kernel import (
     Depth, Source, Tile, accumulate, constant, load_vector, moved, splat, store_vector, times,
-)  # fmt: skip
-from .winograd_layout import Images
-from .winograd_plan import ENOUGH, PAD, PLACES, Side, geometry, line_bytes, tiles_of
-from .winograd_tiles import Square, Tiles, both_ways
+)
+from .nchw_layout import Images
+from .plan import ENOUGH, PAD, PLACES, Side, geometry, line_bytes, tiles_of
+from .transforms import Square, Tiles, both_ways
 
 _BATCH = 64  # tiles at a time
 _SUMS = 1 << 19  # bytes of sums at a time

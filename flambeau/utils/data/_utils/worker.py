@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.tensor.generator import default_generator
+from flambeau.tensor.random.generator import default_generator
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The command line: `flambeau script.py`, and `import torch` that means flambeau."""

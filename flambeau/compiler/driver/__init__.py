@@ -1,0 +1,1 @@
+"""When to record, build, check, use and drop a program."""

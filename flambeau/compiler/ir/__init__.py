@@ -1,0 +1,1 @@
+"""The graph IR: nodes, verifier, serialization, and the interpreter that defines its meaning."""

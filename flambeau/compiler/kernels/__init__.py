@@ -1,0 +1,1 @@
+"""Fusion groups as loop nests of the loop IR."""

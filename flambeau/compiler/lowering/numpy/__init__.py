@@ -1,0 +1,1 @@
+"""NumPy bodies of operators, run on symbolic arrays to obtain graph nodes."""

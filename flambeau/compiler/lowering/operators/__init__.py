@@ -1,0 +1,1 @@
+"""Lowerings written by hand, where the traced body would be a poor graph."""

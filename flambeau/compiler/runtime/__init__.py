@@ -1,0 +1,1 @@
+"""Calling a program: guards, inputs, gradient buffers and committed results."""

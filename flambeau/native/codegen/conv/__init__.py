@@ -1,0 +1,1 @@
+"""Convolutions: direct tiles for known sizes, implicit GEMM for sizes known at run time."""

@@ -1,0 +1,1 @@
+"""Matrix products: blocking, packing, the micro-kernel and the macro-kernel around it."""

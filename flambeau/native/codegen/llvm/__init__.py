@@ -1,0 +1,1 @@
+"""LLVM IR below the loop IR: builder, casts, intrinsics and masked memory access."""

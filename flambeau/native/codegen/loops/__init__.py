@@ -1,0 +1,1 @@
+"""Loop IR to LLVM IR: statements, expressions, reductions, vectorization and prefetch."""

@@ -1,0 +1,1 @@
+"""The loop IR: its nodes, verifier, printer, structural fingerprint and reference interpreter."""

@@ -1,0 +1,1 @@
+"""Running machine code: thread pool, launch tables, fast calls and background compilation."""

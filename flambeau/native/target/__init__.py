@@ -1,0 +1,1 @@
+"""The machine: instruction set, registers, caches, and how work is split among its threads."""

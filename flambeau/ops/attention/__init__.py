@@ -1,0 +1,1 @@
+"""Scaled dot-product attention and multi-head attention."""

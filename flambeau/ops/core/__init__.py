@@ -1,0 +1,1 @@
+"""The machinery of operators: registry, dispatch, promotion, in-place twins, errors, autocast."""

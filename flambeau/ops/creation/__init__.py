@@ -1,0 +1,1 @@
+"""Operators that make tensors: filled, random, copied, converted, or from Python's data."""

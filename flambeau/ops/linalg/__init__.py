@@ -1,0 +1,1 @@
+"""Linear algebra: products, decompositions, solves and matrix functions."""

@@ -1,0 +1,1 @@
+"""Reductions, scans, sorting and statistics along dimensions."""

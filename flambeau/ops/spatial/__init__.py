@@ -1,0 +1,1 @@
+"""Convolution, pooling, interpolation and grid sampling of images and volumes."""

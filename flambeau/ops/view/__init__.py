@@ -1,0 +1,1 @@
+"""Views and rearrangements: shapes, strides, slices, joins, padding."""

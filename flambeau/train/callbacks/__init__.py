@@ -1,0 +1,1 @@
+"""Callbacks that change a training: schedules, clipping, early stopping, averaging."""

@@ -1,0 +1,1 @@
+"""Checkpoints, the thread that writes them, and exact resume."""

@@ -1,0 +1,1 @@
+"""Events of a run and everything that listens to them."""

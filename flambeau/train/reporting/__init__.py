@@ -1,0 +1,1 @@
+"""Progress, curves, timers and the record of an experiment."""

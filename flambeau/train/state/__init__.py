@@ -1,0 +1,1 @@
+"""The state of a run: numbers of an epoch, random state, snapshots."""
