@@ -87,7 +87,7 @@ _SUBMODULES = frozenset((
     "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "mtia",
     "multiprocessing", "nested", "nn", "onnx", "optim", "overrides", "profiler", "random",
     "return_types", "serialization", "signal", "sparse", "special", "storage", "testing",
-    "torch_alias", "torch_version", "train", "types", "utils", "version", "xpu",
+    "torch_version", "train", "types", "utils", "version", "xpu",
 ))  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("AcceleratorError", "OutOfMemoryError"), "accelerator"),

@@ -11,118 +11,40 @@ from typing import Any
 from .core.aten import aten
 from .core.registry import OPERATORS, PUBLIC
 
-# One family a line, in alphabetical order.
-FAMILIES = (
-    "adaptive_pool",
-    "arithmetic",
-    "attention",
-    "attributes",
-    "avg_pool",
-    "batch_norm",
-    "bessel",
-    "binary_losses",
-    "bitwise",
-    "callbacks",
-    "cholesky",
-    "combination",
-    "compare",
-    "complex_numbers",
-    "conv",
-    "conversion",
-    "copies",
-    "creation",
-    "cross_entropy",
-    "ctc",
-    "distance",
-    "division",
-    "dropout",
-    "eigen",
-    "einsum",
-    "elman",
-    "embedding",
-    "embedding_bag",
-    "entropy",
-    "error_function",
-    "exponential",
-    "exponential_units",
-    "extrema",
-    "fft",
-    "fill",
-    "fold",
-    "foreach",
-    "fractional_pool",
-    "gamma",
-    "gates",
-    "gather",
-    "gelu",
-    "grid",
-    "group_norm",
-    "gru",
-    "index",
-    "interchange",
-    "interpolation",
-    "join",
-    "layer_norm",
-    "ldl",
-    "linear",
-    "linear_cross_entropy",
-    "logical",
-    "loss",
-    "low_rank",
-    "lstm",
-    "lu",
-    "margin_loss",
-    "mask",
-    "matmul",
-    "matrices",
-    "matrix_functions",
-    "max_pool",
-    "multihead",
-    "norms",
-    "padding",
-    "pinv",
-    "polynomials",
-    "power",
-    "products",
-    "qr",
-    "random",
-    "rectifiers",
-    "reduce",
-    "removed",
-    "rounding",
-    "scan",
-    "sections",
-    "selection",
-    "shuffle",
-    "sigmoids",
-    "slices",
-    "softmax",
-    "softplus",
-    "solves",
-    "sort",
-    "statistics",
-    "stft",
-    "strided",
-    "subclass",
-    "svd",
-    "triangles",
-    "trigonometric",
-    "unique",
-    "unpool",
-    "unravel",
-    "vectors",
-    "view",
-    "view_copy",
-    "view_inplace",
-    "whole_slices",
-    "windows",
-)
+# Every family of operators, by folder; importing one registers its operators.
+FAMILIES = {
+    "core": "attributes callbacks foreach removed_functions subclass",
+    "creation": "conversion copies creation dropout fill interchange random",
+    "pointwise": (
+        "arithmetic bitwise combination compare complex_numbers division exponential extrema "
+        "logical power rounding selection trigonometric"
+    ),
+    "activation": "exponential_units gates gelu rectifiers sigmoids softmax softplus",
+    "special": "bessel entropy error_function gamma polynomials",
+    "reduction": "reduce scan sort statistics unique vector_norms",
+    "view": (
+        "join padding sections shuffle slices strided triangles unravel view view_copy "
+        "view_inplace"
+    ),
+    "indexing": "embedding embedding_bag gather index index_select mask",
+    "linalg": (
+        "cholesky eigen einsum ldl linear low_rank lu matmul matrix_checks matrix_functions "
+        "pinv products qr solves svd vector_distance vectors"
+    ),
+    "spatial": (
+        "adaptive_pool avg_pool convolution fold fractional_pool grid_sample interpolation "
+        "max_pool unpool"
+    ),
+    "normalization": "batch_norm group_norm layer_norm",
+    "recurrent": "elman gru lstm",
+    "attention": "multihead scaled_dot_product",
+    "loss": "binary cross_entropy ctc elementwise linear_cross_entropy margin",
+    "fft": "fft stft window_functions",
+}
 
-for _name in FAMILIES:
-    importlib.import_module(f"{__name__}.{_name}")
-for _name in FAMILIES:  # a family's name may be an operator's too, who then has it
-    if _name in PUBLIC["torch"]:
-        globals()[_name] = PUBLIC["torch"][_name]
+for _folder, _names in FAMILIES.items():
+    for _name in _names.split():
+        importlib.import_module(f"{__name__}.{_folder}.{_name}")
 
 
 def __getattr__(name: str) -> Any:

@@ -39,15 +39,26 @@ if TYPE_CHECKING:
 
 # Callbacks that are imported when they are first asked for, by their module.
 _CALLBACKS = {
-    "CSVLogger": "loggers", "Checkpoint": "checkpoint", "EMA": "averaging",
-    "EarlyStopping": "early_stopping", "Experiment": "experiment", "Freeze": "freeze",
-    "GradientClipping": "clipping", "HandlerProfile": "timers", "JSONLogger": "loggers",
-    "KFold": "kfold", "LRFinder": "lr_finder", "MLflowLogger": "loggers", "PlotCurves": "plots",
-    "Progress": "progress", "Resume": "resume", "SWA": "averaging", "Schedule": "schedule",
-    "TensorBoardLogger": "loggers", "TerminateOnNaN": "divergence", "TimeLimit": "time_limit",
-    "Timers": "timers", "Unfreeze": "freeze", "WandbLogger": "loggers", "Warmup": "warmup",
-    "cross_validate": "kfold",
-}  # fmt: skip
+    **dict.fromkeys(("EMA", "SWA"), "callbacks.averaging"),
+    **dict.fromkeys(("Freeze", "Unfreeze"), "callbacks.freeze"),
+    **dict.fromkeys(("HandlerProfile", "Timers"), "reporting.timers"),
+    **dict.fromkeys(("KFold", "cross_validate"), "kfold"),
+    **dict.fromkeys(
+        ("CSVLogger", "JSONLogger", "MLflowLogger", "TensorBoardLogger", "WandbLogger"), "loggers"
+    ),
+    "Checkpoint": "checkpointing.checkpoint",
+    "EarlyStopping": "callbacks.early_stopping",
+    "Experiment": "reporting.experiment",
+    "GradientClipping": "callbacks.clipping",
+    "LRFinder": "callbacks.lr_finder",
+    "PlotCurves": "reporting.learning_curves",
+    "Progress": "reporting.progress",
+    "Resume": "checkpointing.resume",
+    "Schedule": "callbacks.lr_schedule",
+    "TerminateOnNaN": "callbacks.divergence",
+    "TimeLimit": "callbacks.time_limit",
+    "Warmup": "callbacks.warmup",
+}
 
 __all__ = [
     "CHECKPOINT", "CONTROL", "EMA", "IO", "METRICS", "OUTER", "SWA", "USER", "Band", "CSVLogger",

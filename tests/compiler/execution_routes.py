@@ -11,7 +11,7 @@ from flambeau.compiler.ir.interpreter import evaluate
 from flambeau.compiler.ir.graph import Graph
 from flambeau.compiler.schedule.tasks import accesses
 from flambeau.compiler.runtime.executable import Step
-from flambeau.compiler.ir.verify import verify_plan
+from flambeau.compiler.schedule.verify_plan import verify_plan
 from flambeau.native.loop_ir.interpreter import dtype, interpret
 from flambeau.native.loop_ir.ir import Affine
 

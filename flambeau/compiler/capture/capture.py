@@ -22,7 +22,6 @@ from ...native.foundation.allocator import apart
 from ...native.runtime.background_jit import Policy
 from ...native.target.matmul_precision import Chosen
 from ...nn.parameter import UninitializedTensorMixin
-from ...ops.core.autocast import AUTOCAST, STATE
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor, wrap
 from .lazy_call import Deferred
@@ -35,6 +34,7 @@ from .recorder import Recorder
 from .python_state import Surroundings
 from .patch_targets import restore_all, swap_all
 from ..trace.trace import UPDATE, Backward, Trace, address, values_in
+from ...ops.core.autocast import autocast_now
 
 _capturing = threading.RLock()  # functions are swapped for all threads: one capture at a time
 
@@ -189,10 +189,6 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         backward.grads.append(None if g is None else trace.value(g._array))
         backward.arrays.append(None if g is None else trace.copied(g._array))
 
-
-def autocast_now() -> tuple | None:
-    """This thread's autocast dtype, as a tuple; None where it is off."""
-    return (STATE.dtype,) if AUTOCAST.count and STATE.enabled else None
 
 
 def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...native.foundation.source_hash import PACKAGE
 from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
 }  # fmt: skip
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_COMPILER = os.path.join(PACKAGE, "compiler", "")
 _LOOKS = frozenset(("locals", "vars", "eval", "exec", "dir"))  # which see names of a function
 
 
@@ -205,7 +206,7 @@ def handed_on(r: Recorder, tensor: Tensor, value: Any, exact: bool = False) -> A
     if value.__class__ not in (int, float) or tensor._array.dtype.kind == "V":
         return None
     frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(("<flambeau", _HERE)):
+    while frame is not None and frame.f_code.co_filename.startswith(("<flambeau", _COMPILER)):
         frame = frame.f_back
     flow = _flow(r.code, frame.f_lasti) if frame is not None and frame.f_code is r.code else None
     if flow is None or flow.exact is not exact or (exact and (flow.changed or flow.outside)):

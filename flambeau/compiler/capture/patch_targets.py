@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import Any
 
 from ...ops.core.dispatch import _stub as _unwritten
+from ...ops.core import inplace as in_place
 from ...ops.core.dispatch import written
 from ...ops.core.registry import OPERATORS, PUBLIC, Kind, Operator
 from ...tensor.tensor import Tensor
 from .recorder import Recorder
 from .code_patching import Swap, clone
 
-in_place = import_module("..ops.inplace", __package__)  # as an attribute it may be a function
 
 
 class LateSwap(Swap):

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from ...ops.core import inplace as in_place
 from ...optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from ...tensor.random import generator as generators
 from ...tensor.random import integers, rejection_sampling, distributions
@@ -23,7 +23,6 @@ from .host_reads import handed_on
 from .recorder import Recorder
 from ..trace.trace import DRAW, HostCall, updates_of
 
-in_place = import_module("..ops.inplace", __package__)
 Pairs = Iterator[tuple[Any, Callable]]
 
 

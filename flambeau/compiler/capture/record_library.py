@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,11 @@ from ... import ops
 from ...autograd import no_grad
 from ...nn.modules import transformer
 from ...nn.utils import clip_grad
+from ...ops.attention import multihead, scaled_dot_product
+from ...ops.creation import dropout
+from ...ops.indexing import embedding
+from ...ops.linalg import matmul, vector_distance
+from ...ops.view import join
 from ...optim.elementwise import Elementwise
 from ...tensor.random import distributions
 from ...tensor import tensor as tensors
@@ -25,20 +29,13 @@ from ...tensor.tensor import Tensor
 from .recorder import Recorder
 from ..trace.trace import UPDATE
 
-# By import_module: as attributes of ops these names are torch's functions.
-attention, distance, dropout, embedding, join, matmul, multihead = (
-    import_module(f"..ops.{name}", __package__)
-    for name in (
-        "attention", "distance", "dropout", "embedding", "join", "matmul", "multihead")
-)
-
 
 def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
     """(function, what runs instead) for functions of the library."""
     return [
         (dropout._alpha_dropped, _alpha_dropped),
-        (attention._probabilities, _probabilities),
-        (distance._kept_above, _kept_above),
+        (scaled_dot_product._probabilities, _probabilities),
+        (vector_distance._kept_above, _kept_above),
         (multihead._additive, _additive),
         (embedding.one_hot, lambda original, *a, **k: _one_hot(r, original, *a, **k)),
         (join.repeat_interleave, _repeat_interleave),

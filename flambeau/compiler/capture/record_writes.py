@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,10 @@ import numpy as np
 from ... import ops
 from ...autograd import engine, inplace, no_grad
 from ...nn.module import Module
+from ...ops.core import inplace as in_place
+from ...ops.creation import copies, interchange
+from ...ops.indexing import index
+from ...ops.normalization import norm_formulas
 from ...tensor import tensor as tensors
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
@@ -29,18 +32,12 @@ from .recorder import Recorder, module_recorder
 from ..trace.trace import WINDOW, WRITE, GradAccess
 
 Pairs = Iterator[tuple[Any, Callable]]
-
-# By import_module: as attributes of ops these names are torch's functions.
-copies, index, in_place, interchange, norm_parts = (
-    import_module(f"..ops.{name}", __package__)
-    for name in ("copies", "index", "inplace", "interchange", "norm_parts")
-)
+# Calls of compiled functions, which a recorded step inlines: the driver adds its own.
+CALLED_THROUGH: list[Callable] = []
 
 
 def bypasses(r: Recorder) -> Pairs:
     """(function, recorder) for each function that goes past the operators."""
-    from ..driver.compiled_function import Compiled
-
     yield from _writes(r)
     yield from _factories(r)
     yield from _gradients(r)
@@ -52,10 +49,11 @@ def bypasses(r: Recorder) -> Pairs:
             *args, **kwargs))  # fmt: skip
     yield Module.__call__, module_recorder(r)
     yield Module._call_impl, module_recorder(r)
-    yield Compiled.__call__, when_on(r, _compiled_call)
+    for function in CALLED_THROUGH:
+        yield function, when_on(r, _call_through)
 
 
-def _compiled_call(
+def _call_through(
     r: Recorder, original: Callable, self: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """A compiled function inside of a step that is recorded: it becomes part of that."""
@@ -270,7 +268,7 @@ def _factories(r: Recorder) -> Pairs:
         yield everything[name], when_on(r, _reserved)
     yield ops.tensor, when_on(r, _tensor)
     yield interchange.from_numpy, when_on(r, _from_numpy)
-    yield norm_parts.statistics, when_on(r, _statistics)
+    yield norm_formulas.statistics, when_on(r, _statistics)
     yield tensors.wrap, when_on(r, _wrapped)
     yield tensors.view_of, when_on(r, _viewed)
 

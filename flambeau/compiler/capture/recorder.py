@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.source_hash import PACKAGE
 from ...autograd.node import Node
 from ...nn.module import Module
 from ...ops.core.autocast import AUTOCAST, POLICIES, STATE, cast_inputs
@@ -27,7 +28,7 @@ from ..trace.plain_values import PLAIN
 from .host_reads import Number
 from ..trace.trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
 
-_LIBRARY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARY = PACKAGE + os.sep
 _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
 # Families whose operators get plain arrays that were made of nothing but shapes.
 _OF_SHAPES = frozenset(("flambeau.ops.spatial.interpolation", "flambeau.ops.spatial.adaptive_pool"))

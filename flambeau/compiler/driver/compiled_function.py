@@ -25,6 +25,7 @@ from ...tensor.tensor import Tensor
 from ..schedule.arena import Arena
 from .advice import advice
 from ..capture.capture import busy, capture
+from ..capture.record_writes import CALLED_THROUGH
 from ..functionalization.functionalize import trace_to_graph
 from ..runtime.gradient_buffers import move_all
 from ..ir.graph import Graph
@@ -664,6 +665,7 @@ def _compute(trace: Trace) -> None:
         trace.deferred.compute()
 
 
+CALLED_THROUGH.append(Compiled.__call__)
 _every: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 

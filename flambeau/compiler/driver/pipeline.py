@@ -33,7 +33,8 @@ from time import perf_counter
 from ...native.runtime.page_prefault import fetched
 from ..schedule.arena import Arena
 from ..ir.graph import Graph
-from ..fusion.fusion_group import ATTENTIONS, CONTRACTIONS
+from ..fusion.fusion_group import ATTENTIONS
+from ..ir.graph import CONTRACTIONS
 from ..passes.layout_propagation import choose_layout
 from ..passes.split_column_sums import column_sums
 from ..passes.split_k import depth_parts

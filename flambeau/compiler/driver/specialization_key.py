@@ -11,7 +11,7 @@ from ...native.target.matmul_precision import Chosen
 from ...ops.core.autocast import AUTOCAST
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
-from ..capture.capture import autocast_now
+from ...ops.core.autocast import autocast_now
 from ..trace.operands import arrays_in
 from ..trace.plain_values import PLAIN, plain_key
 from ..runtime.guarded_call import is_named

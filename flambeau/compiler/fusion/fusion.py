@@ -12,10 +12,10 @@ from math import prod
 from ...native.loop_ir.ir import Scalar
 from ..ir.graph import Graph, Node, Op
 from .fusion_group import (
-    ATTENTIONS, CONTRACTIONS, FOLDS, INLINE, MOVEMENTS, RECURRENCES, TOGETHER, Chain, Group, domain,
-    element, interior, is_identity, leaves, moved, parts_window, reshaping, reshaping_away,
-    window_through,
+    ATTENTIONS, FOLDS, INLINE, MOVEMENTS, RECURRENCES, TOGETHER, Chain, Group, domain, element,
+    interior, is_identity, leaves, moved, parts_window, reshaping, reshaping_away, window_through,
 )
+from ..ir.graph import CONTRACTIONS
 from ..ir.strided_view import Window, gaps, whole
 from .materialize_transposed import turned_shares
 from .materialize_weights import turned_weights

@@ -10,7 +10,6 @@ from ..ir.graph import Node, Op, Shape
 from ..ir.strided_view import Window, whole
 
 MOVEMENTS = frozenset((Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SLICE, Op.PAD))
-CONTRACTIONS = frozenset((Op.MATMUL, Op.CONV, Op.CONV_WEIGHT))
 ATTENTIONS = frozenset((Op.ATTENTION, Op.ATTENTION_SUMS, Op.ATTENTION_GRADIENT))
 RECURRENCES = frozenset((Op.RECURRENCE, Op.RECURRENCE_GRADIENT))
 TOGETHER = ATTENTIONS | RECURRENCES  # one kernel computes several such nodes

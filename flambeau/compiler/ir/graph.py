@@ -275,3 +275,6 @@ def matmul(a: Node, b: Node, precision: int | None = None) -> Node:
 def walk(graph: Graph) -> Iterator[Node]:
     """The graph's nodes, inputs before users."""
     yield from graph.nodes()
+
+
+CONTRACTIONS = frozenset((Op.MATMUL, Op.CONV, Op.CONV_WEIGHT))

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from ...native.kernels.recurrent_cells import CELLS
 from ...native.loop_ir.ir import Fold, Scalar, Type
 from .graph import COMPARISONS, Graph, Node, Op
-from ..fusion.placement import Home
-from ..schedule.memory_plan import Plan
 from .recurrence import by_name, extents, has, input_shapes, result_shape
-from ..fusion.buffer_assignment import Layout
-from ..schedule.tasks import Task, task_memories
 
 
 class GraphError(AssertionError):
@@ -24,9 +19,9 @@ def verify_graph(graph: Graph) -> None:
     """Raises GraphError where a node's shape, type or attributes do not fit its inputs."""
     place: dict[int, int] = {}
     for k, node in enumerate(graph.nodes()):
-        _require(all(id(one) in place for one in node.inputs), node, "reads what comes later")
-        _require(all(isinstance(n, int) and n >= 0 for n in node.shape), node, "a strange shape")
-        _require(isinstance(node.type, Type), node, "no type")
+        require(all(id(one) in place for one in node.inputs), node, "reads what comes later")
+        require(all(isinstance(n, int) and n >= 0 for n in node.shape), node, "a strange shape")
+        require(isinstance(node.type, Type), node, "no type")
         rule = _RULES.get(node.op)
         if rule is not None:
             rule(node, *node.inputs)
@@ -34,79 +29,61 @@ def verify_graph(graph: Graph) -> None:
     for node in graph.nodes():
         if node.op is Op.INPUT:
             source = graph.sources[node.slot]
-            _require(source.shape == node.shape and source.type is node.type, node,
+            require(source.shape == node.shape and source.type is node.type, node,
                      f"its source has {source.shape} {source.type}")  # fmt: skip
     slots = [slot for slot, _ in graph.writes]
-    _require(len(slots) == len(set(slots)), None, "a source is written twice")
+    require(len(slots) == len(set(slots)), None, "a source is written twice")
     for slot, node in graph.writes:
         source = graph.sources[slot]
-        _require(source.shape == node.shape and source.type is node.type, node,
+        require(source.shape == node.shape and source.type is node.type, node,
                  f"is written to source {slot} of {source.shape} {source.type}")  # fmt: skip
 
 
-def verify_plan(tasks: Sequence[Task], layout: Layout, plan: Plan) -> None:
-    """Raises GraphError where two values that live at one time share a byte of the arena."""
-    lives: dict[int, list[Any]] = {}
-    for k, task in enumerate(tasks):
-        for memory in task_memories(task, layout):
-            if memory.home is Home.ARENA:
-                life = lives.setdefault(id(memory), [memory, k, k])
-                life[2] = k
-    spans = sorted((plan.offsets[key], plan.offsets[key] + memory.bytes, first, last)
-                   for key, (memory, first, last) in lives.items())  # fmt: skip
-    open_spans: list[tuple[int, int, int, int]] = []
-    for span in spans:
-        open_spans = [one for one in open_spans if one[1] > span[0]]
-        for one in open_spans:
-            _require(one[3] < span[2] or span[3] < one[2], None, f"{one} and {span} overlap")
-        open_spans.append(span)
-        _require(span[1] <= plan.size, None, f"{span} leaves an arena of {plan.size} bytes")
 
-
-def _require(holds: bool, node: Node | None, why: str) -> None:
+def require(holds: bool, node: Node | None, why: str) -> None:
     if not holds:
         raise GraphError(f"{node!r}: {why}" if node is not None else why)
 
 
 def _same_type(node: Node, *inputs: Node) -> None:
-    _require(all(one.type is node.type for one in inputs), node, "inputs of another type")
+    require(all(one.type is node.type for one in inputs), node, "inputs of another type")
 
 
 def _apply(node: Node, *inputs: Node) -> None:
     rank = len(node.shape)
-    _require(all(len(one.shape) == rank for one in inputs), node, "inputs of another rank")
+    require(all(len(one.shape) == rank for one in inputs), node, "inputs of another rank")
     for axis, extent in enumerate(node.shape):
         given = {one.shape[axis] for one in inputs} - {1}
         fits = given == {extent} or (not given and extent == 1)
-        _require(fits, node, f"axis {axis} has {given}")
+        require(fits, node, f"axis {axis} has {given}")
     operation = node.operation
     if operation in (Scalar.CAST, Scalar.BITCAST):
         return
     if operation is Scalar.WHERE:
-        _require(inputs[0].type is Type.BOOL, node, "a condition that is no BOOL")
+        require(inputs[0].type is Type.BOOL, node, "a condition that is no BOOL")
         inputs = inputs[1:]
-    _require(len({one.type for one in inputs}) == 1, node, "operands of several types")
+    require(len({one.type for one in inputs}) == 1, node, "operands of several types")
     result = Type.BOOL if operation in COMPARISONS else inputs[0].type
     result = Type.U32 if operation is Scalar.PHILOX_WORD else result
-    _require(node.type is result, node, f"the result of {operation.name} is {result.value}")
+    require(node.type is result, node, f"the result of {operation.name} is {result.value}")
 
 
 def _reshape(node: Node, a: Node) -> None:
     _same_type(node, a)
-    _require(prod(a.shape) == prod(node.shape), node, f"from {a.shape}")
+    require(prod(a.shape) == prod(node.shape), node, f"from {a.shape}")
 
 
 def _permute(node: Node, a: Node) -> None:
     _same_type(node, a)
-    _require(sorted(node.axes) == list(range(len(a.shape))), node, "axes are no permutation")
-    _require(node.shape == tuple(a.shape[i] for i in node.axes), node, f"from {a.shape}")
+    require(sorted(node.axes) == list(range(len(a.shape))), node, "axes are no permutation")
+    require(node.shape == tuple(a.shape[i] for i in node.axes), node, f"from {a.shape}")
 
 
 def _expand(node: Node, a: Node) -> None:
     _same_type(node, a)
-    _require(len(a.shape) == len(node.shape), node, f"from {a.shape}")
+    require(len(a.shape) == len(node.shape), node, f"from {a.shape}")
     pairs = zip(a.shape, node.shape, strict=True)
-    _require(all(n in (1, m) for n, m in pairs), node, f"from {a.shape}")
+    require(all(n in (1, m) for n, m in pairs), node, f"from {a.shape}")
 
 
 def _slice(node: Node, a: Node) -> None:
@@ -114,14 +91,14 @@ def _slice(node: Node, a: Node) -> None:
     parts = zip(node.starts, node.steps, node.shape, a.shape, strict=True)
     for start, step, count, extent in parts:
         ends = (start, start + (count - 1) * step) if count else (0,)
-        _require(all(0 <= end < max(extent, 1) for end in ends), node, f"leaves {a.shape}")
+        require(all(0 <= end < max(extent, 1) for end in ends), node, f"leaves {a.shape}")
 
 
 def _pad(node: Node, a: Node) -> None:
     _same_type(node, a)
     wide = tuple(x + n + y for x, n, y in zip(node.low, a.shape, node.high, strict=True))
-    _require(min((*node.low, *node.high), default=0) >= 0, node, "negative")
-    _require(node.shape == wide, node, f"from {a.shape}")
+    require(min((*node.low, *node.high), default=0) >= 0, node, "negative")
+    require(node.shape == wide, node, f"from {a.shape}")
 
 
 def _concat(node: Node, *parts: Node) -> None:
@@ -130,34 +107,34 @@ def _concat(node: Node, *parts: Node) -> None:
     total = sum(one.shape[axis] for one in parts)
     for one in parts:
         shape = (*one.shape[:axis], total, *one.shape[axis + 1 :])
-        _require(shape == node.shape, node, f"a part has {one.shape}")
+        require(shape == node.shape, node, f"a part has {one.shape}")
 
 
 def _update(node: Node, a: Node, b: Node) -> None:
     _same_type(node, a, b)
-    _require(a.shape == node.shape, node, f"from {a.shape}")
+    require(a.shape == node.shape, node, f"from {a.shape}")
     inside = Node(Op.SLICE, (a,), b.shape, a.type, dict(node.attributes))
     _slice(inside, a)
 
 
 def _reduce(node: Node, a: Node) -> None:
     kept = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
-    _require(node.shape == kept, node, f"from {a.shape}")
+    require(node.shape == kept, node, f"from {a.shape}")
     position = node.fold in (Fold.ARGMAX, Fold.ARGMIN)
-    _require(node.type is (Type.I64 if position else a.type), node, f"of {a.type.value}")
+    require(node.type is (Type.I64 if position else a.type), node, f"of {a.type.value}")
 
 
 def _sum_parts(node: Node, a: Node) -> None:
     kept = tuple(1 if i in node.axes else n for i, n in enumerate(a.shape))
-    _require(node.shape[1:] == kept and node.shape[0] > 0, node, f"from {a.shape}")
-    _require(node.type is a.type and a.type.floating, node, f"of {a.type.value}")
+    require(node.shape[1:] == kept and node.shape[0] > 0, node, f"from {a.shape}")
+    require(node.type is a.type and a.type.floating, node, f"of {a.type.value}")
 
 
 def _matmul(node: Node, a: Node, b: Node) -> None:
     _same_type(node, a, b)
-    _require(a.shape[-1] == b.shape[-2], node, f"{a.shape} @ {b.shape}")
+    require(a.shape[-1] == b.shape[-2], node, f"{a.shape} @ {b.shape}")
     batch = tuple(max(x, y) for x, y in zip(a.shape[:-2], b.shape[:-2], strict=True))
-    _require(node.shape == (*batch, a.shape[-2], b.shape[-1]), node, f"{a.shape} @ {b.shape}")
+    require(node.shape == (*batch, a.shape[-2], b.shape[-1]), node, f"{a.shape} @ {b.shape}")
 
 
 def _windows(extent: int, kernel: int, stride: int, dilation: int) -> int:
@@ -169,48 +146,48 @@ def _conv(node: Node, x: Node, w: Node) -> None:
     (sh, sw), (dh, dw) = node.stride, node.dilation
     expected = (x.shape[0], _windows(x.shape[1], w.shape[0], sh, dh),
                 _windows(x.shape[2], w.shape[1], sw, dw), w.shape[3])  # fmt: skip
-    _require(node.shape == expected, node, f"{x.shape} with {w.shape}")
-    _require(w.shape[2] * node.groups == x.shape[3], node, f"{x.shape} with {w.shape}")
+    require(node.shape == expected, node, f"{x.shape} with {w.shape}")
+    require(w.shape[2] * node.groups == x.shape[3], node, f"{x.shape} with {w.shape}")
 
 
 def _take(node: Node, table: Node, index: Node) -> None:
     _same_type(node, table)
-    _require(not index.type.floating, node, "positions that are no integers")
-    _require(node.shape == (*index.shape, *table.shape[1:]), node, f"of {table.shape}")
+    require(not index.type.floating, node, "positions that are no integers")
+    require(node.shape == (*index.shape, *table.shape[1:]), node, f"of {table.shape}")
 
 
 def _attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
     *batch, rows, depth = q.shape
     columns = k.shape[-2]
-    _require(k.shape == (*batch, columns, depth), node, f"of {q.shape} and {k.shape}")
+    require(k.shape == (*batch, columns, depth), node, f"of {q.shape} and {k.shape}")
     if node.op is Op.ATTENTION_SUMS:
         given, masks, shape = [q, k], rest, (*batch, rows)
     else:
         v, width = rest[0], rest[0].shape[-1]
-        _require(v.shape == (*batch, columns, width), node, f"of {k.shape} and {v.shape}")
+        require(v.shape == (*batch, columns, width), node, f"of {k.shape} and {v.shape}")
         given, masks, shape = [q, k, v], rest[1:], (*batch, rows, width)
     if node.op is Op.ATTENTION_GRADIENT:
         (g, sums, inner), masks = rest[1:4], rest[4:]
         wanted = (shape, (*batch, rows), (*batch, rows))
-        _require((g.shape, sums.shape, inner.shape) == wanted, node, f"of {g}, {sums}, {inner}")
+        require((g.shape, sums.shape, inner.shape) == wanted, node, f"of {g}, {sums}, {inner}")
         given += [g, sums, inner]
         shape = given[node.of].shape
-    _require(tuple(shape) == node.shape and columns > 0, node, f"from {q.shape} and {k.shape}")
+    require(tuple(shape) == node.shape and columns > 0, node, f"from {q.shape} and {k.shape}")
     _same_type(node, *given)
     for mask in masks:
         pairs = list(zip(mask.shape, (*batch, rows, columns), strict=True))
-        _require(mask.type in (Type.BOOL, node.type) and all(n in (1, m) for n, m in pairs), node,
+        require(mask.type in (Type.BOOL, node.type) and all(n in (1, m) for n, m in pairs), node,
                  f"a mask of {mask.type} {mask.shape}")  # fmt: skip
 
 
 def _recurrence(node: Node, *inputs: Node) -> None:
     _same_type(node, *inputs)
-    _require(has(CELLS[node.cell], node.of), node, "no such result")
+    require(has(CELLS[node.cell], node.of), node, "no such result")
     shapes = input_shapes(node)
     for name, one in by_name(node).items():
-        _require(shapes.get(name) == one.shape, node, f"{name} of {one.shape}")
+        require(shapes.get(name) == one.shape, node, f"{name} of {one.shape}")
     steps, rows, _ = extents(node)
-    _require(node.shape == result_shape(node, (steps, rows)), node, f"for {steps} steps")
+    require(node.shape == result_shape(node, (steps, rows)), node, f"for {steps} steps")
 
 
 _RULES: dict[Op, Callable[..., None]] = {

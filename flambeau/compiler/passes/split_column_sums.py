@@ -11,7 +11,7 @@ from math import prod
 from ...native.loop_ir.ir import Fold, Type
 from ...native.runtime.thread_pool import threads
 from ..ir.graph import Graph, Node, Op, rebuilt, reduce, reshape, same, sum_parts
-from ..fusion.fusion_group import CONTRACTIONS
+from ..ir.graph import CONTRACTIONS
 
 LEAST = 1 << 16  # elements; fewer are read again in no time
 LANES = 16  # columns that fill a vector

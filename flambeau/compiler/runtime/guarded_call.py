@@ -28,7 +28,7 @@ from ..trace.bindings import (
     ANY, Argument, Bindings, Drawn, Leaf, Output, Read, Same, Scalar, Seen, State, are_apart,
     are_together,
 )
-from ..capture.capture import autocast_now
+from ...ops.core.autocast import autocast_now
 from .optimizer_counters import Ticker
 from ..capture.side_effects import perform
 from ..ir.interpreter import numpy_type

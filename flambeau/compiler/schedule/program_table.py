@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...native.foundation import disk_cache
+from ...native.foundation.source_hash import hash_sources
 from ...native.loop_ir.ir import Type
 from ...native.runtime.thread_pool import threads
 from ...native.runtime.launch_table import BARRIER, SERIAL
@@ -146,33 +145,14 @@ def _named(value: Any) -> str:
     raise _Unnamed(kind)
 
 
-@lru_cache(maxsize=1)
 def compiler_sources() -> str | None:
-    """A hash of the files of compiler/ and native/; None where they are not there."""
-    return _sources("compiler", "native")
+    """A hash of the files of compiler/ and native/; None if one cannot be read."""
+    return hash_sources("compiler", "native")
 
 
-@lru_cache(maxsize=1)
 def library_sources() -> str | None:
-    """A hash of the files of what graphs are made of: operators' bodies, optimisers' formulas."""
-    return _sources("ops", "optim", "tensor")
-
-
-def _sources(*tops: str) -> str | None:
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    found = hashlib.sha256()
-    try:
-        for top in tops:
-            for folder, below, files in sorted(os.walk(os.path.join(here, top))):
-                below.sort()
-                for name in sorted(files):
-                    if name.endswith(".py"):
-                        with open(os.path.join(folder, name), "rb") as file:
-                            data = file.read()
-                        found.update(b"%d " % len(data) + data)
-    except OSError:
-        return None
-    return found.hexdigest()
+    """A hash of what graphs are built from: bodies of operators, formulas of optimizers."""
+    return hash_sources("ops", "optim", "tensor")
 
 
 def kept(key: str) -> Table | None:

@@ -1,10 +1,8 @@
-"""Contractions: who emits one. Products and convolutions have kernels; what is left is loops."""
+"""Which kernel emits a contraction: a product's or a convolution's; plain loops for the rest."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..loop_ir.ir import Contract, Kernel
+from ..loop_ir.ir import Contract, Kernel, Store, statements
 from ..target.machine import host
 from .winograd import plan, weight_gradient
 from .conv.implicit_gemm import any_conv
@@ -12,11 +10,31 @@ from .conv.implicit_gemm_weight import any_weight
 from .conv.direct import conv
 from .conv.direct_blocking import Unsupported
 from .gemm.dispatch import gemm
+from .loops.context import Context, Scope
+from .loops.contraction_loops import plain_contract
+from .loops.statement import EMITTERS, hoist
+from .loops.vectorization import written
 from .winograd.forward import winograd
 
 
-def contract(context: Any, statement: Contract) -> bool:
-    """Emits a Contract; False where no kernel fits, and plain loops must do it."""
+def emit_contract(context: Context, scope: Scope, statement: Contract) -> None:
+    """Emits a Contract by the first kernel that covers it, else as plain loops."""
+    context.sum = statement.sum
+    axes = [*statement.rows, statement.column, *statement.depth]
+    if all(isinstance(axis.extent, int) and axis.extent for axis in axes):
+        changes = [statement.sum, *written(statement.body)]
+        hoist(context, scope, {axis.index for axis in axes}, changes, statement.body)
+    if not _emit_tiled(context, statement):
+        plain_contract(context, statement)
+    stores = [s.buffer for s in statements(statement.body) if isinstance(s, Store)]
+    context.changed([statement.sum, *stores])
+
+
+EMITTERS[Contract] = emit_contract
+
+
+def _emit_tiled(context: Context, statement: Contract) -> bool:
+    """Emits a Contract with register tiles; False where no kernel covers it."""
     if gemm(context, statement):
         return True
     for emit in (any_conv, any_weight, winograd, weight_gradient.winograd_weight, conv):

@@ -7,24 +7,22 @@ them out and calls another whose arguments say that buffers do not overlap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from llvmlite import ir
 
-from ..loop_ir.ir import Buffer, Contract, Kernel, Kind, Loop, Statement, Store, Type, statements
+from ..loop_ir.ir import Contract, Kernel, Kind, Loop, Statement, Store, Type, statements
 from ..target.machine import Target, host
 from .llvm.builder import I64, MEMORY, POINTER, Builder, Module
+from . import contraction  # noqa: F401 - adds its emitter to those of statements
 from .loops.context import Context, Scope
 from .loops.denormals import flushed, flushes
 from .loops.privatized_sums import own_rows
 from .loops.vectorization import plan, touched
 from .loops.outlining import Repeated
-from .loops.statement import emit_body, run
-from .loops.transposed_loads import side, turned
+from .loops.statement import emit_body
+from .loops.parallel_loops import share
 
 LOCAL_BYTES = 64 * 1024  # of scratch on the stack
-ENOUGH = 16  # rounds to share out
-ROW = 1024  # rounds of a loop over lanes that are worth a round of their own
 
 
 def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) -> str:
@@ -136,98 +134,4 @@ def _on_first_thread(context: Context, body: list[Statement], repeated: Repeated
         context.parallel = False
 
 
-def share(context: Context, statement: Statement) -> None:
-    """Emits one of the outermost statements, shared out among the threads."""
-    if not isinstance(statement, Loop):
-        emit_body(context, Scope(), [statement])
-        return
-    nest = [statement]
-    while (
-        not _block(context, nest[-1])
-        and len(nest[-1].body) == 1
-        and isinstance(inner := nest[-1].body[0], Loop)
-        and inner.kind is Kind.PARALLEL
-    ):
-        nest.append(inner)
-    if len(nest) > 1 and _block(context, nest[-1]) and many(nest[:-1]):
-        nest.pop()
-    context.parallel = True
-    if len(nest) == 1:
-        start, stop = _chunk(context, statement)
-        run(context, Scope(), statement, start, stop)
-    else:
-        _share_nest(context, nest, _block(context, nest[-1]))
-    context.parallel = False
 
-
-def _block(context: Context, loop: Loop) -> int:
-    """How many rounds of a loop in lanes or tiles are shared out as one; 0 for other loops."""
-    loads = turned(loop, context.plan)
-    if loads:
-        return side(context, loads)
-    return ROW if context.plan.widths.get(loop, 1) > 1 else 0
-
-
-def many(nest: list[Loop]) -> bool:
-    """Whether loops have enough rounds for all threads, as far as is known."""
-    extents = [loop.extent for loop in nest if isinstance(loop.extent, int)]
-    return len(extents) == len(nest) and prod(extents) >= ENOUGH
-
-
-def _chunk(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
-    """This thread's rounds of a loop: whole cache lines of them where it runs in lanes or tiles."""
-    loads = turned(loop, context.plan)
-    lanes = side(context, loads) if loads else min(context.plan.widths.get(loop, 1), 16)
-    extent = context.extent(loop.extent)
-    if lanes == 1:
-        return shares(context, extent)
-    b = context.builder
-    whole = b.sdiv(b.add(extent, b.integer(lanes - 1)), b.integer(lanes))
-    start, stop = (b.mul(one, b.integer(lanes)) for one in shares(context, whole))
-    return start, b.minimum_of(stop, extent)
-
-
-def shares(context: Context, count: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Of `count` rounds, this thread's first one and the one after its last."""
-    b = context.builder
-    start = b.udiv(b.mul(context.tid, count), context.threads)
-    following = b.add(context.tid, b.integer(1))
-    return start, b.udiv(b.mul(following, count), context.threads)
-
-
-def _share_nest(context: Context, nest: list[Loop], block: int) -> None:
-    """PARALLEL loops directly inside one another: all their rounds are shared out as one.
-
-    With `block`, so many rounds of the last one are taken at a time.
-    """
-    b = context.builder
-    extents = [context.extent(loop.extent) for loop in nest]
-    if block:
-        whole = b.add(extents[-1], b.integer(block - 1))
-        extents[-1] = b.udiv(whole, b.integer(block))
-    total = extents[0]
-    for extent in extents[1:]:
-        total = b.mul(total, extent)
-    what = [one for one in _written(nest[0]) if one in context.versions]
-    with b.counted(*shares(context, total), name="round") as number:
-        found: list[ir.Value] = []
-        for extent in reversed(extents[1:]):
-            found.insert(0, b.urem(number, extent))
-            number = b.udiv(number, extent)
-        values = [number, *found]
-        context.changed(what)
-        if block:
-            start = b.mul(values.pop(), b.integer(block))
-            limit = b.add(start, b.integer(block))
-            stop = b.minimum_of(limit, context.extent(nest[-1].extent))
-        known = dict(zip((loop.index for loop in nest), values, strict=False))
-        scope = Scope().inside(known)
-        if block:
-            run(context, scope, nest[-1], start, stop)
-        else:
-            emit_body(context, scope, nest[-1].body)
-    context.changed(what)
-
-
-def _written(loop: Loop) -> list[Buffer]:
-    return [s.buffer for s in statements(loop.body) if isinstance(s, Store)]

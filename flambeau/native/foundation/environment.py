@@ -1,6 +1,6 @@
 """Environment flags: all that flambeau reads from the environment, with types and defaults.
 
-docs/flags.md is made from this table: python -m flambeau.native.foundation.environment > docs/flags.md
+docs/flags.md is generated: python -m flambeau.native.foundation.environment > docs/flags.md
 """
 
 from __future__ import annotations

@@ -7,45 +7,33 @@ the sources of what emits it.
 from __future__ import annotations
 
 import gc
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from importlib import import_module
 from queue import SimpleQueue
 from threading import Thread, get_native_id
 
 from ..foundation import disk_cache
 from ..foundation.allocator import probe
+from ..foundation.source_hash import hash_sources
 from ..loop_ir.ir import Kernel
+from . import scratch_slots  # noqa: F401 - provides the functions that kernels take scratch by
 from .elf_loader import load_codes, loaded
 from ..target.machine import ROOM, Target, host, object_code, outside, versions
 
 _LITTER = 2 << 20  # characters of IR, the nodes behind which take 30 times as many bytes
 _NICE = 5  # a third of the share of other threads
 _BESIDE = 3  # threads for each that emits, of which Python lets one run at a time
-_FOLDERS = ("emit", "math")
-_FILES = ("loops.py", "philox.py", "scratch.py", "structure.py", "target.py", "kernel_code.py")
+# What emits machine code, and nothing else: a change elsewhere keeps cached kernels valid.
+_EMITTER = (
+    "native/loop_ir", "native/target", "native/codegen", "native/jit/scratch_slots.py",
+    "native/jit/compile.py",
+)
 
 
-@lru_cache(maxsize=1)
 def sources() -> str | None:
-    """A hash of the files that decide what code a kernel becomes; None where they are not there."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    found = hashlib.sha256()
-    try:
-        paths = [os.path.join(here, name) for name in _FILES]
-        for folder in _FOLDERS:
-            names = sorted(os.listdir(os.path.join(here, folder)))
-            paths += [os.path.join(here, folder, name) for name in names if name.endswith(".py")]
-        for path in paths:
-            with open(path, "rb") as file:
-                data = file.read()
-            found.update(b"%d " % len(data) + data)
-    except OSError:
-        return None
-    return found.hexdigest()
+    """A hash of the files that decide what code a kernel becomes; None if one cannot be read."""
+    return hash_sources(*_EMITTER)
 
 
 def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = False
@@ -134,8 +122,9 @@ def made(kernel: Kernel, name: str, target: Target) -> tuple[list[str], bytes]:
 
 def prepare() -> None:
     """Imports what makes code, before there is something to make."""
-    for name in (".verify", ".emit.kernel"):
-        import_module(name, __package__)
+    from ..codegen import kernel  # noqa: F401
+    from ..loop_ir import verify  # noqa: F401
+
     host()
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from ..foundation import disk_cache
 from . import elf
-from ..runtime import scratch_slots
 from ..foundation.allocator import missing, probe
 from .elf import Linked, Unknown
 from ..target.machine import gate, host, initialize, object_code, outside, versions
@@ -26,6 +25,10 @@ _READ, _WRITE, _EXECUTE = 1, 2, 4  # of mprotect
 _defined: dict[str, int] = {}  # addresses that code may ask for by name, beside the process's own
 # The addresses in what was loaded under a key. It lives longer than any thread that runs in there.
 _codes: dict[str, Callable[[str], int]] = {}
+
+
+# Functions that are defined when code first asks for them: what installs each.
+PROVIDERS: dict[str, Callable[[], None]] = {}
 
 
 def define(name: str, address: int) -> None:
@@ -38,8 +41,8 @@ def define(name: str, address: int) -> None:
 
 def _elsewhere(name: str) -> int:
     """The address of what this process has under a name."""
-    if name == scratch_slots.TAKE:
-        scratch_slots.install()
+    if name in PROVIDERS:
+        PROVIDERS[name]()
     known = _defined.get(name)
     if known is not None:
         return known
@@ -89,8 +92,8 @@ def _check_outside(names: Iterable[str]) -> None:
     """RuntimeError for a missing function from elsewhere, for which LLVM would end the process."""
     import llvmlite.binding as llvm
 
-    if scratch_slots.TAKE in names:
-        scratch_slots.install()
+    for name in PROVIDERS.keys() & set(names):
+        PROVIDERS[name]()
     for name, address in _defined.items():
         llvm.add_symbol(name, address)
     for name in names:

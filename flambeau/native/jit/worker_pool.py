@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import IO, Any
 
+from ..foundation.source_hash import PACKAGE
 from ..foundation.environment import DEBUG
 from ..foundation.environment import MAKERS as FLAG
 from ..loop_ir.ir import Contract, Kernel, statements
@@ -92,7 +93,6 @@ class _Process:
     """A maker, as the one thread sees it that talks to it."""
 
     def __init__(self) -> None:
-        here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         path = [os.path.abspath(place) for place in sys.path if place]
         options = ["-I", "-S", *(["-B"] if sys.dont_write_bytecode else [])]
         if os.name == "nt":
@@ -101,7 +101,7 @@ class _Process:
             others = {"process_group": 0}  # Ctrl-C is for this process
         self.said = _notes()
         self.process = subprocess.Popen(
-            [sys.executable, *options, "-c", _BOOT, str(os.getpid()), here, *path], bufsize=0,
+            [sys.executable, *options, "-c", _BOOT, str(os.getpid()), PACKAGE, *path], bufsize=0,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if self.said is None else self.said, **others,
         )  # fmt: skip

@@ -7,6 +7,7 @@ import ctypes
 import sys
 from pathlib import Path
 
+LINE_BYTES = 64  # of one cache line, on every processor so far
 LEAST, USUAL, MOST = 256 << 10, 1 << 20, 2 << 20  # bytes
 USUAL_LAST = 32 << 20
 _FOLDER = "/sys/devices/system/cpu/cpu0/cache"

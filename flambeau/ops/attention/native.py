@@ -15,6 +15,7 @@ from ..linalg.matmul import product
 from ..core.number_cache import number
 from ..native.pointwise import large
 from ..native.small_arrays import MOST, PROBABILITIES
+from ..native.route import native_route
 
 Array = np.ndarray
 
@@ -46,6 +47,7 @@ def _fits(count: int, q: Array) -> bool:
     return LARGE < count <= _MOST and q.__class__ is np.ndarray and q.dtype in FLOATS
 
 
+@native_route
 def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
             ) -> tuple[Array, Array] | None:  # fmt: skip
     """(attention's output, probabilities)."""
@@ -74,6 +76,7 @@ def _small(q: Array, k: Array, v: Array, scale: float, causal: bool
     return np.matmul(p, v), p
 
 
+@native_route
 def in_parts(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:
     """attention's output alone: some of the batch at a time, so that few scores are there."""
     each = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
@@ -97,6 +100,7 @@ def _slope(dp: Array, p: Array, inner: Array, scale: Array) -> Array:
     return (dp - inner) * (p * scale)
 
 
+@native_route
 def backward(
     g: Array, q: Array, k: Array, v: Array, y: Array, p: Array, scale: float
 ) -> tuple[Array, Array, Array] | None:

@@ -108,3 +108,8 @@ def autocasting(function: Callable[..., Any], policy: Policy) -> Callable[..., A
             STATE.enabled = True
 
     return cast_first
+
+
+def autocast_now() -> tuple | None:
+    """This thread's autocast dtype, as a tuple; None where it is off."""
+    return (STATE.dtype,) if AUTOCAST.count and STATE.enabled else None

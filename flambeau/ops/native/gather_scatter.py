@@ -15,6 +15,7 @@ from ...native.runtime.fast_call import run
 from ...native.runtime.thread_pool import POOL
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from .transpose import ordered
+from .route import native_route
 
 Array = np.ndarray
 
@@ -50,6 +51,7 @@ def _apart(x: Array, index: Array, at: int) -> tuple[int, int] | None:
     return prod(before), prod(behind)
 
 
+@native_route
 def taken(x: Array, at: int, index: Array) -> Array | None:
     """Elements of x by their numbers along an axis."""
     x = ordered(x)

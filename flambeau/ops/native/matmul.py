@@ -18,7 +18,7 @@ from ...native.runtime.fast_call import shared
 from ...native.runtime.thread_pool import POOL
 from ...native.target.matmul_precision import Chosen
 from ...native.target.load_balance import FEW, evenness
-from ..core.registry import Array
+from .route import native_route
 
 if TYPE_CHECKING:
     from ...native.loop_ir.ir import Kernel
@@ -41,7 +41,8 @@ _MOST_PLANS = 4096
 _Plan = tuple[int, tuple[int, ...], int]  # a kernel's address, its sizes, threads (0: all)
 
 
-def large_product(a: Array, b: Array, bias: Array | None = None) -> Array | None:
+@native_route
+def large_product(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray | None:
     """a @ b (+ bias) of two stacks of matrices of one shape and dtype, or None."""
     shape = a.shape
     count = a.size * b.shape[-1]
@@ -63,7 +64,7 @@ def large_product(a: Array, b: Array, bias: Array | None = None) -> Array | None
     return y
 
 
-def _planned(key: tuple, a: Array, b: Array, bias: Array | None) -> _Plan | None:
+def _planned(key: tuple, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> _Plan | None:
     """What calls the kernel of a product, once there is one."""
     if not _fits(a, b, bias):
         return None
@@ -85,7 +86,7 @@ def _planned(key: tuple, a: Array, b: Array, bias: Array | None) -> _Plan | None
     return made
 
 
-def _fits(a: Array, b: Array, bias: Array | None) -> bool:
+def _fits(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> bool:
     """Whether the operands are of a form that kernels are made for."""
     if a.__class__ is not np.ndarray or b.__class__ is not np.ndarray:
         return False
@@ -102,7 +103,7 @@ def _fits(a: Array, b: Array, bias: Array | None) -> bool:
     return not any(s < 0 or s % size for s in (*strides, *others))
 
 
-def _form(a: Array, b: Array, bias: Array | None) -> tuple[tuple, tuple[int, ...]]:
+def _form(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> tuple[tuple, tuple[int, ...]]:
     """What says which kernel it is, and the sizes that it is told."""
     *stack, m, k = a.shape
     size = a.itemsize
@@ -135,7 +136,7 @@ def blocks_of_rows(count: int, rows: int, threads: int) -> int:
     return next((n for n in fit if even[n] >= _EVEN), max(fit, key=lambda n: even[n]))
 
 
-def _axes(stack: list[int], a: Array, b: Array, step: int) -> list[tuple[int, int, int, int]]:
+def _axes(stack: list[int], a: np.ndarray, b: np.ndarray, step: int) -> list[tuple[int, int, int, int]]:
     """Of the stack: each axis' extent and strides, where two go on in one another as one."""
     size = a.itemsize
     found: list[tuple[int, int, int, int]] = []
@@ -168,7 +169,7 @@ def _by_pairs(dtype: np.dtype, parts: int) -> bool:
     return dtype.name == "float32" and parts == 1 and host().pairs
 
 
-def _kernel(key: tuple, a: Array, b: Array) -> Kernel:
+def _kernel(key: tuple, a: np.ndarray, b: np.ndarray) -> Kernel:
     """The kernel of a form; where the matrix unit may be used, of a shape."""
     from ...native.kernels.gemm import Form, Layout, product, sized
     from ...native.loop_ir.ir import Type

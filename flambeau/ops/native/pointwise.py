@@ -15,6 +15,7 @@ import numpy as np
 from ...native.runtime.background_jit import Policy, kernel_asked_for
 from ...native.runtime.fast_call import run
 from ...tensor.dtypes import FLOAT64, FLOATS, bfloat16, float16
+from .route import native_route
 
 Array = np.ndarray
 
@@ -51,6 +52,7 @@ _ready: dict[tuple, Any] = {}  # by body and layouts: how many calls there were,
 _straight: dict[tuple, tuple[int, np.dtype, int]] = {}
 
 
+@native_route
 def least(body: Any) -> int:
     """The elements up to which NumPy is as fast as a kernel of a body."""
     if body in _CHEAP:
@@ -59,6 +61,7 @@ def least(body: Any) -> int:
     return LARGE if quick else MIDDLE
 
 
+@native_route
 def large(body: Any, *operands: Any) -> Array | None:
     """body(*operands) for operands of one dtype, in the shape of the first, or None.
 
@@ -104,6 +107,7 @@ def _exact(body: Any) -> bool:
     return body in _EXACT or not isinstance(body, np.ufunc)
 
 
+@native_route
 def mixed(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
     """body on arrays of several dtypes and numbers, all cast to `kind` first, or None."""
     first = operands[0]
@@ -123,6 +127,7 @@ def mixed(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
 _SETTINGS = frozenset((float, int, bool, str, type(None)))
 
 
+@native_route
 def large_with(
     body: Any, given: tuple, plain: tuple, named: dict[str, Any], target: Array | None = None
 ) -> Array | None:
@@ -187,12 +192,14 @@ def _served_with(
     return y
 
 
+@native_route
 @lru_cache(maxsize=256)
 def swapped(body: Any) -> Callable:
     """The body of two operands, given in the other order."""
     return lambda a, b: body(b, a)
 
 
+@native_route
 def large_cast(x: Array, kind: np.dtype) -> Array | None:
     """A large array in another dtype, or None."""
     if x.__class__ is not _ndarray or not Policy.allowed:
@@ -208,6 +215,7 @@ def large_cast(x: Array, kind: np.dtype) -> Array | None:
     return served(("cast", kind), (x,), lambda v: v, kind)
 
 
+@native_route
 def served(
     body: Any, operands: tuple, formula: Callable | None = None, result: np.dtype | None = None,
     target: Array | None = None,
@@ -258,6 +266,7 @@ def served(
     return y
 
 
+@native_route
 def settled(body: Any) -> Any:
     """What a body is known by: functions made anew for each call by their code and settings."""
     cells = getattr(body, "__closure__", None)
@@ -405,6 +414,7 @@ def _gapped(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
     return ((tuple(found), columns, None), steps) if columns >= _WIDE else None
 
 
+@native_route
 def rows_apart(x: Array) -> tuple[int, int] | None:
     """How many axes are those of rows that lie equally far apart, and how far in elements."""
     outer, inside = x.ndim, x.itemsize
@@ -420,6 +430,7 @@ def rows_apart(x: Array) -> tuple[int, int] | None:
     return outer, step // x.itemsize
 
 
+@native_route
 def rows_of_second(x: Array) -> tuple[int, int] | None:
     """`rows_apart` of an array of which every second element of a row is looked at."""
     outer = x.ndim - 1

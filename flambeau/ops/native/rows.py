@@ -17,6 +17,7 @@ from ...native.runtime.fast_call import SMALL, Calls, run
 from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
 from .transpose import ordered
 from .pointwise import ASKED, USED, rows_apart, rows_of_second, settled
+from .route import native_route
 
 Array = np.ndarray
 
@@ -30,6 +31,7 @@ _ready: dict[tuple, int] = {}  # addresses by name and settings
 _calls: dict[tuple, int] = {}  # how many there were of middle size
 
 
+@native_route
 def kernel(name: str, x: Array, *settings: Any) -> int | None:
     """The address of a kernel of kernels/rows.py, or None."""
     key = (name, x.dtype, *settings)
@@ -62,11 +64,13 @@ def _often(key: tuple) -> bool:
     return calls in (ASKED, USED)
 
 
+@native_route
 def call(found: int, arrays: Sequence[Array], *sizes: int) -> None:
     """Runs a kernel on the memory of arrays."""
     run(found, arrays[0].size, *arrays, *sizes)
 
 
+@native_route
 def fits(*arrays: Array) -> bool:
     """Whether all are large, contiguous, of one float dtype and shape."""
     first = arrays[0]
@@ -78,6 +82,7 @@ def fits(*arrays: Array) -> bool:
     )  # fmt: skip
 
 
+@native_route
 def over_rows(name: str, axis: int, *arrays: Array) -> Array | None:
     """A kernel of matrices along the last axis, giving another."""
     arrays = tuple(map(ordered, arrays))
@@ -93,12 +98,14 @@ def over_rows(name: str, axis: int, *arrays: Array) -> Array | None:
     return y
 
 
+@native_route
 def vector(v: Array | None, n: int, kind: np.dtype) -> bool:
     """Whether these are n numbers of a dtype, side by side, or none at all."""
     return v is None or (v.__class__ is _ndarray and v.size == n and v.dtype == kind
                          and v.flags.c_contiguous)  # fmt: skip
 
 
+@native_route
 def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, rstd: Array,
                eps: float) -> Array | None:  # fmt: skip
     """Rows normalised; fills mean and rstd."""
@@ -114,6 +121,7 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, mean: Array, 
     return y
 
 
+@native_route
 def layer_norm_backward(
     g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
 ) -> tuple[Array, Array, Array] | None:
@@ -132,6 +140,7 @@ def layer_norm_backward(
     return gx, of_weight, of_bias
 
 
+@native_route
 def moments(x: Array) -> tuple[Array, Array] | None:
     """The mean of each row, and the sum of squared distances from it."""
     rows, n = x.shape
@@ -143,6 +152,7 @@ def moments(x: Array) -> tuple[Array, Array] | None:
     return mean, squares
 
 
+@native_route
 def centred_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each row's sums of g, and of g times (x less the row's mean)."""
     return _products("centred_products", g, x, mean, x.shape[0])
@@ -162,16 +172,19 @@ def _products(
     return of_g, of_product
 
 
+@native_route
 def column_squares(x: Array, mean: Array) -> Array | None:
     """Each column's sum of squared distances from a number of its own."""
     return _with_vector("column_squares", x, mean, x.shape[1], x.shape[1])
 
 
+@native_route
 def column_products(g: Array, x: Array, mean: Array) -> tuple[Array, Array] | None:
     """Each column's sums of g, and of g times (x less the column's mean)."""
     return _products("column_products", g, x, mean, x.shape[1])
 
 
+@native_route
 def times_vector(x: Array, v: Array) -> Array | None:
     """x @ v of a large matrix, whose rows or columns lie in order, and a vector."""
     if x.dtype not in (FLOAT32, FLOAT64) or x.__class__ is not _ndarray:
@@ -193,6 +206,7 @@ def _with_vector(name: str, x: Array, v: Array, size: int, made: int) -> Array |
     return y
 
 
+@native_route
 def logsumexp(x: Array, keepdims: bool) -> Array | None:
     """Over the last axis."""
     x = ordered(x)
@@ -228,6 +242,7 @@ def _inside(ufunc: Any, x: Array) -> np.dtype | None:
     return kind if kind in _ORDERED and ufunc in (np.maximum, np.minimum) else _INSIDE.get(kind)
 
 
+@native_route
 def reduced(ufunc: Any, x: Array, axes: tuple[int, ...] | None, keepdims: bool,
             formula: str = "same") -> Array | None:  # fmt: skip
     """ufunc.reduce of a formula of a large array over some axes; float32 for half precision, int64
@@ -356,6 +371,7 @@ def _alone(ufunc: Any, flat: Array, y: Array, formula: str) -> Array | None:
     return y
 
 
+@native_route
 def position(ufunc: Any, x: Array, axis: int) -> Array | None:
     """np.argmax or np.argmin along the last axis or the first."""
     x = ordered(x)
@@ -378,6 +394,7 @@ def _whole(x: Array) -> bool:
         and x.flags.c_contiguous  # fmt: skip
 
 
+@native_route
 def folded(formula: Callable, *arrays: Array) -> Any:
     """The sum over all elements of a formula of large arrays, or None.
 

@@ -11,6 +11,7 @@ from ...tensor.dtypes import FLOAT32, FLOAT64
 from .transpose import ordered
 from .pointwise import large
 from .rows import MIDDLE, call, fits, kernel
+from .route import native_route
 
 Array = np.ndarray
 
@@ -27,6 +28,7 @@ def _served(x: Array) -> bool:
     return fits(x)
 
 
+@native_route
 def scanned(ufunc: Any, x: Array, axis: int, positions: bool = False) -> tuple[Array, ...] | None:
     """(ufunc.accumulate(x, axis),), and the last place of each extreme where `positions`."""
     x = ordered(x)

@@ -6,7 +6,8 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.registry import Array
+import numpy as np
+
 
 _MOST = 512  # shapes that have a kernel
 
@@ -31,7 +32,7 @@ def kernel_for(key: tuple, build: Callable[[], Any], asked: int = 2, used: int =
     return kernel_asked_for(key, build)
 
 
-def run_kernel(function: Any, arrays: Sequence[Array], sizes: Sequence[int] = ()) -> None:
+def run_kernel(function: Any, arrays: Sequence[np.ndarray], sizes: Sequence[int] = ()) -> None:
     """Runs a kernel on the memory of arrays, one for each buffer, and its sizes."""
     from ...native.runtime.thread_pool import run
 

@@ -9,12 +9,14 @@ import numpy as np
 from ...native.runtime.background_jit import kernel_asked_for
 from ...native.runtime.fast_call import shared
 from .row_copies import MANY, large_copy
+from .route import native_route
 
 Array = np.ndarray
 
 LARGE = 1 << 14  # elements up to which NumPy is as fast
 
 
+@native_route
 def ordered(x: Array) -> Array:
     """A large array itself where its elements lie in order, else a copy in which they do."""
     if x.flags.c_contiguous or x.nbytes < MANY:
@@ -25,6 +27,7 @@ def ordered(x: Array) -> Array:
     return x
 
 
+@native_route
 def in_order(x: Array) -> Array | None:
     """A copy whose axes lie in order, of an array in which another axis lies innermost."""
     if x.__class__ is not np.ndarray or x.itemsize not in (4, 8) or x.size <= LARGE:

@@ -19,6 +19,7 @@ from ...native.runtime.thread_pool import threads
 from ...tensor.dtypes import FLOATS
 from ..native.matmul import large_product
 from .time_steps import Steps
+from ..native.route import native_route
 
 Array = np.ndarray
 
@@ -71,11 +72,13 @@ class _Call:
     workers: int
 
 
+@native_route
 def present(given: dict[str, Array | None]) -> dict[str, Array]:
     """Those that there are."""
     return {name: array for name, array in given.items() if array is not None}
 
 
+@native_route
 def sums_of_inputs(x: Array, w: Array, bias: Array | None) -> Array:
     """What the inputs of all steps add to the gates."""
     turned = w.T
@@ -87,6 +90,7 @@ def sums_of_inputs(x: Array, w: Array, bias: Array | None) -> Array:
     return made
 
 
+@native_route
 def prepared(
     cell: str, steps: Steps, w: Array, given: Sequence[str], wanted: Sequence[str], backward: bool
 ) -> Callable[[dict[str, Array]], dict[str, Array]] | None:

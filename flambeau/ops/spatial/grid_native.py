@@ -11,6 +11,7 @@ from ...native.runtime.background_jit import Policy, kernel_asked_for
 from ...native.runtime.fast_call import run
 from ...native.runtime.thread_pool import POOL
 from ...tensor.dtypes import FLOATS
+from ..native.route import native_route
 
 Array = np.ndarray
 
@@ -71,6 +72,7 @@ def _walked(
     return True
 
 
+@native_route
 def sampled(input: Array, grid: Array, mode: str, padding: str, align: bool) -> Array | None:
     """input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
     if not _fits(input, grid):
@@ -79,6 +81,7 @@ def sampled(input: Array, grid: Array, mode: str, padding: str, align: bool) -> 
     return y if _walked("sample", input, grid, mode, padding, align, y) else None
 
 
+@native_route
 def points_adjoint(
     g: Array, input: Array, grid: Array, mode: str, padding: str, align: bool
 ) -> Array | None:
@@ -89,6 +92,7 @@ def points_adjoint(
     return made if _walked("points_back", input, grid, mode, padding, align, g, made) else None
 
 
+@native_route
 def image_adjoint(
     g: Array, input: Array, grid: Array, mode: str, padding: str, align: bool
 ) -> Array | None:

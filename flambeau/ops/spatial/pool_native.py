@@ -21,6 +21,7 @@ from ...native.kernels.pool import ROOM, lanes_of
 from . import pool_index_tables
 from .pool_index_tables import Pixels, Rows, kept
 from ..core.registry import Array
+from ..native.route import native_route
 
 _LEAST = 1 << 14  # elements from which on machine code is worth its making
 _CHANNELS = 32  # that are made at a time
@@ -84,6 +85,7 @@ def _rows_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int, ..
     )  # fmt: skip
 
 
+@native_route
 def pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
     """The sizes of a kernel for channels innermost, of x's shape."""
     images, channels, *spatial = shape

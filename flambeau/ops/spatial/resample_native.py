@@ -10,6 +10,7 @@ import numpy as np
 from ...native.runtime.background_jit import Policy, kernel_asked_for
 from ...native.runtime.fast_call import shared
 from ...tensor.dtypes import FLOATS
+from ..native.route import native_route
 
 Array = np.ndarray
 
@@ -35,6 +36,7 @@ def _fits(x: Array, size: int) -> bool:
     )  # fmt: skip
 
 
+@native_route
 def along_axis(
     x: Array, axis: int, places: Array, weights: Array | None, whole: bool
 ) -> Array | None:
@@ -55,6 +57,7 @@ def along_axis(
     return y
 
 
+@native_route
 def pixels_taken(x: Array, places: Array) -> Array | None:
     """x (n, c, pixels) at places (n, points), which lie inside: (n, c, points)."""
     n, channels, size = x.shape

@@ -15,7 +15,7 @@ from ..._namespace.settings import are_deterministic_algorithms_enabled
 from .step_function import Region, ask_for_compiled, call
 from .batch_kinds import Kinds
 
-_COMPILER = f"{__package__.rpartition('.')[0]}.compiler.api"
+_COMPILER = "flambeau.compiler.driver.compiled_function"
 _FEW = 4  # batches before a program is asked for
 _MANY = 8  # batches for which it is asked for before
 

@@ -203,7 +203,7 @@ def say(why: str) -> None:
 
 def _outside() -> int:
     """The stack level of the program that called the trainer."""
-    frame, level, package = sys._getframe(1), 1, __name__.rpartition(".")[0]
+    frame, level, package = sys._getframe(1), 1, "flambeau.train."
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
         frame, level = frame.f_back, level + 1
     return level

@@ -270,7 +270,7 @@ def test_other_changes_leave_the_step_eager(step: Any, name: str, count: Callabl
 def test_the_line_is_said() -> None:
     line = count_attribute.__code__.co_firstlineno + 1
     message = told(torch.compile(count_attribute, mode="now"), torch.ones(2))
-    assert f"test_effects.py:{line})" in message
+    assert f"test_side_effects.py:{line})" in message
 
 
 def test_counters_in_slots_closures_arguments_and_modules() -> None:

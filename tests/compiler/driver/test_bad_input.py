@@ -365,7 +365,7 @@ def test_an_interrupt_while_functions_are_swapped_leaves_none_swapped():
 
         def trace(frame, event, _):
             nonlocal left
-            if not frame.f_code.co_filename.endswith(("swapped.py", "swap.py")):
+            if not frame.f_code.co_filename.endswith(("patch_targets.py", "code_patching.py")):
                 return None
             left -= event == "line"
             if left == 0:

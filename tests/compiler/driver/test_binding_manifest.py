@@ -190,15 +190,8 @@ def test_a_table_that_is_gone_is_made_anew(steps, graphs, monkeypatch):
 def test_other_sources_of_operators_are_no_precedent(steps, graphs, monkeypatch):
     trained(steps)
     graphs.clear()
-    monkeypatch.setattr(program_table, "_sources", lambda *tops: "others")
-    for one in (program_table.compiler_sources, program_table.library_sources):
-        one.cache_clear()
-    try:
-        trained(steps)
-    finally:
-        monkeypatch.undo()
-        for one in (program_table.compiler_sources, program_table.library_sources):
-            one.cache_clear()
+    monkeypatch.setattr(program_table, "hash_sources", lambda *paths: "others")
+    trained(steps)
     assert graphs
 
 

@@ -78,7 +78,7 @@ def test_wrong_extents_are_refused() -> None:
 GUARDED = """
 import sys
 sys.path[:0] = [{tests!r}, {root!r}]
-from compiler.guarded import array, install, unharmed
+from compiler.programs.guard_page_run import array, install, unharmed
 from compiler.recurrent_graphs import drawn, recurrent_graph
 from flambeau.compiler.driver import pipeline
 numpy = install()
@@ -102,7 +102,7 @@ def test_nothing_outside_is_touched() -> None:
     """Every memory between guard pages, and what lies in the arena between poison."""
     cases = [(name, steps, rows, width) for name in ("lstm", "gru", "tanh")
              for steps, rows, width in ((2, 1, 1), (3, 33, 7), (2, 3, 17))]  # fmt: skip
-    program = GUARDED.format(tests=str(HERE.parent), root=str(HERE.parents[1]), cases=cases)
+    program = GUARDED.format(tests=str(HERE.parents[1]), root=str(HERE.parents[2]), cases=cases)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                           check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]

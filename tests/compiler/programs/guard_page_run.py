@@ -1,6 +1,6 @@
 """Runs random graphs with every memory between guard pages: a touch outside ends the process.
 
-    python guarded.py FIRST LAST
+    python guard_page_run.py FIRST LAST
 
 States, arguments, outputs and the arena lie flush against pages that cannot be read or written, in
 turn behind them and before them. Inside the arena nothing is shared, and poison lies in between.
@@ -107,8 +107,8 @@ def main(first: int, last: int) -> None:
     """Seeds from `first` up to `last`."""
     from flambeau.compiler.driver import pipeline
 
-    from compiler.outcomes import outcome
-    from compiler.test_wide_graphs import assert_close
+    from compiler.execution_routes import outcome
+    from compiler.programs.test_wide_graphs import assert_close
     from compiler.wide_graphs import wide_graph, wide_values
 
     numpy = install()
@@ -135,6 +135,6 @@ def main(first: int, last: int) -> None:
 
 
 if __name__ == "__main__":
-    tests = Path(__file__).resolve().parents[1]
+    tests = Path(__file__).resolve().parents[2]
     sys.path[:0] = [str(tests), str(tests.parent)]
     main(int(sys.argv[1]), int(sys.argv[2]))

@@ -13,7 +13,7 @@ import flambeau as torch
 from flambeau import nn
 from flambeau.command import torch_alias
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 FIRST, FIRST_BOUND, BOUND = 10, 1e-4, 1e-2
 
 

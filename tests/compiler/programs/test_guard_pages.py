@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("guarded.py")
+PROGRAM = Path(__file__).with_name("guard_page_run.py")
 
 
 def run(first: int, last: int) -> None:

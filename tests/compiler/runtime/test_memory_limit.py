@@ -117,15 +117,15 @@ def said(tmp_path, name, kind, mode):
 @pytest.mark.parametrize(
     ("name", "stage", "mode"),
     [
-        ("compiler.trace:Trace.copied", "recorder", "now"),
-        ("compiler.trace:Trace.copied", "recorder", "default"),
-        ("compiler.api:trace_to_graph", "trace_to_graph", "now"),
-        ("compiler.bindings:Bindings.settle", "settle", "default"),
-        ("compiler.pipeline:Arena", "arena", "now"),
-        ("compiler.pipeline:Arena", "arena", "default"),
-        ("compiler.pipeline:_compiled", "emit", "now"),
-        ("compiler.api:check", "selfcheck", "now"),
-        ("compiler.api:check", "selfcheck", "default"),
+        ("compiler.trace.trace:Trace.copied", "recorder", "now"),
+        ("compiler.trace.trace:Trace.copied", "recorder", "default"),
+        ("compiler.driver.compiled_function:trace_to_graph", "trace_to_graph", "now"),
+        ("compiler.trace.bindings:Bindings.settle", "settle", "default"),
+        ("compiler.driver.pipeline:Arena", "arena", "now"),
+        ("compiler.driver.pipeline:Arena", "arena", "default"),
+        ("compiler.driver.pipeline:_compiled", "emit", "now"),
+        ("compiler.driver.compiled_function:check", "selfcheck", "now"),
+        ("compiler.driver.compiled_function:check", "selfcheck", "default"),
     ],
 )
 def test_making_a_program_leaves_the_step_eager(tmp_path, name, stage, mode):
@@ -138,7 +138,7 @@ def test_making_a_program_leaves_the_step_eager(tmp_path, name, stage, mode):
 
 def test_a_kept_program_for_which_there_is_no_memory_leaves_the_step_eager(tmp_path):
     assert said(tmp_path, "", "nothing", "now") == []
-    lines = said(tmp_path, "compiler.step:Arena compiler.deferred:Arena", "make", "now")
+    lines = said(tmp_path, "compiler.runtime.executable:Arena compiler.capture.lazy_call:Arena", "make", "now")
     assert len(lines) == 1
     assert "failed in step: MemoryError: the arena of a compiled step needs " in lines[0]
 

@@ -15,7 +15,7 @@ from llvmlite import ir
 from flambeau.native.jit.kernel_function import compiled
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.codegen.loops.work_partition import shared
-from flambeau.native.codegen.gemm.micro_kernel import constant
+from flambeau.native.codegen.llvm.address import constant
 from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Fold, Index,
     Kernel, Kind, Load, Loop, Scalar, Size, Statement, Store, Type,

@@ -28,7 +28,7 @@ from .test_direct_conv import geometry, shapes
 from .test_gemm import matrix_product
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = mmap.PAGESIZE
 LAYOUTS = list(combinations((True, False), repeat=2))
 EXTENTS = [(3, 5, 7), (7, 23, 33), (31, 49, 17), (9, 8, 130), (14, 26, 64), (3, 17, 1)]
@@ -128,7 +128,7 @@ def convolutions() -> None:
 
 @pytest.mark.parametrize("name", ["products", "copies", "rows_in_steps", "convolutions"])
 def test_nothing_is_read_beyond(name: str) -> None:
-    code = f"from tests.native import test_fences; test_fences.{name}()"
+    code = f"from tests.native.contractions import test_guard_pages; test_guard_pages.{name}()"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
                           check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:] or f"ended by signal {-done.returncode}"

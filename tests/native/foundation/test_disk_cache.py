@@ -156,7 +156,7 @@ def test_several_processes_write_and_read(folder: Path) -> None:
         "        cache.put(key, body)\n"
         "        assert cache.get(key) == body, (i, k)\n"
     )
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     running = [subprocess.Popen([sys.executable, "-c", program], cwd=root, stderr=subprocess.PIPE)
                for _ in range(4)]  # fmt: skip
     assert [(p.communicate()[1], p.returncode) for p in running] == [(b"", 0)] * 4

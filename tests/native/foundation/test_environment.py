@@ -9,7 +9,7 @@ import pytest
 
 from flambeau.native.foundation import environment
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_page_is_fresh() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from flambeau.native.foundation.source_hash import PACKAGE
 from flambeau.native.jit import compile, worker_pool
 from flambeau.native.loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Fold, Index, Kernel, Kind, Load,
@@ -231,8 +232,7 @@ if sys.argv[1] == "kill":
 
 @pytest.mark.parametrize("how", ("exit", "kill"))
 def test_makers_end_with_the_process(how: str) -> None:
-    package = os.path.dirname(os.path.dirname(worker_pool.__file__))
-    done = subprocess.run([sys.executable, "-c", _PROGRAM, how, package], capture_output=True,
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, how, PACKAGE], capture_output=True,
                           text=True, timeout=60, check=False)  # fmt: skip
     assert done.returncode == (0 if how == "exit" else -9), done.stderr
     pid = int(done.stdout.split("pid ")[1].split()[0])
@@ -257,8 +257,7 @@ assert os.waitpid(child, 0)[1] == 0, "a child has its parent's makers"
 
 
 def test_interrupts_and_forks_in_a_real_process() -> None:
-    package = os.path.dirname(os.path.dirname(worker_pool.__file__))
-    done = subprocess.run([sys.executable, "-c", _PROGRAM + _INTERRUPTED, "exit", package],
+    done = subprocess.run([sys.executable, "-c", _PROGRAM + _INTERRUPTED, "exit", PACKAGE],
                           capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
 

@@ -17,7 +17,7 @@ from flambeau.native.kernels.pointwise import pointwise
 from flambeau.native.loop_ir.ir import Kernel, Type
 from flambeau.ops.spatial import conv_kernel_choice
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TRAINING = """
 import hashlib, flambeau as torch
 torch.manual_seed(0)

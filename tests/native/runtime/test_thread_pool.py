@@ -19,7 +19,7 @@ from flambeau.native.runtime import thread_pool_ir, thread_pool
 from flambeau.native.runtime.thread_pool import POOL, Workers
 from flambeau.native.jit.elf_loader import load
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 # Adds `threads` to the element `tid` of the array at cells[0], after cells[1] rounds of a loop.
 COUNT = """

@@ -20,7 +20,7 @@ SHAPES = [((4, 8, 17), 2), ((3, 6, 33), 3), ((8, 4, 90), 1), ((2, 64, 32), 64), 
 @pytest.fixture(autouse=True, params=[1, 2])
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
-    for name in ("rows_native", "group_norm"):
+    for name in ("native.rows", "normalization.group_norm"):
         for limit in ("LARGE", "MIDDLE", "SOME"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     monkeypatch.setattr(fast_call, "SMALL", 0)

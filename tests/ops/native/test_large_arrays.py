@@ -15,8 +15,8 @@ from flambeau.native.runtime.thread_pool import POOL
 from flambeau.ops.native import transpose, pointwise, row_copies, embedding
 
 F = torch.nn.functional
-MODULES = ("rows_native", "softmax", "norm_kernels", "loss", "scan", "table_rows", "index",
-           "embedding", "mask", "pointwise_native")  # fmt: skip
+MODULES = ("native.rows", "activation.softmax", "normalization.reference", "loss.elementwise", "reduction.scan", "native.embedding", "indexing.index",
+           "indexing.embedding", "indexing.mask", "native.pointwise")  # fmt: skip
 
 
 @pytest.fixture(autouse=True, params=[1, 2])
@@ -27,7 +27,8 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     for name in ("MIDDLE", "_CHEAP_LARGE"):
         monkeypatch.setattr(pointwise, name, 0)
-    for name in ("conversion", "dispatch", "extrema", "promotion", "rounding"):
+    for name in ("creation.conversion", "core.dispatch", "core.promotion", "pointwise.extrema",
+                 "pointwise.rounding"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "MIDDLE", 0)
     monkeypatch.setattr(fast_call, "SMALL", 0)
     before = POOL.threads()
@@ -49,7 +50,7 @@ def both(monkeypatch, function):
             time.sleep(0.002)
     calls = []
     real, shared = pointwise.run, embedding.shared
-    for name in ("pointwise_native", "rows_native", "table_rows"):
+    for name in ("native.pointwise", "native.rows", "native.embedding"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], "run",
                             lambda *a: (calls.append(a), real(*a)))  # fmt: skip
     monkeypatch.setattr(embedding, "shared", lambda *a: (calls.append(a), shared(*a)))

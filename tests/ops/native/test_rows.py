@@ -23,8 +23,9 @@ SHAPES = [(1, 1), (3, 1), (1, 7), (5, 16), (7, 17), (33, 65), (2, 1031), (1031, 
 @pytest.fixture(autouse=True, params=[1, 2])
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for any number of elements, on one thread and on two."""
-    for name in ("rows_native", "softmax", "norm_kernels", "reduce", "cross_entropy", "norms",
-                 "scan", "scan_native"):
+    for name in ("native.rows", "native.scan", "activation.softmax", "normalization.reference",
+                 "reduction.reduce", "reduction.scan", "reduction.vector_norms",
+                 "loss.cross_entropy"):
         for limit in ("LARGE", "MIDDLE", "SOME"):
             monkeypatch.setattr(sys.modules[f"flambeau.ops.{name}"], limit, 0, raising=False)
     monkeypatch.setattr(fast_call, "SMALL", 0)

@@ -18,7 +18,7 @@ from flambeau.ops.native import transpose, row_copies
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for few elements, on one thread and on two."""
     monkeypatch.setattr(transpose, "LARGE", 0)
-    for module in ("row_copies", "copies", "index"):
+    for module in ("native.row_copies", "creation.copies", "indexing.index"):
         monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MANY", 0)
     monkeypatch.setattr(row_copies, "_FEW", 3)
     before = POOL.threads()

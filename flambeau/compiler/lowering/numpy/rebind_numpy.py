@@ -113,12 +113,9 @@ def _chosen(condition: Any, a: Any, b: Any) -> Any:
 
 # What stands for functions of the operators' files that only serve NumPy's speed.
 _STAND_INS: dict[tuple[str, str], Callable] = {
-    ("blocks", "blockwise"): _whole, ("blocks", "choose"): _chosen,
-    ("error_function", "erf_of"): _erf, ("error_function", "erf_block"): _erf,
+    ("core.cache_blocking", "blockwise"): _whole, ("core.cache_blocking", "choose"): _chosen,
+    ("special.error_function", "erf_of"): _erf, ("special.error_function", "erf_block"): _erf,
 }  # fmt: skip
-
-# Files of machine code that serves large arrays: it answers None where it does not serve.
-_NATIVE = "_native"
 
 _made: dict[Any, Callable] = {}
 
@@ -152,7 +149,7 @@ def _converted(value: Any) -> Any:
         return value
     operator = getattr(value, "operator", None)
     if operator is None:
-        return _not_served if value.__module__.endswith(_NATIVE) else retargeted(value)
+        return _not_served if hasattr(value, "is_native_route") else retargeted(value)
     body = EXPLICIT.get(operator.name) or retargeted(operator.body)
     return types.SimpleNamespace(operator=types.SimpleNamespace(body=body, name=operator.name))
 

@@ -13,7 +13,7 @@ from math import prod
 from llvmlite import ir
 
 from ...loop_ir.ir import Affine, Contract, Index, Load
-from ...runtime.scratch_slots import USABLE_BYTES
+from ..llvm.scratch_abi import USABLE_BYTES
 from ..llvm.builder import Builder, vector
 from ..loops.context import Context
 from .direct_blocking import Line, Plan, Unsupported, plan
@@ -22,10 +22,10 @@ from .pack_window import Window
 from ..gemm.pack_panels import Block, pack
 from ..loops.scratch import scratch
 from ..loops.work_partition import span
-from ..gemm.micro_kernel import (
-    Depth, Source, Sums, accumulate, constant, load_vector, memory_type, moved, plus, store_vector,
-    times,
-)
+from ..gemm.micro_kernel import Depth, Source, Sums, accumulate
+from ..llvm.vectors import load_vector, store_vector
+from ..llvm.address import constant, moved, plus, times
+from ..llvm.types import memory_type
 
 
 def conv(context: Context, contract: Contract) -> None:

@@ -14,7 +14,7 @@ from ...loop_ir.ir import (
 )
 from ...target.load_balance import evenness
 from ...target.machine import Target
-from ..gemm.micro_kernel import sum_type
+from ..llvm.types import sum_type
 
 L1, L2 = 32 << 10, 1 << 20  # bytes that may be counted on
 EVEN = 0.88  # of the time that threads should be at work

@@ -15,12 +15,15 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Extent, Index, Load, Store, expressions, statements, within
 from ..llvm.builder import Builder
+from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
 from .direct_blocking import Plan
 from ..gemm.blocking import cheap
 from ..loops.privatized_sums import adding_up
 from ..gemm.pack_panels import turn
-from ..gemm.micro_kernel import Sums, Tile, constant, load_vector, moved, store_vector, times
+from ..gemm.micro_kernel import Sums, Tile
+from ..llvm.vectors import load_vector, store_vector
+from ..llvm.address import constant, moved, times
 
 Bindings = dict[Index, ir.Value]
 
@@ -136,8 +139,8 @@ class Epilogue:
                 for j, start in enumerate(starts):
                     left = valid - j * cut.lanes
                     mask = None if left >= cut.lanes else b.first_lanes(left, cut.lanes)
-                    self.context.epilogue(
-                        self.contract.body, bindings, (self.contract.column.index, start),
+                    emit_epilogue(
+                        self.context, self.contract.body, bindings, (self.contract.column.index, start),
                         cut.lanes, sums[i * vectors + j], mask)  # fmt: skip
 
     def _looped(self, tile: Placed, sums: Sums, column: ir.Value, valid: int, turning: ir.Value
@@ -153,7 +156,7 @@ class Epilogue:
             found = load_vector(b, moved(b, turning, b.mul(place, constant(lanes * size))),
                                 self.cut.type, lanes)  # fmt: skip
             start = b.add(column, b.mul(j, constant(lanes)))
-            self.context.epilogue(self.contract.body, known, (self.contract.column.index, start),
+            emit_epilogue(self.context, self.contract.body, known, (self.contract.column.index, start),
                                   lanes, found, mask)  # fmt: skip
 
         with ExitStack() as loops:
@@ -201,4 +204,4 @@ class Epilogue:
             place = moved(b, square, b.mul(c, constant(lanes * self.cut.type.size)))
             found = load_vector(b, place, self.cut.type, lanes)
             known = {**bindings, self.contract.column.index: b.add(column, c)}
-            self.context.epilogue(self.contract.body, known, row, lanes, found, mask)
+            emit_epilogue(self.context, self.contract.body, known, row, lanes, found, mask)

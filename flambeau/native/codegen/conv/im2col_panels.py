@@ -14,10 +14,11 @@ from llvmlite import ir
 
 from ..llvm.builder import Builder
 from .image_loads import Image
-from ..gemm.micro_kernel import (
-    I32, I64, POINTER, Number, Tile, constant, load_vector, loop, moved, plus, splat, store_vector,
-    times,
-)
+from ..gemm.micro_kernel import Tile
+from ..llvm.loop import loop
+from ..llvm.vectors import load_vector, splat, store_vector
+from ..llvm.address import constant, moved, plus, times
+from ..llvm.types import I32, I64, POINTER, Number
 
 _NOWHERE = -(1 << 30)  # a coordinate that no image has, whatever entry of the kernel is added
 

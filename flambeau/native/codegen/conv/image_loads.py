@@ -12,7 +12,7 @@ from ...loop_ir.ir import (
     Affine, Apply, Axis, Constant, Contract, Expression, Given, Load, Position, Scalar, Size,
 )
 from .direct_blocking import Unsupported
-from ..gemm.micro_kernel import times
+from ..llvm.address import times
 
 _Terms = tuple[Any, Any]
 

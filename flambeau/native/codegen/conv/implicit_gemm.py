@@ -12,12 +12,16 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Size
+from ..loops.epilogue import emit_epilogue
 from ..gemm.macro_kernel_dynamic import AnyProduct, any_plan
 from ..gemm.blocking import Problem
 from .image_loads import Image, image_of
 from ..gemm.pack import minimum
 from ..gemm.macro_kernel import Columns
-from ..gemm.micro_kernel import Number, Sums, Tile, constant, loop, memory_type, moved, plus, times
+from ..gemm.micro_kernel import Sums, Tile
+from ..llvm.loop import loop
+from ..llvm.address import constant, moved, plus, times
+from ..llvm.types import Number, memory_type
 from .im2col_panels import WindowPanel
 
 
@@ -142,7 +146,7 @@ class AnyConv(AnyProduct):
             known[self.row] = constant(plus(b, first, i))
             for j in range(tile.vectors):
                 start = constant(plus(b, at, j * tile.lanes))
-                self.context.epilogue(self.flat_body, known, (image.columns.output.index, start),
+                emit_epilogue(self.context, self.flat_body, known, (image.columns.output.index, start),
                                       tile.lanes, sums[i * tile.vectors + j])  # fmt: skip
 
     def _numbers(self, slot: ir.Value, first: Number, valid: Number, count: Number,
@@ -161,7 +165,7 @@ class AnyConv(AnyProduct):
                 value = b.load(moved(b, slot, times(b, place, self.size)), typ=kind,
                                align=self.size)  # fmt: skip
                 row = (self.row, constant(plus(b, first, i)))
-                self.context.epilogue(self.statement.body, known, row, 1, value)
+                emit_epilogue(self.context, self.statement.body, known, row, 1, value)
                 return []
 
             loop(b, valid, [], channel)

@@ -13,16 +13,18 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Size
+from ..loops.epilogue import emit_epilogue
 from ..gemm.macro_kernel_dynamic import AnyProduct, any_plan
 from ..gemm.blocking import Problem
 from .image_loads import Image, image_of
 from ..gemm.pack import Panel, minimum, pack
 from ..gemm.pack_panels import turn
 from ..gemm.macro_kernel import Columns, Work, difference
-from ..gemm.micro_kernel import (
-    Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes, load_vector, loop,
-    memory_type, moved, parts, plus, times,
-)
+from ..gemm.micro_kernel import Depth, Source, Sums, Tile, accumulate
+from ..llvm.loop import loop
+from ..llvm.vectors import first_lanes, load_vector
+from ..llvm.address import constant, moved, parts, plus, times
+from ..llvm.types import Number, memory_type
 from .im2col_panels import WindowPanel
 
 _DEPTH = 256  # positions of a block, about
@@ -225,7 +227,7 @@ class AnyWeight(AnyProduct):
             line = moved(b, self.square, times(b, c, tile.lanes * self.size))
             value = load_vector(b, line, tile.type, tile.lanes)
             at = {**known, self.column: constant(plus(b, c, column))}
-            self.context.epilogue(self.ordered_body, at, (image.columns.entry.index, row),
+            emit_epilogue(self.context, self.ordered_body, at, (image.columns.entry.index, row),
                                   tile.lanes, value, mask)  # fmt: skip
             return []
 
@@ -245,7 +247,7 @@ class AnyWeight(AnyProduct):
             def one(j: ir.Value, _: Sums) -> Sums:
                 value = b.load(moved(b, source, times(b, j, self.size)), typ=kind, align=self.size)
                 start = constant(plus(b, j, columns.first))
-                self.context.epilogue(self.statement.body, known, (self.column, start), 1, value)
+                emit_epilogue(self.context, self.statement.body, known, (self.column, start), 1, value)
                 return []
 
             loop(b, constant(columns.count), [], one)

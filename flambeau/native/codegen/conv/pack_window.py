@@ -13,9 +13,9 @@ from llvmlite import ir
 from ...loop_ir.ir import Type
 from ..llvm.builder import I1, I64, POINTER, Builder, iota, vector
 from .direct_blocking import Line
-from ..gemm.micro_kernel import (
-    Number, constant, load_vector, memory_type, moved, store_vector, times,
-)
+from ..llvm.vectors import load_vector, store_vector
+from ..llvm.address import constant, moved, times
+from ..llvm.types import Number, memory_type
 
 
 class Window:

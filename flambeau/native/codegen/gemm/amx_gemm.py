@@ -18,7 +18,10 @@ from .pack import minimum
 from .amx_split import Operand, careful, count, packer
 from .macro_kernel import Columns, Product, Work, difference
 from ..loops.work_partition import Share
-from .micro_kernel import I64, Number, Sums, Tile, constant, loop, moved, plus, times
+from .micro_kernel import Sums, Tile
+from ..llvm.loop import loop
+from ..llvm.address import constant, moved, plus, times
+from ..llvm.types import I64, Number
 
 
 class PartsProduct(Product):

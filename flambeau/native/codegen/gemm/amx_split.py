@@ -19,11 +19,11 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Type
 from .amx_tiles import SIDE, STEP, TILE, steps_of
-from .pack import transposed
-from .micro_kernel import (
-    F32, I1, I16, I32, I64, POINTER, Number, constant, first_lanes, fused, internal, load_vector,
-    loop, moved, plus, splat, store_vector, times, widened,
-)
+from ..llvm.transpose import transposed
+from ..llvm.loop import internal, loop
+from ..llvm.vectors import first_lanes, fused, load_vector, splat, store_vector, widened
+from ..llvm.address import constant, moved, plus, times
+from ..llvm.types import F32, I1, I16, I32, I64, POINTER, Number
 
 _WIDE, _FLOATS, _SHORT = ir.VectorType(I32, SIDE), ir.VectorType(F32, SIDE), \
     ir.VectorType(I16, 2 * SIDE)  # fmt: skip

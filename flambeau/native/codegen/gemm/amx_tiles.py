@@ -11,7 +11,9 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from .micro_kernel import BYTE, I64, POINTER, Number, constant, internal, loop, moved, parts, times
+from ..llvm.loop import internal, loop
+from ..llvm.address import constant, moved, parts, times
+from ..llvm.types import BYTE, I64, POINTER, Number
 
 SIDE = 16  # rows and columns of a tile of sums
 STEP = 32  # of the depth, in one instruction

@@ -12,7 +12,8 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Type
 from ..llvm.intrinsics import declared
-from .micro_kernel import I1, I16, I32, Number, constant, parts
+from ..llvm.address import constant, parts
+from ..llvm.types import I1, I16, I32, Number
 
 _DOT = "llvm.x86.avx512bf16.dpbf16ps.512"
 

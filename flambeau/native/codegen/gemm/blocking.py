@@ -10,7 +10,9 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Apply, Axis, Contract, Index, Load, Scalar, Store, Type, within
 from .amx_split import count as count_parts
-from .micro_kernel import Number, Tile, constant, sum_type, times
+from .micro_kernel import Tile
+from ..llvm.address import constant, times
+from ..llvm.types import Number, sum_type
 
 WHOLE_DEPTH = 2048  # a depth up to this is not cut: a panel of b fits the second-level cache
 SIZED_DEPTH = 1024  # nor up to this where it is known only at the call

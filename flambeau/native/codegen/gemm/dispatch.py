@@ -15,7 +15,7 @@ from .pack import minimum
 from .amx_blocking import divided, pays
 from .amx_gemm import PartsProduct
 from .macro_kernel import Product
-from .micro_kernel import constant
+from ..llvm.address import constant
 
 
 def gemm(context: Any, statement: Contract) -> bool:

@@ -13,11 +13,13 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Contract
 from .pack import minimum
+from ..loops.epilogue import emit_epilogue
 from ..loops.work_partition import shared
-from .micro_kernel import (
-    I32, Number, Sums, constant, first_lanes, fused, load_vector, loop, memory_type, moved, parts,
-    plus, times, widened,
-)
+from .micro_kernel import Sums
+from ..llvm.loop import loop
+from ..llvm.vectors import first_lanes, fused, load_vector, widened
+from ..llvm.address import constant, moved, parts, plus, times
+from ..llvm.types import I32, Number, memory_type
 
 _ROWS = {32: 6, 16: 3}  # of a tile, at most, by registers
 # How deep a product must be for so many rows: (rows, depth), as measured against packing.
@@ -125,7 +127,7 @@ class Dot:
         for i in range(rows):
             value = folded(b, sums[i * self.columns : (i + 1) * self.columns])
             at = {p.row: constant(plus(b, row, i))}
-            self.context.epilogue(self.statement.body, at,
+            emit_epilogue(self.context, self.statement.body, at,
                                   (self.statement.column.index, constant(column)), self.columns,
                                   value, mask)  # fmt: skip
 

@@ -15,7 +15,8 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Type
-from ...runtime.scratch_slots import GIVE, TAKE, USABLE_BYTES
+from ..llvm.scratch_abi import GIVE, TAKE, USABLE_BYTES
+from ..loops.epilogue import emit_epilogue
 from ..loops.epilogue_prefetch import LEAST, SECOND, bytes_of, fetch, prefetch, streams
 from .blocking import (
     A_BYTES, FIRST_CACHE, SUMS_ALONE, SUMS_BYTES, Near, Plan, Problem, cheap, known, share_costs,
@@ -24,10 +25,11 @@ from ..loops.privatized_sums import adding_up
 from .pack import Panel, minimum, pack, pack_groups
 from .bf16_pairs import added, added_first, steps_of
 from ..loops.work_partition import Share, shared
-from .micro_kernel import (
-    BYTE, I64, POINTER, Ahead, Depth, Number, Source, Sums, Tile, accumulate, constant, first_lanes,
-    load_vector, loop, moved, parts, plus, step, store_vector, times, zeros,
-)
+from .micro_kernel import Ahead, Depth, Source, Sums, Tile, accumulate, step, zeros
+from ..llvm.loop import loop
+from ..llvm.vectors import first_lanes, load_vector, store_vector
+from ..llvm.address import constant, moved, parts, plus, times
+from ..llvm.types import BYTE, I64, POINTER, Number
 
 _ON_STACK = 64 << 10  # bytes of working memory that a stack has room for
 _AT_ONCE = 2  # rows of the next group that a tile asks for, side by side
@@ -554,7 +556,7 @@ class Product:
                 at = {self.row: constant(plus(b, first, i))}
                 for j, start in enumerate(starts):
                     mask = first_lanes(b, plus(b, columns.count, -j * tile.lanes), tile.lanes)
-                    self.context.epilogue(self.statement.body, at, (self.column, start),
+                    emit_epilogue(self.context, self.statement.body, at, (self.column, start),
                                           tile.lanes, sums[i * tile.vectors + j], mask)  # fmt: skip
 
     def _rolled(
@@ -588,7 +590,7 @@ class Product:
                 if not exact:
                     left = b.sub(constant(columns.count), constant(offset))
                     mask = first_lanes(b, left, lanes)
-                self.context.epilogue(self.statement.body, at, (self.column, start), lanes,
+                emit_epilogue(self.context, self.statement.body, at, (self.column, start), lanes,
                                       value, mask)  # fmt: skip
                 return []
 

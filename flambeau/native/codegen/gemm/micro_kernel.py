@@ -8,25 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
-from ..llvm.constants import i64, places, undefined, zero
-from ..llvm.intrinsics import declared, suffix
-from ..llvm.masked_loads import masked_load
+from ..llvm.constants import zero
+from ..llvm.types import Number, memory_type
+from ..llvm.address import constant, moved, parts, times
+from ..llvm.vectors import fused, load_vector, splat, widened
+from ..llvm.loop import loop
+from ...target.cache_sizes import LINE_BYTES
 
-I1, I16, I32, I64 = (ir.IntType(n) for n in (1, 16, 32, 64))
-F32, F64, HALF, BYTE = ir.FloatType(), ir.DoubleType(), ir.HalfType(), ir.IntType(8)
-POINTER = ir.PointerType()
 
-Number: TypeAlias = int | ir.Value  # a run-time i64, or one known while emitting
 Sums = list[ir.Value]  # a tile's accumulators: vectors of row 0, then of row 1, ...
 
 # Sums that must be in flight for a fused multiply-add to start each cycle on two ports.
 _IN_FLIGHT = 8
-LINE = 64  # bytes of a cache's line
 
 
 @dataclass(frozen=True)
@@ -89,187 +86,11 @@ class Source:
 # ------------------------------------------------------------------------------- small pieces
 
 
-def constant(value: Number) -> ir.Value:
-    """An i64."""
-    return i64(value) if isinstance(value, int) else value
 
-
-def times(b: ir.IRBuilder, x: Number, y: Number) -> Number:
-    """x * y, folded where both are known."""
-    if isinstance(x, int) and isinstance(y, int):
-        return x * y
-    if isinstance(x, int):
-        x, y = y, x
-    if isinstance(y, int) and y in (0, 1):
-        return x if y else 0
-    return b.mul(constant(x), constant(y))
-
-
-def plus(b: ir.IRBuilder, x: Number, y: Number) -> Number:
-    """x + y, folded where both are known."""
-    if isinstance(x, int) and isinstance(y, int):
-        return x + y
-    if isinstance(x, int):
-        x, y = y, x
-    return x if isinstance(y, int) and y == 0 else b.add(constant(x), constant(y))
-
-
-def parts(b: ir.IRBuilder, extent: Number, size: Number) -> Number:
-    """How many parts of a size an extent has, the last of them perhaps shorter."""
-    if isinstance(size, int) and size == 1:
-        return extent
-    if isinstance(extent, int) and isinstance(size, int):
-        return -(-extent // size)
-    return b.udiv(plus(b, plus(b, extent, size), -1), constant(size))
-
-
-def moved(b: ir.IRBuilder, pointer: ir.Value, offset: Number) -> ir.Value:
-    """A pointer, `offset` bytes on."""
-    if isinstance(offset, int) and offset == 0:
-        return pointer
-    return b.gep(pointer, [constant(offset)], source_etype=BYTE)
-
-
-def memory_type(type: Type) -> ir.Type:
-    """How LLVM loads and stores an element; bfloat16 travels as 16 bits."""
-    if type is Type.F32:
-        return F32
-    if type is Type.F64:
-        return F64
-    if type is Type.F16:
-        return HALF
-    return ir.IntType(type.size * 8)
-
-
-def sum_type(type: Type) -> Type:
-    """The type in which products of elements are summed."""
-    return Type.F32 if type in (Type.F16, Type.BF16) else type
-
-
-def widened(b: ir.IRBuilder, value: ir.Value, stored: Type, type: Type) -> ir.Value:
-    """An element or vector as it came from memory, in the type of the sums."""
-    if stored is type:
-        return value
-    lanes = value.type.count if isinstance(value.type, ir.VectorType) else None
-
-    def shaped(element: ir.Type) -> ir.Type:
-        return element if lanes is None else ir.VectorType(element, lanes)
-
-    if stored is Type.BF16:
-        wide = b.zext(value, shaped(I32))
-        sixteen: ir.Value = ir.Constant(shaped(I32), 16 if lanes is None else [16] * lanes)
-        value = b.bitcast(b.shl(wide, sixteen), shaped(F32))
-        return value if type is Type.F32 else b.fpext(value, shaped(F64))
-    if stored.floating:
-        return b.fpext(value, shaped(memory_type(type)))
-    if type.floating:
-        convert = b.sitofp if stored.signed else b.uitofp
-        return convert(value, shaped(memory_type(type)))
-    if stored.size < type.size:
-        return (b.sext if stored.signed else b.zext)(value, shaped(memory_type(type)))
-    return value
-
-
-def splat(b: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
-    """A vector of one value."""
-    if lanes == 1:
-        vector = ir.VectorType(scalar.type, 1)
-        return b.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(I32, 0))
-    empty = undefined(ir.VectorType(scalar.type, lanes))
-    one = b.insert_element(empty, scalar, ir.Constant(I32, 0))
-    return b.shuffle_vector(one, empty, places((0,) * lanes))
-
-
-def internal(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
-    """A new function of the module's own, whose code stands there once."""
-    function = ir.Function(module, kind, name)
-    function.linkage = "internal"
-    for word in ("noinline", "nounwind"):
-        function.attributes.add(word)
-    return function
-
-
-def fused(b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
-    """x * y + z on vectors: rounded once for floats, wrapping for integers."""
-    if isinstance(x.type.element, ir.IntType):
-        return b.add(b.mul(x, y), z)
-    name = f"llvm.fma.{suffix(x.type)}"
-    return b.call(declared(b, name, x.type, [x.type] * 3), [x, y, z])
-
-
-def load_vector(
-    b: ir.IRBuilder, pointer: ir.Value, type: Type, lanes: int, mask: ir.Value | None = None
-) -> ir.Value:
-    """Contiguous elements as they are in memory; zero where the mask is false."""
-    vector = ir.VectorType(memory_type(type), lanes)
-    if mask is None:
-        return b.load(pointer, typ=vector, align=type.size)
-    return masked_load(b, pointer, vector, type.size, mask)
-
-
-def store_vector(
-    b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, size: int, mask: ir.Value | None = None
-) -> None:
-    """Writes contiguous elements of `size` bytes, those where the mask is true."""
-    if mask is None:
-        b.store(value, pointer, align=size)
-        return
-    name = f"llvm.masked.store.{suffix(value.type)}.p0"
-    function = declared(b, name, ir.VoidType(), [value.type, POINTER, I32, mask.type])
-    b.call(function, [value, pointer, ir.Constant(I32, size), mask])
-
-
-def first_lanes(b: ir.IRBuilder, count: Number, lanes: int) -> ir.Value | None:
-    """A mask of the first `count` lanes; None where that is known to be all of them."""
-    kind = ir.VectorType(I1, lanes)
-    if isinstance(count, int):
-        return None if count >= lanes else ir.Constant(kind, [i < count for i in range(lanes)])
-    small = b.trunc(b.select(b.icmp_signed("<", count, constant(lanes)), count, constant(lanes)),
-                    I32)  # fmt: skip
-    steps = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
-    return b.icmp_signed("<", steps, splat(b, small, lanes))
 
 
 # --------------------------------------------------------------------------------- the loops
 
-
-def loop(
-    b: ir.IRBuilder,
-    extent: Number,
-    carried: Sums,
-    body: Callable[[ir.Value, Sums], Sums],
-) -> Sums:
-    """Runs `body(round, carried) -> carried` for each round; returns what the last one gave."""
-    if isinstance(extent, int) and extent <= 1:
-        return body(constant(0), carried) if extent == 1 else carried
-    before = b.block
-    start, done = b.append_basic_block("loop"), b.append_basic_block("done")
-    if isinstance(extent, int):
-        b.branch(start)
-    else:
-        b.cbranch(b.icmp_signed(">", extent, constant(0)), start, done)
-    b.position_at_end(start)
-    count = b.phi(I64)
-    held = [b.phi(v.type) for v in carried]
-    count.add_incoming(constant(0), before)
-    given = body(count, list(held))
-    latch = b.block
-    following = b.add(count, constant(1), flags=("nuw", "nsw"))
-    count.add_incoming(following, latch)
-    for phi, old, new in zip(held, carried, given, strict=True):
-        phi.add_incoming(old, before)
-        phi.add_incoming(new, latch)
-    b.cbranch(b.icmp_signed("<", following, constant(extent)), start, done)
-    b.position_at_end(done)
-    if isinstance(extent, int):
-        return given
-    out = []
-    for old, new in zip(carried, given, strict=True):
-        phi = b.phi(new.type)
-        phi.add_incoming(old, before)
-        phi.add_incoming(new, latch)
-        out.append(phi)
-    return out
 
 
 def zeros(tile: Tile) -> Sums:
@@ -385,12 +206,12 @@ def _rounds(
     """
     if ahead is None:
         return loop(b, rounds, held, body)
-    count, lines = ahead.stretches, -(-unroll * ahead.bytes * ahead.most // LINE)
+    count, lines = ahead.stretches, -(-unroll * ahead.bytes * ahead.most // LINE_BYTES)
     further, most = times(b, count, unroll * ahead.bytes), parts(b, rounds, count)
 
     def one(i: ir.Value, held: Sums) -> Sums:
         for line in range(lines):
-            ahead.ask(moved(b, held[0], line * LINE))
+            ahead.ask(moved(b, held[0], line * LINE_BYTES))
         return [moved(b, held[0], further), *body(i, held[1:])]
 
     def stretch(i: ir.Value, held: Sums) -> Sums:

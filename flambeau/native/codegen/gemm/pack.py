@@ -15,10 +15,12 @@ from llvmlite import ir
 from ...loop_ir.ir import Type
 from ..loops.epilogue_prefetch import SECOND, prefetch
 from .bf16_pairs import halved, in_a_row, paired, steps_of, where
-from .micro_kernel import (
-    I32, I64, LINE, POINTER, Number, constant, first_lanes, internal, load_vector, loop,
-    memory_type, moved, parts, plus, store_vector, times, widened,
-)
+from ...target.cache_sizes import LINE_BYTES
+from ..llvm.loop import internal, loop
+from ..llvm.vectors import first_lanes, load_vector, store_vector, widened
+from ..llvm.address import constant, moved, parts, plus, times
+from ..llvm.types import I32, I64, POINTER, Number, memory_type
+from ..llvm.transpose import transposed
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def _pack_along_width(
 
     def step(target: ir.Value, sources: Sequence[ir.Value]) -> None:
         for source in sources if ahead else ():
-            for start in range(0, panel.width * panel.stored.size, LINE):
+            for start in range(0, panel.width * panel.stored.size, LINE_BYTES):
                 far = moved(b, source, times(b, panel.depth_stride, ahead))
                 prefetch(b, moved(b, far, start), False, SECOND)
         for start, count, mask in masks:
@@ -268,25 +270,6 @@ def _transposer(module: ir.Module, panel: Panel, count: int) -> ir.Function:
     b.ret_void()
     return function
 
-
-def transposed(b: ir.IRBuilder, vectors: list[ir.Value]) -> list[ir.Value]:
-    """R vectors of L lanes, R a power of two, read as a matrix R x L: the matrix L x R.
-
-    A perfect shuffle of the whole sequence moves one bit of the position; log2(R) of them move
-    the row's bits to the end.
-    """
-    lanes = vectors[0].type.count
-    picks = []
-    for half in (0, lanes // 2):
-        picks.append([half + i // 2 + (lanes if i % 2 else 0) for i in range(lanes)])
-    masks = [ir.Constant(ir.VectorType(I32, lanes), pick) for pick in picks]
-    rounds, half = len(vectors).bit_length() - 1, len(vectors) // 2
-    for _ in range(rounds):
-        out = []
-        for low, high in zip(vectors[:half], vectors[half:], strict=True):
-            out += [b.shuffle_vector(low, high, mask) for mask in masks]
-        vectors = out
-    return vectors
 
 
 def _store_steps(

@@ -13,7 +13,10 @@ from llvmlite import ir
 from ...loop_ir.ir import Type
 from ..llvm.builder import I1, I32, I64, POINTER, Builder, iota, vector
 from ..llvm.constants import places
-from .micro_kernel import Number, constant, internal, load_vector, moved, plus, store_vector, times
+from ..llvm.loop import internal
+from ..llvm.vectors import load_vector, store_vector
+from ..llvm.address import constant, moved, plus, times
+from ..llvm.types import Number
 
 Made = Callable[..., None]
 

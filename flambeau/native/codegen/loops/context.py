@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from llvmlite import ir
 
 from ...loop_ir.ir import (
-    Accumulator, Affine, Buffer, Expression, Extent, Index, Kernel, Load, Size, Statement, operands,
+    Accumulator, Affine, Buffer, Expression, Extent, Index, Kernel, Load, Size, operands,
     operands_first,
 )
 from ...target.machine import Target
@@ -108,42 +108,7 @@ class Context:
         """The address of an element: the loops' indices around are known, `bindings` adds some."""
         return self.pointer(buffer, at, self.scope.inside(bindings))
 
-    def value(
-        self,
-        expression: Expression,
-        bindings: Bindings,
-        column: tuple[Index, ir.Value] | None = None,
-        lanes: int = 1,
-        mask: ir.Value | None = None,
-    ) -> ir.Value:
-        """An expression's value, for `lanes` consecutive values of `column` from its start."""
-        from .expression import evaluate
-
-        scope = self._tile_scope(bindings, column, lanes, mask)
-        return self.builder.splat(evaluate(self, scope, expression), lanes)
-
-    def epilogue(
-        self,
-        body: Sequence[Statement],
-        bindings: Bindings,
-        column: tuple[Index, ir.Value],
-        lanes: int,
-        sums: ir.Value,
-        mask: ir.Value | None = None,
-    ) -> None:
-        """Emits a Contract's body for `lanes` columns of one row, whose sums are given.
-
-        `bindings`: the rows' indices. `mask` (lanes x i1): the columns that there are.
-        """
-        from .statement import emit_body
-
-        assert self.sum is not None
-        scope = self._tile_scope(bindings, column, lanes, mask)
-        self.held[self.sum] = sums
-        self.changed([self.sum])
-        emit_body(self, scope, body)
-
-    def _tile_scope(
+    def tile_scope(
         self, bindings: Bindings, column: tuple[Index, ir.Value] | None, lanes: int,
         mask: ir.Value | None,
     ) -> Scope:  # fmt: skip

@@ -6,14 +6,13 @@ from ...loop_ir.ir import (
     Apply, Begin, Contract, Expression, Kind, Loop, Scalar, Statement, Type, Update,
 )
 from .context import Context
+from .parallel_loops import share
+from .statement import emit_body
+from .vectorization import extend
 
 
 def plain_contract(context: Context, statement: Contract) -> None:
     """Emits a Contract as loops, shared out among the threads where it stands outermost."""
-    from ..kernel import share
-    from .vectorization import extend
-    from .statement import emit_body
-
     body = as_loops(statement, parallel=not context.parallel)
     extend(context.plan, [body], context.target)
     if context.parallel:

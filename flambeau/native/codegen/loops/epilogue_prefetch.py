@@ -12,7 +12,9 @@ from llvmlite import ir
 from ...loop_ir.ir import (
     Affine, Begin, Buffer, Expression, Index, Load, Statement, Store, expressions, operands,
 )
-from ..gemm.micro_kernel import I32, LINE, POINTER, Number, constant, plus
+from ...target.cache_sizes import LINE_BYTES
+from ..llvm.address import constant, plus
+from ..llvm.types import I32, POINTER, Number
 
 LEAST = 128 << 10  # bytes: matrices smaller than this are near by themselves
 FIRST, SECOND = 3, 2  # caches, as LLVM counts them
@@ -66,7 +68,7 @@ def fetch(
     """Asks for the lines of a tile: (index, first, how many) rows and columns."""
     b = context.builder
     for buffer, at, written in found:
-        apart = LINE // buffer.type.size
+        apart = LINE_BYTES // buffer.type.size
         for i in range(row[2]):
             for j in range(0, column[2], apart):
                 place = {row[0]: constant(plus(b, row[1], i)),

@@ -15,7 +15,7 @@ from ...loop_ir.ir import Buffer, Store
 from ..llvm.builder import MEMORY, vector
 from .context import Context, Gathered, Scope
 from .expression import known, place, read, write
-from ..gemm.micro_kernel import store_vector
+from ..llvm.vectors import store_vector
 
 
 def own_rows(context: Context, buffers: Sequence[Buffer]) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from ...runtime.scratch_slots import GIVE, TAKE
+from ..llvm.scratch_abi import GIVE, TAKE
 from ..llvm.builder import POINTER, Builder
 
 

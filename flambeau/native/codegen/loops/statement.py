@@ -9,9 +9,8 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ...loop_ir.ir import (
-    Accumulator, Begin, Buffer, Constant, Contract, Expression, If, Index, Load, Loop, Position,
+    Accumulator, Begin, Buffer, Constant, Expression, If, Index, Load, Loop, Position,
     Prefetch, Scalar, Statement, Store, Type, Update, While, expressions, operands, operands_first,
-    statements,
 )
 from . import scalar_ops
 from ..llvm import casts
@@ -36,7 +35,7 @@ def emit_body(context: Context, scope: Scope, body: Sequence[Statement]) -> None
     before = context.scope
     for statement in body:
         context.scope = scope
-        RULES[type(statement)](context, scope, statement)
+        EMITTERS[type(statement)](context, scope, statement)
     context.scope = before
 
 
@@ -91,20 +90,6 @@ def _prefetch(context: Context, scope: Scope, one: Prefetch) -> None:
     prefetch(context.builder, context.pointer(one.buffer, one.at, scope), False, SECOND)
 
 
-def _contract(context: Context, scope: Scope, one: Contract) -> None:
-    from ..contraction import contract
-    from .contraction_loops import plain_contract
-
-    context.sum = one.sum
-    axes = [*one.rows, one.column, *one.depth]
-    if all(isinstance(axis.extent, int) and axis.extent for axis in axes):
-        what = [one.sum, *written(one.body)]
-        _hoist(context, scope, {axis.index for axis in axes}, what, one.body)
-    if not contract(context, one):
-        plain_contract(context, one)
-    context.changed([one.sum, *[s.buffer for s in statements(one.body) if isinstance(s, Store)]])
-
-
 # ---------------------------------------------------------------------------------- loops
 
 
@@ -148,14 +133,14 @@ def run(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -
         each = _lanes if loop in context.plan.widths else _serial
         if isinstance(start, int) and isinstance(stop, int):
             if start < stop:
-                _hoist(context, scope, indices(loop), what, loop.body)
+                hoist(context, scope, indices(loop), what, loop.body)
                 each(context, scope, loop, start, stop, sums)
         else:
             first = b.integer(start) if isinstance(start, int) else start
             last = b.integer(stop) if isinstance(stop, int) else stop
             with b.if_then(b.icmp_signed("<", first, last)):
                 inner = scope.inside({})
-                _hoist(context, inner, indices(loop), what, loop.body)
+                hoist(context, inner, indices(loop), what, loop.body)
                 each(context, inner, loop, first, last, sums)
         context.folding = before
     context.changed(what)
@@ -172,7 +157,7 @@ def _serial(
         return
     loads = turned(loop, context.plan)
     if loads:
-        start = tiles(context, scope, loop, loads, (start, stop), run)
+        start = tiles(context, scope, loop, loads, (start, stop), emit_body, run)
         context.changed(changed(loop))
     _rounds(context, loop, start, stop, 1, sums, body)
 
@@ -264,7 +249,7 @@ def _blocks(context: Context, sums: Sequence[Held]) -> Iterator[None]:
 # -------------------------------------------------------------------------------- hoisting
 
 
-def _hoist(
+def hoist(
     context: Context, scope: Scope, inner: set[Index], changes: Sequence[Buffer | Accumulator],
     body: Sequence[Statement],
 ) -> None:  # fmt: skip
@@ -306,7 +291,7 @@ def _moves(one: Expression, inner: set, what: set) -> bool:
     return isinstance(one, Position) and any(index in inner for index, _ in one.value.terms)
 
 
-RULES: dict[type, Callable] = {
-    Begin: _begin, Update: _update, Store: _store, Contract: _contract, Loop: _loop,
+EMITTERS: dict[type, Callable] = {
+    Begin: _begin, Update: _update, Store: _store, Loop: _loop,
     Prefetch: _prefetch, While: _while, If: _if,
 }  # fmt: skip

@@ -18,7 +18,7 @@ from ...loop_ir.ir import (
 )
 from .epilogue_prefetch import prefetch
 from .vectorization import touched
-from ..gemm.micro_kernel import LINE
+from ...target.cache_sizes import LINE_BYTES
 
 DISTANCE, FAR_DISTANCE = 2048, 8192  # bytes ahead; of what fills the last cache
 LEAST = 1 << 20  # bytes of all streams of a loop; less is near by itself
@@ -140,8 +140,8 @@ def ask(context: Any, scope: Any, streams: Streams, lanes: int) -> None:
         near, beyond = (b.integer(n // type.size) for n in (DISTANCE, FAR_DISTANCE))
         ahead = (beyond if far else near) if isinstance(far, bool) else b.select(far, beyond, near)
         first = b.moved(context.pointer(place.buffer, place.at, scope), ahead, type)
-        for line in range(max(1, lanes * type.size // LINE)):
-            at = b.moved(first, b.integer(line * LINE // type.size), type) if line else first
+        for line in range(max(1, lanes * type.size // LINE_BYTES)):
+            at = b.moved(first, b.integer(line * LINE_BYTES // type.size), type) if line else first
             prefetch(b, at, written)
 
 

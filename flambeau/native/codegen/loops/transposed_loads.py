@@ -11,13 +11,14 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Affine, Kind, Load, Loop, Store
+from ...loop_ir.ir import Affine, Kind, Load, Loop, Statement, Store
 from .context import Context, Scope
-from ..gemm.pack import transposed
+from ..llvm.transpose import transposed
 from .vectorization import Plan, nodes
 
 SIZES = (4, 8)  # of elements that shuffles turn well
 Bound: TypeAlias = int | ir.Value
+EmitBody: TypeAlias = Callable[[Context, Scope, Sequence[Statement]], None]
 Rounds = Callable[[Context, Scope, Loop, Bound, Bound], None]
 
 
@@ -49,14 +50,13 @@ def side(context: Context, loads: Sequence[Load]) -> int:
 
 
 def tiles(
-    context: Context, scope: Scope, loop: Loop, loads: Sequence[Load], bounds: tuple, rest: Rounds
+    context: Context, scope: Scope, loop: Loop, loads: Sequence[Load], bounds: tuple,
+    emit_body: EmitBody, rest: Rounds,
 ) -> ir.Value:
     """Runs the whole tiles' rows of `bounds` of a loop; where what is left begins.
 
-    `rest` runs some rounds of the loop over lanes, for the columns that fill no tile.
+    `emit_body` emits the inner loop's statements; `rest` runs some rounds of the loop over lanes, for the columns that fill no tile.
     """
-    from .statement import emit_body
-
     b, inner = context.builder, loop.body[0]
     assert isinstance(inner, Loop)
     size = side(context, loads)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from .context import Context
-from ..gemm.micro_kernel import I64, Number, constant
+from ..llvm.address import constant
+from ..llvm.types import I64, Number
 
 _GRID = "flambeau_grid"
 

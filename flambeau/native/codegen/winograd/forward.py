@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Index, Load, Store
-from ...runtime.scratch_slots import USABLE_BYTES
+from ..llvm.scratch_abi import USABLE_BYTES
 from ..llvm.builder import I32, POINTER, Builder
+from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
 from ..conv.direct_blocking import Unsupported, whole
 from ..conv.direct_tile import touched
@@ -20,9 +21,9 @@ from ..loops.privatized_sums import adding_up
 from ..gemm.pack_panels import Block, pack
 from ..loops.scratch import scratch
 from ..loops.work_partition import span
-from ..gemm.micro_kernel import (
-    Depth, Source, Tile, accumulate, constant, load_vector, moved, store_vector, times,
-)
+from ..gemm.micro_kernel import Depth, Source, Tile, accumulate
+from ..llvm.vectors import load_vector, store_vector
+from ..llvm.address import constant, moved, times
 from .nchw_layout import Images, Turned
 from .plan import Cut, plan
 from .transforms import Square, Tiles, gathered, weighed
@@ -331,7 +332,7 @@ class _Emission:
                 there = b.both(there, b.icmp_signed("<", known[row], constant(side.extent)))
 
         def store() -> None:
-            self.context.epilogue(self.contract.body, known, (self.contract.column.index, column),
+            emit_epilogue(self.context, self.contract.body, known, (self.contract.column.index, column),
                                   cut.lanes, value, mask)  # fmt: skip
 
         if there is None:

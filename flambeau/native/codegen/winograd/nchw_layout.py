@@ -10,10 +10,13 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Index, Load, Type
 from ..llvm.builder import Builder
+from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
 from ..conv.direct_tile import sideways, touched
 from ..gemm.pack_panels import turn
-from ..gemm.micro_kernel import Number, constant, load_vector, memory_type, moved, store_vector
+from ..llvm.vectors import load_vector, store_vector
+from ..llvm.address import constant, moved
+from ..llvm.types import Number, memory_type
 from .plan import Side, line_bytes
 
 
@@ -124,4 +127,4 @@ class Turned:
             found = load_vector(b, moved(b, square, b.mul(c, constant(self.lanes * 4))), Type.F32,
                                 self.lanes)  # fmt: skip
             at = {**known, self.contract.column.index: b.add(column, c)}
-            self.context.epilogue(self.contract.body, at, row, self.lanes, found, mask)
+            emit_epilogue(self.context, self.contract.body, at, row, self.lanes, found, mask)

@@ -9,7 +9,9 @@ from llvmlite import ir
 from ...loop_ir.ir import Affine, Axis, Index, Load
 from ..llvm.builder import Builder
 from ..loops.context import Context
-from ..gemm.micro_kernel import Number, constant, load_vector, moved, splat, store_vector, times
+from ..llvm.vectors import load_vector, splat, store_vector
+from ..llvm.address import constant, moved, times
+from ..llvm.types import Number
 from .plan import Side
 
 Square = list[list[ir.Value]]

@@ -13,16 +13,17 @@ from math import prod
 from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Type
-from ...runtime.scratch_slots import USABLE_BYTES
+from ..llvm.scratch_abi import USABLE_BYTES
 from ...target.machine import Target
 from ..llvm.builder import Builder, vector
+from ..loops.epilogue import emit_epilogue
 from ..loops.context import Context
 from ..conv.direct_blocking import Unsupported, whole
 from ..loops.scratch import scratch
 from ..loops.work_partition import Share, shared
-from ..gemm.micro_kernel import (
-    Depth, Source, Tile, accumulate, constant, load_vector, moved, splat, store_vector, times,
-)
+from ..gemm.micro_kernel import Depth, Source, Tile, accumulate
+from ..llvm.vectors import load_vector, splat, store_vector
+from ..llvm.address import constant, moved, times
 from .nchw_layout import Images
 from .plan import ENOUGH, PAD, PLACES, Side, geometry, line_bytes, tiles_of
 from .transforms import Square, Tiles, both_ways
@@ -362,6 +363,6 @@ class _Emission:
             for x, value in enumerate(row):
                 at = {first.tap.index: constant(2 - y if first.turned else y),
                       second.tap.index: constant(2 - x if second.turned else x)}  # fmt: skip
-                self.context.epilogue(
-                    self.contract.body, {**zeros, **known, **at},
+                emit_epilogue(
+                    self.context, self.contract.body, {**zeros, **known, **at},
                     (self.contract.column.index, column), self.cut.lanes, value, mask)  # fmt: skip

@@ -6,16 +6,17 @@ memory (two callers may both be thread 0). So slots are taken with an atomic fla
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import threading
 from typing import Any
 
-SLOT_BYTES = 8 << 20
-USABLE_BYTES = SLOT_BYTES - 4096  # the first page holds the flag
-_SLOTS = max(64, 1 << ((os.cpu_count() or 1) - 1).bit_length())  # all taken: a thread waits for one
+from ..codegen.llvm.scratch_abi import GIVE, SLOT_BYTES, TAKE
+from ..foundation.allocator import missing
+from .elf_loader import PROVIDERS, define, load
 
-TAKE, GIVE = "flambeau_scratch_take", "flambeau_scratch_give"
+_SLOTS = max(64, 1 << ((os.cpu_count() or 1) - 1).bit_length())  # all taken: a thread waits for one
 
 _TEXT = f"""
 @slots = global ptr null
@@ -56,11 +57,6 @@ _area: Any = None
 def install() -> None:
     """Makes the slots, and TAKE and GIVE known to code that is loaded from now on."""
     global _area
-    import ctypes
-
-    from ..foundation.allocator import missing
-    from ..jit.elf_loader import define, load
-
     with _lock:
         if _area is not None:
             return
@@ -83,6 +79,9 @@ def install() -> None:
         # Never unmapped: at exit a thread may still be in a kernel.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(area))
         _area = area
+
+
+PROVIDERS[TAKE] = install
 
 
 def _release_all() -> None:

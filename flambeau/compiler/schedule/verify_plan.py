@@ -1,0 +1,30 @@
+"""What a legal plan of memory is: checked in all tests, after scheduling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from ..fusion.placement import Home
+from .memory_plan import Plan
+from ..fusion.buffer_assignment import Layout
+from .tasks import Task, task_memories
+from ..ir.verify import require
+
+
+def verify_plan(tasks: Sequence[Task], layout: Layout, plan: Plan) -> None:
+    """Raises GraphError where two values that live at one time share a byte of the arena."""
+    lives: dict[int, list[Any]] = {}
+    for k, task in enumerate(tasks):
+        for memory in task_memories(task, layout):
+            if memory.home is Home.ARENA:
+                life = lives.setdefault(id(memory), [memory, k, k])
+                life[2] = k
+    spans = sorted((plan.offsets[key], plan.offsets[key] + memory.bytes, first, last)
+                   for key, (memory, first, last) in lives.items())  # fmt: skip
+    open_spans: list[tuple[int, int, int, int]] = []
+    for span in spans:
+        open_spans = [one for one in open_spans if one[1] > span[0]]
+        for one in open_spans:
+            require(one[3] < span[2] or span[3] < one[2], None, f"{one} and {span} overlap")
+        open_spans.append(span)
+        require(span[1] <= plan.size, None, f"{span} leaves an arena of {plan.size} bytes")

@@ -1,0 +1,32 @@
+"""The epilogue of a contraction: its body, emitted where a tile's sums are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from ...loop_ir.ir import Index, Statement
+from .context import Bindings, Context
+from .statement import emit_body
+
+
+def emit_epilogue(
+    context: Context,
+    body: Sequence[Statement],
+    bindings: Bindings,
+    column: tuple[Index, ir.Value],
+    lanes: int,
+    sums: ir.Value,
+    mask: ir.Value | None = None,
+) -> None:
+    """Emits a contraction's body for `lanes` columns of one row.
+
+    `bindings` has the row's indices, `sums` the row's finished sums. `mask` (lanes x i1) tells
+    which of the columns exist.
+    """
+    assert context.sum is not None
+    scope = context.tile_scope(bindings, column, lanes, mask)
+    context.held[context.sum] = sums
+    context.changed([context.sum])
+    emit_body(context, scope, body)

@@ -1,0 +1,17 @@
+"""Marks functions that compute an operator's result in machine code, or answer None.
+
+The compiler traces the NumPy body of an operator; there every native route answers None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def native_route(function: F) -> F:
+    """Marks a function that returns None where no kernel serves its arguments."""
+    function.is_native_route = True  # type: ignore[attr-defined]
+    return function
