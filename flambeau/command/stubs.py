@@ -1,5 +1,6 @@
-"""The typing stubs of what exists only at run time: the methods that operators attach to Tensor,
-and the namespaces that they publish. `python -m flambeau.command.stubs` writes them; a test compares.
+"""Typing stubs of what exists only at run time: Tensor's methods and the operators' namespaces.
+
+`python -m flambeau.command.stubs` writes them; a test compares.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ def test_exported(name):
 def test_callbacks_are_imported_when_asked_for():
     program = (
         "import flambeau.train, sys; print([m for m in ('flambeau.train.loggers', "
-        "'flambeau.utils.tensorboard', 'flambeau.train.reporting.learning_curves', 'importlib.metadata') "
+        "'flambeau.utils.tensorboard', 'flambeau.train.reporting.learning_curves', "
+        "'importlib.metadata') "
         "if m in sys.modules]); flambeau.train.CSVLogger"
     )
     root = Path(__file__).parents[2]

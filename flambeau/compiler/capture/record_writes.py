@@ -187,7 +187,8 @@ _RESERVING = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_emp
 # Library functions that wrap an array made of nothing but shapes and settings.
 _OF_SHAPES = {
     ("flambeau.ops.creation.dropout", "_certain"), ("flambeau.ops.linalg.vector_distance", "pdist"),
-    ("flambeau.ops.indexing.mask", "_fill_value"), ("flambeau.ops.indexing.gather", "_scalar_source"),
+    ("flambeau.ops.indexing.mask", "_fill_value"),
+    ("flambeau.ops.indexing.gather", "_scalar_source"),
     ("flambeau.autograd.function", "_zeros"),
 }  # fmt: skip
 

@@ -40,7 +40,7 @@ def addresses(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool = Fal
               ) -> dict[str, int]:  # fmt: skip
     """The addresses of functions by name. A name stands for a structure.
 
-    They are made by other processes where that is worth it (`native/jit/worker_pool.py`); else emission is on the
+    They are made by other processes (`worker_pool`) where that is worth it; else emission is on the
     caller's thread, LLVM on so many, of low priority if `aside`. Raises VerifyError for a kernel
     that is not legal, RuntimeError where LLVM fails.
     """

@@ -1,6 +1,6 @@
 """A process that makes machine code for another: kernels come over a pipe, object code goes back.
 
-`native/jit/worker_pool.py` starts it with this part of the package alone. It ends with the process it works for.
+`worker_pool` starts it with this part of the package alone. It ends with the process it works for.
 """
 
 from __future__ import annotations

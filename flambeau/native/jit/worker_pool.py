@@ -1,5 +1,7 @@
-"""Processes that make machine code (`native/jit/worker_main.py`): neither Python's lock, nor a core, nor memory of
-this process goes into it. Where there can be none, code is made on threads, as `kernel_code` does.
+"""Compile workers: processes that turn kernels into machine code (`worker_main`).
+
+They leave this process its interpreter lock, its cores and its memory. Without processes, `compile`
+works on threads.
 
 Makers begin when they are worth it (`wanted`), end when idle, with the process, and with Ctrl-C.
 """

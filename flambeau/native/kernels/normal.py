@@ -82,7 +82,11 @@ def _log(x: Value) -> Value:
     reduced = where(small, reduced + mantissa, reduced)
     power = where(small, exponent - 1, exponent).cast(Type.F32)
     square = reduced * reduced
-    y = _fma(_horner(reduced, cephes_coefficients.LOG) * reduced, square, power * cephes_coefficients.LN2_LOW)
+    y = _fma(
+        _horner(reduced, cephes_coefficients.LOG) * reduced,
+        square,
+        power * cephes_coefficients.LN2_LOW,
+    )
     return _fma(power, cephes_coefficients.LN2_HIGH, reduced + (y - square * 0.5))
 
 

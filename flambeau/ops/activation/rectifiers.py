@@ -176,7 +176,8 @@ def relu6(input, inplace=False):
     return hardtanh(input, 0, 6, inplace)
 
 
-@pointwise(name="_hardsigmoid", node="HardsigmoidBackward0", refuse=dtype_refusals.integers, expose=(),
+@pointwise(name="_hardsigmoid", node="HardsigmoidBackward0", expose=(),
+           refuse=dtype_refusals.integers,
            ref=lambda x: np.clip(x / 6 + 0.5, 0, 1), samples=real_line)  # fmt: skip
 def hardsigmoid_of(input: Array) -> Array:
     """min(max(input + 3, 0), 6) / 6."""

@@ -129,7 +129,7 @@ def _mish(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(name="_mish", node="MishBackward0", expose=(), samples=real_line,
-           ref=lambda x: x * np.tanh(np.log1p(np.exp(x))), refuse=dtype_refusals.integers)  # fmt: skip
+           ref=lambda x: x * np.tanh(np.log1p(np.exp(x))), refuse=dtype_refusals.integers)
 def _mish_operator(input: Array) -> Array:
     """input * tanh(softplus(input))."""
     return blockwise(_mish, input)

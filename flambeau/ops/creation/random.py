@@ -153,7 +153,9 @@ def _made_like(name: str, fill: Callable, doc: str) -> Callable:
     return public(name)(function)
 
 
-rand_like = _made_like("rand_like", distributions.fill_uniform, "Uniform numbers, shaped as `input`.")
+rand_like = _made_like(
+    "rand_like", distributions.fill_uniform, "Uniform numbers, shaped as `input`."
+)
 randn_like = _made_like("randn_like", normals.fill_normal, "Normal numbers, shaped as `input`.")
 
 

@@ -42,7 +42,9 @@ _Plan = tuple[int, tuple[int, ...], int]  # a kernel's address, its sizes, threa
 
 
 @native_route
-def large_product(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray | None:
+def large_product(
+    a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None
+) -> np.ndarray | None:
     """a @ b (+ bias) of two stacks of matrices of one shape and dtype, or None."""
     shape = a.shape
     count = a.size * b.shape[-1]
@@ -136,7 +138,9 @@ def blocks_of_rows(count: int, rows: int, threads: int) -> int:
     return next((n for n in fit if even[n] >= _EVEN), max(fit, key=lambda n: even[n]))
 
 
-def _axes(stack: list[int], a: np.ndarray, b: np.ndarray, step: int) -> list[tuple[int, int, int, int]]:
+def _axes(
+    stack: list[int], a: np.ndarray, b: np.ndarray, step: int
+) -> list[tuple[int, int, int, int]]:
     """Of the stack: each axis' extent and strides, where two go on in one another as one."""
     size = a.itemsize
     found: list[tuple[int, int, int, int]] = []

@@ -24,7 +24,9 @@ def _one(rng: Rng) -> Iterator[Sample]:
     yield (np.array([True, False]),), {}
 
 
-@pointwise(ref=lambda x, y: x & y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats)
+@pointwise(
+    ref=lambda x, y: x & y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats
+)
 def bitwise_and(input: Array | Number, other: Array | Number) -> Array:
     """The bits set in both.
 
@@ -34,7 +36,9 @@ def bitwise_and(input: Array | Number, other: Array | Number) -> Array:
     return np.bitwise_and(input, other)
 
 
-@pointwise(ref=lambda x, y: x | y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats)
+@pointwise(
+    ref=lambda x, y: x | y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats
+)
 def bitwise_or(input: Array | Number, other: Array | Number) -> Array:
     """The bits set in either.
 
@@ -44,7 +48,9 @@ def bitwise_or(input: Array | Number, other: Array | Number) -> Array:
     return np.bitwise_or(input, other)
 
 
-@pointwise(ref=lambda x, y: x ^ y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats)
+@pointwise(
+    ref=lambda x, y: x ^ y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats
+)
 def bitwise_xor(input: Array | Number, other: Array | Number) -> Array:
     """The bits set in exactly one.
 

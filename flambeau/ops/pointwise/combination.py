@@ -185,7 +185,9 @@ def _integers(rng: Rng) -> Iterator[Sample]:
         yield (rng.integers(-30, 30, left), rng.integers(-30, 30, right)), {}
 
 
-@pointwise(ref=np.gcd, samples=_integers, differentiable=False, refuse=dtype_refusals.all_but_integers)
+@pointwise(
+    ref=np.gcd, samples=_integers, differentiable=False, refuse=dtype_refusals.all_but_integers
+)
 def gcd(input: Array, other: Array) -> Array:
     """Greatest common divisor of integers, never negative.
 
@@ -195,7 +197,9 @@ def gcd(input: Array, other: Array) -> Array:
     return np.gcd(input, other)
 
 
-@pointwise(ref=np.lcm, samples=_integers, differentiable=False, refuse=dtype_refusals.all_but_integers)
+@pointwise(
+    ref=np.lcm, samples=_integers, differentiable=False, refuse=dtype_refusals.all_but_integers
+)
 def lcm(input: Array, other: Array) -> Array:
     """Least common multiple of integers, never negative.
 

@@ -121,7 +121,9 @@ def _ran_depthwise(one: Convolution, call: DepthwiseCall, arrays: Sequence[Array
     kind = Type.F32 if one.kind == "f" else Type.F64
     key = ("depthwise", call.builder.__name__, one.kind, call.step)
     worth = max(1.0, one.multiplications / _MUCH)
-    function = background_jit.kernel_asked_for(key, lambda: call.builder(kind, call.step), worth=worth)
+    function = background_jit.kernel_asked_for(
+        key, lambda: call.builder(kind, call.step), worth=worth
+    )
     if function is None:
         return False
     x, *others = arrays
@@ -141,7 +143,11 @@ def _own(one: Convolution) -> Kernel:
     if one.direction == "forward":
         kernel = conv_static.forward(g, True)
     else:
-        kernel = conv_static.backward_data(g) if one.direction == "data" else conv_static.backward_weight(g)
+        kernel = (
+            conv_static.backward_data(g)
+            if one.direction == "data"
+            else conv_static.backward_weight(g)
+        )
     if not one.unusual:
         check_winograd(kernel)
     return kernel

@@ -35,7 +35,7 @@ def _(g, input, other):
 
 
 @pointwise(ref=lambda x, y: x * np.log(1 + y), samples=positive_pairs, expose=("special",),
-           promotion=Promotion.FLOATING, inplace=False, refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           promotion=Promotion.FLOATING, inplace=False, refuse=dtype_refusals.complex_numbers)
 def xlog1py(input: Array | Number, other: Array | Number) -> Array:
     """input * log1p(other); 0 where input is 0, unless other is NaN.
 

@@ -43,7 +43,7 @@ def _digamma_ref(x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=_digamma_ref, samples=positive, promotion=Promotion.FLOATING,
-           aliases=("special.digamma", "special.psi"), refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           aliases=("special.digamma", "special.psi"), refuse=dtype_refusals.complex_numbers)
 def digamma(input: Array) -> Array:
     """Derivative of the logarithm of the gamma function.
 
@@ -72,7 +72,7 @@ def _polygamma_ref(x: np.ndarray, n: int) -> np.ndarray:
 
 
 @pointwise(name="_polygamma", node="PolygammaBackward0", ref=_polygamma_ref, samples=_orders,
-           promotion=Promotion.FLOATING, expose=(), refuse=dtype_refusals.complex_numbers)  # fmt: skip
+           promotion=Promotion.FLOATING, expose=(), refuse=dtype_refusals.complex_numbers)
 def derivative(input: Array, n) -> Array:
     """The n-th derivative of digamma."""
     if n < 0:

@@ -42,8 +42,10 @@ def _built(name: str, dtype: np.dtype | None) -> Kernel:
     from ...native.loop_ir.ir import Type
 
     makers: dict[str, Callable[..., Kernel]] = {
-        "twist": mersenne_twister.twist, "unit": mersenne_twister.unit, "uniform": mersenne_twister.uniform,
-        "bernoulli": mersenne_twister.bernoulli, "integers": mersenne_twister.integers, "shuffle": mersenne_twister.shuffle,
+        "twist": mersenne_twister.twist, "unit": mersenne_twister.unit,
+        "uniform": mersenne_twister.uniform,
+        "bernoulli": mersenne_twister.bernoulli, "integers": mersenne_twister.integers,
+        "shuffle": mersenne_twister.shuffle,
         "normal": normal.normal, **libm.FUNCTIONS,
     }  # fmt: skip
     if dtype is None:

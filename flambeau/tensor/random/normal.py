@@ -27,9 +27,16 @@ def _single(*values: float) -> tuple[float, ...]:
     return tuple(float(np.float32(value)) for value in values)
 
 
-_LOG, _SIN, _COS = _single(*cephes_coefficients.LOG), _single(*cephes_coefficients.SIN), _single(*cephes_coefficients.COS)
+_LOG, _SIN, _COS = (
+    _single(*cephes_coefficients.LOG),
+    _single(*cephes_coefficients.SIN),
+    _single(*cephes_coefficients.COS),
+)
 _QUARTER_PI = _single(*cephes_coefficients.QUARTER_PI)
-_LN2_LOW, _LN2_HIGH = np.float32(cephes_coefficients.LN2_LOW), np.float32(cephes_coefficients.LN2_HIGH)
+_LN2_LOW, _LN2_HIGH = (
+    np.float32(cephes_coefficients.LN2_LOW),
+    np.float32(cephes_coefficients.LN2_HIGH),
+)
 _SQRT_HALF = np.float32(cephes_coefficients.SQRT_HALF)
 _FOUR_OVER_PI = np.float32(cephes_coefficients.FOUR_OVER_PI)
 _TWO_PI, _TWO_PI64 = np.float32(2 * math.pi), 2 * math.pi
@@ -124,7 +131,10 @@ def _pairs_by_loop(words: np.ndarray) -> np.ndarray:
 def _pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     uniforms = unit64(words)
     log1p = exact_libm.like_c(math.log1p, np.log1p, dtype)
-    cos, sin = exact_libm.like_c(math.cos, np.cos, dtype), exact_libm.like_c(math.sin, np.sin, dtype)
+    cos, sin = (
+        exact_libm.like_c(math.cos, np.cos, dtype),
+        exact_libm.like_c(math.sin, np.sin, dtype),
+    )
     radius = np.sqrt(-2.0 * log1p(-uniforms[1::2]))
     angle = _TWO_PI64 * uniforms[::2]
     made = np.empty_like(uniforms)

@@ -138,7 +138,12 @@ def test_making_a_program_leaves_the_step_eager(tmp_path, name, stage, mode):
 
 def test_a_kept_program_for_which_there_is_no_memory_leaves_the_step_eager(tmp_path):
     assert said(tmp_path, "", "nothing", "now") == []
-    lines = said(tmp_path, "compiler.runtime.executable:Arena compiler.capture.lazy_call:Arena", "make", "now")
+    lines = said(
+        tmp_path,
+        "compiler.runtime.executable:Arena compiler.capture.lazy_call:Arena",
+        "make",
+        "now",
+    )
     assert len(lines) == 1
     assert "failed in step: MemoryError: the arena of a compiled step needs " in lines[0]
 

@@ -101,7 +101,8 @@ def test_changed_sources_are_another_key(folder, planned, monkeypatch):
     monkeypatch.setattr(program_table, "compiler_sources", lambda: "others")
     trained()
     assert len(planned) == 2
-    monkeypatch.setattr(program_table, "compiler_sources", lambda: None)  # not there: nothing is kept
+    # Without sources nothing is stored.
+    monkeypatch.setattr(program_table, "compiler_sources", lambda: None)
     trained()
     trained()
     assert len(planned) == 4

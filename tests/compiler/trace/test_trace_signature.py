@@ -151,7 +151,9 @@ def test_the_first_call_has_the_programs_results(tmp_path, monkeypatch):
 
     steps, seen = module(tmp_path), []
     original = compiled_function.take_over
-    monkeypatch.setattr(compiled_function, "take_over", lambda *given: (seen.append(1), original(*given)))
+    monkeypatch.setattr(
+        compiled_function, "take_over", lambda *given: (seen.append(1), original(*given))
+    )
     net, _, step = steps.training()
     eager_net, _, eager = steps.training()
     step = torch.compile(step, mode="now")

@@ -50,7 +50,9 @@ EVERY = [(case, *layout) for case in CASES for layout in LAYOUTS]
 EVERY += [(case, True, False) for case in ("plain", "strided", "gradient in blocks")]
 
 
-def geometry(case: str, last: bool, weight_last: bool, type: Type = Type.F32) -> conv_static.Geometry:
+def geometry(
+    case: str, last: bool, weight_last: bool, type: Type = Type.F32
+) -> conv_static.Geometry:
     (batch, channels, spatial, outputs, kernel), settings = {**CASES, **PLACES}[case]
     settings = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1, **settings}
     output = tuple(
@@ -61,7 +63,9 @@ def geometry(case: str, last: bool, weight_last: bool, type: Type = Type.F32) ->
     return conv_static.Geometry(
         type, batch, channels, spatial, outputs, output, kernel, **settings,
         x=conv_static.strides_of((batch, channels, *spatial), last),
-        weight=conv_static.strides_of((outputs, channels // settings["groups"], *kernel), weight_last),
+        weight=conv_static.strides_of(
+            (outputs, channels // settings["groups"], *kernel), weight_last
+        ),
         y=conv_static.strides_of((batch, outputs, *output), last),
     )  # fmt: skip
 
@@ -136,7 +140,12 @@ def test_double_precision_bias_and_relu(runs) -> None:
     x, w, gy = (rng.normal(size=s) for s in shapes(g))
     bias = rng.normal(size=g.outputs)
     y = np.maximum(expected(g, x, w, gy)[0] + bias[:, None, None], 0)
-    runs(conv_static.forward(g, True, True), [laid(x, False), laid(w, False), bias], laid(y, False), 1e-13)
+    runs(
+        conv_static.forward(g, True, True),
+        [laid(x, False), laid(w, False), bias],
+        laid(y, False),
+        1e-13,
+    )
 
 
 @pytest.mark.parametrize("case", ["plain", "valid", "few channels", "tiles across rows", "groups"])
@@ -161,7 +170,11 @@ def test_every_case_is_tiled() -> None:
     for case in CASES:
         for layout in LAYOUTS:
             g = geometry(case, *layout)
-            for build in (conv_static.forward, conv_static.backward_data, conv_static.backward_weight):
+            for build in (
+                conv_static.forward,
+                conv_static.backward_data,
+                conv_static.backward_weight,
+            ):
                 found = contracts(build(g))
                 assert found
                 for one in found:
@@ -216,14 +229,19 @@ def test_tiles_span_short_rows() -> None:
 def test_threads_share_the_gradient_of_a_narrow_weight() -> None:
     """All rows are one tile: threads have nothing to share but panels."""
     case = "one channel"
-    cut = plan(contracts(conv_static.backward_weight(geometry(case, True, False)))[0], TARGETS["avx512"])
+    cut = plan(
+        contracts(conv_static.backward_weight(geometry(case, True, False)))[0], TARGETS["avx512"]
+    )
     assert cut.units == 1
     assert (cut.count, cut.panels) == (2, 1)
 
 
 def test_long_depths_are_cut() -> None:
     """What is packed at a time stays in the caches."""
-    for case, build in (("long depth", conv_static.forward), ("gradient in blocks", conv_static.backward_weight)):
+    for case, build in (
+        ("long depth", conv_static.forward),
+        ("gradient in blocks", conv_static.backward_weight),
+    ):
         for layout in LAYOUTS:
             cut = plan(contracts(build(geometry(case, *layout)))[0], TARGETS["avx512"])
             assert cut.blocks > 1

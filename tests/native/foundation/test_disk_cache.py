@@ -37,7 +37,12 @@ def test_an_entry_is_found_again(folder: Path) -> None:
 
 
 def test_keys_depend_on_every_part_and_where_it_ends() -> None:
-    keys = [disk_cache.key("a", "b"), disk_cache.key("ab", ""), disk_cache.key("ab"), disk_cache.key("a", "c")]
+    keys = [
+        disk_cache.key("a", "b"),
+        disk_cache.key("ab", ""),
+        disk_cache.key("ab"),
+        disk_cache.key("a", "c"),
+    ]
     assert len(set(keys)) == 4
 
 

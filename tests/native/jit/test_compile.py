@@ -78,7 +78,9 @@ def test_the_kernels_of_a_program_are_loaded_together(
     assert not elf_loader._codes
     together: list[int] = []
     load = elf_loader._load
-    monkeypatch.setattr(elf_loader, "_load", lambda codes: together.append(len(codes)) or load(codes))
+    monkeypatch.setattr(
+        elf_loader, "_load", lambda codes: together.append(len(codes)) or load(codes)
+    )
     found = compile.known(names)
     assert found is not None
     assert together == [3]

@@ -43,7 +43,8 @@ def nothing_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(background_jit.Policy, "allowed", True)
     yield
     until = time.monotonic() + 60
-    while background_jit._working:  # a thread that is still at work would look for its kernel elsewhere
+    # A thread that is still at work would look for its kernel elsewhere.
+    while background_jit._working:
         assert time.monotonic() < until
         time.sleep(0.002)
 
@@ -95,7 +96,10 @@ def test_a_call_that_is_made_once_asks_for_no_kernels() -> None:
 
 def test_a_call_that_does_the_same_many_times_asks() -> None:
     with background_jit.recording(True):
-        found = [background_jit.kernel_asked_for("many", slow) for _ in range(background_jit._Recording.MANY + 1)]
+        found = [
+            background_jit.kernel_asked_for("many", slow)
+            for _ in range(background_jit._Recording.MANY + 1)
+        ]
     assert found[:-1] == [None] * background_jit._Recording.MANY
     assert found[-1] is not None
 

@@ -15,8 +15,11 @@ from flambeau.native.runtime.thread_pool import POOL
 from flambeau.ops.native import transpose, pointwise, row_copies, embedding
 
 F = torch.nn.functional
-MODULES = ("native.rows", "activation.softmax", "normalization.reference", "loss.elementwise", "reduction.scan", "native.embedding", "indexing.index",
-           "indexing.embedding", "indexing.mask", "native.pointwise")  # fmt: skip
+MODULES = (
+    "native.rows", "native.pointwise", "native.embedding", "activation.softmax",
+    "normalization.reference", "loss.elementwise", "reduction.scan", "indexing.index",
+    "indexing.embedding", "indexing.mask",
+)
 
 
 @pytest.fixture(autouse=True, params=[1, 2])

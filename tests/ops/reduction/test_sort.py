@@ -71,7 +71,9 @@ def test_more_ties_than_are_gone_through(count, monkeypatch):
     expected = np.argsort(x, 1, kind="stable")
     np.testing.assert_array_equal(sort_kernels.sorted_numbers(k, False), expected)
     np.testing.assert_array_equal(sort_kernels.least_numbers(k, count), expected[:, :count])
-    np.testing.assert_array_equal(sort_kernels.rank_numbers(k, count - 1, False), expected[:, count - 1])
+    np.testing.assert_array_equal(
+        sort_kernels.rank_numbers(k, count - 1, False), expected[:, count - 1]
+    )
     for row, place in zip(x, sort_kernels.commonest_numbers(k), strict=True):
         values, counts = np.unique(row, return_counts=True)
         assert place == np.flatnonzero(row == values[counts.argmax()])[-1]

@@ -242,7 +242,9 @@ def test_huge_deviations_overflow_to_infinity_without_a_warning(dtype):
             assert np.isinf(drawn).any() == (spread > float(np.finfo(dtype).max) / 4)
             drawn = normal.fill_log_normal(np.empty(size, dtype), seeded(), 0.0, spread)
             assert np.isinf(drawn).any()
-        assert np.isinf(distributions.fill_cauchy(np.empty(size, "float16"), seeded(), 0, 1e5)).any()
+        assert np.isinf(
+            distributions.fill_cauchy(np.empty(size, "float16"), seeded(), 0, 1e5)
+        ).any()
 
 
 def test_few_numbers_at_a_time_keep_the_second_normal():

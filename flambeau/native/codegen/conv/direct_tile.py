@@ -140,8 +140,9 @@ class Epilogue:
                     left = valid - j * cut.lanes
                     mask = None if left >= cut.lanes else b.first_lanes(left, cut.lanes)
                     emit_epilogue(
-                        self.context, self.contract.body, bindings, (self.contract.column.index, start),
-                        cut.lanes, sums[i * vectors + j], mask)  # fmt: skip
+                        self.context, self.contract.body, bindings,
+                        (self.contract.column.index, start), cut.lanes,
+                        sums[i * vectors + j], mask)  # fmt: skip
 
     def _looped(self, tile: Placed, sums: Sums, column: ir.Value, valid: int, turning: ir.Value
                 ) -> None:  # fmt: skip
@@ -156,7 +157,8 @@ class Epilogue:
             found = load_vector(b, moved(b, turning, b.mul(place, constant(lanes * size))),
                                 self.cut.type, lanes)  # fmt: skip
             start = b.add(column, b.mul(j, constant(lanes)))
-            emit_epilogue(self.context, self.contract.body, known, (self.contract.column.index, start),
+            emit_epilogue(self.context, self.contract.body, known,
+                          (self.contract.column.index, start),
                                   lanes, found, mask)  # fmt: skip
 
         with ExitStack() as loops:

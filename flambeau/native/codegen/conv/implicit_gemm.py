@@ -146,7 +146,8 @@ class AnyConv(AnyProduct):
             known[self.row] = constant(plus(b, first, i))
             for j in range(tile.vectors):
                 start = constant(plus(b, at, j * tile.lanes))
-                emit_epilogue(self.context, self.flat_body, known, (image.columns.output.index, start),
+                emit_epilogue(self.context, self.flat_body, known,
+                              (image.columns.output.index, start),
                                       tile.lanes, sums[i * tile.vectors + j])  # fmt: skip
 
     def _numbers(self, slot: ir.Value, first: Number, valid: Number, count: Number,

@@ -247,7 +247,9 @@ class AnyWeight(AnyProduct):
             def one(j: ir.Value, _: Sums) -> Sums:
                 value = b.load(moved(b, source, times(b, j, self.size)), typ=kind, align=self.size)
                 start = constant(plus(b, j, columns.first))
-                emit_epilogue(self.context, self.statement.body, known, (self.column, start), 1, value)
+                emit_epilogue(
+                    self.context, self.statement.body, known, (self.column, start), 1, value
+                )
                 return []
 
             loop(b, constant(columns.count), [], one)

@@ -55,7 +55,8 @@ def tiles(
 ) -> ir.Value:
     """Runs the whole tiles' rows of `bounds` of a loop; where what is left begins.
 
-    `emit_body` emits the inner loop's statements; `rest` runs some rounds of the loop over lanes, for the columns that fill no tile.
+    `emit_body` emits the inner loop's statements; `rest` runs some rounds of the loop over lanes,
+    for the columns that fill no tile.
     """
     b, inner = context.builder, loop.body[0]
     assert isinstance(inner, Loop)

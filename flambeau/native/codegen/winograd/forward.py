@@ -332,7 +332,8 @@ class _Emission:
                 there = b.both(there, b.icmp_signed("<", known[row], constant(side.extent)))
 
         def store() -> None:
-            emit_epilogue(self.context, self.contract.body, known, (self.contract.column.index, column),
+            emit_epilogue(self.context, self.contract.body, known,
+                          (self.contract.column.index, column),
                                   cut.lanes, value, mask)  # fmt: skip
 
         if there is None:
