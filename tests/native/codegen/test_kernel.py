@@ -425,7 +425,7 @@ def test_scatter_add_of_rows_that_repeat(check) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 7, 16, 40, 100])
-def test_masked_loads_pad(check, width: int) -> None:
+def test_masked_memory_pad(check, width: int) -> None:
     """A window with zeros around: masks over rows and over lanes; nothing outside is read."""
     height, pad = 5, 2
     x, y, h, w = Buffer(F32, "x"), Buffer(F32, "y"), Index("h"), Index("w")

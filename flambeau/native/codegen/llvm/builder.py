@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Fold, Type
 from .constants import Literal, i64, places, zero
-from .masked_loads import masked_load
+from .masked_memory import masked_load, masked_store
 
 I1, I8, I16, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
@@ -321,9 +321,7 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
             with self.if_then(mask):
                 self.store(value, pointer, align=type.size)
         else:
-            arguments = (value, pointer, ir.Constant(I32, type.size), self.splat(mask, lanes))
-            kinds = (value.type, POINTER)
-            self.intrinsic("masked.store", ir.VoidType(), arguments, overloads=kinds)
+            masked_store(self, value, pointer, type.size, self.splat(mask, lanes))
 
     def read_every_second(
         self, pointer: ir.Value, type: Type, lanes: int, mask: ir.Value | None = None

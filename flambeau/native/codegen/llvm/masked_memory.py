@@ -1,13 +1,13 @@
-"""Masked loads: consecutive elements of which only those are read for which a mask is true.
+"""Masked loads and stores of consecutive elements, around LLVM's faults (versions 20 to 22).
 
-LLVM's own intrinsic, but for vectors of several AVX2 registers. Where LLVM (20 to 22) finds out
-late that a mask is false for the whole of a register, it reads that register without the mask, or
-aborts.
+AVX2: LLVM may find out late that a mask is false for a whole register of several; it then reads
+that register without the mask, or aborts. AVX-512: of a vector narrower than an XMM register LLVM
+widens value and mask, and may leave the added bits of the mask true, which touches memory beyond.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -15,39 +15,169 @@ from llvmlite import ir
 from .constants import zero
 from .intrinsics import declared, suffix
 
-_I32 = ir.IntType(32)
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
 _POINTER = ir.PointerType()
-_REGISTER = 32  # bytes
+_XMM_BYTES, _YMM_BYTES, _ZMM_BYTES = 16, 32, 64
 _AVX2 = {"float": ("avx.maskload.ps.256", 4), "double": ("avx.maskload.pd.256", 8),
          "i32": ("avx2.maskload.d.256", 4), "i64": ("avx2.maskload.q.256", 8)}  # fmt: skip
 
 
-def masked_load(b: ir.IRBuilder, pointer: ir.Value, kind: Any, align: int, mask: ir.Value) -> Any:
-    """The elements of a vector type that lie at a pointer; zero where the mask is false."""
+def masked_load(
+    b: ir.IRBuilder, pointer: ir.Value, kind: Any, element_bytes: int, mask: ir.Value
+) -> Any:
+    """The elements of vector type `kind` at a pointer; zero where the mask is false."""
+    if _is_narrow(b, kind, element_bytes, mask):
+        return _load_set_lanes(b, pointer, kind, element_bytes, mask)
     name, size = _AVX2.get(str(kind.element), ("", 0))
-    several = size * kind.count > _REGISTER
-    if several and b.module.vector_bytes == _REGISTER and not isinstance(mask, ir.Constant):
-        return _by_registers(b, pointer, kind, mask, name, _REGISTER // size)
+    several = size * kind.count > _YMM_BYTES
+    if several and b.module.vector_bytes == _YMM_BYTES and not isinstance(mask, ir.Constant):
+        return _load_by_registers(b, pointer, kind, mask, name, _YMM_BYTES // size)
     function = declared(b, f"llvm.masked.load.{suffix(kind)}.p0", kind,
                         [_POINTER, _I32, mask.type, kind])  # fmt: skip
-    return b.call(function, [pointer, ir.Constant(_I32, align), mask, zero(kind)])
+    return b.call(function, [pointer, ir.Constant(_I32, element_bytes), mask, zero(kind)])
 
 
-def _by_registers(
+def masked_store(
+    b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, element_bytes: int, mask: ir.Value
+) -> None:
+    """Writes the lanes of a vector for which the mask is true."""
+    kind = value.type
+    if _is_narrow(b, kind, element_bytes, mask):
+        _store_set_lanes(b, value, pointer, element_bytes, mask)
+        return
+    function = declared(b, f"llvm.masked.store.{suffix(kind)}.p0", ir.VoidType(),
+                        [kind, _POINTER, _I32, mask.type])  # fmt: skip
+    b.call(function, [value, pointer, ir.Constant(_I32, element_bytes), mask])
+
+
+# --------------------------------------------------- AVX-512: vectors narrower than a register
+
+
+def _is_narrow(b: ir.IRBuilder, kind: Any, element_bytes: int, mask: ir.Value) -> bool:
+    """Whether LLVM would widen the vector to a register, and the mask with it."""
+    widens = b.module.vector_bytes == _ZMM_BYTES and element_bytes * kind.count < _XMM_BYTES
+    return widens and not isinstance(mask, ir.Constant)
+
+
+def _store_set_lanes(
+    b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, element_bytes: int, mask: ir.Value
+) -> None:
+    lanes = _bits(b, value, _I64)
+    b.call(_lane_store(b.module, element_bytes), [pointer, lanes, _bits(b, mask, _I32)])
+
+
+def _load_set_lanes(
+    b: ir.IRBuilder, pointer: ir.Value, kind: Any, element_bytes: int, mask: ir.Value
+) -> ir.Value:
+    lanes = b.call(_lane_load(b.module, element_bytes), [pointer, _bits(b, mask, _I32)])
+    bits = kind.count * element_bytes * 8
+    return b.bitcast(lanes if bits == 64 else b.trunc(lanes, ir.IntType(bits)), kind)
+
+
+def _bits(b: ir.IRBuilder, vector: ir.Value, wide: ir.IntType) -> ir.Value:
+    """The bits of a short vector as an integer."""
+    kind = vector.type
+    element_bits = getattr(kind.element, "width", None) or {"half": 16, "float": 32}[
+        str(kind.element)
+    ]
+    bits = b.bitcast(vector, ir.IntType(kind.count * element_bits))
+    return bits if bits.type.width == wide.width else b.zext(bits, wide)
+
+
+def _lane_store(module: ir.Module, element_bytes: int) -> ir.Function:
+    """void(ptr, i64 lanes, i32 mask): stores each lane whose bit in the mask is set."""
+    name = f"flambeau_store_lanes_{element_bytes}"
+    element = ir.IntType(element_bytes * 8)
+
+    def store(b: ir.IRBuilder, arguments: Sequence[ir.Value], lane: ir.Value, _: ir.Value) -> None:
+        pointer, lanes, _mask = arguments
+        bits = b.trunc(b.lshr(lanes, _shift(b, lane, element_bytes)), element)
+        b.store(bits, b.gep(pointer, [lane], source_etype=element), align=element_bytes)
+
+    return module.globals.get(name) or _lane_loop(
+        module, name, ir.FunctionType(ir.VoidType(), [_POINTER, _I64, _I32]), store
+    )
+
+
+def _lane_load(module: ir.Module, element_bytes: int) -> ir.Function:
+    """i64(ptr, i32 mask): loads each lane whose bit in the mask is set; zero elsewhere."""
+    name = f"flambeau_load_lanes_{element_bytes}"
+    element = ir.IntType(element_bytes * 8)
+
+    def load(
+        b: ir.IRBuilder, arguments: Sequence[ir.Value], lane: ir.Value, lanes: ir.Value
+    ) -> ir.Value:
+        address = b.gep(arguments[0], [lane], source_etype=element)
+        bits = b.load(address, typ=element, align=element_bytes)
+        wide = bits if element_bytes == 8 else b.zext(bits, _I64)
+        return b.or_(lanes, b.shl(wide, _shift(b, lane, element_bytes)))
+
+    return module.globals.get(name) or _lane_loop(
+        module, name, ir.FunctionType(_I64, [_POINTER, _I32]), load
+    )
+
+
+def _shift(b: ir.IRBuilder, lane: ir.Value, element_bytes: int) -> ir.Value:
+    return b.mul(b.zext(lane, _I64), ir.Constant(_I64, element_bytes * 8))
+
+
+def _lane_loop(
+    module: ir.Module, name: str, kind: ir.FunctionType,
+    body: Callable[[ir.IRBuilder, Sequence[ir.Value], ir.Value, ir.Value], ir.Value | None],
+) -> ir.Function:  # fmt: skip
+    """An internal function that runs `body(b, arguments, lane, result)` for each set lane.
+
+    The mask is the last argument; the function returns what the last `body` returned, from 0 on.
+    """
+    function = ir.Function(module, kind, name)
+    function.linkage = "internal"
+    for attribute in ("noinline", "nounwind"):
+        function.attributes.add(attribute)
+    entry, loop, done = (function.append_basic_block(part) for part in ("entry", "lane", "done"))
+    none, start = ir.Constant(_I32, 0), ir.Constant(_I64, 0)
+    b = ir.IRBuilder(entry)
+    mask = function.args[-1]
+    b.cbranch(b.icmp_unsigned("!=", mask, none), loop, done)
+    b.position_at_end(loop)
+    left, result = b.phi(_I32), b.phi(_I64)
+    left.add_incoming(mask, entry)
+    result.add_incoming(start, entry)
+    lane = b.cttz(left, ir.Constant(ir.IntType(1), 1))
+    following = body(b, function.args, lane, result) or start
+    rest = b.and_(left, b.sub(left, ir.Constant(_I32, 1)))
+    left.add_incoming(rest, loop)
+    result.add_incoming(following, loop)
+    b.cbranch(b.icmp_unsigned("!=", rest, none), loop, done)
+    b.position_at_end(done)
+    if isinstance(kind.return_type, ir.VoidType):
+        b.ret_void()
+        return function
+    last = b.phi(_I64)
+    last.add_incoming(start, entry)
+    last.add_incoming(following, loop)
+    b.ret(last)
+    return function
+
+
+# ------------------------------------------------------ AVX2: vectors of several registers
+
+
+def _load_by_registers(
     b: ir.IRBuilder, pointer: ir.Value, kind: Any, mask: ir.Value, name: str, lanes: int
 ) -> Any:
-    """The processor's own instruction for each register of a vector."""
-    part, integers = ir.VectorType(kind.element, lanes), ir.IntType(_REGISTER * 8 // lanes)
-    wanted = ir.VectorType(integers, lanes)
-    function = declared(b, f"llvm.x86.{name}", part, [_POINTER, wanted])
-    found = []
+    """Loads each register of a vector by the processor's own instruction."""
+    part, integers = ir.VectorType(kind.element, lanes), ir.IntType(_YMM_BYTES * 8 // lanes)
+    selector = ir.VectorType(integers, lanes)
+    function = declared(b, f"llvm.x86.{name}", part, [_POINTER, selector])
+    registers = []
     for first in range(0, kind.count, lanes):
-        where = b.sext(_lanes(b, mask, range(first, first + lanes)), wanted)
-        at = b.gep(pointer, [ir.Constant(_I32, first)], source_etype=kind.element)
-        found.append(b.call(function, [at, where]))
-    while len(found) > 1:
-        found = [_joined(b, *found[i : i + 2]) for i in range(0, len(found), 2)]
-    return found[0]
+        selected = b.sext(_lanes(b, mask, range(first, first + lanes)), selector)
+        address = b.gep(pointer, [ir.Constant(_I32, first)], source_etype=kind.element)
+        registers.append(b.call(function, [address, selected]))
+    while len(registers) > 1:
+        pairs = zip(registers[::2], registers[1::2], strict=True)
+        registers = [_concatenate(b, low, high) for low, high in pairs]
+    return registers[0]
 
 
 def _lanes(b: ir.IRBuilder, value: ir.Value, which: Sequence[int]) -> ir.Value:
@@ -56,7 +186,6 @@ def _lanes(b: ir.IRBuilder, value: ir.Value, which: Sequence[int]) -> ir.Value:
     return b.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), chosen)
 
 
-def _joined(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """One vector of two, one behind the other."""
-    count = 2 * x.type.count
-    return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(_I32, count), list(range(count))))
+def _concatenate(b: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
+    count = 2 * low.type.count
+    return b.shuffle_vector(low, high, ir.Constant(ir.VectorType(_I32, count), list(range(count))))

@@ -6,8 +6,8 @@ from llvmlite import ir
 from ...loop_ir.ir import Type
 from .constants import places, undefined
 from .intrinsics import declared, suffix
-from .masked_loads import masked_load
-from .types import F32, F64, I1, I32, Number, POINTER, memory_type
+from .masked_memory import masked_load, masked_store
+from .types import F32, F64, I1, I32, Number, memory_type
 from .address import constant
 
 
@@ -70,9 +70,7 @@ def store_vector(
     if mask is None:
         b.store(value, pointer, align=size)
         return
-    name = f"llvm.masked.store.{suffix(value.type)}.p0"
-    function = declared(b, name, ir.VoidType(), [value.type, POINTER, I32, mask.type])
-    b.call(function, [value, pointer, ir.Constant(I32, size), mask])
+    masked_store(b, value, pointer, size, mask)
 
 
 def first_lanes(b: ir.IRBuilder, count: Number, lanes: int) -> ir.Value | None:
