@@ -189,8 +189,8 @@ class Elementwise(Optimizer):
         if grads is None:
             return rows
         table.run(grads, scalars)
-        for tensor in written:
-            tensor._bump()
+        for tensor, writes in zip(written, kernel.writes * len(rows), strict=True):
+            tensor._bump(writes)
         return []
 
     def _kernel(self, flags: Any, dtype: np.dtype, rows: list[Row], states: int) -> Any:

@@ -28,10 +28,15 @@ ELEMENTS = {np.dtype(np.float32): Type.F32, np.dtype(np.float64): Type.F64}
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """Machine code for one formula: its address, and how many numbers it takes."""
+    """Machine code for one formula.
+
+    `scalars` is how many numbers it takes, `writes` how often the formula writes in place to the
+    parameter and to each state.
+    """
 
     address: int
     scalars: int
+    writes: tuple[int, ...]
 
 
 class Table:
@@ -100,9 +105,23 @@ def kernel_for(
     try:
         from flambeau.native.jit.kernel_function import compiled
 
-        return Kernel(compiled(made).address, len(scalars._fields))
+        writes = count_writes(formula, flags, scalars, states)
+        return Kernel(compiled(made).address, len(scalars._fields), writes)
     except ImportError:
         return None
+
+
+@functools.cache
+def count_writes(formula: Callable, flags: Any, scalars: type[Any], states: int) -> tuple[int, ...]:
+    """How often a formula writes in place to the parameter and to each state."""
+    here = Affine(0)
+    param, grad, *rest = (
+        Symbol(Load(Buffer(Type.F32, f"x{k}"), here)) for k in range(2 + states)
+    )
+    numbers = Buffer(Type.F64, "numbers")
+    given = [Number(Load(numbers, Affine(k)), Type.F32) for k in range(len(scalars._fields))]
+    formula(flags, scalars(*given), param, grad, *rest)
+    return param.writes, *(state.writes for state in rest)
 
 
 def traced(

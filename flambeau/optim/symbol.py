@@ -16,10 +16,11 @@ from flambeau.native.loop_ir.tensor_facade import Traced
 class Symbol(Traced):
     """A value of the loop's body; see the module."""
 
-    __slots__ = ("value",)
+    __slots__ = ("value", "writes")
 
     def __init__(self, value: Expression) -> None:
         self.value = value
+        self.writes = 0  # in-place methods called on it
 
     @property
     def type(self) -> Type:
@@ -47,6 +48,7 @@ class Symbol(Traced):
 
     def _set(self, other: Symbol) -> Symbol:
         self.value = other.value
+        self.writes += 1
         return self
 
     def lerp_(self, end: Any, weight: Number) -> Symbol:
@@ -68,6 +70,7 @@ class Symbol(Traced):
 
     def copy_(self, source: Any) -> Symbol:
         self.value = self._operand(source)
+        self.writes += 1
         return self
 
 

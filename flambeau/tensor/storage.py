@@ -21,11 +21,20 @@ if TYPE_CHECKING:
 class VersionCounter:
     """How often a memory was written in place, and which place in which code wrote last."""
 
-    __slots__ = ("value", "writer")
+    __slots__ = ("links", "value", "writer")
 
     def __init__(self) -> None:
         self.value = 0
         self.writer: tuple[CodeType, int] | None = None
+
+    def link(self, calls: list[int], writes_per_call: int) -> None:
+        """Counts `writes_per_call` from now on each time that `calls[0]` grows by one.
+
+        A compiled program writes to many tensors per call; it counts its calls once for all.
+        """
+        if self.__class__ is VersionCounter:
+            self.__class__, self.links = LinkedVersionCounter, ()
+        self.links = (*self.links, (calls, calls[0], writes_per_call))
 
     def line(self) -> str:
         """The source line that wrote last: its number is looked up when somebody asks."""
@@ -33,6 +42,26 @@ class VersionCounter:
         code, at = self.writer
         lines = [n for start, end, n in code.co_lines() if start <= at < end and n is not None]
         return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
+
+
+class LinkedVersionCounter(VersionCounter):
+    """The counter of memory that compiled programs write: it adds up their calls when read."""
+
+    __slots__ = ()
+
+    _own = VersionCounter.value  # the slot below the property
+
+    def _linked(self) -> int:
+        return sum((calls[0] - start) * writes for calls, start, writes in self.links)
+
+    @property
+    def value(self) -> int:  # type: ignore[override]
+        """How often the memory was written, by operators and by programs."""
+        return self._own + self._linked()
+
+    @value.setter
+    def value(self, count: int) -> None:
+        self._own = count - self._linked()
 
 
 class _Anchor:

@@ -492,12 +492,12 @@ class Tensor(Methods, metaclass=_TensorType):
         counter = self._counter
         return 0 if counter is None else counter.value
 
-    def _bump(self) -> None:
-        """Counts a write in place."""
+    def _bump(self, writes: int = 1) -> None:
+        """Counts writes in place."""
         counter = self._counter
         if counter is None:
             counter = self._counter = VersionCounter()
-        counter.value += 1
+        counter.value += writes
 
     def _is_view(self) -> bool:
         """Whether it is a view of another tensor, for autograd."""

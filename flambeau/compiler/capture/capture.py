@@ -86,6 +86,7 @@ def capture(
         recorder.counter = counter
         trace = recorder.trace
         recorder.held.append(_remember(trace, args, kwargs))
+        recorder.versions = [(t, t._version) for t in recorder.held[0][0]]
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
             recorder.deferred = trace.deferred = Deferred(recorder, like)
@@ -110,6 +111,7 @@ def capture(
                 if not forgotten(recorder.numbers):
                     trace.problem("item() reads a tensor's values in Python", "")
         finish(trace)
+        _count_writes(trace, recorder.versions)
         if trace.problems and trace.deferred is not None:
             trace.deferred.compute()
         _find_holders(trace, recorder.held[0][0])
@@ -207,6 +209,16 @@ def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
             storage.name = f"argument {i}"
             storage.start = address(array) - address(storage.owner)
     return [tensors, owners]
+
+
+def _count_writes(trace: Trace, versions: list[tuple[Any, int]]) -> None:
+    """Notes how often the call wrote to each memory that was there before."""
+    counted = set()
+    for tensor, before in versions:
+        writes = tensor._version - before
+        if writes and id(tensor._counter) not in counted:
+            counted.add(id(tensor._counter))
+            trace.version_bumps.append((tensor, writes))
 
 
 def _alive(kinds: set[type]) -> list[Any]:

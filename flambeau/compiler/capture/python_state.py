@@ -29,6 +29,7 @@ _NAMES = ("flambeau", "torch")  # under the alias the package has the second
 _LIBRARIES = frozenset((*sys.stdlib_module_names, *_NAMES, "numpy", "scipy", "llvmlite"))
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OWN = frozenset((*vars(Module()), "__weakref__"))  # attributes that every module has
+_METHODS = (types.MethodType, types.BuiltinMethodType)
 _DRAWING = (random.Random, np.random.RandomState, np.random.Generator)
 _MOST = 20_000  # objects looked at
 _LONG = 1_000  # entries of a container that are looked into
@@ -143,8 +144,10 @@ class Surroundings:
             self._module(x, path)
         elif isinstance(x, (dict, list, set, tuple, frozenset, collections.deque)):
             self._container(x, path)
-        elif isinstance(x, _DRAWING) or isinstance(getattr(x, "__self__", None), _DRAWING):
-            self._draws(x if isinstance(x, _DRAWING) else x.__self__)
+        elif isinstance(x, _DRAWING):
+            self._draws(x)
+        elif isinstance(x, _METHODS) and isinstance(x.__self__, _DRAWING):
+            self._draws(x.__self__)
         elif isinstance(x, LRScheduler):
             self._push((getattr(x, "optimizer", None), path))
         elif isinstance(x, Optimizer) and _of_library(type(x).__module__):
@@ -231,7 +234,7 @@ class Surroundings:
         if _of_library(kind.__module__) and kind is not types.SimpleNamespace:
             return
         self._push((kind, path))
-        if hasattr(x, "__dict__"):
+        if "__dict__" in dir(kind):  # hasattr would run a __getattr__ of the user's
             self._container(vars(x), path, "{path}.{key}")
         slots = [name for base in kind.__mro__ for name in _slots(base)]
         if slots:

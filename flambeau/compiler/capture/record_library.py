@@ -22,6 +22,7 @@ from ...ops.indexing import embedding
 from ...ops.linalg import matmul, vector_distance
 from ...ops.view import join
 from ...optim.elementwise import Elementwise
+from ...optim.kernel import count_writes
 from ...tensor.random import distributions
 from ...tensor import tensor as tensors
 from ...tensor.storage import owner_of
@@ -173,8 +174,9 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
             for _, param, grad, state in rows:
                 states = [state[n] for n in names]
                 if deferred:
-                    for tensor in (param, *states):
-                        tensor._bump()
+                    counts = count_writes(type(self).formula, flags, type(scalars), len(states))
+                    for tensor, writes in zip((param, *states), counts, strict=True):
+                        tensor._bump(writes)
                 else:
                     self._run_formula(flags, scalars, param, grad, states)
     return None
@@ -191,6 +193,7 @@ def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state
         r.trace.existing.add(id(tensor))
         r.trace.known.add(id(owner_of(tensor._array)))
         r.held.append((tensor, owner_of(tensor._array)))
+        r.note_version(tensor)
     if made and _goes_on_otherwise(r, optimiser, group, param, state, key):
         r.problem(f"{type(optimiser).__name__} does something else in its first step")
     if r.deferred is not None:

@@ -57,6 +57,7 @@ class Recorder:
         self.modules: list[Any] = []
         self.lines: dict[int, tuple[str, str]] = {}  # where a node of the tape was made
         self.held: list[Any] = []
+        self.versions: list[tuple[Tensor, int]] = []  # of what was there before the call
         self.surroundings: Surroundings | None = None
         self.code: Any = None  # of the step's own function
         self.floats: dict[int, Any] = {}  # floats read that are only returned, by id
@@ -81,6 +82,10 @@ class Recorder:
             yield
         finally:
             self.quiet -= 1
+
+    def note_version(self, tensor: Tensor) -> None:
+        """Has the writes to a tensor counted from here on, as if it were there before."""
+        self.versions.append((tensor, tensor._version))
 
     def compute(self) -> None:
         """Has values computed that are needed now."""

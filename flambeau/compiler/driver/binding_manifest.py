@@ -229,7 +229,7 @@ def _form(x: Any) -> list:
     if isinstance(x, bind.Same) and x.value.__class__ in _PLAIN:
         return ["same", x.value]
     if isinstance(x, bind.Seen):
-        return ["seen", *_argument(x.argument)]
+        return ["seen", x.is_view, *_argument(x.argument)]
     if x.__class__ in (tuple, list):
         return [x.__class__.__name__, *map(_form, x)]
     if x.__class__ is dict:
@@ -246,7 +246,7 @@ def _formed(said: list) -> Any:
     if kind in ("leaf", "same"):
         return bind.Leaf(*rest) if kind == "leaf" else bind.Same(*rest)
     if kind == "seen":
-        return bind.Seen(_argued(*rest))
+        return bind.Seen(_argued(*rest[1:]), rest[0])
     if kind == "dict":
         return {key: _formed(one) for key, one in rest}
     made = [_formed(one) for one in rest]

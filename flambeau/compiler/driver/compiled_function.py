@@ -33,6 +33,7 @@ from ..runtime.guards import Environment, Modules
 from .specialization_key import described, flat, modes, shared
 from .build_task import Pending
 from .eviction import Places
+from ..trace.bindings import number_bumps
 from ..trace.trace_signature import Precedent, keep, kept, place, precedent
 from ..runtime.guarded_call import MISS, Program
 from .binding_manifest import followed, recipe
@@ -547,6 +548,8 @@ class Compiled:
         with suppress(MemoryError):  # once more, from what is recorded, which tells why
             pending.step = restored(pending.graph, known.table, trace.deferred.arena)
         pending.modes = trace.modes
+        leaves = flat((args, kwargs) if kwargs else args)
+        pending.bindings.version_bumps = number_bumps(trace.version_bumps, leaves)
         return None if pending.step is None else pending
 
     def _begun(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
@@ -562,6 +565,7 @@ class Compiled:
             raise Unfit(failure(error, "trace_to_graph")) from error
         if made is not None:
             made.recipe = recipe(trace, leaves, pending.graph, pending.bindings)
+        pending.bindings.version_bumps = number_bumps(trace.version_bumps, leaves)
         pending.modes, pending.given = trace.modes, (args, kwargs)
         return pending
 

@@ -366,7 +366,8 @@ class _Functional:
                 if self.trace.made(x) and x.requires_grad:
                     raise Untraceable("it returns a view that is part of the graph")
                 return bind.Same(x)
-            return bind.Seen(self._argument(leaf, value))
+            window = replace(self._argument(leaf, value), order=None)
+            return bind.Seen(window, x._base is not None)
         for access in self.trace.grads.values():
             if access.tensor._grad is x:
                 raise Untraceable("it returns the .grad of a parameter")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ from ...autograd.node import Node, Output, raise_freed, raise_stale
 from ...autograd.tape import _next_sequence
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor, wrap
+from ...ops import zeros_like
 from ..trace.bindings import Argument, BackwardBindings, Cotangent, Kept, State
+from .commit_results import outputs_of
 
 
 class CompiledFunctionBackward(Node):
     """The backward program of one call, with what it kept."""
 
-    __slots__ = ("kept", "runner", "seen")
+    __slots__ = ("call", "kept", "runner", "seen")
 
     def apply(self, g: Any) -> list[Tensor]:
         """The cotangents of the inputs."""
@@ -27,21 +30,14 @@ class CompiledFunctionBackward(Node):
         for tensor, version in self.seen:
             if tensor._version != version:
                 raise_stale(self, tensor._array, tensor._counter, version, "input")
-        return self.runner.run(self.kept, g if g.__class__ is tuple else (g,))
+        gs = g if g.__class__ is tuple else (g,)
+        if MODE.grad:
+            return self.runner.differentiate(self.call, gs)
+        return self.runner.run(self.kept, gs)
 
     def release(self) -> None:
         """Frees what was kept."""
-        self.kept, self.seen = None, ()
-
-
-class CompiledFunctionBackwardBackward(Node):
-    """What cotangents hang on that a backward program gave under create_graph=True."""
-
-    __slots__ = ()
-
-    def apply(self, g: Any) -> Any:
-        """Says that there is no second derivative."""
-        raise_once()
+        self.kept, self.seen, self.call = None, (), None
 
 
 def raise_once() -> None:
@@ -61,7 +57,15 @@ def bare(kind: type[Node]) -> Node:
     return node
 
 
-_ONCE = bare(CompiledFunctionBackwardBackward)
+@dataclass(frozen=True)
+class EagerCall:
+    """What a call of a compiled function computes, to be differentiated by autograd itself."""
+
+    function: Callable
+    args: tuple
+    kwargs: dict[str, Any]
+    result: Any  # the form of what it returns, with Outputs for tensors
+    inputs: list[Tensor]
 
 
 class Runner:
@@ -76,17 +80,27 @@ class Runner:
         states = {id(owner_of(s.array)) for s in bindings.slots if isinstance(s, State)}
         # Both must not be written between forward and backward.
         self.states = [t for t in externals if id(owner_of(t._array)) in states]
+        self.eager: Callable | None = None  # the function, where calling it again changes nothing
+        self.result: Any = None
         self.leaves = sorted({s.leaf for s in self.changing if isinstance(s, Argument)})
 
-    def node(self, outputs: list[np.ndarray], tensors: dict[int, Tensor]) -> Node:
-        """The node of a call, from the forward program's outputs and the call's arguments."""
+    def node(
+        self, outputs: list[np.ndarray], tensors: dict[int, Tensor], args: tuple = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Node:  # fmt: skip
+        """The node of a call, from the forward program's outputs and the call's arguments.
+
+        `args` and `kwargs` are all that it was called with, to differentiate it twice.
+        """
         made = object.__new__(CompiledFunctionBackward)
         made.plan, made.saved, made.versions, made.restore = None, (), (), None
         made.hooks, made.sequence = None, _next_sequence()
         inputs = [tensors[x] if isinstance(x, int) else x for x in self.bindings.inputs]
         made.edges = tuple([x._history() or x for x in inputs])
         made.outputs = self.bindings.outputs
-        made.runner, made.kept = self, self.kept(outputs, tensors)
+        made.runner, made.kept, made.call = self, self.kept(outputs, tensors), None
+        if self.eager is not None:
+            made.call = EagerCall(self.eager, args, kwargs or {}, self.result, inputs)
         read = [*self.states, *[tensors[i] for i in self.leaves if isinstance(tensors[i], Tensor)]]
         made.seen = [(t, t._version) for t in read]
         return made
@@ -104,18 +118,30 @@ class Runner:
 
     def run(self, kept: list[Any], gs: tuple) -> list[Tensor]:
         """The cotangents of the inputs from those of the outputs."""
-        if MODE.grad and any(g is not None and g.requires_grad for g in gs):
-            raise_once()
         values = list(kept)
         for i, slot in enumerate(self.changing):
             if isinstance(slot, Cotangent):
                 values[i] = self.cotangent(slot, gs[slot.live])
-        found = [wrap(y.transpose(order)) for y, order in
-                 zip(self.step.run(values), self.bindings.orders, strict=True)]  # fmt: skip
-        if MODE.grad:
-            for y in found:
-                y._node, y._requires_grad, y._tracked = _ONCE, True, True
-        return found
+        outputs = self.step.run(values)
+        return [wrap(y.transpose(order))
+                for y, order in zip(outputs, self.bindings.orders, strict=True)]  # fmt: skip
+
+    def differentiate(self, call: EagerCall | None, gs: tuple) -> list[Tensor]:
+        """The cotangents of the inputs, as part of a graph: the call again, as operators.
+
+        RuntimeError where the call wrote or drew something, which must not happen twice.
+        """
+        from ...autograd import grad
+
+        if call is None:
+            raise_once()
+        assert call is not None
+        returned = call.function(*call.args, **call.kwargs)
+        live = {form.live: tensor for tensor, form in outputs_of(returned, call.result)}
+        ways = [(live[k], g) for k, g in enumerate(gs) if g is not None]
+        found = grad([y for y, _ in ways], call.inputs, [g for _, g in ways], create_graph=True,
+                     allow_unused=True)  # fmt: skip
+        return [zeros_like(x) if g is None else g for x, g in zip(call.inputs, found, strict=True)]
 
     def cotangent(self, slot: Cotangent, g: Tensor | None) -> np.ndarray:
         """A cotangent as the program takes it; zeros where none came."""

@@ -22,12 +22,12 @@ def is_possible(graph: Graph, bindings: Bindings, result: Any) -> bool:
         return False
     if not all(isinstance(bindings.slots[slot], State) for slot, _ in graph.writes):
         return False
-    return all(tensor._array.flags.writeable for tensor, _ in _outputs(result, bindings.result))
+    return all(tensor._array.flags.writeable for tensor, _ in outputs_of(result, bindings.result))
 
 
 def take_over(bindings: Bindings, result: Any, outputs: Sequence[np.ndarray]) -> None:
     """Puts the program's outputs into the tensors of the recorded call, and its gradients."""
-    for tensor, output in _outputs(result, bindings.result) if outputs else ():
+    for tensor, output in outputs_of(result, bindings.result) if outputs else ():
         tensor._array[...] = output.array(outputs)
     for leaf, grad in bindings.grads:
         leaf._grad = grad
@@ -90,13 +90,13 @@ def _is_of_tensors(form: Any) -> bool:
     return isinstance(form, (Output, Leaf, Same, Seen))
 
 
-def _outputs(made: Any, form: Any) -> Iterator[tuple[Any, Output]]:
+def outputs_of(made: Any, form: Any) -> Iterator[tuple[Any, Output]]:
     """The tensors of a result that are outputs of the program, by the form of the result."""
     if isinstance(form, Output):
         yield made, form
     elif isinstance(form, dict):
         for key, inner in form.items():
-            yield from _outputs(made[key], inner)
+            yield from outputs_of(made[key], inner)
     elif isinstance(form, (tuple, list)):
         for one, inner in zip(made, form, strict=True):
-            yield from _outputs(one, inner)
+            yield from outputs_of(one, inner)

@@ -23,17 +23,18 @@ from ...native.target.matmul_precision import Chosen
 from ...nn.registration import CHANGES
 from ...ops.core.autocast import AUTOCAST
 from ...tensor.size import Size
-from ...tensor.tensor import GradLooks, Tensor, wrap
+from ...tensor.storage import owner_of
+from ...tensor.tensor import GradLooks, Tensor, view_of, wrap
 from ..trace.bindings import (
     ANY, Argument, Bindings, Drawn, Leaf, Output, Read, Same, Scalar, Seen, State, are_apart,
-    are_together,
+    are_together, is_repeatable,
 )
 from ...ops.core.autocast import autocast_now
 from .optimizer_counters import Ticker
 from ..capture.side_effects import perform
 from ..ir.interpreter import numpy_type
 from .gradient_buffers import GradMemory
-from .guards import Environment, Modules
+from .guards import Environment, Modules, reachable_memory
 from .backward_node import Runner, bare, hung
 from ..trace.plain_values import PLAIN, unlike
 from ..capture.host_reads import Old
@@ -65,6 +66,25 @@ def _attached(array: np.ndarray) -> Tensor:
     return made
 
 
+def _view(source: Any, array: np.ndarray) -> Tensor:
+    """A view of an argument; of a NumPy array just a tensor on its memory."""
+    return view_of(source, array) if isinstance(source, Tensor) else wrap(array)
+
+
+def _alias(source: Any, array: np.ndarray) -> Tensor:
+    """A tensor on an argument's memory that shares its version counter and nothing else."""
+    made = wrap(array)
+    if isinstance(source, Tensor):
+        made._counter = source._alias()._counter
+    return made
+
+
+def _bump(tensor: Tensor, writes: int) -> None:
+    """Counts a program's writes to the memory of an argument."""
+    for _ in range(writes):
+        tensor._bump()
+
+
 _FREED = bare(CompiledBackward)
 
 
@@ -80,6 +100,8 @@ class Program:
         self.backward = None
         if bindings.backward is not None:
             self.backward = Runner(backward, bindings.backward, modules.tensors)
+            if is_repeatable(bindings):
+                self.backward.eager, self.backward.result = environment.function, bindings.result
         self.modes = modes
         self.step, self.bindings = step, bindings
         self.modules, self.environment = modules, environment
@@ -87,11 +109,19 @@ class Program:
         self.changes, self.handles = CHANGES.count, HANDLES.count
         self.hooks = self._hooks()
         self.tickers = [Ticker(update, step.ran) for update in bindings.updates]
-        self.calls = 0
+        self.counted = [0]  # calls, in a cell that version counters read
         self.sample = sample or Sample(bindings)  # with which explain() runs the step
         self.grads = GradMemory(bindings, step)
         self.grad_names: list[str] = []  # in the source
         self.source, self.call = _Writer(self, args, kwargs).made()
+        for target, writes in bindings.version_bumps:
+            if isinstance(target, Tensor):
+                target._counter.link(self.counted, writes)
+
+    @property
+    def calls(self) -> int:
+        """How many calls it served."""
+        return self.counted[0]
 
     def recheck(self) -> bool:
         """Looks at the modules and hooks again, after any anywhere were changed."""
@@ -155,7 +185,7 @@ class _Writer:
             "MISS": MISS, "MODE": MODE, "AUTOCAST": AUTOCAST, "CHANGES": CHANGES,
             "HANDLES": HANDLES,
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
-            "ran": program.step.ran,
+            "ran": program.step.ran, "counted": program.counted,
             "attached": _attached, "ndarray": np.ndarray, "advance": program.advance,
             "autocast": autocast_now, "CHOSEN": Chosen, "hung": hung,
             "together": are_together, "apart": are_apart,
@@ -165,6 +195,7 @@ class _Writer:
         self.again = collections.Counter(_outputs(self.bindings.result))  # how often it is returned
         self.returned: dict[int, str] = {}  # names of those that are returned again, by id
         self.tensors: list[int] = []  # the leaves that are tensors or arrays
+        self.reachable = reachable_memory(program.environment, program.modules)
         self.args, self.kwargs = args, kwargs
 
     def made(self) -> tuple[str, Callable]:
@@ -214,6 +245,8 @@ class _Writer:
             self.test(f"t{leaf}.__class__ is not {self.name(kind)}")
             self.lines.append(f"    b{leaf} = t{leaf}._array")
             self.array(leaf, value._array)
+            if id(owner_of(value._array)) in self.reachable:
+                self.test(f"b{leaf} is not {self.name(value._array)}")
             self.test(f"(t{leaf}._tracked and t{leaf}.requires_grad) is not "
                       f"{bool(value._tracked and value.requires_grad)}")  # fmt: skip
         elif isinstance(value, np.ndarray):
@@ -330,7 +363,11 @@ class _Writer:
         lines.append("        except BaseException:")
         lines.append("            program.failed(n)")
         lines.append("            raise")
-        lines.append("        program.calls += 1")
+        lines.append("        counted[0] += 1")
+        for target, writes in self.bindings.version_bumps:
+            if isinstance(target, int):
+                self.names["bump"] = _bump
+                lines.append(f"        bump(t{target}, {writes})")
         for leaf, grad in self.bindings.grads:
             given = "None" if grad is None else self.name(grad)
             self.program.grad_names.append(given)
@@ -338,7 +375,7 @@ class _Writer:
         if self.program.backward is not None:
             self.names["join"] = self.program.backward.node
             tensors = ", ".join(f"{i}: t{i}" for i in self.tensors)
-            lines.append(f"    node = join(o, {{{tensors}}})")
+            lines.append(f"    node = join(o, {{{tensors}}}, args, kwargs)")
         for call in self.bindings.after:
             lines.append(f"    {self.name(call)}()")
         if not self.bindings.effects:
@@ -410,14 +447,15 @@ class _Writer:
         if isinstance(x, Same):
             return repr(x.value) if x.value is None else self.name(x.value)
         if isinstance(x, Seen):
-            return f"wrap({self.argument(x.argument)})"
-        inner = ", ".join(map(self.result, x.values() if isinstance(x, dict) else x))
-        if isinstance(x, list):
-            return f"[{inner}]"
+            shown = self.name(_view if x.is_view else _alias)
+            return f"{shown}(t{x.argument.leaf}, {self.argument(x.argument)})"
         if isinstance(x, dict):
             keys = [repr(k) if isinstance(k, PLAIN) else self.name(k) for k in x]
             pairs = zip(keys, map(self.result, x.values()), strict=True)
             return "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
+        inner = ", ".join(map(self.result, x))
+        if isinstance(x, list):
+            return f"[{inner}]"
         if hasattr(x, "_fields"):
             return f"{self.name(type(x))}({inner})"
         return f"({inner},)" if x else "()"

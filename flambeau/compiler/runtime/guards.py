@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...nn.module import Module
+from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
 from ..capture.side_effects import Inside
+from ..trace.operands import tensors_in
 from ..trace.plain_values import PLAIN, plain_key, same_plain, unlike
 from ..trace.trace import Effect, Trace
 
@@ -61,6 +63,21 @@ class Modules:
         places = {(id(effect.place), effect.key) for effect in effects}
         self.ignored |= {(i, key) for i, module in enumerate(self.found)
                          for key in vars(module) if (id(vars(module)), key) in places}  # fmt: skip
+
+
+def reachable_memory(environment: Environment, modules: Modules) -> set[int]:
+    """Ids of the memory of tensors that a step reaches without its arguments.
+
+    An argument on such memory is two things to the step. A program that took it for an argument
+    alone would read and write the wrong one at a call where they differ.
+    """
+    values = [value for _, _, _, value in environment.entries.values()]
+    values += [holder.before for holder in environment.inside.holders]
+    tensors = tensors_in(values)
+    for module in modules.found:
+        own = (*module._parameters.values(), *module._buffers.values())
+        tensors += [tensor for tensor in own if tensor is not None]
+    return {id(owner_of(tensor._array)) for tensor in tensors}
 
 
 @functools.cache
@@ -148,7 +165,8 @@ class Environment:
             for module in function.modules():
                 self._visit(type(module).forward)
             return
-        owner = getattr(function, "__self__", None)
+        bound = isinstance(function, (types.MethodType, types.BuiltinMethodType))
+        owner = function.__self__ if bound else None
         if isinstance(owner, Module):
             self._visit(owner)
         elif owner is not None and not isinstance(owner, types.ModuleType):
@@ -202,7 +220,8 @@ class Environment:
         """Follows the attributes of a plain object that the code names, or every one."""
         if isinstance(x, (Tensor, Module, types.FunctionType, types.MethodType, *PLAIN)):
             return
-        if type(x).__module__.split(".")[0] == "flambeau" or not hasattr(x, "__dict__"):
+        kind = type(x)
+        if kind.__module__.split(".")[0] == "flambeau" or "__dict__" not in dir(kind):
             return
         for name, value in list(vars(x).items()):
             if every or name in self._codes:

@@ -121,9 +121,13 @@ class Same:
 
 @dataclass(eq=False)
 class Seen:
-    """A tensor returned that is a window on an argument's memory."""
+    """A tensor returned that is a window on an argument's memory.
+
+    `is_view`: a view for autograd; else it shares the version counter alone, as detach() does.
+    """
 
     argument: Argument
+    is_view: bool = True
 
 
 @dataclass(eq=False)
@@ -191,6 +195,8 @@ class Bindings:
     calls: list[str] = field(default_factory=list)  # operators called as they are, and why
     effects: list[Effect] = field(default_factory=list)  # which the result's second part serves
     after: list[Callable] = field(default_factory=list)  # what is called once it has run
+    # How often a call writes to each memory from outside: (leaf number or tensor, writes).
+    version_bumps: list[tuple[Any, int]] = field(default_factory=list)
 
     def settle(self, slots: Sequence[int]) -> None:
         """Copies what the recorded call wrote, before other calls write there; `slots`: where."""
@@ -210,6 +216,21 @@ class Bindings:
         self.recorded, self.expected, self.written = [], [], []
         if self.backward is not None:
             self.backward.recorded, self.backward.expected = [], []
+
+
+def is_repeatable(bindings: Bindings) -> bool:
+    """Whether the recorded function may run once more: it writes, draws and keeps nothing."""
+    drawn = any(isinstance(slot, Drawn) for slot in bindings.slots)
+    return not (
+        drawn or bindings.version_bumps or bindings.updates or bindings.effects or bindings.after
+        or bindings.grads
+    )
+
+
+def number_bumps(bumps: list[tuple[Any, int]], leaves: list[Any]) -> list[tuple[Any, int]]:
+    """Version bumps with the numbers of leaves in place of arguments."""
+    numbers = {id(leaf): number for number, leaf in enumerate(leaves)}
+    return [(numbers.get(id(tensor), tensor), writes) for tensor, writes in bumps]
 
 
 def are_together(a: np.ndarray, b: np.ndarray, gap: int) -> bool:

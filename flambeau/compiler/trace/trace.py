@@ -185,6 +185,7 @@ class Trace:
         self.known: set[int] = set()  # ids of owners that were there before the call
         self.existing: set[int] = set()  # ids of tensors that were there, but for arguments
         self.given: set[int] = set()  # ids of those
+        self.version_bumps: list[tuple[Any, int]] = []  # (tensor, writes), one for each counter
         self.externals: dict[int, Any] = {}  # those of them that the step used, by id
         self.modes: tuple = ()  # grad mode, inference mode, autocast, precision
         self.tensors: dict[int, Any] = {}  # weak references to the tensors made, by id
