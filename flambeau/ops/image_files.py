@@ -1,0 +1,2 @@
+"""x"""
+NAMESPACE="image"; OPERATORS=(); SCHEMAS={}
