@@ -37,7 +37,7 @@ def load_library(path: Any) -> None:
     family = FAMILIES.get((file.parent.name, file.name.partition(".")[0]))
     if family is None or not file.exists():
         raise OSError(f"Could not load this library: {text}") from _reason(file)
-    _register(importlib.import_module(f"{__package__}.{family}"))
+    register(importlib.import_module(f"{__package__}.{family}"))
     loaded_libraries.add(text)
 
 
@@ -49,7 +49,7 @@ def _reason(file: Path) -> OSError:
     return OSError(f"{file}: its operators are for PyTorch's C++ tensors, which flambeau has not")
 
 
-def _register(family: Any) -> None:
+def register(family: Any) -> None:
     """Defines a family's operators in the namespace that it names."""
     for function in family.OPERATORS:
         operator = custom.define(family.NAMESPACE, schema_of(function.operator))

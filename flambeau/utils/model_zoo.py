@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-__all__ = ["load_url", "tqdm"]
+__all__ = ["load_url"]
 
 
 def load_url(*args: Any, **kwargs: Any) -> dict[str, Any]:

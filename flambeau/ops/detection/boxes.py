@@ -10,6 +10,7 @@ from ..samples import Rng
 from .arguments import check_dtype
 
 _PAIRS = 1 << 18  # pairs of boxes compared at once, so that they stay in the cache
+_BEST = 256  # boxes that are compared with all others first
 
 
 def _boxes(rng: Rng):
@@ -56,14 +57,43 @@ def nms(dets: Array, scores: Array, iou_threshold: float) -> Array:
         return np.empty(0, np.int64)
     order = np.argsort(-scores, kind="stable")
     ranked = np.ascontiguousarray(dets[order].T)  # x1, y1, x2, y2: (4, n), best first
-    suppressed = bytearray(len(order))
-    better, worse = _overlapping(ranked, iou_threshold)
-    starts = np.searchsorted(better, np.arange(len(order) + 1)).tolist()
-    for i in np.unique(better).tolist():
-        if not suppressed[i]:
-            for other in worse[starts[i] : starts[i + 1]].tolist():
-                suppressed[other] = 1
-    return order[np.frombuffer(suppressed, np.uint8) == 0]
+    return order[_chosen(ranked, _below(iou_threshold, dets.dtype))]
+
+
+def _chosen(ranked: Array, limit: np.generic) -> Array:
+    """The ranks of the boxes (4, n) that are kept.
+
+    Where many boxes are about the same thing, the best ones drop most of the others, which are then
+    compared with nothing else. As soon as they drop less than half, all the rest goes at once.
+    """
+    left, chosen = np.arange(ranked.shape[1]), []
+    while len(left) > 2 * _BEST:
+        best, rest = left[:_BEST], left[_BEST:]
+        best = best[_unsuppressed(ranked[:, best], limit)]
+        chosen.append(best)
+        step = max(_PAIRS // len(best), 1)
+        free = [
+            ~_exceeding(ranked[:, best, None], ranked[:, None, rest[a : a + step]], limit).any(0)
+            for a in range(0, len(rest), step)
+        ]
+        left = rest[np.concatenate(free)]
+        if 2 * len(left) > len(rest):
+            break
+    chosen.append(left[_unsuppressed(ranked[:, left], limit)])
+    return np.concatenate(chosen)
+
+
+def _unsuppressed(ranked: Array, limit: np.generic) -> Array:
+    """Which boxes are kept, from all pairs that overlap too much."""
+    suppressed = bytearray(ranked.shape[1])
+    if suppressed:
+        better, worse = _overlapping(ranked, limit)
+        starts = np.searchsorted(better, np.arange(len(suppressed) + 1)).tolist()
+        for i in np.unique(better).tolist():
+            if not suppressed[i]:
+                for other in worse[starts[i] : starts[i + 1]].tolist():
+                    suppressed[other] = 1
+    return np.frombuffer(suppressed, np.uint8) == 0
 
 
 def _check(dets: Array, scores: Array) -> None:
@@ -83,8 +113,8 @@ def _check(dets: Array, scores: Array) -> None:
     check_dtype("nms_kernel", dets, half=False)
 
 
-def _overlapping(ranked: Array, threshold: float) -> tuple[Array, Array]:
-    """The pairs of ranks (better, worse) whose overlap exceeds the threshold, by the better one.
+def _overlapping(ranked: Array, limit: np.generic) -> tuple[Array, Array]:
+    """The pairs of ranks (better, worse) whose overlap exceeds the limit, by the better one.
 
     Boxes are sorted by their left edge, so that each needs comparing only with those that begin
     before it ends.
@@ -94,7 +124,7 @@ def _overlapping(ranked: Array, threshold: float) -> tuple[Array, Array]:
     count = boxes.shape[1]
     ends = np.searchsorted(boxes[0], boxes[2], "right")
     ends = np.maximum(ends, np.arange(count) + 1)
-    pairs, first, limit = [], 0, _below(threshold, boxes.dtype)
+    pairs, first = [], 0
     while first < count:
         last = first + 1
         widest = int(ends[first]) - first
@@ -120,14 +150,18 @@ def _compared(
     boxes: Array, first: int, last: int, end: int, limit: np.generic
 ) -> tuple[Array, Array]:
     """Pairs over the limit of a box in first..last with a later one before `end`."""
-    x1, y1, x2, y2 = boxes[:, first:last, None]
-    u1, v1, u2, v2 = boxes[:, None, first:end]
-    zero = boxes.dtype.type(0)
+    i, j = np.nonzero(_exceeding(boxes[:, first:last, None], boxes[:, None, first:end], limit))
+    later = j > i
+    return i[later] + first, j[later] + first
+
+
+def _exceeding(a: Array, b: Array, limit: np.generic) -> Array:
+    """Whether the overlap of each pair of boxes exceeds the limit; a (4, n, 1), b (4, 1, m)."""
+    (x1, y1, x2, y2), (u1, v1, u2, v2) = a, b
+    zero = a.dtype.type(0)
     common = np.maximum(np.minimum(x2, u2) - np.maximum(x1, u1), zero)
     common *= np.maximum(np.minimum(y2, v2) - np.maximum(y1, v1), zero)
     union = (x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1)
     union -= common
     common /= union
-    i, j = np.nonzero(common > limit)
-    later = j > i
-    return i[later] + first, j[later] + first
+    return common > limit

@@ -93,7 +93,8 @@ def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[
         shape = (count if axis == 0 else 1, count if axis else 1, 1)
         by = (kernel[0] if axis == 0 else 1, kernel[1] if axis else 1)
         starts.append((at.reshape(shape + (1, 1)) + step.reshape((1, 1, 1) + by)))
-    y, x = ((moved[..., axis] + starts[axis]).reshape(-1) for axis in range(2))
+    # In the offsets' dtype: in half precision, where a tap lies depends on it.
+    y, x = ((moved[..., axis] + starts[axis]).reshape(-1).astype(mask.dtype) for axis in range(2))
     places, shares, slopes = _corners(y, x, sizes)
     shape = (n, high, wide, groups, *kernel)
     image = np.arange(n).reshape(-1, 1, 1, 1, 1, 1) * groups
@@ -182,11 +183,11 @@ def deform_conv2d(
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype)
     kind = compute_dtype(input.dtype)
-    x, w, moves, factors = (v.astype(kind, copy=False) for v in (input, weight, offset, mask))
+    x, w, factors = (v.astype(kind, copy=False) for v in (input, weight, mask))
     y = np.empty(shape, kind)
     for i in range(len(x)):  # an image at a time: columns are as large as the kernel's taps
         part = slice(i, i + 1)
-        columns = _columns(x[part], w, moves[part], factors[part], call)
+        columns = _columns(x[part], w, offset[part], factors[part], call)
         each = columns @ w.reshape(groups, len(w) // groups, -1).transpose(0, 2, 1)
         y[i] = each.transpose(0, 2, 1).reshape(shape[1:])
     y += bias.astype(kind)[:, None, None]
@@ -223,18 +224,18 @@ def deform_conv2d_backward(
     if grad.__class__ is MetaArray:
         return tuple(meta_array(v.shape, v.dtype) for v in sources)
     kind = compute_dtype(input.dtype)
-    g, x, w, moves, factors = (v.astype(kind, copy=False) for v in (grad, *sources[:4]))
+    g, x, w, factors = (v.astype(kind, copy=False) for v in (grad, input, weight, mask))
     totals = [np.zeros(v.shape, kind) for v in sources]
     totals[4] += g.sum((0, 2, 3))
     matrix = w.reshape(groups, len(w) // groups, -1)
     for i in range(len(x)):
         part = slice(i, i + 1)
         above = g[i].reshape(groups, len(w) // groups, -1)  # (weight group, feature, place)
-        columns = _columns(x[part], w, moves[part], factors[part], call)
+        columns = _columns(x[part], w, offset[part], factors[part], call)
         totals[1] += (above @ columns).reshape(w.shape)
         rows = _from_weight_group(above.transpose(0, 2, 1) @ matrix, call, w[0, 0].size)
         totals[0][i], totals[2][i], moved = _places_adjoint(
-            rows, x[part], moves[part], factors[part], w.shape[2:], call
+            rows, x[part], offset[part], factors[part], w.shape[2:], call
         )
         if use_mask:
             totals[3][i] = moved

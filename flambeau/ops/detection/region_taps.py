@@ -39,7 +39,8 @@ class _Axis(NamedTuple):
     counts: Array
 
 
-def _axis(start: Array, end: Array, bins: int, size: int, grid: Grid) -> _Axis:
+def _axis(start: Array, end: Array, bins: int, size: int, grid: Grid, inside: np.dtype
+          ) -> _Axis:  # fmt: skip
     """The taps of bins along an axis of `size` pixels, for regions from `start` to `end` (k,)."""
     kind = start.dtype.type
     length = end - start
@@ -55,8 +56,8 @@ def _axis(start: Array, end: Array, bins: int, size: int, grid: Grid) -> _Axis:
     by = counts.astype(start.dtype)
     x = start[region] + bin.astype(start.dtype) * step[region] \
         + (nth.astype(start.dtype) + kind(0.5)) * step[region] / by[region]  # fmt: skip
-    inside = (x >= -1) & (x <= size)
-    x, owner = np.maximum(x[inside], kind(0)), owner[inside]
+    near = (x >= -1) & (x <= size)
+    x, owner = np.maximum(x[near], kind(0)), owner[near]
     low = np.minimum(x.astype(np.int64), size - 1)
     share = np.where(low >= size - 1, kind(0), x - low.astype(x.dtype))
     high = np.minimum(low + 1, size - 1)
@@ -64,15 +65,18 @@ def _axis(start: Array, end: Array, bins: int, size: int, grid: Grid) -> _Axis:
     unique, which = np.unique(keys, return_inverse=True)
     weights = np.bincount(which, np.concatenate([1 - share, share]), len(unique))
     present = weights != 0
-    unique, weights = unique[present], weights[present].astype(start.dtype)
+    unique, weights = unique[present], weights[present].astype(inside)
     bounds = np.searchsorted(unique, np.arange(len(each) + 1) * size)
     return _Axis(unique % size, weights, bounds, counts)
 
 
 def region_taps(
-    rois: Array, images: Array, scale: float, sizes: tuple[int, int], grid: Grid, placed: bool
-) -> Iterator[tuple[slice, Taps]]:
+    rois: Array, images: Array, scale: float, sizes: tuple[int, int], grid: Grid, placed: bool,
+    inside: np.dtype,
+) -> Iterator[tuple[slice, Taps]]:  # fmt: skip
     """Runs of regions, and taps of their bins (region, row, column), as rows of pixels.
+
+    Coordinates are worked out in the dtype of `rois`, weights are of the dtype `inside`.
 
     Pixels are numbered as (image, y, x); where `placed`, each bin has planes of its own: (image,
     row, column, y, x). Weights are divided by the number of points.
@@ -80,14 +84,12 @@ def region_taps(
     kind, (high, wide) = rois.dtype.type, sizes
     shift = kind(0.5) if grid.centred else kind(0)
     edges = rois[:, 1:] * kind(scale) - shift
-    y = _axis(edges[:, 1], edges[:, 3], grid.height, high, grid)
-    x = _axis(edges[:, 0], edges[:, 2], grid.width, wide, grid)
+    y = _axis(edges[:, 1], edges[:, 3], grid.height, high, grid, inside)
+    x = _axis(edges[:, 0], edges[:, 2], grid.width, wide, grid, inside)
     ny = np.diff(y.bounds).reshape(-1, grid.height)
     nx = np.diff(x.bounds).reshape(-1, grid.width)
     counts = y.counts * x.counts
-    scales = 1 / np.maximum(counts, 1).astype(rois.dtype)
-    if placed:  # PyTorch divides by no points there: such bins are nan
-        scales = np.where(counts == 0, kind(np.nan), scales)
+    scales = 1 / np.maximum(counts, 1).astype(inside)
     totals = np.cumsum(ny.sum(1) * nx.sum(1))
     first = 0
     while first < len(rois):

@@ -91,8 +91,7 @@ def _sampled(input: Array, rois: Array, scale: float, grid: Grid, placed: bool) 
     table = np.ascontiguousarray(table).reshape(-1, c)
     y = np.empty((len(rois), c, grid.height, grid.width), kind)
     images = images_of(rois, n)
-    for part, taps in region_taps(rois.astype(kind, copy=False), images, scale, (h, w), grid,
-                                  placed):  # fmt: skip
+    for part, taps in region_taps(rois, images, scale, (h, w), grid, placed, kind):
         rows = summed(table, taps).reshape(-1, grid.height, grid.width, c)
         y[part] = rows.transpose(0, 3, 1, 2)
     return y
@@ -108,8 +107,7 @@ def _adjoint(
     width = c // bins if placed else c
     total = np.zeros((planes * h * w, width), kind)
     images = images_of(rois, n)
-    for part, taps in region_taps(rois.astype(kind, copy=False), images, scale, (h, w), grid,
-                                  placed):  # fmt: skip
+    for part, taps in region_taps(rois, images, scale, (h, w), grid, placed, kind):
         rows = np.ascontiguousarray(g[part].transpose(0, 2, 3, 1), kind).reshape(-1, width)
         total += spread(rows, taps, len(total))
     if placed:
@@ -177,10 +175,10 @@ def ps_roi_align(
     input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
     sampling_ratio: int,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Position-sensitive RoIAlign (Li et al. 2018, Light-Head R-CNN): the bin in row i and column j
-    of channel c is read from input channel (c * pooled_height + i) * pooled_width + j.
+    """Position-sensitive RoIAlign (Li et al. 2018, Light-Head R-CNN).
 
-    (the bins, the channel that each was read from); arguments as of roi_align with `aligned`.
+    The bin in row i and column j of channel c is read from input channel
+    (c * pooled_height + i) * pooled_width + j. (the bins, the channel that each was read from); arguments as of roi_align with `aligned`.
 
     >>> from flambeau.ops.detection.roi_align import ps_roi_align
     >>> image = torch.arange(4.).reshape(1, 4, 1, 1).expand(1, 4, 4, 4)
@@ -195,7 +193,17 @@ def ps_roi_align(
         return meta_array(shape, input.dtype), meta_array(shape, np.dtype(np.int32))
     grid = Grid(pooled_height, pooled_width, sampling_ratio, True, False)
     y = _sampled(input, rois, spatial_scale, grid, True).astype(input.dtype, copy=False)
+    if sampling_ratio <= 0:  # the mean of no points
+        y[_pointless(rois, spatial_scale, grid)] = np.nan
     return y, channel_mapping(shape)
+
+
+def _pointless(rois: Array, scale: float, grid: Grid) -> Array:
+    """Which regions have no points in their bins: those of no height or width."""
+    edges = rois[:, 1:] * rois.dtype.type(scale) - rois.dtype.type(0.5)
+    points = [np.ceil((edges[:, 2 + i] - edges[:, i]) / bins)
+              for i, bins in enumerate((grid.width, grid.height))]  # fmt: skip
+    return points[0] * points[1] == 0
 
 
 def channel_mapping(shape: tuple[int, ...]) -> Array:

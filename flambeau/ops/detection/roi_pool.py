@@ -25,7 +25,9 @@ def _samples(rng: Rng):
 
 
 def _placed_samples(rng: Rng):
-    yield (rng.normal(size=(2, 12, 6, 7)), _regions(rng, 4), 0.7, 2, 3), {}
+    corners = rng.uniform(0, 3, (4, 2))  # not in the last row or column: see the adjoint
+    rois = np.concatenate([rng.integers(0, 2, (4, 1)), corners, corners + 4], 1)
+    yield (rng.normal(size=(2, 12, 6, 7)), rois, 0.7, 2, 3), {}
 
 
 def _nearest(x):
@@ -69,25 +71,25 @@ def _rounded(x: Array) -> Array:
     return np.trunc(x + np.copysign(x.dtype.type(0.5), x)).astype(np.int64)
 
 
-def _bins(low: Array, high: Array, bins: int, size: int, inclusive: bool) -> tuple[Array, Array]:
-    """The first pixel of each bin (k, bins), and the one behind its last."""
+def _bins(low: Array, high: Array, bins: int, limit: int, inclusive: bool) -> tuple[Array, Array]:
+    """The first pixel of each bin (k, bins) and the one behind its last, neither over `limit`."""
     kind = low.dtype.type
     low, high = _rounded(low), _rounded(high)
     step = np.maximum(high - low + inclusive, 1).astype(kind) / kind(bins)
-    numbers, limit = np.arange(bins + 1).astype(kind), size if inclusive else size - 1
+    numbers = np.arange(bins + 1).astype(kind)
     first = np.floor(numbers[:-1] * step[:, None]).astype(np.int64)
     last = np.ceil(numbers[1:] * step[:, None]).astype(np.int64)
     return tuple(np.clip(edge + low[:, None], 0, limit) for edge in (first, last))
 
 
 def _pixels(
-    rois: Array, scale: float, images: Array, bins: tuple[int, int], sizes: tuple[int, int],
+    rois: Array, scale: float, bins: tuple[int, int], limits: tuple[int, int], width: int,
     inclusive: bool,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """The pixels (y * w + x) of all bins (region, row, column) one behind the other, and bounds."""
+    """The pixels (y * width + x) of all bins (region, row, column) one behind the other, and bounds."""
     edges = rois[:, 1:] * rois.dtype.type(scale)
-    top, bottom = _bins(edges[:, 1], edges[:, 3], bins[0], sizes[0], inclusive)
-    left, right = _bins(edges[:, 0], edges[:, 2], bins[1], sizes[1], inclusive)
+    top, bottom = _bins(edges[:, 1], edges[:, 3], bins[0], limits[0], inclusive)
+    left, right = _bins(edges[:, 0], edges[:, 2], bins[1], limits[1], inclusive)
     high, wide = np.maximum(bottom - top, 0), np.maximum(right - left, 0)
     counts = high[:, :, None] * wide[:, None, :]  # (region, row, column)
     bounds = np.concatenate([[0], np.cumsum(counts.ravel())])
@@ -96,7 +98,7 @@ def _pixels(
     region, row, column = np.unravel_index(owner, counts.shape)
     across = wide[region, column]
     y = top[region, row] + nth // across
-    return y * sizes[1] + left[region, column] + nth % across, bounds
+    return y * width + left[region, column] + nth % across, bounds
 
 
 @opaque(expose=(), ref=_pool_reference, samples=_samples, constant_outputs=(1,))
@@ -122,8 +124,8 @@ def roi_pool(
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype), meta_array(shape, _INT32)
     kind, images = compute_dtype(input.dtype), images_of(rois, n)
-    pixels, bounds = _pixels(rois.astype(kind, copy=False), spatial_scale, images,
-                             (pooled_height, pooled_width), (h, w), True)  # fmt: skip
+    bins = pooled_height, pooled_width
+    pixels, bounds = _pixels(rois, spatial_scale, bins, (h, w), w, True)
     planes = np.repeat(images * (h * w), pooled_height * pooled_width)
     table = ordered(input.astype(kind, copy=False).transpose(0, 2, 3, 1))
     table = np.ascontiguousarray(table).reshape(-1, c)
@@ -140,7 +142,8 @@ def _maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> tuple[
     which = np.full(most.shape, -1, np.int32)
     by_count = np.argsort(counts, kind="stable")
     lengths, starts = np.unique(counts[by_count], return_index=True)
-    for length, bins in zip(lengths.tolist(), np.split(by_count, starts[1:]), strict=True):
+    for i, length in enumerate(lengths.tolist()):
+        bins = by_count[starts[i] : starts[i + 1] if i + 1 < len(starts) else None]
         step = max(_BLOCK // max(length * table.shape[1], 1), 1)
         for a in range(0, len(bins) if length else 0, step):
             some = bins[a : a + step]
@@ -168,7 +171,11 @@ def roi_pool_backward(
     if grad.__class__ is MetaArray:
         return meta_array(shape, grad.dtype)
     places, present = _flat_places(rois, argmax, shape)
-    y = np.bincount(places[present], grad[present], batch_size * channels * height * width)
+    if present.all():
+        places, values = places.ravel(), grad.ravel()
+    else:
+        places, values = places[present], grad[present]
+    y = np.bincount(places, values, batch_size * channels * height * width)
     return y.reshape(shape).astype(grad.dtype)
 
 
@@ -191,14 +198,17 @@ def _taken(input: Array, rois: Array, argmax: Array) -> Array:
     return np.where(present, input.reshape(-1)[np.where(present, places, 0)], input.dtype.type(0))
 
 
-def _mean_taps(rois: Array, scale: float, shape: tuple[int, ...], bins: tuple[int, int]) -> Taps:
+def _mean_taps(
+    rois: Array, scale: float, shape: tuple[int, ...], bins: tuple[int, int],
+    limits: tuple[int, int],
+) -> Taps:  # fmt: skip
     """The pixels of bins that have planes of their own: (image, row, column, y, x)."""
     n, _, h, w = shape
     images, count = images_of(rois, n), bins[0] * bins[1]
-    pixels, bounds = _pixels(rois, scale, images, bins, (h, w), False)
+    pixels, bounds = _pixels(rois, scale, bins, limits, w, False)
     counts = np.diff(bounds)
     planes = images[:, None] * count + np.arange(count)
-    weights = 1 / np.maximum(counts, 1).astype(rois.dtype)
+    weights = 1 / np.maximum(counts, 1).astype(compute_dtype(rois.dtype))
     places = pixels + np.repeat(planes.ravel() * (h * w), counts)
     return Taps(places, np.repeat(weights, counts), bounds)
 
@@ -207,10 +217,10 @@ def _mean_taps(rois: Array, scale: float, shape: tuple[int, ...], bins: tuple[in
 def ps_roi_pool(
     input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt
 ) -> tuple[Array, Array]:
-    """Position-sensitive RoIPool (Dai et al. 2016, R-FCN): the mean of each bin, of which that in row
-    i and column j of channel c is read from input channel (c * pooled_height + i) * pooled_width + j.
+    """Position-sensitive RoIPool (Dai et al. 2016, R-FCN): the mean of each bin.
 
-    (the bins, the channel that each was read from); arguments as of roi_pool.
+    The bin in row i and column j of channel c is read from input channel
+    (c * pooled_height + i) * pooled_width + j. (the bins, the channel that each was read from); arguments as of roi_pool.
 
     >>> from flambeau.ops.detection.roi_pool import ps_roi_pool
     >>> image = torch.arange(4.).reshape(1, 4, 1, 1).expand(1, 4, 4, 4)
@@ -225,8 +235,8 @@ def ps_roi_pool(
         return meta_array(shape, input.dtype), meta_array(shape, _INT32)
     kind, (n, _, h, w), bins = compute_dtype(input.dtype), input.shape, pooled_height * pooled_width
     planes = input.astype(kind, copy=False).reshape(n, made, bins, h, w).transpose(0, 2, 3, 4, 1)
-    taps = _mean_taps(rois.astype(kind, copy=False), spatial_scale, input.shape,
-                      (pooled_height, pooled_width))  # fmt: skip
+    taps = _mean_taps(rois, spatial_scale, input.shape, (pooled_height, pooled_width),
+                      (h - 1, w - 1))  # fmt: skip
     rows = summed(np.ascontiguousarray(planes).reshape(-1, made), taps)
     y = rows.reshape(len(rois), pooled_height, pooled_width, made).transpose(0, 3, 1, 2)
     return np.ascontiguousarray(y, input.dtype), channel_mapping(shape)
@@ -243,14 +253,18 @@ def ps_roi_pool_backward(
     grad: Array, rois: Array, channel_mapping: Array, spatial_scale: float, pooled_height: SymInt,
     pooled_width: SymInt, batch_size: SymInt, channels: SymInt, height: SymInt, width: SymInt,
 ) -> Array:  # fmt: skip
-    """The cotangent of ps_roi_pool's input: that of each mean, shared out to its pixels."""
+    """The cotangent of ps_roi_pool's input: that of each mean, shared out to its pixels.
+
+    As in torchvision it counts the image's last row and column among them, which ps_roi_pool itself
+    never reads.
+    """
     check_regions("ps_roi_pool_backward_kernel", grad, rois, "grad")
     shape = batch_size, channels, height, width
     if grad.__class__ is MetaArray:
         return meta_array(shape, grad.dtype)
     kind, bins = compute_dtype(grad.dtype), pooled_height * pooled_width
-    taps = _mean_taps(rois.astype(kind, copy=False), spatial_scale, shape,
-                      (pooled_height, pooled_width))  # fmt: skip
+    taps = _mean_taps(rois, spatial_scale, shape, (pooled_height, pooled_width),
+                      (height, width))  # fmt: skip
     made = channels // bins
     rows = np.ascontiguousarray(grad.transpose(0, 2, 3, 1), kind).reshape(-1, made)
     y = spread(rows, taps, batch_size * bins * height * width)

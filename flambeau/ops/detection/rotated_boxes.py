@@ -49,6 +49,8 @@ def box_iou_rotated(boxes1: Array, boxes2: Array) -> Array:
     >>> box_iou_rotated(square, torch.tensor([[1., 0., 2., 2., 90.], [0., 0., 2., 2., 45.]]))
     tensor([[0.3333, 0.7071]])
     """
+    if boxes1.dtype != boxes2.dtype:
+        raise RuntimeError("boxes1 and boxes2 must have the same dtype")
     check_dtype("box_iou_rotated_cpu", boxes1, half=False)
     shape = len(boxes1), len(boxes2)
     if boxes1.__class__ is MetaArray:
@@ -88,7 +90,7 @@ def _common_area(subject: Array, clip: Array) -> Array:
     A polygon of up to eight corners is kept as eight, the last one repeated.
     """
     pairs = np.arange(len(subject))[:, None]
-    polygon = np.concatenate([subject, np.repeat(subject[:, -1:], 4, 1)], 1)
+    polygon, count = np.concatenate([subject, np.repeat(subject[:, -1:], 4, 1)], 1), 4
     for side in range(4):
         a, b = clip[:, side, None], clip[:, (side + 1) % 4, None]
         ahead = np.roll(polygon, -1, 1)
@@ -98,7 +100,8 @@ def _common_area(subject: Array, clip: Array) -> Array:
         share = np.divide(inside, gap, out=np.zeros_like(gap), where=gap != 0)[..., None]
         # Each corner that is inside, then the point where its side leaves or enters.
         points = np.stack([polygon, polygon + share * (ahead - polygon)], 2).reshape(-1, 16, 2)
-        present = np.stack([inside >= 0, crosses], 2).reshape(-1, 16)
+        corner = (inside >= 0) & (np.arange(8) < count)
+        present = np.stack([corner, crosses], 2).reshape(-1, 16)
         order = np.argsort(~present, 1, kind="stable")
         count = present.sum(1)[:, None]
         last = np.minimum(np.arange(8), np.maximum(count - 1, 0))

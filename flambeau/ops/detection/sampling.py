@@ -18,7 +18,7 @@ _BLOCK = 1 << 22  # elements of rows gathered at once
 
 
 class Taps(NamedTuple):
-    """`bounds[i]:bounds[i + 1]` of `places` and `weights` are the rows of result i, their factors."""
+    """`bounds[i]:bounds[i + 1]` of `places` and `weights`: the rows of result i, and factors."""
 
     places: Array
     weights: Array
