@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ _SIGNATURES = {
     b"RIFF": "WEBP",
 }  # fmt: skip
 _DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")  # 16 bits a channel, as Pillow reads PNG files
-_UPRIGHT = 0x0112  # the tag of EXIF that says how the camera was held
 
 
 def _pillow(name: str) -> Any:
@@ -45,29 +45,44 @@ def read_file(path: str) -> Tensor:
     except OSError as error:
         raise RuntimeError(f"[Errno {error.errno}] {error.strerror}: '{path}'") from error
     if not content:
-        raise RuntimeError(f"Expected a non empty file: '{path}'")
+        raise RuntimeError("Expected a non empty file")
     return wrap(np.frombuffer(bytearray(content), np.uint8))
 
 
 def write_file(path: str, data: Tensor) -> None:
     """Writes the bytes in a uint8 tensor of one dimension to a file."""
-    _check_bytes(data)
-    Path(path).write_bytes(np.ascontiguousarray(data._array).tobytes())
-
-
-def _check_bytes(data: Tensor) -> None:
     if data._array.dtype != np.uint8:
-        raise RuntimeError("Input tensor data type should be uint8")
+        raise RuntimeError("Input tensor dtype should be uint8")
+    if data.dim() != 1:
+        raise RuntimeError("Input data should be a 1-dimensional tensor")
+    try:
+        Path(path).write_bytes(np.ascontiguousarray(data._array).tobytes())
+    except OSError as error:
+        raise RuntimeError("Error opening output file") from error
+
+
+def _content(data: Tensor) -> bytes:
+    if data._array.dtype != np.uint8:
+        raise RuntimeError(f"Input tensor must have uint8 data type, got {data._array.dtype}")
     if data.dim() != 1 or not data.numel():
-        raise RuntimeError("Input tensor dimension should be one")
+        raise RuntimeError(
+            f"Input tensor must be 1-dimensional and non-empty, got {data.dim()} dims and "
+            f"{data.numel()} numels."
+        )
+    return np.ascontiguousarray(data._array).tobytes()
 
 
-def _opened(data: Tensor, kind: str) -> Any:
+_WRONG = {
+    "PNG": "Content is not png!", "JPEG": "Not a JPEG file",
+    "GIF": "DGifOpenFileName() failed - 103", "WEBP": "WebPGetFeatures failed with error code 3",
+}  # fmt: skip
+
+
+def _opened(content: bytes, kind: str) -> Any:
     """A file's content as a Pillow image; RuntimeError for one of another kind or a broken one."""
-    _check_bytes(data)
-    content = np.ascontiguousarray(data._array).tobytes()
     if _kind(content) != kind:
-        raise RuntimeError(f"decode_{kind.lower()}: the content is no {kind} file")
+        starts = f": starts with 0x{content[0]:02x} 0x{content[1:2].hex()}" if kind == "JPEG" else ""
+        raise RuntimeError(_WRONG[kind] + starts)
     image_module = _pillow("Image")
     try:
         image = image_module.open(io.BytesIO(content), formats=(kind,))
@@ -84,59 +99,87 @@ def _kind(content: bytes) -> str | None:
     return None
 
 
-def _tensor(image: Any, mode: int, upright: bool, allowed: tuple[int, ...]) -> Tensor:
-    """The image in one of PyTorch's modes: (channels, height, width)."""
-    if mode not in allowed:
-        raise RuntimeError("The provided mode is not supported for this kind of file")
-    if upright:
-        image = _pillow("ImageOps").exif_transpose(image)
-    pixels = _deep(image, mode) if image.mode in _DEEP else np.asarray(_converted(image, mode))
+def _tensor(pixels: np.ndarray) -> Tensor:
+    """(height, width) or (height, width, channels) as (channels, height, width)."""
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     return wrap(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
 
-def _converted(image: Any, mode: int) -> Any:
-    """The image in the mode; unchanged, palettes become colours and bits become bytes."""
-    if mode != UNCHANGED:
-        return image if image.mode == _MODES[mode] else image.convert(_MODES[mode])
-    if image.mode == "P":
-        return image.convert("RGBA" if "transparency" in image.info else "RGB")
-    return image.convert("L") if image.mode == "1" else image
-
-
-def _deep(image: Any, mode: int) -> np.ndarray:
-    """A gray image of 16 bits a channel, in the mode's channels."""
-    gray = np.asarray(image).astype(np.uint16)[:, :, None]
-    alpha = np.full_like(gray, np.iinfo(np.uint16).max)
-    parts = {UNCHANGED: [gray], GRAY: [gray], GRAY_ALPHA: [gray, alpha], RGB: [gray] * 3,
-             RGB_ALPHA: [gray] * 3 + [alpha]}[mode]  # fmt: skip
-    return np.concatenate(parts, 2)
-
-
-_ALL = (UNCHANGED, GRAY, GRAY_ALPHA, RGB, RGB_ALPHA)
+def _upright(image: Any, wanted: bool) -> Any:
+    """The image as EXIF says that the camera was held, where that is wanted."""
+    return _pillow("ImageOps").exif_transpose(image) if wanted else image
 
 
 def decode_png(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
-    """A PNG file's image, uint8 or uint16 (channels, height, width)."""
-    return _tensor(_opened(data, "PNG"), mode, apply_exif_orientation, _ALL)
+    """A PNG file's image, uint8 or uint16 (channels, height, width).
+
+    A palette's image unchanged is the numbers of its colours. NotImplementedError for colours of
+    16 bits a channel, which Pillow reads as 8.
+    """
+    content = _content(data)
+    image = _upright(_opened(content, "PNG"), apply_exif_orientation)
+    bits, colour = content[24], content[25]  # of the header, which comes first
+    if bits == 16 and colour != 0:
+        raise NotImplementedError("decode_png: 16 bits a channel in an image that is not gray")
+    if mode not in (UNCHANGED, *_MODES):
+        raise RuntimeError("The provided mode is not supported for PNG files")
+    if image.mode == "1":
+        image = image.convert("L")
+    if mode == UNCHANGED:
+        return _tensor(_deep(image) if image.mode in _DEEP else np.asarray(image))
+    return _tensor(_in_mode(image, mode, (1 << bits) - 1))
+
+
+def _deep(image: Any) -> np.ndarray:
+    return np.asarray(image).astype(np.uint16)
+
+
+def _in_mode(image: Any, mode: int, opaque: int) -> np.ndarray:
+    """A PNG image's pixels in a mode, as libpng makes them; `opaque`: alpha where there is none."""
+    if image.mode == "P":
+        image = image.convert("RGBA" if "transparency" in image.info else "RGB")
+    pixels = _deep(image) if image.mode in _DEEP else np.asarray(image)
+    pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    has_alpha = pixels.shape[2] in (2, 4)
+    colours = pixels[:, :, :-1] if has_alpha else pixels
+    if mode in (GRAY, GRAY_ALPHA) and colours.shape[2] == 3:
+        red, green, blue = colours.astype(np.int64).transpose(2, 0, 1)
+        gray = (9794 * red + 19234 * green + 3740 * blue) >> 15  # 0.2989, 0.587 and the rest
+        colours = gray.astype(pixels.dtype)[:, :, None]
+    if mode in (RGB, RGB_ALPHA) and colours.shape[2] == 1:
+        colours = np.repeat(colours, 3, 2)
+    if mode in (GRAY, RGB):
+        return colours
+    alpha = pixels[:, :, -1:] if has_alpha else np.full_like(pixels[:, :, :1], opaque)
+    return np.concatenate([colours, alpha], 2)
 
 
 def decode_jpeg(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
     """A JPEG file's image, uint8 (channels, height, width): unchanged, gray or RGB."""
-    image = _opened(data, "JPEG")
-    if mode == GRAY and image.mode == "YCbCr":
-        image.draft("L", None)
-    return _tensor(image, mode, apply_exif_orientation, (UNCHANGED, GRAY, RGB))
+    image = _opened(_content(data), "JPEG")
+    if mode not in (UNCHANGED, GRAY, RGB):
+        raise RuntimeError("The provided mode is not supported for JPEG files")
+    image = _upright(image, apply_exif_orientation)
+    if mode == UNCHANGED:
+        pixels = np.asarray(image)
+        return _tensor(255 - pixels if image.mode == "CMYK" else pixels)  # as the file has them
+    return _tensor(np.asarray(image.convert(_MODES[mode])))
 
 
 def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
-    """A WEBP file's image, uint8 (channels, height, width); unchanged with its transparency."""
-    return _tensor(_opened(encoded_data, "WEBP"), mode, False, _ALL)
+    """A WEBP file's image, uint8 (channels, height, width): unchanged, RGB or with transparency."""
+    image = _opened(_content(encoded_data), "WEBP")
+    if mode in (GRAY, GRAY_ALPHA):
+        warnings.warn(
+            "Webp does not support grayscale conversions. The returned tensor will be in the "
+            "colorspace of the original image.", stacklevel=2,
+        )  # fmt: skip
+    return _tensor(np.asarray(image.convert(_MODES[mode]) if mode in (RGB, RGB_ALPHA) else image))
 
 
 def decode_gif(data: Tensor) -> Tensor:
     """A GIF file's image, uint8 (3, height, width), or all of several (n, 3, height, width)."""
-    image, sequence = _opened(data, "GIF"), _pillow("ImageSequence")
+    image, sequence = _opened(_content(data), "GIF"), _pillow("ImageSequence")
     frames = [np.asarray(frame.convert("RGB")) for frame in sequence.Iterator(image)]
     pixels = np.stack(frames).transpose(0, 3, 1, 2)
     return wrap(np.ascontiguousarray(pixels[0] if len(frames) == 1 else pixels))
@@ -144,8 +187,7 @@ def decode_gif(data: Tensor) -> Tensor:
 
 def decode_image(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
     """The image of a file whose kind its first bytes say; RuntimeError for an unknown kind."""
-    _check_bytes(data)
-    kind = _kind(data._array[:12].tobytes())
+    kind = _kind(_content(data))
     if kind == "GIF":
         return decode_gif(data)
     if kind == "WEBP":

@@ -48,7 +48,7 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
     """
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"cls must be a type that inherits from torch.Tensor, got {cls!r}")
-    made: Tensor = self.view_as(self)
+    made: Tensor = Tensor.view_as(self, self)
     made.__class__ = cls
     return made
 
@@ -59,7 +59,7 @@ def _make_subclass(
 ) -> Tensor:
     """An object of `cls` on the memory of `data`, a leaf."""
     made = data._alias(cls)
-    made.requires_grad_(require_grad)
+    Tensor.requires_grad_(made, require_grad)  # past the class's own `__torch_function__`
     return made
 
 
