@@ -77,6 +77,11 @@ _WRONG = {
     "GIF": "DGifOpenFileName() failed - 103", "WEBP": "WebPGetFeatures failed with error code 3",
 }  # fmt: skip
 
+_BROKEN = {
+    "PNG": "Out of bound read in decode_png. Probably, the input image is corrupted",
+    "JPEG": "Image is incomplete or truncated",
+}
+
 
 def _opened(content: bytes, kind: str) -> Any:
     """A file's content as a Pillow image; RuntimeError for one of another kind or a broken one."""
@@ -88,7 +93,7 @@ def _opened(content: bytes, kind: str) -> Any:
         image = image_module.open(io.BytesIO(content), formats=(kind,))
         image.load()
     except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
-        raise RuntimeError(f"decode_{kind.lower()}: {error}") from error
+        raise RuntimeError(_BROKEN.get(kind, f"decode_{kind.lower()}: {error}")) from error
     return image
 
 
