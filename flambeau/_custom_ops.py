@@ -1,4 +1,4 @@
-"""torch._custom_ops: the first names of what torch.library has now, which older libraries import."""
+"""torch._custom_ops: the first names of what torch.library has now, for older libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.jit.annotations: the names that TorchScript reads in annotations, as far as Python has them.
+"""torch.jit.annotations: the names that TorchScript reads in annotations.
 
 `BroadcastingList2[int]` says that one number may stand for a list of two; it is only an annotation.
 """

@@ -1,8 +1,8 @@
 """torch.ops.load_library: libraries of C++ operators whose operators flambeau has itself.
 
 A library is known by its package and file. Asking for a known one registers flambeau's operators
-under the library's names; every other one raises OSError, as PyTorch does for what cannot be loaded,
-so that programs take the way that they have for it.
+under the library's names. Every other one raises OSError, as PyTorch does for what cannot be
+loaded, so that programs fall back as they would there.
 """
 
 from __future__ import annotations

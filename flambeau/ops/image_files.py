@@ -39,7 +39,7 @@ def _pillow(name: str) -> Any:
 
 
 def read_file(path: str) -> Tensor:
-    """The bytes of a file, as a uint8 tensor; RuntimeError where there is none, or nothing in it."""
+    """The bytes of a file, as a uint8 tensor; RuntimeError where there is none or it is empty."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
@@ -86,8 +86,8 @@ _BROKEN = {
 def _opened(content: bytes, kind: str) -> Any:
     """A file's content as a Pillow image; RuntimeError for one of another kind or a broken one."""
     if _kind(content) != kind:
-        starts = f": starts with 0x{content[0]:02x} 0x{content[1:2].hex()}" if kind == "JPEG" else ""
-        raise RuntimeError(_WRONG[kind] + starts)
+        first = f": starts with 0x{content[0]:02x} 0x{content[1:2].hex()}"
+        raise RuntimeError(_WRONG[kind] + (first if kind == "JPEG" else ""))
     image_module = _pillow("Image")
     try:
         image = image_module.open(io.BytesIO(content), formats=(kind,))

@@ -168,7 +168,8 @@ def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sectio
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
         )
     at = canonical_dim(dim, input._array.ndim)
-    n, given = input._array.shape[at], _places("tensor_split", indices_or_sections, indices, sections)
+    n = input._array.shape[at]
+    given = _places("tensor_split", indices_or_sections, indices, sections)
     if isinstance(given, Tensor):
         given = given.tolist()
     if isinstance(given, int):

@@ -1,4 +1,4 @@
-"""Operators of object detection: non-maximum suppression, regions resampled, deformable convolution.
+"""Operators of object detection: suppressed boxes, resampled regions, deformable convolution.
 
 They are not imported with flambeau: torchvision asks for them by the name of its compiled library,
 and they become `torch.ops.torchvision.*` with its schemas (`compiled_libraries.py`).
@@ -18,7 +18,7 @@ OPERATORS = (
     roi_pool, roi_pool_backward, ps_roi_pool, ps_roi_pool_backward, deform_conv2d,
     deform_conv2d_backward,
 )  # fmt: skip
-# What takes quantised tensors, and what asks for the CUDA that the library was built with (-1: none).
+# What takes quantised tensors, and the CUDA that the library was built with (-1: none).
 SCHEMAS = {
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor": None,
     "qroi_align(Tensor input, Tensor rois, float input_scale, int input_zero_point, "

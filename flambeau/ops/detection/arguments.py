@@ -41,7 +41,7 @@ def images_of(rois: Array, count: int) -> Array:
     if rois.__class__ is MetaArray:
         return rois[:, 0]
     images = rois[:, 0].astype(np.int64)
-    if images.size and not (0 <= images.min() and images.max() < count):
+    if images.size and (images.min() < 0 or images.max() >= count):
         raise IndexError(
             f"rois: a region is in image {images[np.argmax((images < 0) | (images >= count))]}, "
             f"but the batch has {count}"

@@ -52,7 +52,7 @@ def nms(dets: Array, scores: Array, iou_threshold: float) -> Array:
     """
     _check(dets, scores)
     if dets.__class__ is MetaArray:
-        raise NotImplementedError("nms on meta tensors: how many boxes are kept depends on the data")
+        raise NotImplementedError("nms on meta tensors: how many boxes it keeps depends on values")
     if not len(dets):
         return np.empty(0, np.int64)
     order = np.argsort(-scores, kind="stable")

@@ -92,7 +92,7 @@ def _sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[
         step = (np.arange(kernel[axis]) * call.dilation[axis]).astype(kind)
         shape = (count if axis == 0 else 1, count if axis else 1, 1)
         by = (kernel[0] if axis == 0 else 1, kernel[1] if axis else 1)
-        starts.append((at.reshape(shape + (1, 1)) + step.reshape((1, 1, 1) + by)))
+        starts.append(at.reshape(*shape, 1, 1) + step.reshape(1, 1, 1, *by))
     # In the offsets' dtype: in half precision, where a tap lies depends on it.
     y, x = ((moved[..., axis] + starts[axis]).reshape(-1).astype(mask.dtype) for axis in range(2))
     places, shares, slopes = _corners(y, x, sizes)

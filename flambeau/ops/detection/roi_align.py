@@ -52,10 +52,11 @@ def _bin(plane, roi, scale, bins, at, ratio, shift, least):
     """The definition of one bin: the mean over its grid of points."""
     x1, y1, x2, y2 = roi[1:] * scale - shift
     lengths = max(y2 - y1, least), max(x2 - x1, least)
-    points = [ratio if ratio > 0 else int(np.ceil(n / b)) for n, b in zip(lengths, bins)]
+    each = [int(np.ceil(n / b)) for n, b in zip(lengths, bins, strict=True)]
+    points = [ratio, ratio] if ratio > 0 else each
     sums = [
         bilinear(plane, *(start + n / b * (i + (k + 0.5) / m) for start, n, b, i, k, m
-                          in zip((y1, x1), lengths, bins, at, place, points)))
+                          in zip((y1, x1), lengths, bins, at, place, points, strict=True)))
         for place in np.ndindex(*points)
     ]  # fmt: skip
     return np.mean(sums)
@@ -178,7 +179,8 @@ def ps_roi_align(
     """Position-sensitive RoIAlign (Li et al. 2018, Light-Head R-CNN).
 
     The bin in row i and column j of channel c is read from input channel
-    (c * pooled_height + i) * pooled_width + j. (the bins, the channel that each was read from); arguments as of roi_align with `aligned`.
+    (c * pooled_height + i) * pooled_width + j. (the bins, the channel that each was read from);
+    arguments as of roi_align with `aligned`.
 
     >>> from flambeau.ops.detection.roi_align import ps_roi_align
     >>> image = torch.arange(4.).reshape(1, 4, 1, 1).expand(1, 4, 4, 4)

@@ -86,7 +86,7 @@ def _pixels(
     rois: Array, scale: float, bins: tuple[int, int], limits: tuple[int, int], width: int,
     inclusive: bool,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """The pixels (y * width + x) of all bins (region, row, column) one behind the other, and bounds."""
+    """The pixels (y * width + x) of all bins (region, row, column) in turn, and their bounds."""
     edges = rois[:, 1:] * rois.dtype.type(scale)
     top, bottom = _bins(edges[:, 1], edges[:, 3], bins[0], limits[0], inclusive)
     left, right = _bins(edges[:, 0], edges[:, 2], bins[1], limits[1], inclusive)
@@ -108,8 +108,8 @@ def roi_pool(
     """RoIPool (Girshick 2015, Fast R-CNN): the maximum of each bin of each region.
 
     input (n, c, h, w); rois (k, 5): the image's number, x1, y1, x2, y2, which `spatial_scale`
-    multiplies and which are then rounded. (the maxima (k, c, pooled_height, pooled_width), the pixel
-    y * w + x that each is of: 0 and -1 where a bin is empty). RuntimeError for other shapes and for
+    multiplies and which are then rounded. (the maxima (k, c, pooled_height, pooled_width), the
+    pixel y * w + x of each: 0 and -1 where a bin is empty). RuntimeError for other shapes and for
     dtypes that differ, IndexError for an image that is not in the batch. No derivative by rois.
 
     >>> from flambeau.ops.detection.roi_pool import roi_pool
@@ -220,7 +220,8 @@ def ps_roi_pool(
     """Position-sensitive RoIPool (Dai et al. 2016, R-FCN): the mean of each bin.
 
     The bin in row i and column j of channel c is read from input channel
-    (c * pooled_height + i) * pooled_width + j. (the bins, the channel that each was read from); arguments as of roi_pool.
+    (c * pooled_height + i) * pooled_width + j. (the bins, the channel that each was read from);
+    arguments as of roi_pool.
 
     >>> from flambeau.ops.detection.roi_pool import ps_roi_pool
     >>> image = torch.arange(4.).reshape(1, 4, 1, 1).expand(1, 4, 4, 4)
