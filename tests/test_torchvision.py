@@ -3,6 +3,8 @@ torchvision itself where it is installed."""
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import importlib.util
 import re
 import subprocess
@@ -20,7 +22,8 @@ EXTENSION = """
 import os
 import torch
 
-path = os.path.join(os.path.dirname(__file__), "_C.so")
+(file,) = [name for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".so")]
+path = os.path.join(os.path.dirname(__file__), file)
 try:
     torch.ops.load_library(path)
     has_ops = True
@@ -153,10 +156,13 @@ def run(program: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_a_package_that_imports_and_registers_what_torchvision_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("library", ["_C.so", "_C_stable.so"])  # up to 0.28, and from 0.29 on
+def test_a_package_that_imports_and_registers_what_torchvision_does(
+    library: str, tmp_path: Path
+) -> None:
     package = tmp_path / "torchvision"
     package.mkdir()
-    for name, text in (("__init__.py", ""), ("_C.so", ""), ("extension.py", EXTENSION),
+    for name, text in (("__init__.py", ""), (library, ""), ("extension.py", EXTENSION),
                        ("registrations.py", REGISTRATIONS), ("names.py", NAMES)):  # fmt: skip
         (package / name).write_text(text)
     assert run(PROGRAM, tmp_path).splitlines() == [
@@ -170,7 +176,7 @@ def test_a_package_that_imports_and_registers_what_torchvision_does(tmp_path: Pa
 def test_libraries_that_cannot_be_loaded_raise_os_errors(tmp_path: Path) -> None:
     foreign = tmp_path / "operators.so"
     foreign.write_bytes(b"")
-    for path in (foreign, tmp_path / "torchvision" / "_C.so"):
+    for path in (foreign, tmp_path / "torchvision" / "_C.so"):  # of another package, not there
         with pytest.raises(OSError, match=f"Could not load this library: {re.escape(str(path))}"):
             torch.ops.load_library(path)
         assert str(path) not in torch.ops.loaded_libraries
@@ -181,6 +187,12 @@ def test_nothing_of_it_is_imported_with_flambeau() -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True,
                           text=True, check=True)  # fmt: skip
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["compiled_libraries", "dispatch_keys"])
+def test_docstrings(name: str) -> None:
+    module = importlib.import_module(f"flambeau.ops.{name}")
+    assert doctest.testmod(module, extraglobs={"torch": torch}).failed == 0
 
 
 def test_sets_of_dispatch_keys() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..ops import cat, matmul, relu
+from .. import ops
 from ..tensor import Tensor
 from .modules import Identity
 from .module import Module
@@ -48,12 +48,12 @@ class FloatFunctional(Module):
 
     def cat(self, x: list[Tensor], dim: int = 0) -> Tensor:
         """The tensors joined along `dim`."""
-        return self.activation_post_process(cat(x, dim=dim))
+        return self.activation_post_process(ops.cat(x, dim=dim))
 
     def add_relu(self, x: Tensor, y: Tensor) -> Tensor:
         """relu(x + y)."""
-        return self.activation_post_process(relu(x + y))
+        return self.activation_post_process(ops.relu(x + y))
 
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """x @ y."""
-        return self.activation_post_process(matmul(x, y))
+        return self.activation_post_process(x @ y)

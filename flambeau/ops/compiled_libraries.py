@@ -18,6 +18,8 @@ from .registry import Operator
 FAMILIES = {
     ("torchvision", "_C"): "detection",
     ("torchvision", "image"): "image_files",
+    ("torchvision", "_C_stable"): "detection",  # their names from 0.29 on
+    ("torchvision", "image_stable"): "image_files",
 }
 
 loaded_libraries: set[str] = set()

@@ -98,7 +98,7 @@ _OPERATORS = frozenset(
      "__lt__", "__le__", "__gt__", "__ge__", "__len__", "__deepcopy__"}  # fmt: skip
 
 
-def _init_subclass(cls: type, **kwargs: Any) -> None:
+def _init_subclass(cls: type, /, **kwargs: Any) -> None:
     super(Tensor, cls).__init_subclass__(**kwargs)  # type: ignore[misc]
     hook = vars(cls).get("__torch_function__")
     if isinstance(hook, (classmethod, staticmethod)):
