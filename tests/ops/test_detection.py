@@ -126,3 +126,19 @@ def test_half_precision(vision) -> None:
     region = torch.tensor([[0.0, 0.0, 0.0, 15.0, 0.0]]).half()
     y, at = vision.roi_pool(image, region, 0.5, 1, 2)
     assert (y.dtype, y.tolist(), at.tolist()) == (torch.float16, [[[[4.0, 8.0]]]], [[[[4, 8]]]])
+
+
+def test_nan_is_the_best_score_and_a_negative_threshold_drops_all_others(vision) -> None:
+    boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0], [9.0, 9.0, 10.0, 10.0], [3.0, 3.0, 4.0, 4.0]])
+    assert vision.nms(boxes, torch.tensor([1.0, float("nan"), 2.0]), 0.5).tolist() == [1, 2, 0]
+    assert vision.nms(boxes, torch.tensor([1.0, 3.0, 2.0]), -1.0).tolist() == [1]
+
+
+def test_maxima_pass_over_nan_and_what_is_not_above_the_lowest_number(vision) -> None:
+    nan, inf = float("nan"), float("inf")
+    image = torch.tensor([[[[1.0, nan, 3.0], [nan, nan, -inf], [0.0, 2.0, inf]]]])
+    rois = torch.tensor([[0, 0, 0, 1, 0], [0, 0, 0, 2, 2], [0, 0, 1, 1, 1], [0, 2, 1, 2, 1.0]])
+    y, at = vision.roi_pool(image, rois, 1.0, 1, 1)
+    lowest = torch.finfo(torch.float32).min
+    assert y.flatten().tolist() == [1, inf, lowest, lowest]
+    assert at.flatten().tolist() == [0, 8, -1, -1]

@@ -55,9 +55,17 @@ def nms(dets: Array, scores: Array, iou_threshold: float) -> Array:
         raise NotImplementedError("nms on meta tensors: how many boxes it keeps depends on values")
     if not len(dets):
         return np.empty(0, np.int64)
-    order = np.argsort(-scores, kind="stable")
+    order = _from_best(scores)
     ranked = np.ascontiguousarray(dets[order].T)  # x1, y1, x2, y2: (4, n), best first
     return order[_chosen(ranked, _below(iou_threshold, dets.dtype))]
+
+
+def _from_best(scores: Array) -> Array:
+    """The order of falling scores, equal ones as they come; nan is the best."""
+    order = np.argsort(-scores, kind="stable")
+    if not np.isnan(scores[order[-1]]):
+        return order
+    return np.roll(order, np.count_nonzero(np.isnan(scores)))
 
 
 def _chosen(ranked: Array, limit: np.generic) -> Array:
@@ -123,7 +131,7 @@ def _overlapping(ranked: Array, limit: np.generic) -> tuple[Array, Array]:
     boxes = ranked[:, by_left]
     count = boxes.shape[1]
     ends = np.searchsorted(boxes[0], boxes[2], "right")
-    ends = np.maximum(ends, np.arange(count) + 1)
+    ends = np.maximum(ends, np.arange(count) + 1 if limit >= 0 else count)
     pairs, first = [], 0
     while first < count:
         last = first + 1

@@ -130,6 +130,10 @@ def roi_pool(
     table = ordered(input.astype(kind, copy=False).transpose(0, 2, 3, 1))
     table = np.ascontiguousarray(table).reshape(-1, c)
     most, which = _maxima(table, pixels, bounds, planes)
+    if not np.isfinite(most).all():  # as in torchvision, only what exceeds the lowest number counts
+        lowest = np.finfo(kind).min
+        most, which = _maxima(np.fmax(table, lowest), pixels, bounds, planes)
+        which[most == lowest] = -1
     y = most.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
     at = which.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
     return np.ascontiguousarray(y, input.dtype), np.ascontiguousarray(at)
