@@ -90,7 +90,7 @@ class Tagged(torch.Tensor):
         cls.seen.append(func)
         with torch._C.DisableTorchFunctionSubclass():
             found = func(*args, **(kwargs or {}))
-        if func in {torch.Tensor.clone, torch.Tensor.to}:
+        if func in {torch.Tensor.clone, torch.Tensor.to, torch.Tensor.requires_grad_}:
             found = found.as_subclass(cls)
             found.tag = args[0].tag
         return found
@@ -140,6 +140,9 @@ def test_copies_and_pickles_keep_class_and_attributes():
     x = tagged()
     for y in (copy.copy(x), pickle.loads(pickle.dumps(x))):
         assert (type(y), y.tag, y.tolist()) == (Tagged, "mine", [1.0, 1.0])
+    Tagged.seen.clear()
+    assert type(torch.Tensor._make_subclass(Tagged, torch.ones(2), True)) is Tagged
+    assert Tagged.seen == []  # it is made before it has a tag
 
 
 def test_plain_tensors_and_subclasses_without_a_hook_keep_their_methods():

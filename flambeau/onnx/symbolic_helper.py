@@ -6,13 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..tensor.lacking import lacking
+from ..tensor.lacking import Lacking
 
 __all__ = ["parse_args"]
 
-_KINDS = frozenset(("v", "i", "is", "f", "fs", "b", "s", "t", "none"))
 
-__getattr__ = lacking(__name__, ("quantized_args",))
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch.onnx.symbolic_helper' has no attribute '{name}'")
+    return Lacking(f"torch.onnx.symbolic_helper.{name}")
 
 
 def parse_args(*arg_descriptors: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -28,9 +30,6 @@ def parse_args(*arg_descriptors: str) -> Callable[[Callable[..., Any]], Callable
     >>> exported(None, "x", 2.0)
     2.0
     """
-    unknown = [kind for kind in arg_descriptors if kind not in _KINDS]
-    if unknown:
-        raise ValueError(f"parse_args: unknown kinds of arguments {unknown}")
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
