@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from .ops.core.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
+from .ops.core.subclass import DisableTorchFunction, DisableTorchFunctionSubclass
 from .tensor import Tensor, dtype
 from .tensor.devices import device, get_default_device
 from .tensor.random.generator import Generator
 from .tensor.absent import lacking
 from .tensor.size import Size
 
-__all__ = ["Generator", "Size", "TensorBase", "device", "dtype"]
+__all__ = [
+    "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet",
+    "Generator", "Size", "TensorBase", "_ExcludeDispatchKeyGuard", "device", "dtype",
+]  # fmt: skip
 
 TensorBase = _TensorBase = Tensor
 _TensorMeta = type(Tensor)

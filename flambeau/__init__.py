@@ -81,8 +81,8 @@ newaxis = None
 
 # Subpackages, and names that live in one, imported when first asked for.
 _SUBMODULES = frozenset((
-    "_C", "__config__", "_dynamo", "_higher_order_ops", "_inductor", "_subclasses", "_tensor_str",
-    "_utils", "accelerator", "amp", "backends",
+    "_C", "__config__", "_custom_ops", "_dynamo", "_higher_order_ops", "_inductor",
+    "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "ao", "backends",
     "compiler", "cpu", "cuda", "distributed", "distributions", "export", "fft", "func",
     "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked", "mps", "mtia",
     "multiprocessing", "nested", "nn", "onnx", "optim", "overrides", "profiler", "random",

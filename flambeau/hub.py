@@ -155,3 +155,51 @@ def help(
 ) -> str | None:  # fmt: skip
     """The docstring of a function in a folder's hubconf.py."""
     return _entry(_entries(github, source), model).__doc__
+
+
+class _Faketqdm:
+    """A progress bar for where tqdm is not installed: the share that is done, on stderr.
+
+    A context manager, as tqdm is: `with tqdm(total=3) as bar: bar.update(1)`.
+    """
+
+    def __init__(self, total: int | None = None, disable: bool = False, unit: Any = None,
+                 *args: Any, **kwargs: Any) -> None:  # fmt: skip
+        self.total, self.disable, self.n = total, disable, 0
+
+    def update(self, n: int) -> None:
+        """Counts `n` more."""
+        self.n += n
+        if not self.disable:
+            share = f"{self.n} bytes" if self.total is None else f"{100 * self.n / self.total:.1f}%"
+            sys.stderr.write(f"\r{share}")
+            sys.stderr.flush()
+
+    def set_description(self, *args: Any, **kwargs: Any) -> None:
+        """Accepted: the share has no text."""
+
+    def write(self, s: str) -> None:
+        """Writes a line to stderr."""
+        sys.stderr.write(f"{s}\n")
+
+    def close(self) -> None:
+        """Ends the line."""
+        if not self.disable:
+            sys.stderr.write("\n")
+        self.disable = True
+
+    def __enter__(self) -> _Faketqdm:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tqdm":  # late: few programs download
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            return _Faketqdm
+        return tqdm
+    raise AttributeError(f"module 'torch.hub' has no attribute '{name}'")

@@ -22,11 +22,11 @@ from .ops.core.custom import CustomOperator
 from .tensor.absent import lacking
 
 __all__ = [
-    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract",
-    "infer_schema", "register_autograd", "register_fake", "register_kernel",
+    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl",
+    "impl_abstract", "infer_schema", "register_autograd", "register_fake", "register_kernel",
 ]  # fmt: skip
 
-_NAMES = ("get_ctx", "get_kernel", "opcheck", "register_autocast", "register_torch_dispatch",
+_NAMES = ("get_kernel", "opcheck", "register_autocast", "register_torch_dispatch",
           "register_vmap", "triton_op", "wrap_triton")  # fmt: skip
 
 __getattr__ = lacking(__name__, _NAMES)
@@ -220,6 +220,21 @@ def register_fake(
         return function
 
     return register if func is None else register(func)
+
+
+def get_ctx() -> Any:
+    """What a fake kernel asks for a size that depends on the data.
+
+    RuntimeError: fake kernels run on meta tensors here, whose sizes are numbers.
+    """
+    raise RuntimeError(
+        "You're trying to run this operator with meta Tensors (as opposed to FakeTensors), but "
+        "this operator may return an output Tensor with data-dependent shape. Meta Tensors don't "
+        "support operators with outputs that have data-dependent shapes but FakeTensors do. If "
+        "your operator does not return an output with data-dependent shape, make sure the "
+        "FakeTensor and/or meta kernel does not call torch.library.get_ctx(). Otherwise, please "
+        "use FakeTensors."
+    )
 
 
 def impl_abstract(

@@ -19,7 +19,7 @@ LONGEST_FILE = 700
 LONGEST_FUNCTION = 40  # lines of code: the signature and the docstring do not count
 FORBIDDEN = re.compile(r"^(utils?|helpers?|misc|common|stuff|tools?)\.py$")
 # Names that PyTorch has.
-ALLOWED = {"flambeau/nn/modules/utils.py"}
+ALLOWED = {"flambeau/_dynamo/utils.py", "flambeau/nn/modules/utils.py"}
 HOSTILE = {"tests/test_house.py", "tests/serialization/test_hostile.py"}  # they mean what they say
 ABSOLUTE = re.compile(r"(?<![\w.])/(?:home|Users|work|root|tmp|mnt|opt|data)/\w")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 
@@ -82,3 +83,14 @@ def test_private_names_of_pytrees_that_programs_import() -> None:
     pairs, keys = _pytree._dict_flatten_with_keys({"a": 1})
     assert (pairs, keys) == ([(_pytree.MappingKey("a"), 1)], ["a"])
     assert _pytree._get_node_type([]) in _pytree.SUPPORTED_NODES
+
+
+def test_downloads_show_their_share_where_tqdm_is_not_installed(capsys, monkeypatch) -> None:
+    from flambeau.utils import model_zoo
+
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with model_zoo.tqdm(total=4, disable=False, unit="B") as bar:
+        bar.set_description("net")
+        bar.update(1)
+        bar.update(3)
+    assert capsys.readouterr().err == "\r25.0%\r100.0%\n"

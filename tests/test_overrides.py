@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import flambeau as torch
 from flambeau.overrides import BaseTorchFunctionMode, TorchFunctionMode
 
@@ -75,3 +78,76 @@ def test_operators_that_were_never_called_before():
     assert log.seen == ["ones", "special_i1e" if "special_i1e" in log.seen else "i1e"] * 2
     assert torch.equal(first, second)
     assert torch.equal(torch.special.i1e(torch.ones(1)), first)
+
+
+class Tagged(torch.Tensor):
+    """Gives plain tensors, but for clone and to; remembers which functions came by."""
+
+    seen: list = []  # noqa: RUF012
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(func)
+        with torch._C.DisableTorchFunctionSubclass():
+            found = func(*args, **(kwargs or {}))
+        if func in {torch.Tensor.clone, torch.Tensor.to, torch.Tensor.requires_grad_}:
+            found = found.as_subclass(cls)
+            found.tag = args[0].tag
+        return found
+
+
+def tagged() -> Tagged:
+    x = torch.ones(2).as_subclass(Tagged)
+    x.tag = "mine"
+    Tagged.seen.clear()
+    return x
+
+
+def test_methods_of_a_subclass_go_through_its_hook():
+    x = tagged()
+    kinds = [type(y) for y in (x.clone(), x.to(torch.float64), x + 1, 1 + x, x.sum(), x[0])]
+    assert kinds == [Tagged, Tagged, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+    names = "clone", "to", "__add__", "__radd__", "sum", "__getitem__"
+    assert Tagged.seen == [getattr(torch.Tensor, name) for name in names]
+    assert x.clone().tag == "mine"
+    assert x.shape == (2,)
+
+
+def test_a_subclass_of_a_subclass_is_asked_first():
+    class Child(Tagged):
+        pass
+
+    child = torch.ones(2).as_subclass(Child)
+    child.tag = "child"
+    assert type(child.clone()) is Child
+    tagged()
+    assert type(torch.ones(2).as_subclass(Tagged) + child) is torch.Tensor
+
+
+def test_the_default_hook_gives_objects_of_the_class():
+    class Kept(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs)
+
+    x = torch.tensor([3.0, 1.0]).as_subclass(Kept)
+    assert type(x * 2) is Kept
+    assert [type(y) for y in x.sort()] == [Kept, Kept]
+    assert type(x.tolist()) is list
+
+
+def test_copies_and_pickles_keep_class_and_attributes():
+    x = tagged()
+    for y in (copy.copy(x), pickle.loads(pickle.dumps(x))):
+        assert (type(y), y.tag, y.tolist()) == (Tagged, "mine", [1.0, 1.0])
+    Tagged.seen.clear()
+    assert type(torch.Tensor._make_subclass(Tagged, torch.ones(2), True)) is Tagged
+    assert Tagged.seen == []  # it is made before it has a tag
+
+
+def test_plain_tensors_and_subclasses_without_a_hook_keep_their_methods():
+    class Plain(torch.Tensor):
+        pass
+
+    assert "clone" not in vars(Plain)
+    assert Plain.clone is torch.Tensor.clone

@@ -144,6 +144,9 @@ def script_if_tracing(fn: Any) -> Any:
     return fn
 
 
+_script_if_tracing = script_if_tracing  # the name that libraries wrap for older releases
+
+
 def annotate(the_type: Any, the_value: Any) -> Any:
     """The value as it is."""
     return the_value

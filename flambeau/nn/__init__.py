@@ -32,3 +32,11 @@ def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
     for name in given.keys() & result.keys():
         raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
     return result | given
+
+
+def __getattr__(name: str) -> Any:
+    if name == "quantized":  # few models have parts of it
+        from importlib import import_module
+
+        return import_module(f"{__name__}.quantized")
+    raise AttributeError(f"module 'torch.nn' has no attribute '{name}'")

@@ -48,6 +48,8 @@ for _folder, _names in FAMILIES.items():
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("load_library", "loaded_libraries"):  # late: few programs load one
+        return getattr(importlib.import_module(f"{__name__}.core.compiled_libraries"), name)
     try:
         return PUBLIC["torch"][name]
     except KeyError:
@@ -56,15 +58,6 @@ def __getattr__(name: str) -> Any:
     from .core.custom import namespace  # late: few programs have operators of their own
 
     return namespace(name)  # as in PyTorch every name is one, with nothing in it at first
-
-
-loaded_libraries: set[str] = set()
-
-
-def load_library(path: Any) -> None:
-    """NotImplementedError: operators in C++ are made for PyTorch's own tensors."""
-    raise NotImplementedError(f"torch.ops.load_library({str(path)!r}): flambeau runs no operators "
-                              "in C++")  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -208,7 +208,8 @@ def _rebuild_from_type_v2(
         raise RuntimeError(f"{new_type!r} is not a Tensor class")
     made = func(*args)
     if type(made) is not new_type:
-        made = made._alias(new_type).requires_grad_(made.requires_grad)
+        requires_grad, made = made.requires_grad, made._alias(new_type)
+        Tensor.requires_grad_(made, requires_grad)  # past the class's own `__torch_function__`
     own = getattr(new_type, "__setstate__", None)
     if own is not None and own is not getattr(Tensor, "__setstate__", None):
         own(made, state)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import flambeau
+import flambeau.ops.detection  # a family that is not imported with flambeau
 from flambeau.ops.core.registry import OPERATORS, Kind
 
 

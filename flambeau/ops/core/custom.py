@@ -14,6 +14,7 @@ from typing import Any
 from ...autograd.function import Function
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
+from .autocast import AUTOCAST, STATE
 
 # Keys under which a kernel counts as the CPU's, the most special one first.
 CPU_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
@@ -144,6 +145,8 @@ class CustomOperator:
         tensors = list(_tensors((*args, *kwargs.values())))
         if any(t.device.type == "meta" for t in tensors):
             return self._shapes(args, kwargs)
+        if AUTOCAST.count and STATE.enabled and "AutocastCPU" in self.kernels:
+            return self.kernels["AutocastCPU"](*args, **kwargs)
         for key in AUTOGRAD_KEYS:
             if key in self.kernels:
                 return self.kernels[key](*args, **kwargs)

@@ -141,9 +141,22 @@ def chunk(input, chunks, dim=0):
     return split(input, size, at)
 
 
+def _places(name: str, *choices: Any) -> Any:
+    """The one of several names of an argument that was used; TypeError for none or two."""
+    values = [choice for choice in choices if choice is not None]
+    if len(values) != 1:
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: it takes one of sections and "
+            "indices"
+        )
+    return values[0]
+
+
 @composite()
-def tensor_split(input, indices_or_sections, dim=0):
+def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sections=None):
     """Pieces of an axis: a number of nearly equal ones, or those between indices.
+
+    The number may be called `sections`, the indices `indices`.
 
     >>> torch.tensor_split(torch.arange(5), 2)
     (tensor([0, 1, 2]), tensor([3, 4]))
@@ -155,7 +168,8 @@ def tensor_split(input, indices_or_sections, dim=0):
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
         )
     at = canonical_dim(dim, input._array.ndim)
-    n, given = input._array.shape[at], indices_or_sections
+    n = input._array.shape[at]
+    given = _places("tensor_split", indices_or_sections, indices, sections)
     if isinstance(given, Tensor):
         given = given.tolist()
     if isinstance(given, int):
@@ -172,7 +186,8 @@ def tensor_split(input, indices_or_sections, dim=0):
 
 
 def _split_along(name: str, axis_of: Any, least: int, words: str) -> Any:
-    def function(input, indices_or_sections):
+    def function(input, indices_or_sections=None, *, indices=None, sections=None):
+        indices_or_sections = _places(name, indices_or_sections, indices, sections)
         if input._array.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a "

@@ -1,0 +1,11 @@
+"""torch.ao: quantisation, of which flambeau has what models need that are not quantised."""
+
+__all__ = ["quantization"]
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module 'torch.ao' has no attribute '{name}'")

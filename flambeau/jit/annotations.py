@@ -1,0 +1,25 @@
+"""torch.jit.annotations: the names that TorchScript reads in annotations.
+
+`BroadcastingList2[int]` says that one number may stand for a list of two; it is only an annotation.
+"""
+
+from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: UP035  # its public names
+
+from ..tensor.absent import lacking
+
+__all__ = [
+    "Any", "BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Dict", "List",
+    "Optional", "Tuple", "Union",
+]  # fmt: skip
+
+__getattr__ = lacking(__name__, (
+    "ann_to_type", "get_signature", "try_ann_to_type", "try_real_annotations",
+))  # fmt: skip
+
+
+class _BroadcastingList:
+    def __getitem__(self, kind: Any) -> None:
+        """None: an annotation that says nothing to Python."""
+
+
+BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = _BroadcastingList()

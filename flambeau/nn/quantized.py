@@ -1,0 +1,59 @@
+"""torch.nn.quantized: functions as modules, which a quantised model would replace by its own."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from .. import ops
+from ..tensor import Tensor
+from .modules import Identity
+from .module import Module
+
+__all__ = ["FloatFunctional"]
+
+
+class FloatFunctional(Module):
+    """Additions, products and joins of a model that computes in floating point.
+
+    >>> torch.nn.quantized.FloatFunctional().add_relu(torch.tensor([1.]), torch.tensor([-3.]))
+    tensor([0.])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.activation_post_process = Identity()
+
+    def forward(self, x: Tensor) -> NoReturn:
+        """RuntimeError: the methods are what is called."""
+        raise RuntimeError(
+            "FloatFunctional is not intended to use the 'forward'. Please use the underlying "
+            "operation"
+        )
+
+    def add(self, x: Tensor, y: Any) -> Tensor:
+        """x + y."""
+        return self.activation_post_process(x + y)
+
+    def add_scalar(self, x: Tensor, y: float) -> Tensor:
+        """x + y, of a number, which has no observer."""
+        return x + y
+
+    def mul(self, x: Tensor, y: Any) -> Tensor:
+        """x * y."""
+        return self.activation_post_process(x * y)
+
+    def mul_scalar(self, x: Tensor, y: float) -> Tensor:
+        """x * y, of a number, which has no observer."""
+        return x * y
+
+    def cat(self, x: list[Tensor], dim: int = 0) -> Tensor:
+        """The tensors joined along `dim`."""
+        return self.activation_post_process(ops.cat(x, dim=dim))
+
+    def add_relu(self, x: Tensor, y: Tensor) -> Tensor:
+        """relu(x + y)."""
+        return self.activation_post_process(ops.relu(x + y))
+
+    def matmul(self, x: Tensor, y: Tensor) -> Tensor:
+        """x @ y."""
+        return self.activation_post_process(x @ y)

@@ -1,0 +1,48 @@
+"""torch.onnx.symbolic_helper: how exporting functions declare the kinds of their arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor.absent import Lacking
+
+__all__ = ["parse_args"]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch.onnx.symbolic_helper' has no attribute '{name}'")
+    return Lacking(f"torch.onnx.symbolic_helper.{name}")
+
+
+def parse_args(*arg_descriptors: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator that names the kind of each argument after the graph: "v" a value of the graph,
+    "i", "f", "b", "s" a number, a bool, a string; "is", "fs" lists; "t" a tensor.
+
+    Arguments that are no values of a graph pass as they are, as in PyTorch. AssertionError where
+    there are more arguments than kinds.
+
+    >>> from flambeau.onnx.symbolic_helper import parse_args
+    >>> @parse_args("v", "f")
+    ... def exported(g, x, factor): return factor
+    >>> exported(None, "x", 2.0)
+    2.0
+    """
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def wrapper(g: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(args) > len(arg_descriptors):
+                raise AssertionError(
+                    f"A mismatch between the number of arguments ({len(args)}) and their "
+                    f"descriptors ({len(arg_descriptors)}) was found at symbolic function "
+                    f"'{fn.__name__}'."
+                )
+            return fn(g, *args, **kwargs)
+
+        wrapper._arg_descriptors = arg_descriptors  # type: ignore[attr-defined]
+        return wrapper
+
+    return decorate

@@ -1,0 +1,82 @@
+"""torch.ops.load_library: libraries of C++ operators whose operators flambeau has itself.
+
+A library is known by its package and file. Asking for a known one registers flambeau's operators
+under the library's names. Every other one raises OSError, as PyTorch does for what cannot be
+loaded, so that programs fall back as they would there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from . import custom
+from .registry import Operator
+
+# (package, file) -> the family of flambeau's operators
+FAMILIES = {
+    ("torchvision", "_C"): "detection",
+    ("torchvision", "image"): "image_files",
+    ("torchvision", "_C_stable"): "detection",  # their names from 0.29 on
+    ("torchvision", "image_stable"): "image_files",
+}
+
+loaded_libraries: set[str] = set()
+
+
+def load_library(path: Any) -> None:
+    """Registers the operators of a library that flambeau has in Python; OSError for any other.
+
+    >>> torch.ops.load_library("operators.so")
+    Traceback (most recent call last):
+    OSError: Could not load this library: operators.so
+    """
+    text = str(path)
+    if text in loaded_libraries:
+        return
+    file = Path(text)
+    family = FAMILIES.get((file.parent.name, file.name.partition(".")[0]))
+    if family is None or not file.exists():
+        raise OSError(f"Could not load this library: {text}") from _reason(file)
+    register(importlib.import_module(f"flambeau.ops.{family}"))
+    loaded_libraries.add(text)
+
+
+def _reason(file: Path) -> OSError:
+    if not file.exists():
+        return OSError(
+            f"{file}: cannot open shared object file: No such file or directory"
+        )
+    return OSError(f"{file}: its operators are for PyTorch's C++ tensors, which flambeau has not")
+
+
+def register(family: Any) -> None:
+    """Defines a family's operators in the namespace that it names."""
+    for function in family.OPERATORS:
+        operator = custom.define(family.NAMESPACE, schema_of(function.operator))
+        operator.kernels["CPU"] = function
+    for schema, kernel in family.SCHEMAS.items():
+        operator = custom.define(family.NAMESPACE, schema)
+        if kernel is not None:
+            operator.kernels["CompositeImplicitAutograd"] = kernel
+
+
+def schema_of(operator: Operator) -> str:
+    """The schema that the annotations of an operator's body say.
+
+    >>> from flambeau.ops.core.compiled_libraries import schema_of
+    >>> from flambeau.ops.detection import nms
+    >>> schema_of(nms.operator)
+    'nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor'
+    """
+    parts = [f"{_kind(p.annotation)} {p.name}" for p in operator.parameters]
+    result = operator.body.__annotations__["return"]
+    if result.startswith("tuple["):
+        inner = result.removeprefix("tuple[").removesuffix("]").split(", ")
+        result = f"({', '.join(_kind(part) for part in inner)})"
+    return f"{operator.name}({', '.join(parts)}) -> {_kind(result)}"
+
+
+def _kind(annotation: str) -> str:
+    return "Tensor" if annotation == "Array" else annotation

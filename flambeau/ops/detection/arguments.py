@@ -1,0 +1,57 @@
+"""What operators on regions refuse: dtypes, shapes, and regions of images that are not there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.meta import MetaArray
+from ...tensor.promotion import legacy_name
+
+Array = np.ndarray
+
+_HALF = np.dtype(np.float16)
+_SERVED = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def check_dtype(kernel: str, x: Array, half: bool = True) -> None:
+    """NotImplementedError unless it is float32 or float64, or float16 where `half`."""
+    if x.dtype not in _SERVED and not (half and x.dtype == _HALF):
+        kind = legacy_name(FROM_NUMPY[x.dtype])
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
+
+
+def check_regions(kernel: str, input: Array, rois: Array, called: str = "input") -> None:
+    """RuntimeError unless rois is (k, 5) and of the input's dtype; IndexError for a region of an
+    image that is not in the batch."""
+    if rois.ndim != 2 or rois.shape[1] != 5:
+        raise RuntimeError("rois must have shape as Tensor[K, 5]")
+    if input.dtype != rois.dtype:
+        kinds = [legacy_name(FROM_NUMPY[x.dtype]) for x in (input, rois)]
+        raise RuntimeError(
+            f"Expected tensor for argument #1 '{called}' to have the same type as tensor for "
+            f"argument #2 'rois'; but type torch.{kinds[0]}Tensor does not equal "
+            f"torch.{kinds[1]}Tensor (while checking arguments for {kernel})"
+        )
+    check_dtype(kernel, input)
+
+
+def images_of(rois: Array, count: int) -> Array:
+    """The number of each region's image; IndexError where there is none of that number."""
+    if rois.__class__ is MetaArray:
+        return rois[:, 0]
+    images = rois[:, 0].astype(np.int64)
+    if images.size and (images.min() < 0 or images.max() >= count):
+        raise IndexError(
+            f"rois: a region is in image {images[np.argmax((images < 0) | (images >= count))]}, "
+            f"but the batch has {count}"
+        )
+    return images
+
+
+def placed_channels(input: Array, height: int, width: int) -> int:
+    """Channels of the result where each bin has input channels of its own; RuntimeError if they
+    cannot be shared out."""
+    if input.shape[1] % (height * width):
+        raise RuntimeError("input channels must be a multiple of pooling height * pooling width")
+    return input.shape[1] // (height * width)

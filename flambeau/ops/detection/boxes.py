@@ -1,0 +1,175 @@
+"""Boxes that overlap: non-maximum suppression."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...tensor.meta import MetaArray
+from ..core.registry import Array, opaque
+from ..core.sample_inputs import Rng
+from .arguments import check_dtype
+
+_PAIRS = 1 << 18  # pairs of boxes compared at once, so that they stay in the cache
+_BEST = 256  # boxes that are compared with all others first
+
+
+def _boxes(rng: Rng):
+    for count in (0, 1, 40):
+        corners = rng.uniform(0, 20, (count, 2))
+        boxes = np.concatenate([corners, corners + rng.uniform(1, 12, (count, 2))], 1)
+        yield (boxes, rng.normal(size=count), 0.3), {}
+
+
+def _one_by_one(dets, scores, iou_threshold):
+    """The definition: the best box left is kept, and what it overlaps too much is dropped."""
+    left, chosen = list(np.argsort(-scores, kind="stable")), []
+    while left:
+        best = left.pop(0)
+        chosen.append(best)
+        left = [other for other in left if _overlap(dets[best], dets[other]) <= iou_threshold]
+    return np.array(chosen, np.int64)
+
+
+def _overlap(a, b):
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
+    common = max(width, 0) * max(height, 0)
+    return common / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - common)
+
+
+@opaque(expose=(), differentiable=False, ref=_one_by_one, samples=_boxes)
+def nms(dets: Array, scores: Array, iou_threshold: float) -> Array:
+    """Non-maximum suppression: the numbers of the boxes that are kept, best score first.
+
+    dets (n, 4): x1, y1, x2, y2; scores (n,). Going from the best score down, a box is kept unless
+    its intersection over union with one that was kept exceeds `iou_threshold`:
+    |a & b| / (|a| + |b| - |a & b|). RuntimeError for other shapes and for dtypes that differ.
+
+    >>> from flambeau.ops.detection.boxes import nms
+    >>> boxes = torch.tensor([[0., 0., 4., 4.], [0., 0., 4., 3.], [5., 5., 6., 6.]])
+    >>> nms(boxes, torch.tensor([0.5, 0.9, 0.1]), 0.5)
+    tensor([1, 2])
+    """
+    _check(dets, scores)
+    if dets.__class__ is MetaArray:
+        raise NotImplementedError("nms on meta tensors: how many boxes it keeps depends on values")
+    if not len(dets):
+        return np.empty(0, np.int64)
+    order = _from_best(scores)
+    ranked = np.ascontiguousarray(dets[order].T)  # x1, y1, x2, y2: (4, n), best first
+    return order[_chosen(ranked, _below(iou_threshold, dets.dtype))]
+
+
+def _from_best(scores: Array) -> Array:
+    """The order of falling scores, equal ones as they come; nan is the best."""
+    order = np.argsort(-scores, kind="stable")
+    if not np.isnan(scores[order[-1]]):
+        return order
+    return np.roll(order, np.count_nonzero(np.isnan(scores)))
+
+
+def _chosen(ranked: Array, limit: np.generic) -> Array:
+    """The ranks of the boxes (4, n) that are kept.
+
+    Where many boxes are about the same thing, the best ones drop most of the others, which are then
+    compared with nothing else. As soon as they drop less than half, all the rest goes at once.
+    """
+    left, chosen = np.arange(ranked.shape[1]), []
+    while len(left) > 2 * _BEST:
+        best, rest = left[:_BEST], left[_BEST:]
+        best = best[_unsuppressed(ranked[:, best], limit)]
+        chosen.append(best)
+        step = max(_PAIRS // len(best), 1)
+        free = [
+            ~_exceeding(ranked[:, best, None], ranked[:, None, rest[a : a + step]], limit).any(0)
+            for a in range(0, len(rest), step)
+        ]
+        left = rest[np.concatenate(free)]
+        if 2 * len(left) > len(rest):
+            break
+    chosen.append(left[_unsuppressed(ranked[:, left], limit)])
+    return np.concatenate(chosen)
+
+
+def _unsuppressed(ranked: Array, limit: np.generic) -> Array:
+    """Which boxes are kept, from all pairs that overlap too much."""
+    suppressed = bytearray(ranked.shape[1])
+    if suppressed:
+        better, worse = _overlapping(ranked, limit)
+        starts = np.searchsorted(better, np.arange(len(suppressed) + 1)).tolist()
+        for i in np.unique(better).tolist():
+            if not suppressed[i]:
+                for other in worse[starts[i] : starts[i + 1]].tolist():
+                    suppressed[other] = 1
+    return np.frombuffer(suppressed, np.uint8) == 0
+
+
+def _check(dets: Array, scores: Array) -> None:
+    if dets.ndim != 2:
+        raise RuntimeError(f"boxes should be a 2d tensor, got {dets.ndim}D")
+    if dets.shape[1] != 4:
+        raise RuntimeError(f"boxes should have 4 elements in dimension 1, got {dets.shape[1]}")
+    if scores.ndim != 1:
+        raise RuntimeError(f"scores should be a 1d tensor, got {scores.ndim}D")
+    if dets.shape[0] != scores.shape[0]:
+        raise RuntimeError(
+            "boxes and scores should have same number of elements in dimension 0, got "
+            f"{dets.shape[0]} and {scores.shape[0]}"
+        )
+    if dets.dtype != scores.dtype:
+        raise RuntimeError("dets should have the same type as scores")
+    check_dtype("nms_kernel", dets, half=False)
+
+
+def _overlapping(ranked: Array, limit: np.generic) -> tuple[Array, Array]:
+    """The pairs of ranks (better, worse) whose overlap exceeds the limit, by the better one.
+
+    Boxes are sorted by their left edge, so that each needs comparing only with those that begin
+    before it ends.
+    """
+    by_left = np.argsort(ranked[0], kind="stable")
+    boxes = ranked[:, by_left]
+    count = boxes.shape[1]
+    ends = np.searchsorted(boxes[0], boxes[2], "right")
+    ends = np.maximum(ends, np.arange(count) + 1 if limit >= 0 else count)
+    pairs, first = [], 0
+    while first < count:
+        last = first + 1
+        widest = int(ends[first]) - first
+        while last < count and (last - first + 1) * max(widest, int(ends[last]) - first) <= _PAIRS:
+            widest = max(widest, int(ends[last]) - first)
+            last += 1
+        pairs.append(_compared(boxes, first, last, first + widest, limit))
+        first = last
+    a, b = (by_left[np.concatenate(side)] for side in zip(*pairs, strict=True))
+    better, worse = np.minimum(a, b), np.maximum(a, b)
+    by_better = np.argsort(better, kind="stable")
+    return better[by_better], worse[by_better]
+
+
+def _below(threshold: float, kind: np.dtype) -> np.generic:
+    """The largest number of the dtype that does not exceed the threshold: what overlaps, which are
+    of the dtype, exceed if and only if they exceed the threshold."""
+    limit = kind.type(threshold)
+    return np.nextafter(limit, kind.type(-np.inf)) if float(limit) > threshold else limit
+
+
+def _compared(
+    boxes: Array, first: int, last: int, end: int, limit: np.generic
+) -> tuple[Array, Array]:
+    """Pairs over the limit of a box in first..last with a later one before `end`."""
+    i, j = np.nonzero(_exceeding(boxes[:, first:last, None], boxes[:, None, first:end], limit))
+    later = j > i
+    return i[later] + first, j[later] + first
+
+
+def _exceeding(a: Array, b: Array, limit: np.generic) -> Array:
+    """Whether the overlap of each pair of boxes exceeds the limit; a (4, n, 1), b (4, 1, m)."""
+    (x1, y1, x2, y2), (u1, v1, u2, v2) = a, b
+    zero = a.dtype.type(0)
+    common = np.maximum(np.minimum(x2, u2) - np.maximum(x1, u1), zero)
+    common *= np.maximum(np.minimum(y2, v2) - np.maximum(y1, v1), zero)
+    union = (x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1)
+    union -= common
+    common /= union
+    return common > limit

@@ -1,0 +1,241 @@
+"""Regions of images resampled to a fixed number of bins: RoIAlign, and its form in which each bin
+has channels of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...tensor.meta import MetaArray, meta_array
+from ..native.transpose import ordered
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, opaque
+from ..core.sample_inputs import Rng
+from .arguments import check_regions, images_of, placed_channels
+from .region_taps import Grid, region_taps
+from .sampling import spread, summed
+
+SymInt = int  # a size, as operators' schemas say it
+
+
+def _regions(rng: Rng, count: int):
+    images = rng.integers(0, 2, (count, 1))
+    corners = rng.uniform(-1, 6, (count, 2))
+    return np.concatenate([images, corners, corners + rng.uniform(0.5, 7, (count, 2))], 1)
+
+
+def _align_samples(rng: Rng):
+    for ratio, aligned in ((2, False), (0, True), (-1, False)):
+        rois = _regions(rng, 3)
+        yield (rng.normal(size=(2, 3, 6, 7)), rois, 0.7, 2, 3, ratio, aligned), {}
+    yield (rng.normal(size=(1, 2, 4, 4)), np.zeros((0, 5)), 1.0, 2, 2, 2, True), {}
+
+
+def _placed_samples(rng: Rng):
+    for ratio in (2, 0):
+        yield (rng.normal(size=(2, 12, 6, 7)), _regions(rng, 3), 0.7, 2, 3, ratio), {}
+
+
+def bilinear(plane, y, x):
+    """The definition, at one point: nothing outside, the edge up to one pixel beyond it."""
+    high, wide = plane.shape
+    if not (-1 <= y <= high and -1 <= x <= wide):
+        return 0.0
+    y, x = min(max(y, 0), high - 1), min(max(x, 0), wide - 1)
+    top, left = int(y), int(x)
+    low, right = min(top + 1, high - 1), min(left + 1, wide - 1)
+    dy, dx = y - top, x - left
+    return ((1 - dy) * ((1 - dx) * plane[top, left] + dx * plane[top, right])
+            + dy * ((1 - dx) * plane[low, left] + dx * plane[low, right]))  # fmt: skip
+
+
+def _bin(plane, roi, scale, bins, at, ratio, shift, least):
+    """The definition of one bin: the mean over its grid of points."""
+    x1, y1, x2, y2 = roi[1:] * scale - shift
+    lengths = max(y2 - y1, least), max(x2 - x1, least)
+    each = [int(np.ceil(n / b)) for n, b in zip(lengths, bins, strict=True)]
+    points = [ratio, ratio] if ratio > 0 else each
+    sums = [
+        bilinear(plane, *(start + n / b * (i + (k + 0.5) / m) for start, n, b, i, k, m
+                          in zip((y1, x1), lengths, bins, at, place, points, strict=True)))
+        for place in np.ndindex(*points)
+    ]  # fmt: skip
+    return np.mean(sums)
+
+
+def _align_reference(input, rois, scale, high, wide, ratio, aligned):
+    y = np.zeros((len(rois), input.shape[1], high, wide))
+    for k, c, i, j in np.ndindex(*y.shape):
+        plane = input[int(rois[k, 0]), c]
+        shift, least = (0.5, -np.inf) if aligned else (0.0, 1.0)
+        y[k, c, i, j] = _bin(plane, rois[k], scale, (high, wide), (i, j), ratio, shift, least)
+    return y
+
+
+def _placed_reference(input, rois, scale, high, wide, ratio):
+    y = np.zeros((len(rois), input.shape[1] // (high * wide), high, wide))
+    for k, c, i, j in np.ndindex(*y.shape):
+        plane = input[int(rois[k, 0]), (c * high + i) * wide + j]
+        y[k, c, i, j] = _bin(plane, rois[k], scale, (high, wide), (i, j), ratio, 0.5, -np.inf)
+    return y
+
+
+def _sampled(input: Array, rois: Array, scale: float, grid: Grid, placed: bool) -> Array:
+    """(regions, channels, *bins) from input (n, c, h, w), computed in `compute_dtype`."""
+    kind, (n, c, h, w) = compute_dtype(input.dtype), input.shape
+    bins = grid.height * grid.width
+    if placed:  # (n, c, row, column, h, w): the channels of one bin innermost
+        c //= bins
+        input = input.reshape(n, c, bins, h, w).transpose(0, 2, 3, 4, 1)
+    else:
+        input = input.transpose(0, 2, 3, 1)
+    table = ordered(input.astype(kind, copy=False))
+    table = np.ascontiguousarray(table).reshape(-1, c)
+    y = np.empty((len(rois), c, grid.height, grid.width), kind)
+    images = images_of(rois, n)
+    for part, taps in region_taps(rois, images, scale, (h, w), grid, placed, kind):
+        rows = summed(table, taps).reshape(-1, grid.height, grid.width, c)
+        y[part] = rows.transpose(0, 3, 1, 2)
+    return y
+
+
+def _adjoint(
+    g: Array, rois: Array, scale: float, grid: Grid, shape: tuple[int, ...], placed: bool
+) -> Array:
+    """The cotangent of `_sampled`'s input, of `shape` (n, c, h, w)."""
+    kind, (n, c, h, w) = compute_dtype(g.dtype), shape
+    bins = grid.height * grid.width
+    planes = n * bins if placed else n
+    width = c // bins if placed else c
+    total = np.zeros((planes * h * w, width), kind)
+    images = images_of(rois, n)
+    for part, taps in region_taps(rois, images, scale, (h, w), grid, placed, kind):
+        rows = np.ascontiguousarray(g[part].transpose(0, 2, 3, 1), kind).reshape(-1, width)
+        total += spread(rows, taps, len(total))
+    if placed:
+        y = total.reshape(n, bins, h, w, width).transpose(0, 4, 1, 2, 3)
+    else:
+        y = total.reshape(n, h, w, c).transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(y.astype(g.dtype, copy=False)).reshape(shape)
+
+
+@opaque(expose=(), ref=_align_reference, samples=_align_samples)
+def roi_align(
+    input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
+    sampling_ratio: int, aligned: bool,
+) -> Array:  # fmt: skip
+    """RoIAlign (He et al. 2017, Mask R-CNN): each region's bins, by means of interpolated points.
+
+    input (n, c, h, w); rois (k, 5): the image's number, x1, y1, x2, y2, which `spatial_scale`
+    multiplies; result (k, c, pooled_height, pooled_width). A bin is the mean of `sampling_ratio`
+    squared points, or of about one for each pixel where that is 0 or less. `aligned` takes
+    coordinates to be those of pixels' centres, half a pixel off. RuntimeError for other shapes and
+    for dtypes that differ, IndexError for an image that is not in the batch. No derivative by rois.
+
+    >>> from flambeau.ops.detection.roi_align import roi_align
+    >>> image = torch.arange(16.).reshape(1, 1, 4, 4)
+    >>> roi_align(image, torch.tensor([[0., 0., 0., 4., 4.]]), 1.0, 2, 2, 2, True)
+    tensor([[[[ 2.5000,  4.5000],
+              [10.5000, 12.5000]]]])
+    """
+    check_regions("roi_align_forward_kernel", input, rois)
+    if input.__class__ is MetaArray:
+        return meta_array((len(rois), input.shape[1], pooled_height, pooled_width), input.dtype)
+    grid = Grid(pooled_height, pooled_width, sampling_ratio, aligned, not aligned)
+    return _sampled(input, rois, spatial_scale, grid, False).astype(input.dtype, copy=False)
+
+
+@roi_align.vjp
+def _(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned, input_shape):
+    return roi_align_backward(g, rois, spatial_scale, pooled_height, pooled_width, *input_shape,
+                              sampling_ratio, aligned), None  # fmt: skip
+
+
+@opaque(name="_roi_align_backward", expose=(), ref=None, samples=None)
+def roi_align_backward(
+    grad: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
+    batch_size: SymInt, channels: SymInt, height: SymInt, width: SymInt, sampling_ratio: int,
+    aligned: bool,
+) -> Array:  # fmt: skip
+    """The cotangent of roi_align's input: bins given back to the pixels that they are made of."""
+    check_regions("roi_align_backward_kernel", grad, rois, "grad")
+    shape = batch_size, channels, height, width
+    if grad.__class__ is MetaArray:
+        return meta_array(shape, grad.dtype)
+    grid = Grid(pooled_height, pooled_width, sampling_ratio, aligned, not aligned)
+    return _adjoint(grad, rois, spatial_scale, grid, shape, False)
+
+
+@roi_align_backward.vjp
+def _(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
+    return roi_align(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio,
+                     aligned), None  # fmt: skip
+
+
+@opaque(expose=(), ref=_placed_reference, samples=_placed_samples, constant_outputs=(1,))
+def ps_roi_align(
+    input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt,
+    sampling_ratio: int,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Position-sensitive RoIAlign (Li et al. 2018, Light-Head R-CNN).
+
+    The bin in row i and column j of channel c is read from input channel
+    (c * pooled_height + i) * pooled_width + j. (the bins, the channel that each was read from);
+    arguments as of roi_align with `aligned`.
+
+    >>> from flambeau.ops.detection.roi_align import ps_roi_align
+    >>> image = torch.arange(4.).reshape(1, 4, 1, 1).expand(1, 4, 4, 4)
+    >>> ps_roi_align(image, torch.tensor([[0., 0., 0., 4., 4.]]), 1.0, 2, 2, 2)[0]
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
+    """
+    check_regions("ps_roi_align_forward_kernel", input, rois)
+    made = placed_channels(input, pooled_height, pooled_width)
+    shape = len(rois), made, pooled_height, pooled_width
+    if input.__class__ is MetaArray:
+        return meta_array(shape, input.dtype), meta_array(shape, np.dtype(np.int32))
+    grid = Grid(pooled_height, pooled_width, sampling_ratio, True, False)
+    y = _sampled(input, rois, spatial_scale, grid, True).astype(input.dtype, copy=False)
+    if sampling_ratio <= 0:  # the mean of no points
+        y[_pointless(rois, spatial_scale, grid)] = np.nan
+    return y, channel_mapping(shape)
+
+
+def _pointless(rois: Array, scale: float, grid: Grid) -> Array:
+    """Which regions have no points in their bins: those of no height or width."""
+    edges = rois[:, 1:] * rois.dtype.type(scale) - rois.dtype.type(0.5)
+    points = [np.ceil((edges[:, 2 + i] - edges[:, i]) / bins)
+              for i, bins in enumerate((grid.width, grid.height))]  # fmt: skip
+    return points[0] * points[1] == 0
+
+
+def channel_mapping(shape: tuple[int, ...]) -> Array:
+    """The input channel of each bin (k, c, row, column)."""
+    numbers = np.arange(np.prod(shape[1:]), dtype=np.int32).reshape(shape[1:])
+    return np.ascontiguousarray(np.broadcast_to(numbers, shape))
+
+
+@ps_roi_align.vjp
+def _(gs, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, ys, input_shape):
+    return ps_roi_align_backward(gs[0], rois, ys[1], spatial_scale, pooled_height, pooled_width,
+                                 sampling_ratio, *input_shape), None  # fmt: skip
+
+
+@opaque(name="_ps_roi_align_backward", expose=(), ref=None, samples=None)
+def ps_roi_align_backward(
+    grad: Array, rois: Array, channel_mapping: Array, spatial_scale: float, pooled_height: SymInt,
+    pooled_width: SymInt, sampling_ratio: int, batch_size: SymInt, channels: SymInt,
+    height: SymInt, width: SymInt,
+) -> Array:  # fmt: skip
+    """The cotangent of ps_roi_align's input."""
+    check_regions("ps_roi_align_backward_kernel", grad, rois, "grad")
+    shape = batch_size, channels, height, width
+    if grad.__class__ is MetaArray:
+        return meta_array(shape, grad.dtype)
+    grid = Grid(pooled_height, pooled_width, sampling_ratio, True, False)
+    return _adjoint(grad, rois, spatial_scale, grid, shape, True)
+
+
+@ps_roi_align_backward.vjp
+def _(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio):
+    y, _ = ps_roi_align(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio)
+    return y, None, None

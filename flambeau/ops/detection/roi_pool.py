@@ -1,0 +1,282 @@
+"""Regions of images cut into bins of whole pixels: RoIPool takes their maxima, its form in which
+each bin has channels of its own their means."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...tensor.meta import MetaArray, meta_array
+from ..native.transpose import ordered
+from ..indexing.embedding_bag import _MAX, reduced_bags
+from ..core.promotion import compute_dtype
+from ..core.registry import Array, opaque
+from ..core.sample_inputs import Rng
+from .arguments import check_regions, images_of, placed_channels
+from .roi_align import SymInt, _regions, channel_mapping
+from .sampling import Taps, spread, summed
+
+_INT32 = np.dtype(np.int32)
+_BLOCK = 1 << 22  # elements of pixels gathered at once
+
+
+def _samples(rng: Rng):
+    yield (rng.normal(size=(2, 3, 6, 7)), _regions(rng, 4), 0.7, 2, 3), {}
+    yield (rng.normal(size=(1, 2, 4, 4)), np.zeros((0, 5)), 1.0, 2, 2), {}
+
+
+def _placed_samples(rng: Rng):
+    corners = rng.uniform(0, 3, (4, 2))  # not in the last row or column: see the adjoint
+    rois = np.concatenate([rng.integers(0, 2, (4, 1)), corners, corners + 4], 1)
+    yield (rng.normal(size=(2, 12, 6, 7)), rois, 0.7, 2, 3), {}
+
+
+def _nearest(x):
+    return int(np.floor(abs(x) + 0.5) * np.sign(x))
+
+
+def _window(low, high, bins, i, size, inclusive):
+    """The definition: the pixels of bin i of a region from `low` to `high`, both rounded."""
+    low, high = _nearest(low), _nearest(high)
+    length = max(high - low + inclusive, 1)
+    limit = size if inclusive else size - 1
+    first = int(np.floor(np.float64(i) * (length / bins))) + low
+    last = int(np.ceil((i + 1.0) * (length / bins))) + low
+    return slice(min(max(first, 0), limit), min(max(last, 0), limit))
+
+
+def _pool_reference(input, rois, scale, high, wide):
+    y = np.zeros((len(rois), input.shape[1], high, wide))
+    for k, i, j in np.ndindex(len(rois), high, wide):
+        image, x1, y1, x2, y2 = rois[k]
+        rows = _window(y1 * scale, y2 * scale, high, i, input.shape[2], 1)
+        columns = _window(x1 * scale, x2 * scale, wide, j, input.shape[3], 1)
+        part = input[int(image), :, rows, columns]
+        y[k, :, i, j] = part.max((1, 2)) if part.size else 0
+    return y
+
+
+def _placed_reference(input, rois, scale, high, wide):
+    y = np.zeros((len(rois), input.shape[1] // (high * wide), high, wide))
+    for k, i, j in np.ndindex(len(rois), high, wide):
+        image, x1, y1, x2, y2 = rois[k]
+        rows = _window(y1 * scale, y2 * scale, high, i, input.shape[2], 0)
+        columns = _window(x1 * scale, x2 * scale, wide, j, input.shape[3], 0)
+        part = input[int(image), i * wide + j :: high * wide, rows, columns]
+        y[k, :, i, j] = part.mean((1, 2)) if part.size else 0
+    return y
+
+
+def _rounded(x: Array) -> Array:
+    """To whole numbers, halves away from zero."""
+    return np.trunc(x + np.copysign(x.dtype.type(0.5), x)).astype(np.int64)
+
+
+def _bins(low: Array, high: Array, bins: int, limit: int, inclusive: bool) -> tuple[Array, Array]:
+    """The first pixel of each bin (k, bins) and the one behind its last, neither over `limit`."""
+    kind = low.dtype.type
+    low, high = _rounded(low), _rounded(high)
+    step = np.maximum(high - low + inclusive, 1).astype(kind) / kind(bins)
+    numbers = np.arange(bins + 1).astype(kind)
+    first = np.floor(numbers[:-1] * step[:, None]).astype(np.int64)
+    last = np.ceil(numbers[1:] * step[:, None]).astype(np.int64)
+    return tuple(np.clip(edge + low[:, None], 0, limit) for edge in (first, last))
+
+
+def _pixels(
+    rois: Array, scale: float, bins: tuple[int, int], limits: tuple[int, int], width: int,
+    inclusive: bool,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The pixels (y * width + x) of all bins (region, row, column) in turn, and their bounds."""
+    edges = rois[:, 1:] * rois.dtype.type(scale)
+    top, bottom = _bins(edges[:, 1], edges[:, 3], bins[0], limits[0], inclusive)
+    left, right = _bins(edges[:, 0], edges[:, 2], bins[1], limits[1], inclusive)
+    high, wide = np.maximum(bottom - top, 0), np.maximum(right - left, 0)
+    counts = high[:, :, None] * wide[:, None, :]  # (region, row, column)
+    bounds = np.concatenate([[0], np.cumsum(counts.ravel())])
+    owner = np.repeat(np.arange(counts.size), counts.ravel())
+    nth = np.arange(len(owner)) - bounds[owner]
+    region, row, column = np.unravel_index(owner, counts.shape)
+    across = wide[region, column]
+    y = top[region, row] + nth // across
+    return y * width + left[region, column] + nth % across, bounds
+
+
+@opaque(expose=(), ref=_pool_reference, samples=_samples, constant_outputs=(1,))
+def roi_pool(
+    input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt
+) -> tuple[Array, Array]:
+    """RoIPool (Girshick 2015, Fast R-CNN): the maximum of each bin of each region.
+
+    input (n, c, h, w); rois (k, 5): the image's number, x1, y1, x2, y2, which `spatial_scale`
+    multiplies and which are then rounded. (the maxima (k, c, pooled_height, pooled_width), the
+    pixel y * w + x of each: 0 and -1 where a bin is empty). RuntimeError for other shapes and for
+    dtypes that differ, IndexError for an image that is not in the batch. No derivative by rois.
+
+    >>> from flambeau.ops.detection.roi_pool import roi_pool
+    >>> image = torch.arange(16.).reshape(1, 1, 4, 4)
+    >>> roi_pool(image, torch.tensor([[0., 0., 0., 3., 3.]]), 1.0, 2, 2)[0]
+    tensor([[[[ 5.,  7.],
+              [13., 15.]]]])
+    """
+    check_regions("roi_pool_forward_kernel", input, rois)
+    n, c, h, w = input.shape
+    shape = len(rois), c, pooled_height, pooled_width
+    if input.__class__ is MetaArray:
+        return meta_array(shape, input.dtype), meta_array(shape, _INT32)
+    kind, images = compute_dtype(input.dtype), images_of(rois, n)
+    bins = pooled_height, pooled_width
+    pixels, bounds = _pixels(rois, spatial_scale, bins, (h, w), w, True)
+    planes = np.repeat(images * (h * w), pooled_height * pooled_width)
+    table = ordered(input.astype(kind, copy=False).transpose(0, 2, 3, 1))
+    table = np.ascontiguousarray(table).reshape(-1, c)
+    most, which = _maxima(table, pixels, bounds, planes)
+    if not np.isfinite(most).all():  # as in torchvision, only what exceeds the lowest number counts
+        lowest = np.finfo(kind).min
+        most, which = _maxima(np.fmax(table, lowest), pixels, bounds, planes)
+        which[most == lowest] = -1
+    y = most.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
+    at = which.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(y, input.dtype), np.ascontiguousarray(at)
+
+
+def _maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> tuple[Array, Array]:
+    """The maxima of the bins' rows, and their first pixels, for bins of one size at a time."""
+    counts = np.diff(bounds)
+    most = np.zeros((len(counts), table.shape[1]), table.dtype)
+    which = np.full(most.shape, -1, np.int32)
+    by_count = np.argsort(counts, kind="stable")
+    lengths, starts = np.unique(counts[by_count], return_index=True)
+    for i, length in enumerate(lengths.tolist()):
+        bins = by_count[starts[i] : starts[i + 1] if i + 1 < len(starts) else None]
+        step = max(_BLOCK // max(length * table.shape[1], 1), 1)
+        for a in range(0, len(bins) if length else 0, step):
+            some = bins[a : a + step]
+            rows = pixels[bounds[some][:, None] + np.arange(length)] + planes[some][:, None]
+            offsets = np.arange(len(some)) * length
+            most[some], at = reduced_bags.operator.body(table, rows.ravel(), offsets, _MAX)
+            which[some] = at - planes[some][:, None]
+    return most, which
+
+
+@roi_pool.vjp
+def _(gs, rois, ys, spatial_scale, pooled_height, pooled_width, input_shape):
+    return roi_pool_backward(gs[0], rois, ys[1], spatial_scale, pooled_height, pooled_width,
+                             *input_shape), None  # fmt: skip
+
+
+@opaque(name="_roi_pool_backward", expose=(), ref=None, samples=None)
+def roi_pool_backward(
+    grad: Array, rois: Array, argmax: Array, spatial_scale: float, pooled_height: SymInt,
+    pooled_width: SymInt, batch_size: SymInt, channels: SymInt, height: SymInt, width: SymInt,
+) -> Array:  # fmt: skip
+    """The cotangent of roi_pool's input: that of each maximum at the pixel that had it."""
+    check_regions("roi_pool_backward_kernel", grad, rois, "grad")
+    shape = batch_size, channels, height, width
+    if grad.__class__ is MetaArray:
+        return meta_array(shape, grad.dtype)
+    places, present = _flat_places(rois, argmax, shape)
+    if present.all():
+        places, values = places.ravel(), grad.ravel()
+    else:
+        places, values = places[present], grad[present]
+    y = np.bincount(places, values, batch_size * channels * height * width)
+    return y.reshape(shape).astype(grad.dtype)
+
+
+def _flat_places(rois: Array, argmax: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Where in the flat input each maximum lies, and which bins have one."""
+    batch, channels, height, width = shape
+    planes = images_of(rois, batch)[:, None] * channels + np.arange(channels)
+    return planes[:, :, None, None] * (height * width) + argmax, argmax >= 0
+
+
+@roi_pool_backward.vjp
+def _(g, rois, argmax):
+    return _taken(g, rois, argmax), None, None
+
+
+@opaque(name="_roi_pool_taken", expose=(), ref=None, samples=None, differentiable=False)
+def _taken(input: Array, rois: Array, argmax: Array) -> Array:
+    """The input's elements at the places of maxima, 0 for empty bins."""
+    places, present = _flat_places(rois, argmax, input.shape)
+    return np.where(present, input.reshape(-1)[np.where(present, places, 0)], input.dtype.type(0))
+
+
+def _mean_taps(
+    rois: Array, scale: float, shape: tuple[int, ...], bins: tuple[int, int],
+    limits: tuple[int, int],
+) -> Taps:  # fmt: skip
+    """The pixels of bins that have planes of their own: (image, row, column, y, x)."""
+    n, _, h, w = shape
+    images, count = images_of(rois, n), bins[0] * bins[1]
+    pixels, bounds = _pixels(rois, scale, bins, limits, w, False)
+    counts = np.diff(bounds)
+    planes = images[:, None] * count + np.arange(count)
+    weights = 1 / np.maximum(counts, 1).astype(compute_dtype(rois.dtype))
+    places = pixels + np.repeat(planes.ravel() * (h * w), counts)
+    return Taps(places, np.repeat(weights, counts), bounds)
+
+
+@opaque(expose=(), ref=_placed_reference, samples=_placed_samples, constant_outputs=(1,))
+def ps_roi_pool(
+    input: Array, rois: Array, spatial_scale: float, pooled_height: SymInt, pooled_width: SymInt
+) -> tuple[Array, Array]:
+    """Position-sensitive RoIPool (Dai et al. 2016, R-FCN): the mean of each bin.
+
+    The bin in row i and column j of channel c is read from input channel
+    (c * pooled_height + i) * pooled_width + j. (the bins, the channel that each was read from);
+    arguments as of roi_pool.
+
+    >>> from flambeau.ops.detection.roi_pool import ps_roi_pool
+    >>> image = torch.arange(4.).reshape(1, 4, 1, 1).expand(1, 4, 4, 4)
+    >>> ps_roi_pool(image, torch.tensor([[0., 0., 0., 3., 3.]]), 1.0, 2, 2)[0]
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
+    """
+    check_regions("ps_roi_pool_forward_kernel", input, rois)
+    made = placed_channels(input, pooled_height, pooled_width)
+    shape = len(rois), made, pooled_height, pooled_width
+    if input.__class__ is MetaArray:
+        return meta_array(shape, input.dtype), meta_array(shape, _INT32)
+    kind, (n, _, h, w), bins = compute_dtype(input.dtype), input.shape, pooled_height * pooled_width
+    planes = input.astype(kind, copy=False).reshape(n, made, bins, h, w).transpose(0, 2, 3, 4, 1)
+    taps = _mean_taps(rois, spatial_scale, input.shape, (pooled_height, pooled_width),
+                      (h - 1, w - 1))  # fmt: skip
+    rows = summed(np.ascontiguousarray(planes).reshape(-1, made), taps)
+    y = rows.reshape(len(rois), pooled_height, pooled_width, made).transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(y, input.dtype), channel_mapping(shape)
+
+
+@ps_roi_pool.vjp
+def _(gs, rois, ys, spatial_scale, pooled_height, pooled_width, input_shape):
+    return ps_roi_pool_backward(gs[0], rois, ys[1], spatial_scale, pooled_height, pooled_width,
+                                *input_shape), None  # fmt: skip
+
+
+@opaque(name="_ps_roi_pool_backward", expose=(), ref=None, samples=None)
+def ps_roi_pool_backward(
+    grad: Array, rois: Array, channel_mapping: Array, spatial_scale: float, pooled_height: SymInt,
+    pooled_width: SymInt, batch_size: SymInt, channels: SymInt, height: SymInt, width: SymInt,
+) -> Array:  # fmt: skip
+    """The cotangent of ps_roi_pool's input: that of each mean, shared out to its pixels.
+
+    As in torchvision it counts the image's last row and column among them, which ps_roi_pool itself
+    never reads.
+    """
+    check_regions("ps_roi_pool_backward_kernel", grad, rois, "grad")
+    shape = batch_size, channels, height, width
+    if grad.__class__ is MetaArray:
+        return meta_array(shape, grad.dtype)
+    kind, bins = compute_dtype(grad.dtype), pooled_height * pooled_width
+    taps = _mean_taps(rois, spatial_scale, shape, (pooled_height, pooled_width),
+                      (height, width))  # fmt: skip
+    made = channels // bins
+    rows = np.ascontiguousarray(grad.transpose(0, 2, 3, 1), kind).reshape(-1, made)
+    y = spread(rows, taps, batch_size * bins * height * width)
+    y = y.reshape(batch_size, bins, height, width, made).transpose(0, 4, 1, 2, 3)
+    return np.ascontiguousarray(y, grad.dtype).reshape(shape)
+
+
+@ps_roi_pool_backward.vjp
+def _(g, rois, spatial_scale, pooled_height, pooled_width):
+    return ps_roi_pool(g, rois, spatial_scale, pooled_height, pooled_width)[0], None, None

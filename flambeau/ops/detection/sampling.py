@@ -1,0 +1,67 @@
+"""Weighted sums of rows of a table, in runs: what sampling an image at many points comes to.
+
+Rows are the channels of a pixel. `Taps` says which rows each result is made of; the sums, their
+adjoint (rows added up from results) and the weights' cotangents go in blocks that stay small.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..indexing.embedding_bag import _SUM, reduced_bags
+
+Array = np.ndarray
+
+_BLOCK = 1 << 22  # elements of rows gathered at once
+
+
+class Taps(NamedTuple):
+    """`bounds[i]:bounds[i + 1]` of `places` and `weights`: the rows of result i, and factors."""
+
+    places: Array
+    weights: Array
+    bounds: Array
+
+
+def _cuts(bounds: Array, width: int) -> list[int]:
+    """Numbers of results at which blocks of about `_BLOCK` gathered elements begin and end."""
+    most = max(_BLOCK // max(width, 1), 1)
+    steps = np.arange(0, int(bounds[-1]), most)[1:]
+    cuts = np.unique(np.searchsorted(bounds, steps))
+    return [0, *cuts[(cuts > 0) & (cuts < len(bounds) - 1)].tolist(), len(bounds) - 1]
+
+
+def summed(table: Array, taps: Taps) -> Array:
+    """table (rows, width) -> (results, width): sum of weights times rows."""
+    y = np.empty((len(taps.bounds) - 1, table.shape[1]), table.dtype)
+    cuts = _cuts(taps.bounds, table.shape[1])
+    for a, b in zip(cuts, cuts[1:], strict=False):
+        first, last = taps.bounds[a], taps.bounds[b]
+        y[a:b] = reduced_bags.operator.body(
+            table, taps.places[first:last], taps.bounds[a:b] - first, _SUM,
+            taps.weights[first:last],
+        )[0]  # fmt: skip
+    return y
+
+
+def spread(g: Array, taps: Taps, rows: int) -> Array:
+    """The adjoint of `summed`: g (results, width) -> (rows, width)."""
+    owners = np.repeat(np.arange(len(g)), np.diff(taps.bounds))
+    by_row = np.argsort(taps.places, kind="stable")
+    counts = np.bincount(taps.places, minlength=rows)
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    return summed(g, Taps(owners[by_row], taps.weights[by_row], bounds))
+
+
+def weights_adjoint(g: Array, table: Array, taps: Taps) -> Array:
+    """The cotangents of the weights: each row's product with its result's cotangent."""
+    owners = np.repeat(np.arange(len(g)), np.diff(taps.bounds))
+    y = np.empty(len(taps.places), table.dtype)
+    step = max(_BLOCK // max(table.shape[1], 1), 1)
+    for a in range(0, len(y), step):
+        part = slice(a, a + step)
+        rows, above = table.take(taps.places[part], 0), g.take(owners[part], 0)
+        np.einsum("ij,ij->i", rows, above, out=y[part])
+    return y

@@ -1,0 +1,253 @@
+"""Images as files: PNG, JPEG, WEBP and GIF decoded and encoded by Pillow, where it is installed.
+
+torchvision asks for them by the name of its compiled library; they become `torch.ops.image.*`. They
+are no operators of the registry: they take bytes and paths, and nothing is differentiated.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..tensor.tensor import Tensor, wrap
+
+NAMESPACE = "image"
+OPERATORS = ()
+
+UNCHANGED, GRAY, GRAY_ALPHA, RGB, RGB_ALPHA = range(5)
+_MODES = {GRAY: "L", GRAY_ALPHA: "LA", RGB: "RGB", RGB_ALPHA: "RGBA"}
+_SIGNATURES = {
+    b"\xff\xd8\xff": "JPEG", b"\x89PNG\r\n\x1a\n": "PNG", b"GIF89a": "GIF", b"GIF87a": "GIF",
+    b"RIFF": "WEBP",
+}  # fmt: skip
+_DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")  # 16 bits a channel, as Pillow reads PNG files
+
+
+def _pillow(name: str) -> Any:
+    """A module of Pillow; RuntimeError that says what is missing."""
+    try:
+        return importlib.import_module(f"PIL.{name}")
+    except ImportError as error:
+        raise RuntimeError(
+            "torch.ops.image: images are read and written by Pillow, which is not installed"
+        ) from error
+
+
+def read_file(path: str) -> Tensor:
+    """The bytes of a file, as a uint8 tensor; RuntimeError where there is none or it is empty."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise RuntimeError(f"[Errno {error.errno}] {error.strerror}: '{path}'") from error
+    if not content:
+        raise RuntimeError("Expected a non empty file")
+    return wrap(np.frombuffer(bytearray(content), np.uint8))
+
+
+def write_file(path: str, data: Tensor) -> None:
+    """Writes the bytes in a uint8 tensor of one dimension to a file."""
+    if data._array.dtype != np.uint8:
+        raise RuntimeError("Input tensor dtype should be uint8")
+    if data.dim() != 1:
+        raise RuntimeError("Input data should be a 1-dimensional tensor")
+    try:
+        Path(path).write_bytes(np.ascontiguousarray(data._array).tobytes())
+    except OSError as error:
+        raise RuntimeError("Error opening output file") from error
+
+
+def _content(data: Tensor) -> bytes:
+    if data._array.dtype != np.uint8:
+        raise RuntimeError(f"Input tensor must have uint8 data type, got {data._array.dtype}")
+    if data.dim() != 1 or not data.numel():
+        raise RuntimeError(
+            f"Input tensor must be 1-dimensional and non-empty, got {data.dim()} dims and "
+            f"{data.numel()} numels."
+        )
+    return np.ascontiguousarray(data._array).tobytes()
+
+
+_WRONG = {
+    "PNG": "Content is not png!", "JPEG": "Not a JPEG file",
+    "GIF": "DGifOpenFileName() failed - 103", "WEBP": "WebPGetFeatures failed with error code 3",
+}  # fmt: skip
+
+_BROKEN = {
+    "PNG": "Out of bound read in decode_png. Probably, the input image is corrupted",
+    "JPEG": "Image is incomplete or truncated",
+}
+
+
+def _opened(content: bytes, kind: str) -> Any:
+    """A file's content as a Pillow image; RuntimeError for one of another kind or a broken one."""
+    if _kind(content) != kind:
+        first = f": starts with 0x{content[0]:02x} 0x{content[1:2].hex()}"
+        raise RuntimeError(_WRONG[kind] + (first if kind == "JPEG" else ""))
+    image_module = _pillow("Image")
+    try:
+        image = image_module.open(io.BytesIO(content), formats=(kind,))
+        image.load()
+    except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as error:
+        raise RuntimeError(_BROKEN.get(kind, f"decode_{kind.lower()}: {error}")) from error
+    return image
+
+
+def _kind(content: bytes) -> str | None:
+    for signature, kind in _SIGNATURES.items():
+        if content.startswith(signature) and (kind != "WEBP" or content[8:12] == b"WEBP"):
+            return kind
+    return None
+
+
+def _tensor(pixels: np.ndarray) -> Tensor:
+    """(height, width) or (height, width, channels) as (channels, height, width)."""
+    pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    return wrap(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+
+
+def _upright(image: Any, wanted: bool) -> Any:
+    """The image as EXIF says that the camera was held, where that is wanted."""
+    return _pillow("ImageOps").exif_transpose(image) if wanted else image
+
+
+def decode_png(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
+    """A PNG file's image, uint8 or uint16 (channels, height, width).
+
+    A palette's image unchanged is the numbers of its colours. NotImplementedError for colours of
+    16 bits a channel, which Pillow reads as 8.
+    """
+    content = _content(data)
+    image = _upright(_opened(content, "PNG"), apply_exif_orientation)
+    bits, colour = content[24], content[25]  # of the header, which comes first
+    if bits == 16 and colour != 0:
+        raise NotImplementedError("decode_png: 16 bits a channel in an image that is not gray")
+    if mode not in (UNCHANGED, *_MODES):
+        raise RuntimeError("The provided mode is not supported for PNG files")
+    if image.mode == "1":
+        image = image.convert("L")
+    if mode == UNCHANGED:
+        return _tensor(_deep(image) if image.mode in _DEEP else np.asarray(image))
+    return _tensor(_in_mode(image, mode, (1 << bits) - 1))
+
+
+def _deep(image: Any) -> np.ndarray:
+    return np.asarray(image).astype(np.uint16)
+
+
+def _in_mode(image: Any, mode: int, opaque: int) -> np.ndarray:
+    """A PNG image's pixels in a mode, as libpng makes them; `opaque`: alpha where there is none."""
+    if image.mode == "P":
+        image = image.convert("RGBA" if "transparency" in image.info else "RGB")
+    pixels = _deep(image) if image.mode in _DEEP else np.asarray(image)
+    pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    has_alpha = pixels.shape[2] in (2, 4)
+    colours = pixels[:, :, :-1] if has_alpha else pixels
+    if mode in (GRAY, GRAY_ALPHA) and colours.shape[2] == 3:
+        red, green, blue = colours.astype(np.int64).transpose(2, 0, 1)
+        gray = (9794 * red + 19234 * green + 3740 * blue) >> 15  # 0.2989, 0.587 and the rest
+        colours = gray.astype(pixels.dtype)[:, :, None]
+    if mode in (RGB, RGB_ALPHA) and colours.shape[2] == 1:
+        colours = np.repeat(colours, 3, 2)
+    if mode in (GRAY, RGB):
+        return colours
+    alpha = pixels[:, :, -1:] if has_alpha else np.full_like(pixels[:, :, :1], opaque)
+    return np.concatenate([colours, alpha], 2)
+
+
+def decode_jpeg(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
+    """A JPEG file's image, uint8 (channels, height, width): unchanged, gray or RGB."""
+    image = _opened(_content(data), "JPEG")
+    if mode not in (UNCHANGED, GRAY, RGB):
+        raise RuntimeError("The provided mode is not supported for JPEG files")
+    image = _upright(image, apply_exif_orientation)
+    if mode == UNCHANGED:
+        pixels = np.asarray(image)
+        return _tensor(255 - pixels if image.mode == "CMYK" else pixels)  # as the file has them
+    return _tensor(np.asarray(image.convert(_MODES[mode])))
+
+
+def decode_webp(encoded_data: Tensor, mode: int) -> Tensor:
+    """A WEBP file's image, uint8 (channels, height, width): unchanged, RGB or with transparency."""
+    image = _opened(_content(encoded_data), "WEBP")
+    if mode in (GRAY, GRAY_ALPHA):
+        warnings.warn(
+            "Webp does not support grayscale conversions. The returned tensor will be in the "
+            "colorspace of the original image.", stacklevel=2,
+        )  # fmt: skip
+    return _tensor(np.asarray(image.convert(_MODES[mode]) if mode in (RGB, RGB_ALPHA) else image))
+
+
+def decode_gif(data: Tensor) -> Tensor:
+    """A GIF file's image, uint8 (3, height, width), or all of several (n, 3, height, width)."""
+    image, sequence = _opened(_content(data), "GIF"), _pillow("ImageSequence")
+    frames = [np.asarray(frame.convert("RGB")) for frame in sequence.Iterator(image)]
+    pixels = np.stack(frames).transpose(0, 3, 1, 2)
+    return wrap(np.ascontiguousarray(pixels[0] if len(frames) == 1 else pixels))
+
+
+def decode_image(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:
+    """The image of a file whose kind its first bytes say; RuntimeError for an unknown kind."""
+    kind = _kind(_content(data))
+    if kind == "GIF":
+        return decode_gif(data)
+    if kind == "WEBP":
+        return decode_webp(data, mode)
+    if kind is None:
+        raise RuntimeError(
+            "Unsupported image file. Only jpeg, png, webp and gif are currently supported. For "
+            "avif and heic format, please rely on `decode_avif` and `decode_heic` directly."
+        )
+    decode = decode_png if kind == "PNG" else decode_jpeg
+    return decode(data, mode, apply_exif_orientation)
+
+
+def _encoded(data: Tensor, kind: str, **options: Any) -> Tensor:
+    if data._array.dtype != np.uint8:
+        raise RuntimeError("Input tensor dtype should be uint8")
+    if data.dim() != 3:
+        raise RuntimeError("Input data should be a 3-dimensional tensor")
+    channels = data.shape[0]
+    if channels not in (1, 3):
+        raise RuntimeError(f"The number of channels should be 1 or 3, got: {channels}")
+    pixels = np.ascontiguousarray(data._array.transpose(1, 2, 0))
+    image = _pillow("Image").fromarray(pixels[:, :, 0] if channels == 1 else pixels)
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return wrap(np.frombuffer(bytearray(file.getvalue()), np.uint8))
+
+
+def encode_png(data: Tensor, compression_level: int) -> Tensor:
+    """The bytes of a PNG file of a uint8 image (1 or 3, height, width); levels 0 to 9."""
+    if not 0 <= compression_level <= 9:
+        raise RuntimeError("Compression level should be between 0 and 9")
+    return _encoded(data, "PNG", compress_level=compression_level)
+
+
+def encode_jpeg(data: Tensor, quality: int) -> Tensor:
+    """The bytes of a JPEG file of a uint8 image (1 or 3, height, width); quality 1 to 100."""
+    if not 1 <= quality <= 100:
+        raise RuntimeError("Image quality should be a positive number between 1 and 100")
+    return _encoded(data, "JPEG", quality=quality)
+
+
+SCHEMAS = {
+    "read_file(str _0) -> Tensor": read_file,
+    "write_file(str _0, Tensor _1) -> ()": write_file,
+    "decode_png(Tensor data, int mode, bool apply_exif_orientation=False) -> Tensor": decode_png,
+    "decode_jpeg(Tensor data, int mode, bool apply_exif_orientation=False) -> Tensor": decode_jpeg,
+    "decode_webp(Tensor encoded_data, int mode) -> Tensor": decode_webp,
+    "decode_image(Tensor data, int mode, bool apply_exif_orientation=False) -> Tensor":
+        decode_image,
+    "decode_gif(Tensor _0) -> Tensor": decode_gif,
+    "encode_png(Tensor _0, int _1) -> Tensor": encode_png,
+    "encode_jpeg(Tensor _0, int _1) -> Tensor": encode_jpeg,
+    "decode_jpegs_cuda(Tensor[] _0, int _1, Device _2) -> Tensor[]": None,
+    "encode_jpegs_cuda(Tensor[] _0, int _1) -> Tensor[]": None,
+    "_is_compiled_against_turbo() -> bool": lambda: True,
+    "_jpeg_version() -> int": lambda: 62,
+}  # fmt: skip
