@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any, Self
 
+from .tensor.ambient import note_change
 from .tensor import Tensor
 
 __all__ = ["BaseTorchFunctionMode", "TorchFunctionMode", "handle_torch_function",
@@ -88,10 +89,12 @@ class TorchFunctionMode:
         if not _MODES.swaps:
             _MODES.swaps = _swap_all()
         _MODES.stack.append(self)
+        note_change(observers=1)
         return self
 
     def __exit__(self, *exception: object) -> None:
         _MODES.stack.remove(self)
+        note_change(observers=-1)
         if not _MODES.stack:
             for swap in reversed(_MODES.swaps):
                 swap.restore()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+from ..tensor.ambient import note_change
 from .mode import MODE, SPECIAL
 
 
@@ -27,7 +28,9 @@ class set_detect_anomaly:
 
 
 def _set(mode: bool, check_nan: bool) -> None:
-    SPECIAL.count += int(bool(mode)) - int(MODE.anomaly)
+    entered = int(bool(mode)) - int(MODE.anomaly)
+    SPECIAL.count += entered
+    note_change(observers=entered)
     MODE.anomaly, MODE.check_nan = bool(mode), check_nan
 
 

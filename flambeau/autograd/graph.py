@@ -8,6 +8,7 @@ from typing import Any
 from ..tensor.tensor import Tensor
 from .handle import RemovableHandle
 from .hooks import accumulator_of
+from ..tensor.ambient import note_change
 from .mode import MODE, SPECIAL
 from .node import Node
 
@@ -28,10 +29,12 @@ class saved_tensors_hooks:
             raise RuntimeError(MODE.saved_hooks_disabled)
         MODE.saved_hooks = (*MODE.saved_hooks, self.pair)
         SPECIAL.count += 1
+        note_change(observers=1)
 
     def __exit__(self, *exception: object) -> None:
         MODE.saved_hooks = MODE.saved_hooks[:-1]
         SPECIAL.count -= 1
+        note_change(observers=-1)
 
 
 class save_on_cpu(saved_tensors_hooks):

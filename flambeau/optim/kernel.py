@@ -112,7 +112,9 @@ def kernel_for(
 
 
 @functools.cache
-def count_writes(formula: Callable, flags: Any, scalars: type[Any], states: int) -> tuple[int, ...]:
+def count_writes(
+    formula: Callable, flags: Any, scalars: Any, states: int
+) -> tuple[int, ...]:
     """How often a formula writes in place to the parameter and to each state."""
     here = Affine(0)
     param, grad, *rest = (

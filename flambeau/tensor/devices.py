@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from .ambient import note_change
+
 _KNOWN = (
     "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga",
     "maia", "xla", "lazy", "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
@@ -80,6 +82,7 @@ class device:
 
     def __exit__(self, *exception: object) -> None:
         _Default.current = _Default.stack.pop()
+        note_change()
 
 
 CPU = device("cpu")
@@ -112,6 +115,7 @@ def set_default_device(device_: device | str | None) -> None:
     device(type='meta')
     """
     _Default.current = CPU if device_ is None else usable(device_)
+    note_change()
 
 
 def usable(wanted: device | str | int) -> device:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from .ambient import note_change
+
 # Promotion goes to the higher category first (bool < integer < floating < complex).
 BOOL, INTEGER, FLOATING, COMPLEX = range(4)
 
@@ -157,6 +159,7 @@ def set_default_dtype(d: dtype) -> None:
     if not isinstance(d, dtype) or not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, got {d}")
     _Default.floating = d
+    note_change()
 
 
 def from_numpy_dtype(numpy_dtype: np.dtype) -> dtype:

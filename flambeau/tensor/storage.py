@@ -23,6 +23,8 @@ class VersionCounter:
 
     __slots__ = ("links", "value", "writer")
 
+    links: tuple[tuple[list[int], int, int], ...]
+
     def __init__(self) -> None:
         self.value = 0
         self.writer: tuple[CodeType, int] | None = None
@@ -44,12 +46,13 @@ class VersionCounter:
         return f"{code.co_filename}:{lines[0] if lines else code.co_firstlineno}"
 
 
+_own_value: Any = vars(VersionCounter)["value"]  # the slot below LinkedVersionCounter's property
+
+
 class LinkedVersionCounter(VersionCounter):
     """The counter of memory that compiled programs write: it adds up their calls when read."""
 
     __slots__ = ()
-
-    _own = VersionCounter.value  # the slot below the property
 
     def _linked(self) -> int:
         return sum((calls[0] - start) * writes for calls, start, writes in self.links)
@@ -57,11 +60,11 @@ class LinkedVersionCounter(VersionCounter):
     @property
     def value(self) -> int:  # type: ignore[override]
         """How often the memory was written, by operators and by programs."""
-        return self._own + self._linked()
+        return int(_own_value.__get__(self)) + self._linked()
 
     @value.setter
     def value(self, count: int) -> None:
-        self._own = count - self._linked()
+        _own_value.__set__(self, count - self._linked())
 
 
 class _Anchor:

@@ -17,16 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.mode import MODE
 from ...native.foundation.allocator import apart
 from ...native.runtime.background_jit import Policy
-from ...native.target.matmul_precision import Chosen
 from ...nn.parameter import UninitializedTensorMixin
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor, wrap
 from .lazy_call import Deferred
 from .side_effects import clean, noted
 from .escapes import finish, live_outputs
+from ..trace.ambient_modes import ambient_modes
 from ..trace.operands import arrays_in, tensors_in
 from ..trace.trace_signature import Precedent
 from .host_reads import forgotten, plain, reads
@@ -34,7 +33,6 @@ from .recorder import Recorder
 from .python_state import Surroundings
 from .patch_targets import restore_all, swap_all
 from ..trace.trace import UPDATE, Backward, Trace, address, values_in
-from ...ops.core.autocast import autocast_now
 
 _capturing = threading.RLock()  # functions are swapped for all threads: one capture at a time
 
@@ -195,7 +193,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
 
 def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
     """Notes which memory is there before the step; the objects, to keep their ids theirs."""
-    trace.modes = (MODE.grad, MODE.inference, autocast_now(), Chosen.parts)
+    trace.modes = ambient_modes()
     kinds = {one for one in _classes(Tensor) if not issubclass(one, UninitializedTensorMixin)}
     tensors = _alive(kinds)
     arrays = [o._array for o in tensors]

@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from ...nn import global_hooks
 from ...nn.module import Module
 from ...optim import Optimizer
+from ...optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from ...optim.lr_scheduler import LRScheduler
 from ...tensor.tensor import Tensor
 from ..trace.plain_values import PLAIN
@@ -55,6 +57,15 @@ class Holder:
         return self.form.format(path=self.path, key=key)
 
 
+def _global_hooks() -> list[Any]:
+    """The hooks that run for every module and every optimizer."""
+    places = (
+        global_hooks.forward_pre, global_hooks.forward, global_hooks.backward_pre,
+        global_hooks.backward, _global_optimizer_pre_hooks, _global_optimizer_post_hooks,
+    )
+    return [hook for place in places for hook in place.values()]
+
+
 class Surroundings:
     """The Python objects that a function reaches by its names and arguments, and what they hold."""
 
@@ -64,6 +75,7 @@ class Surroundings:
         self._codes: list[types.CodeType] = []
         self.namespaces: list[types.ModuleType] = []
         self._stack: list[tuple[Any, str]] = [(kwargs, ""), (args, ""), (function, "")]
+        self._stack += [(hook, "a global hook") for hook in _global_hooks()]
         self.holders: list[Holder] = []
         self.groups: list[Holder] = []  # of optimisers: schedulers may change them
         self.given = set(map(id, _containers((args, kwargs))))  # another one at each call
@@ -110,6 +122,8 @@ class Surroundings:
         while True:
             while self._stack and len(self._seen) < _MOST:
                 x, path = self._stack.pop()
+                if isinstance(x, Tensor) and x.__dict__:
+                    self._tensor_hooks(x, path)
                 if isinstance(x, (*PLAIN, Tensor, np.ndarray, np.generic)) or id(x) in self._seen:
                     continue
                 self._seen[id(x)] = x
@@ -155,6 +169,8 @@ class Surroundings:
                 read = functools.partial(_plain, group)
                 self.groups.append(Holder(f"{path}.param_groups[{i}]", read, None,
                                            "{path}[{key!r}]"))  # fmt: skip
+            for hooks in (x._optimizer_step_pre_hooks, x._optimizer_step_post_hooks):
+                self._push(*((hook, f"a hook of {path}") for hook in hooks.values()))
         else:
             self._object(x, path)
 
@@ -211,7 +227,13 @@ class Surroundings:
         self._push(*((value, f"{path}.{name}") for name, value in space.items()
                      if name not in _OWN))  # fmt: skip
         self._push(*((value, f"{path}.{name}") for name, value in module._modules.items()))
+        self._push(*((value, f"{path}.{name}") for name, value in module._parameters.items()))
         self._push((type(module), path))
+
+    def _tensor_hooks(self, tensor: Tensor, path: str) -> None:
+        for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+            hooks = tensor.__dict__.get(name) or {}
+            self._push(*((hook, f"a hook of {path}") for hook in hooks.values()))
 
     def _container(self, x: Any, path: str, form: str = "{path}[{key!r}]") -> None:
         if isinstance(x, dict):

@@ -21,6 +21,7 @@ from typing import Any
 from ...native.runtime.background_jit import beside, recording
 from ...native.foundation.environment import CHECK, DEBUG
 from ...nn.module import Module
+from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import Tensor
 from ..schedule.arena import Arena
 from .advice import advice
@@ -30,9 +31,10 @@ from ..functionalization.functionalize import trace_to_graph
 from ..runtime.gradient_buffers import move_all
 from ..ir.graph import Graph
 from ..runtime.guards import Environment, Modules
-from .specialization_key import described, flat, modes, shared
+from .specialization_key import described, flat, shared
 from .build_task import Pending
 from .eviction import Places
+from ..trace.ambient_modes import ambient_modes
 from ..trace.bindings import number_bumps
 from ..trace.trace_signature import Precedent, keep, kept, place, precedent
 from ..runtime.guarded_call import MISS, Program
@@ -213,7 +215,7 @@ class Compiled:
 
     def _slow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call for which no program is there."""
-        if busy() or not self._lock.acquire(blocking=False):
+        if busy() or AMBIENT.observers or not self._lock.acquire(blocking=False):
             return self._function(*args, **kwargs)
         counted = [(program.grads, program.grads.counted()) for program in self._programs]
         try:
@@ -271,7 +273,8 @@ class Compiled:
     def _place(self, args: tuple, kwargs: dict[str, Any]) -> str | None:
         """Where an earlier process would have kept what such a call does."""
         self._training()  # finds the modules
-        return place(self._function, args, kwargs, modes(), self._roots or (), self._options)
+        roots = self._roots or ()
+        return place(self._function, args, kwargs, ambient_modes(), roots, self._options)
 
     def _recall(self, variant: Variant, args: tuple, kwargs: dict[str, Any]) -> None:
         """Looks for what such calls did in an earlier process."""
@@ -282,7 +285,7 @@ class Compiled:
                 variant.kept = kept(variant.place)
 
     def _variant(self, args: tuple, kwargs: dict[str, Any]) -> Variant | None:
-        key = (described(args), described(kwargs), shared((args, kwargs)), modes(),
+        key = (described(args), described(kwargs), shared((args, kwargs)), ambient_modes(),
                self._training(), self._absent())  # fmt: skip
         found = self._variants.get(key)
         if found is None:

@@ -6,12 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.mode import MODE
-from ...native.target.matmul_precision import Chosen
-from ...ops.core.autocast import AUTOCAST
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
-from ...ops.core.autocast import autocast_now
 from ..trace.operands import arrays_in
 from ..trace.plain_values import PLAIN, plain_key
 from ..runtime.guarded_call import is_named
@@ -53,9 +49,3 @@ def shared(given: tuple[tuple, dict]) -> tuple[tuple[int, int, str], ...]:
             same = address(array) == address(other)
             found.append((first, i, "same" if same else "apart" if apart else "partly"))
     return tuple(found)
-
-
-def modes() -> tuple:
-    """Grad mode, inference mode, autocast, precision."""
-    autocast = autocast_now() if AUTOCAST.count else None
-    return MODE.grad, MODE.inference, autocast, Chosen.parts

@@ -23,8 +23,10 @@ from ...native.target.matmul_precision import Chosen
 from ...nn.registration import CHANGES
 from ...ops.core.autocast import AUTOCAST
 from ...tensor.size import Size
+from ...tensor.ambient import AMBIENT
 from ...tensor.storage import owner_of
 from ...tensor.tensor import GradLooks, Tensor, view_of, wrap
+from ..trace.ambient_modes import AmbientModes, defaults
 from ..trace.bindings import (
     ANY, Argument, Bindings, Drawn, Leaf, Output, Read, Same, Scalar, Seen, State, are_apart,
     are_together, is_repeatable,
@@ -34,7 +36,7 @@ from .optimizer_counters import Ticker
 from ..capture.side_effects import perform
 from ..ir.interpreter import numpy_type
 from .gradient_buffers import GradMemory
-from .guards import Environment, Modules, reachable_memory
+from .guards import Environment, Modules, change_counts, reachable_memory
 from .backward_node import Runner, bare, hung
 from ..trace.plain_values import PLAIN, unlike
 from ..capture.host_reads import Old
@@ -93,7 +95,7 @@ class Program:
 
     def __init__(
         self, step: Any, bindings: Bindings, args: tuple, kwargs: dict, modules: Modules,
-        environment: Environment, modes: tuple, backward: Any = None,
+        environment: Environment, modes: AmbientModes, backward: Any = None,
         sample: Sample | None = None,
     ) -> None:  # fmt: skip
         """`backward`: the second program, of a step whose outputs are part of a graph."""
@@ -106,8 +108,7 @@ class Program:
         self.step, self.bindings = step, bindings
         self.modules, self.environment = modules, environment
         self.lock = threading.RLock()
-        self.changes, self.handles = CHANGES.count, HANDLES.count
-        self.hooks = self._hooks()
+        self.changes, self.handles, self.ambient = modules.counts
         self.tickers = [Ticker(update, step.ran) for update in bindings.updates]
         self.counted = [0]  # calls, in a cell that version counters read
         self.sample = sample or Sample(bindings)  # with which explain() runs the step
@@ -124,18 +125,12 @@ class Program:
         return self.counted[0]
 
     def recheck(self) -> bool:
-        """Looks at the modules and hooks again, after any anywhere were changed."""
-        counts = CHANGES.count, HANDLES.count
-        if not self.modules.same() or self._hooks() != self.hooks:
+        """Looks at modules, hooks and ambient settings again, after any anywhere changed."""
+        counts = change_counts()
+        if AMBIENT.observers or self.modes[-2:] != defaults() or not self.modules.same():
             return False
-        self.changes, self.handles = counts
+        self.changes, self.handles, self.ambient = counts
         return True
-
-    def _hooks(self) -> list[tuple]:
-        """The numbers of the hooks on the tensors outside."""
-        return [(*t.__dict__.get("_backward_hooks", ()),
-                 *t.__dict__.get("_post_accumulate_grad_hooks", ()))
-                for t in self.modules.tensors]  # fmt: skip
 
     def part(self) -> None:
         """Leaves gradients to those who hold them."""
@@ -183,7 +178,7 @@ class _Writer:
         self.program, self.bindings = program, program.bindings
         self.names: dict[str, Any] = {
             "MISS": MISS, "MODE": MODE, "AUTOCAST": AUTOCAST, "CHANGES": CHANGES,
-            "HANDLES": HANDLES,
+            "HANDLES": HANDLES, "AMBIENT": AMBIENT,
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
             "ran": program.step.ran, "counted": program.counted,
             "attached": _attached, "ndarray": np.ndarray, "advance": program.advance,
@@ -268,15 +263,15 @@ class _Writer:
 
     def modes(self) -> None:
         """Guards modes, modules, and what the function's names stand for."""
-        grad, inference, autocast, precision = self.program.modes
-        self.test(f"MODE.grad is not {grad} or MODE.inference is not {inference}")
-        self.test(f"CHOSEN.parts != {precision}")
-        if autocast is None:
+        modes = self.program.modes
+        self.test(f"MODE.grad is not {modes.grad} or MODE.inference is not {modes.inference}")
+        self.test(f"CHOSEN.parts != {modes.matmul_parts}")
+        if modes.autocast is None:
             self.test("AUTOCAST.count and autocast() is not None")
         else:
-            self.test(f"autocast() != {self.name(autocast)}")
-        self.test("(CHANGES.count != program.changes or HANDLES.count != program.handles) "
-                  "and not program.recheck()")  # fmt: skip
+            self.test(f"autocast() != {self.name(modes.autocast)}")
+        self.test("(CHANGES.count != program.changes or HANDLES.count != program.handles "
+                  "or AMBIENT.changes != program.ambient) and not program.recheck()")  # fmt: skip
         for wrong in self.program.environment.tests(self.name):
             self.test(wrong)
         if self.program.environment.inside.holders:
@@ -289,13 +284,13 @@ class _Writer:
             id(state) for ticker in self.program.tickers
             for _, states in ticker.rows for state in states.values()
         }  # fmt: skip
-        tensors = [t for t in self.program.modules.tensors if id(t) not in of_optimisers]
-        if 0 < len(tensors) <= FEW:
-            self.test(" or ".join(self.moved(tensor) for tensor in tensors))
-        elif tensors:
+        states = [s for s in self.program.modules.states if id(s[0]) not in of_optimisers]
+        if 0 < len(states) <= FEW:
+            self.test(" or ".join(self.moved(*state) for state in states))
+        elif states:
             get = operator.attrgetter("_array", "_requires_grad")
-            self.names["get"], self.names["tensors"] = get, tensors
-            self.names["held"] = [get(t) for t in tensors]
+            self.names["get"], self.names["tensors"] = get, [tensor for tensor, _, _ in states]
+            self.names["held"] = [(array, flag) for _, array, flag in states]
             self.lines += ["    try:", "        if list(map(get, tensors)) != held:",
                            "            return MISS", "    except ValueError:",
                            "        return MISS"]  # fmt: skip
@@ -308,11 +303,11 @@ class _Writer:
             grad = "None" if before is None else self.name(before)
             self.test(f"{self.name(leaf)}._grad is not {grad}")
 
-    def moved(self, tensor: Tensor) -> str:
-        """What holds where a tensor got other memory, or another flag."""
+    def moved(self, tensor: Tensor, array: np.ndarray, requires_grad: bool) -> str:
+        """What holds where a tensor has other memory or another flag than when it was recorded."""
         name = self.name(tensor)
-        array, flag = self.name(tensor._array), self.name(tensor._requires_grad)
-        return f"{name}._array is not {array} or {name}._requires_grad is not {flag}"
+        return (f"{name}._array is not {self.name(array)} or "
+                f"{name}._requires_grad is not {self.name(requires_grad)}")  # fmt: skip
 
     def aliases(self) -> None:
         """Guards which arguments share memory, where the step writes."""

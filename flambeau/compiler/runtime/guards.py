@@ -12,13 +12,18 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...autograd.handle import HANDLES
+from ...nn import global_hooks
 from ...nn.module import Module
+from ...nn.registration import CHANGES
+from ...optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
+from ...tensor.ambient import AMBIENT
 from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor
 from ..capture.side_effects import Inside
 from ..trace.operands import tensors_in
 from ..trace.plain_values import PLAIN, plain_key, same_plain, unlike
-from ..trace.trace import Effect, Trace
+from ..trace.trace import UPDATE, Effect, Trace
 
 _SKIPPED = (types.ModuleType, type, types.BuiltinFunctionType)
 _MISSING = object()
@@ -39,6 +44,11 @@ class Modules:
         self.names = environment.inside.names  # that the user's code has in it
         self.before = [_shown(module) for module in self.found]
         self.tensors = list(trace.externals.values())
+        self.states = [(t, t._array, t._requires_grad) for t in self.tensors]
+        events = [event.kwargs for event in trace.events if event.kind == UPDATE]
+        self.optimizers = list({id(e["optimiser"]): e["optimiser"] for e in events}.values())
+        self.hooks = self._hooks()
+        self.counts = change_counts()
 
     def changed(self) -> list[tuple[int, str]]:
         """(position of the module, attribute) for what is not as it was."""
@@ -55,14 +65,32 @@ class Modules:
         return name in self.names or name in _names_in(type(self.found[i]))  # type: ignore[arg-type]
 
     def same(self) -> bool:
-        """Whether everything is as it was."""
-        return not self.changed()
+        """Whether everything is as it was, hooks included."""
+        return not self.changed() and self._hooks() == self.hooks
+
+    def _hooks(self) -> list[tuple]:
+        """The numbers of all hooks that run inside the step."""
+        places: list[Any] = [
+            global_hooks.forward_pre, global_hooks.forward, global_hooks.backward_pre,
+            global_hooks.backward, _global_optimizer_pre_hooks, _global_optimizer_post_hooks,
+        ]  # fmt: skip
+        for optimizer in self.optimizers:
+            places += [optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks]
+        for tensor in self.tensors:
+            own = tensor.__dict__
+            places += [own.get("_backward_hooks"), own.get("_post_accumulate_grad_hooks")]
+        return [tuple(place or ()) for place in places]
 
     def ignore(self, effects: list[Effect]) -> None:
         """Looks no more at the attributes that each call sets to another tensor."""
         places = {(id(effect.place), effect.key) for effect in effects}
         self.ignored |= {(i, key) for i, module in enumerate(self.found)
                          for key in vars(module) if (id(vars(module)), key) in places}  # fmt: skip
+
+
+def change_counts() -> tuple[int, int, int]:
+    """How often modules, hooks and ambient settings changed so far, anywhere."""
+    return CHANGES.count, HANDLES.count, AMBIENT.changes
 
 
 def reachable_memory(environment: Environment, modules: Modules) -> set[int]:

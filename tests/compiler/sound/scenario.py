@@ -1,0 +1,105 @@
+"""Scenarios: a step, something in Python that changes around it, and all that may be observed.
+
+A scenario runs eagerly, compiled at once, and compiled in the background, with the change at the
+first calls, while the program is built, and after it is in use. Results, parameters, buffers,
+gradients, versions and the scenario's own log must be those of the eager run.
+"""
+
+from __future__ import annotations
+
+import time
+import types
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import flambeau as torch
+
+UNDO = (types.FunctionType, types.MethodType)  # what a change returns to be called at the end
+CALLS = 12
+CHANGES = (1, 3, 4, 8)  # before which call the change happens
+MODES = ("now", "default")
+
+
+@dataclass
+class Scene:
+    """One run's objects: the step, what to change, and what to compare besides its results."""
+
+    step: Callable[..., Any]
+    change: Callable[[], Any] = lambda: None
+    arguments: Callable[[], tuple] = lambda: (torch.randn(4, 3),)
+    state: list[torch.Tensor] = field(default_factory=list)
+    log: list[Any] = field(default_factory=list)
+
+
+def observe(make: Callable[[], Scene], mode: str | None, change_at: int) -> list[Any]:
+    """All that is seen of a run: for each call the results, then the state and the log."""
+    torch.manual_seed(0)
+    scene = make()
+    step = scene.step if mode is None else torch.compile(scene.step, mode=mode)
+    seen: list[Any] = []
+    undo = None
+    try:
+        for call in range(CALLS):
+            if call == change_at:
+                undo = scene.change()
+            try:
+                result = step(*scene.arguments())
+            except Exception as error:
+                result = type(error).__name__
+            seen.append(freeze(result))
+            if mode == "default" and call == 6:
+                wait_for_program(step)
+    finally:
+        if isinstance(undo, UNDO):
+            undo()
+    seen += [freeze(t) for t in scene.state]
+    seen += [freeze(t.grad) for t in scene.state]
+    seen += [t._version for t in scene.state]
+    return [*seen, *map(freeze, scene.log)]
+
+
+def freeze(value: Any) -> Any:
+    """A value as it is now, for comparison later."""
+    if isinstance(value, torch.Tensor):
+        data = None if value.device.type == "meta" else value.detach().numpy().copy()
+        return ("tensor", tuple(value.shape), value.stride(), str(value.dtype), data)
+    if isinstance(value, (tuple, list)):
+        return [freeze(part) for part in value]
+    return value
+
+
+def wait_for_program(step: Any, seconds: float = 10) -> None:
+    """Waits until nothing is being built for a compiled step."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pending = [v.pending for v in step._variants.values() if v.pending is not None]
+        if all(one.done.is_set() for one in pending):
+            return
+        time.sleep(0.01)
+
+
+def compare(make: Callable[[], Scene], mode: str, change_at: int) -> None:
+    """Asserts that a compiled run shows what the eager one does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = observe(make, None, change_at)
+        found = observe(make, mode, change_at)
+    assert_same(found, expected, f"mode={mode}, change before call {change_at}")
+
+
+def assert_same(found: Any, expected: Any, where: str) -> None:
+    """Asserts equality: tensors within rounding, everything else exactly."""
+    if isinstance(expected, tuple) and expected[:1] == ("tensor",):
+        assert found[:4] == expected[:4], where
+        if expected[4] is not None:
+            np.testing.assert_allclose(found[4], expected[4], rtol=2e-4, atol=2e-5, err_msg=where)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), f"{where}: {found} instead of {expected}"
+        for k, (a, b) in enumerate(zip(found, expected, strict=True)):
+            assert_same(a, b, f"{where}, item {k}")
+    else:
+        assert found == expected, where
