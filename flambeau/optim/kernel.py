@@ -96,7 +96,7 @@ class Table:
 
 @functools.cache
 def kernel_for(
-    formula: Callable, flags: Any, scalars: type[Any], states: int, dtype: np.dtype
+    formula: Callable, flags: Any, scalars: Any, states: int, dtype: np.dtype
 ) -> Kernel | None:
     """The kernel of `formula(flags, scalars, param, grad, *states)`; None without llvmlite."""
     if dtype not in ELEMENTS:

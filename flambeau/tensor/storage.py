@@ -58,7 +58,7 @@ class LinkedVersionCounter(VersionCounter):
         return sum((calls[0] - start) * writes for calls, start, writes in self.links)
 
     @property
-    def value(self) -> int:  # type: ignore[override]
+    def value(self) -> int:
         """How often the memory was written, by operators and by programs."""
         return int(_own_value.__get__(self)) + self._linked()
 
