@@ -10,6 +10,7 @@ from .. import ops
 from ..autograd import no_grad
 from ..tensor import Tensor, dtype
 from ..tensor import device as device_type
+from ..tensor.dtypes import as_dtype
 from .members import Members
 from .parameter import Parameter, is_lazy
 
@@ -143,7 +144,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     """Device, dtype, non_blocking and memory format from the three ways of calling `to`."""
     memory_format = kwargs.pop("memory_format", None)
     first = args[0] if args else kwargs.pop("tensor", kwargs.pop("other", None))
-    rest = list(args[1:])
+    first, *rest = map(as_dtype, (first, *args[1:]))
     if isinstance(first, Tensor):
         device, kind = first.device, first.dtype
     elif isinstance(first, dtype):
@@ -153,6 +154,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         kind = rest.pop(0) if rest else kwargs.pop("dtype", None)
         if device is not None:
             device = device_type(device)
+        kind = as_dtype(kind)
         if kind is not None and not isinstance(kind, dtype):
             raise TypeError(
                 f"to() received an invalid combination of arguments - dtype is a {type(kind)}"

@@ -5,6 +5,8 @@ bfloat16 and float8 come from ml_dtypes. `finfo` and `iinfo` give a dtype's limi
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -116,9 +118,23 @@ ALIASES = {
     "long": int64, "cfloat": complex64, "cdouble": complex128,
 }  # fmt: skip
 
+# The Python types that stand for dtypes wherever one is an argument.
+PYTHON_TYPES: dict[Any, dtype] = {
+    bool: bool_, int: int64, float: float64, complex: complex128,
+}
+
 FLOAT32, FLOAT64 = float32.numpy, float64.numpy
 FLOATS = frozenset((FLOAT32, FLOAT64))
 HALF = (float16, bfloat16, float8_e4m3fn, float8_e5m2)
+
+
+def as_dtype(wanted: Any) -> Any:
+    """The dtype that a Python type stands for; anything else as it is.
+
+    >>> torch.zeros(2, dtype=float).dtype, torch.ones(1).to(bool)
+    (torch.float64, tensor([True]))
+    """
+    return PYTHON_TYPES.get(wanted, wanted) if wanted.__class__ is type else wanted
 
 
 def by_name(name: str) -> dtype:
@@ -157,7 +173,9 @@ def set_default_dtype(d: dtype) -> None:
     torch.float64
     """
     if not isinstance(d, dtype) or not d.is_floating_point:
-        raise TypeError(f"only floating-point types are supported as the default type, got {d}")
+        raise TypeError(
+            "invalid dtype object: only floating-point types are supported as the default type"
+        )
     _Default.floating = d
     note_change()
 
@@ -196,7 +214,7 @@ class finfo:
     """
 
     def __init__(self, type: dtype | None = None) -> None:
-        chosen = (type or get_default_dtype()).to_real()
+        chosen = (as_dtype(type) or get_default_dtype()).to_real()
         if not chosen.is_floating_point:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
@@ -225,6 +243,7 @@ class iinfo:
     """
 
     def __init__(self, type: dtype) -> None:
+        type = as_dtype(type)
         if type.category == BOOL:
             raise TypeError("torch.bool is not supported by torch.iinfo")
         if type.category != INTEGER:

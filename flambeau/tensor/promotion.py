@@ -23,6 +23,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     >>> promote_types(types.int32, types.float16)
     torch.float16
     """
+    type1, type2 = types.as_dtype(type1), types.as_dtype(type2)
     if type1 is type2:
         return type1
     low, high = sorted((type1, type2), key=lambda d: d.category)
@@ -117,7 +118,7 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     >>> torch.can_cast(torch.float64, torch.float16), torch.can_cast(torch.float32, torch.int64)
     (True, False)
     """
-    return from_.category <= to.category
+    return bool(types.as_dtype(from_).category <= types.as_dtype(to).category)
 
 
 def check_cast(result: dtype, target: dtype) -> None:

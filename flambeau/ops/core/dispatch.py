@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.tape import record, record_binary, record_number, record_unary, requires
-from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER
+from ...tensor.dtypes import BOOL, FLOAT32, FLOATING, FLOATS, FROM_NUMPY, INTEGER, as_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
 from .autocast import AUTOCAST, POLICIES, autocasting, cast_inputs
@@ -305,6 +305,8 @@ def _numpy_named(body: Callable) -> Callable:
     @functools.wraps(body)
     def function(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
+            if kwargs.get("dtype").__class__ is type:
+                kwargs["dtype"] = as_dtype(kwargs["dtype"])
             for name, alias in aliases:
                 if alias in kwargs and name not in kwargs:
                     kwargs[name] = kwargs.pop(alias)
@@ -383,6 +385,9 @@ class _Writer:
         for name, alias in _ALIASES.items():
             if name in known and alias not in known:
                 self.lines += [f"    if {alias} is not MISSING:", f"        {name} = {alias}"]
+        if "dtype" in known:
+            self.names["as_dtype"] = as_dtype
+            self.lines += ["    if dtype.__class__ is type:", "        dtype = as_dtype(dtype)"]
         if self.operator.name in POLICIES:
             self.names["policy"] = POLICIES[self.operator.name]
             self.lines += ["    if AUTOCAST.count:",

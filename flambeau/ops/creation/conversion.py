@@ -101,7 +101,8 @@ def _to(
             and device is memory_format is other is dtype is None:  # fmt: skip
         kind = args[0].numpy
         return self if kind is self._array.dtype else _to_copy(self, kind, preserve_format)
-    for i, a in enumerate(args):
+    dtype = types.as_dtype(dtype)
+    for i, a in enumerate(map(types.as_dtype, args)):
         if isinstance(a, Dtype):
             dtype = a
         elif isinstance(a, (Device, str)) or (isinstance(a, int) and not isinstance(a, bool)):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...tensor import devices
 from ...tensor import dtypes as types
-from ...tensor.dtypes import FLOATS
+from ...tensor.dtypes import FLOATS, as_dtype
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import dense_order, empty_strided_array, format_strides, preserve_format
 from ...tensor.meta import MetaArray, meta_array
@@ -86,9 +86,10 @@ def numpy_dtype(dtype: Dtype | None) -> np.dtype:
     """NumPy's counterpart of a dtype; the default dtype's for None."""
     if dtype is None:
         return _default_dtype.floating.numpy
-    if not isinstance(dtype, Dtype):
+    wanted = as_dtype(dtype)
+    if not isinstance(wanted, Dtype):
         raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
-    return dtype.numpy
+    return wanted.numpy
 
 
 def _into(out: Tensor, array: np.ndarray) -> Tensor:

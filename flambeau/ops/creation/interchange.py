@@ -43,6 +43,7 @@ def tensor(
 
 def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
     """`data` as an array of the dtype asked for, or the one its elements suggest."""
+    dtype = types.as_dtype(dtype)
     if isinstance(data, Tensor):
         array = data._array
     elif isinstance(data, (np.ndarray, np.generic)) or hasattr(
@@ -70,6 +71,7 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
     >>> torch.as_tensor(x) is x, torch.as_tensor([1, 2.5])
     (True, tensor([1.0000, 2.5000]))
     """
+    dtype = types.as_dtype(dtype)
     if isinstance(data, Tensor):
         return data if dtype is None and device is None else data.to(
             device=device or data.device, dtype=dtype or data.dtype)  # fmt: skip
@@ -179,6 +181,7 @@ def frombuffer(
     if offset >= length or offset < 0:
         raise ValueError(f"offset must be non-negative and no greater than buffer length ({length})"
                          f" - 1, but got {offset}")  # fmt: skip
+    dtype = types.as_dtype(dtype)
     item = dtype.itemsize
     if count < 0 and (length - offset) % item:
         raise ValueError(

@@ -85,7 +85,7 @@ def _triangle_indices(name: str, lower: bool) -> None:
         for label, n in (("row", row), ("col", col)):
             if n < 0:
                 raise RuntimeError(f"{label} must be non-negative, got{n}")
-        kind = types.int64 if dtype is None else dtype
+        kind = types.int64 if dtype is None else types.as_dtype(dtype)
         if kind.is_floating_point or kind.is_complex or kind is types.bool_:
             raise NotImplementedError(f"\"{name}\" not implemented for '{legacy_name(kind)}'")
         found = (np.tril_indices if lower else np.triu_indices)(row, offset, col)

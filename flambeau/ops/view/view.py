@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.tape import record
+from ...tensor.dtypes import as_dtype
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.meta import MetaArray
 from ...tensor.tensor import Tensor, view_of
@@ -106,6 +107,7 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
             if self._tracked and (self._requires_grad or self._base._node is not self._stamp):
                 record(_view.operator, made, (self, shape))
             return made
+    dtype, *shape = map(as_dtype, (dtype, *shape))
     if size is not None:
         shape = (size,)
     if dtype is not None:
