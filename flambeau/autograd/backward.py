@@ -53,6 +53,8 @@ def _root(y: Tensor, g: Tensor | None, create_graph: bool) -> tuple[Any, Tensor]
             f"dtype. Mismatch in dtype: grad_output[0] has a dtype of {g.dtype} and output[0] "
             f"has a dtype of {y.dtype}."
         )
+    if g._array.dtype != y._array.dtype:
+        g = g.to(y.dtype)
     return y._history() or y, g
 
 

@@ -196,7 +196,11 @@ class Node:
 
     def release(self) -> None:
         """Frees the tensors that were saved; a node that saved none can run again."""
-        if self.plan is not None and self.plan.plain and not self.versions:
+        plan = self.plan
+        if plan is not None and plan.frees:
+            self.saved = None
+            return
+        if plan is not None and plan.plain and not self.versions:
             return
         for version in self.versions:
             if version is not None:

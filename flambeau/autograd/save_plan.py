@@ -26,8 +26,8 @@ class Plan(Generic[N]):
     """
 
     __slots__ = (
-        "entries", "inputs", "joint", "keep", "node_type", "only", "pack", "plain", "sources",
-        "unversioned",
+        "entries", "frees", "inputs", "joint", "keep", "node_type", "only", "pack", "plain",
+        "sources", "unversioned",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +40,7 @@ class Plan(Generic[N]):
         self.unversioned = (None,) * len(self.sources)
         self.pack = _packer(self.sources) if self.plain else None
         self.keep = _keeper(self.sources)
+        self.frees = False  # whether attributes are freed like tensors: index arrays are
         self.only = None
         if len(self.entries) == 1 and not joint:
             vjp, indices = self.entries[0]

@@ -368,6 +368,15 @@ def pack(value: Tensor) -> PackedTensor:
     pack, unpack = MODE.saved_hooks[-1]
     with_grad, MODE.grad = MODE.grad, False
     try:
-        return PackedTensor(pack(value), unpack)
+        version = value._version
+        packed = pack(value)
+        if value._version != version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as "
+                "input to pack hook cannot be modified by in-place operations as this can lead to "
+                "unexpected side-effects. Please open an issue if you need to perform in-place "
+                "operations on the input to a pack hook."
+            )
+        return PackedTensor(packed, unpack)
     finally:
         MODE.grad = with_grad

@@ -218,7 +218,7 @@ class HalfNormal(_Folded):
     """
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(Normal(0, scale, False), AbsTransform(), validate_args)
+        super().__init__(Normal(0, scale, validate_args), AbsTransform(), validate_args)
 
     @property
     def scale(self) -> Tensor:
@@ -243,7 +243,7 @@ class HalfCauchy(_Folded):
     """
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(Cauchy(0, scale, False), AbsTransform(), validate_args)
+        super().__init__(Cauchy(0, scale, validate_args), AbsTransform(), validate_args)
 
     @property
     def scale(self) -> Tensor:

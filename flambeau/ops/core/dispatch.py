@@ -193,7 +193,7 @@ def _binary_slow(operator: Operator, input: Any, other: Any, unknown: Any) -> An
 
 
 # PyTorch wraps numbers for these even where both operands are.
-_OF_NUMBERS = ("_add", "_sub", "mul", "_div")
+_OF_NUMBERS = ("_add", "_sub", "mul", "_div", "floor_divide", "_div_floor", "_div_trunc")
 
 
 def _check_numbers(operator: Operator, *operands: Any) -> None:

@@ -21,6 +21,8 @@ from ...autograd.save_plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE,
 from ...tensor.tensor import Tensor
 
 Array = np.ndarray
+# An attribute that holds index arrays: backward frees it, as PyTorch frees saved index tensors.
+Positions = tuple
 Number = bool | int | float | complex
 
 
@@ -88,6 +90,7 @@ class Operator:
         self.names = tuple(p.name for p in parameters)
         notes = [str(p.annotation) for p in parameters]
         self.tensor_positions = tuple(i for i, n in enumerate(notes) if "Array" in n)
+        self.position_attributes = tuple(i for i, n in enumerate(notes) if "Positions" in n)
         self.sequence_positions = tuple(i for i, n in enumerate(notes) if "Sequence[Array" in n)
         self.has_sequence = bool(self.sequence_positions)
         one = len(self.tensor_positions) == 1 and not self.has_sequence
@@ -110,6 +113,7 @@ class Operator:
                 vjp = self.vjps.get(self.names[i], _missing(self, self.names[i]))
                 entries.append((vjp, self._indices(vjp, sources)))
         found = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
+        found.frees = any((ATTRIBUTE, i) in sources for i in self.position_attributes)
         self.plans[mask] = found
         return found
 

@@ -11,10 +11,12 @@ import numpy as np
 from ...tensor import devices
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, as_dtype
+from ...tensor.promotion import legacy_name
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import dense_order, empty_strided_array, format_strides, preserve_format
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor, creation, wrap
+from ..core.scalar_conversion import convert_scalar, fits
 from ..core.number_cache import number
 from ..core.registry import publish
 from ..native.row_copies import fill
@@ -92,8 +94,19 @@ def numpy_dtype(dtype: Dtype | None) -> np.dtype:
     return wanted.numpy
 
 
-def _into(out: Tensor, array: np.ndarray) -> Tensor:
-    if out._array.shape != array.shape:
+def _into(out: Tensor, array: np.ndarray, dtype: Dtype | None = None) -> Tensor:
+    """Writes a factory's numbers into `out`, which keeps its shape if it has as many elements.
+
+    RuntimeError if `dtype` was asked for and `out` has another.
+    """
+    if dtype is not None and numpy_dtype(dtype) != out._array.dtype:
+        raise RuntimeError(
+            f"dtype {legacy_name(as_dtype(dtype))} does not match dtype of out parameter "
+            f"({legacy_name(out.dtype)})"
+        )
+    if array.ndim == 1 and out._array.size == array.size:
+        array = array.reshape(out._array.shape)
+    elif out._array.shape != array.shape:
         out._array = np.empty(array.shape, out._array.dtype)
     np.copyto(out._array, array, casting="unsafe")
     out._bump()
@@ -114,7 +127,7 @@ def _filled(make: Callable, name: str, doc: str) -> Callable:
             size = shape_of(size)
         kind = _default_dtype.floating.numpy if dtype is None else numpy_dtype(dtype)
         if out is not None:
-            return _into(out, make(size, out._array.dtype))
+            return _into(out, make(size, out._array.dtype), dtype)
         if device is None and _default.current is _CPU:
             array = make(size, kind)
         elif on_meta(device):
@@ -182,13 +195,13 @@ def full(
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     shape = shape_of((size,))
     if out is not None:
-        return _into(out, np.full(shape, value, out._array.dtype))
+        return _into(out, np.full(shape, convert_scalar(value, out._array.dtype)), dtype)
     kind = _fill_dtype(value, dtype)
     if on_meta(device):
         return place(meta_array(shape, kind), device, requires_grad)
     array = np.empty(shape, kind)
     plain = value.__class__ is float and kind in FLOATS
-    fill(array, number(value, kind) if plain else np.asarray(value).astype(kind))
+    fill(array, number(value, kind) if plain and fits(value, kind) else convert_scalar(value, kind))
     return place(array, device, requires_grad)
 
 
@@ -288,7 +301,7 @@ def arange(
     else:
         count = math.ceil((end - start) / step)
         array = (start + np.arange(count, dtype=np.float64) * step).astype(kind)
-    return place(array, device, requires_grad) if out is None else _into(out, array)
+    return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
 
 
 @public("range")
@@ -306,11 +319,12 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     count = math.floor((end - start) / step) + 1
-    kind = numpy_dtype(options.pop("dtype", None))
+    dtype = options.pop("dtype", None)
     out = options.pop("out", None)
+    kind = numpy_dtype(dtype) if out is None else out._array.dtype
     array = (start + np.arange(count) * step).astype(kind)
     if out is not None:
-        return _into(out, array)
+        return _into(out, array, dtype)
     return place(array, options.get("device"), options.get("requires_grad", False))
 
 
@@ -369,7 +383,7 @@ def linspace(
     """
     kind = _spaced_dtype(start, end, dtype) if out is None else out._array.dtype
     array = _symmetric(_number(start), _number(end), _check_steps(steps, "linspace"), kind)
-    return place(array, device, requires_grad) if out is None else _into(out, array)
+    return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
 
 
 @public()
@@ -393,7 +407,7 @@ def logspace(
     exponents = _symmetric(start, end, steps, np.dtype(np.complex128)
                            if kind.kind == "c" else np.dtype(np.float64))  # fmt: skip
     array = np.power(float(base) if kind.kind != "c" else complex(base), exponents).astype(kind)
-    return place(array, device, requires_grad) if out is None else _into(out, array)
+    return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
 
 
 @public()
@@ -413,7 +427,7 @@ def eye(
             raise RuntimeError(f"{name} must be greater or equal to 0, got {length}")
     kind = numpy_dtype(dtype) if out is None else out._array.dtype
     array = np.eye(n, m, dtype=kind)
-    return place(array, device, requires_grad) if out is None else _into(out, array)
+    return place(array, device, requires_grad) if out is None else _into(out, array, dtype)
 
 
 # ------------------------------------------------------------------------ like another tensor
@@ -478,7 +492,7 @@ def full_like(
     """
     array = like_array(input, dtype, memory_format, device)
     if array.__class__ is not MetaArray:
-        fill(array, np.asarray(_number(fill_value)).astype(array.dtype))
+        fill(array, convert_scalar(_number(fill_value), array.dtype))
     made = wrap(array)
     return made.requires_grad_() if requires_grad else made
 

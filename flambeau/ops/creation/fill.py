@@ -15,6 +15,7 @@ from ...tensor.storage import TypedStorage, UntypedStorage, owner_of, window
 from ...tensor.tensor import Tensor, wrap
 from .creation import public, shape_of
 from ..indexing.index import overwrite
+from ..core.scalar_conversion import convert_scalar
 from ..core.number_cache import ORDINARY
 from ..core.registry import composite
 from ..native.row_copies import MANY
@@ -40,10 +41,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             and -ORDINARY < value < ORDINARY:  # fmt: skip
         source = wrap(np.array(value, array.dtype))
     else:
-        if isinstance(value, complex) and array.dtype.kind != "c":
-            raise RuntimeError("value cannot be converted to type without overflow")
-        with np.errstate(all="ignore"):
-            source = wrap(np.asarray(value).astype(array.dtype))
+        source = wrap(convert_scalar(value, array.dtype))
     if MODE.grad and (check_writable(input, "fill_") or source.requires_grad):
         return overwrite(input, source, "fill_")
     if array.__class__ is not MetaArray:

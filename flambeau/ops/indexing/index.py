@@ -16,17 +16,19 @@ from ...autograd.tape import record, requires
 from ...native.runtime.background_jit import Policy
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray
+from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..native import pointwise
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
-from ..core.registry import Array, opaque, publish
+from ..core.registry import Array, Positions, opaque, publish
 from ..native.row_copies import MANY, fill, zeros
 from ..native.embedding import LARGE, added, taken
 from ..view.slices import basic_index, select
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
 _BASIC = (slice, type(None), type(Ellipsis))
+_SEQUENCES = (Tensor, slice, list, tuple, range, np.ndarray)
 
 
 def getitem(self: Tensor, index: Any) -> Tensor:
@@ -37,6 +39,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             y = array[index, ...]
         except IndexError:
             raise _out_of_range(self, index) from None
+        except OverflowError:
+            raise ValueError("Overflow when unpacking long long") from None
         made = view_of(self, y)
         if self._tracked and MODE.grad and requires(self):
             record(select.operator, made, (self, 0, index))
@@ -45,12 +49,25 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         plain = _plain_index(index)
         if plain is not None:
             return _viewed(self, plain) if self._tracked else _window(self, plain)
+    if index.__class__ is list and is_tuple_of_indices(index):
+        return getitem(self, tuple(index))
     where = _positions(index)
     if where is not None and len(where) <= self._array.ndim:
         return index_by(self, where)
     basic, rest = split_index(self, index)
     found = self if basic is None else _viewed(self, basic)
     return found if rest is None else index_by(found, rest)
+
+
+def is_tuple_of_indices(index: list) -> bool:
+    """Whether a list stands for a tuple of indices, as NumPy before 1.23 had it.
+
+    It does if an item is an index by itself: a tensor, a sequence, a slice, `...` or None. A list
+    of plain numbers, or a long list, is one index of positions.
+    """
+    return len(index) < 32 and any(
+        item is None or item is Ellipsis or isinstance(item, _SEQUENCES) for item in index
+    )
 
 
 def _plain_index(index: Any) -> tuple | None:
@@ -208,7 +225,7 @@ def _as_index(item: Any) -> Any:
     elif hasattr(item, "__index__"):
         return item.__index__()
     else:
-        raise TypeError(
+        raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
             f"valid indices (got {type(item).__name__})"
         )
@@ -260,7 +277,7 @@ def index_by(x: Tensor, rest: tuple) -> Tensor:
             ((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),
             ((rng.normal(size=(4, 3)), (slice(None), np.array([2, 0]))), {}),
         ]))  # fmt: skip
-def gather_at(input: Array, where) -> Array:
+def gather_at(input: Array, where: Positions) -> Array:
     """The elements at arrays of positions."""
     arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
     if len(arrays) == 1 and where[arrays[0]].dtype != np.bool_ and input.size:
@@ -276,7 +293,7 @@ def _(g, input_shape, where):
 
 
 @opaque(name="index_adjoint", expose=(), ref=None, samples=None)
-def scatter_at(g: Array, shape, where) -> Array:
+def scatter_at(g: Array, shape, where: Positions) -> Array:
     """Zeros of a shape, with `g` added up at the positions."""
     made = zeros(shape, g.dtype)
     if any(isinstance(w, np.ndarray) and w.dtype != np.bool_ for w in where):
@@ -317,11 +334,13 @@ def _overwrite(input: Array, src: Array) -> Array:
 
 @_overwrite.vjp("input")
 def _(g):
-    return g * 0
+    return wrap(np.zeros((), g._array.dtype)).expand(g._array.shape)  # zero where g is nan, too
 
 
 @_overwrite.vjp("src")
 def _(g, src_shape, src_dtype):
+    if g.dtype.is_complex and not src_dtype.is_complex:
+        g = g.real
     return g.sum_to_size(src_shape).to(src_dtype)
 
 
@@ -334,7 +353,7 @@ def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
 
 
 @opaque(name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None)
-def _index_put(input: Array, values: Array, where, accumulate) -> Array:
+def _index_put(input: Array, values: Array, where: Positions, accumulate) -> Array:
     """A copy of `input` with `values` written, or added, at positions."""
     made = input.copy()
     if accumulate:
@@ -397,8 +416,12 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if not (self._tracked and MODE.grad) and _put_at_once(self._array, index, value):
         bump(self)
         return
+    if index.__class__ is list and is_tuple_of_indices(index):
+        index = tuple(index)
     source = _as_value(self, value)
     basic, rest = split_index(self, index)
+    if rest is not None and value is source:
+        _check_dtypes(self, source, rest)
     try:
         if not (MODE.grad and (self._tracked or source._tracked)):
             target = self._array if basic is None else self._array[basic]
@@ -432,6 +455,18 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             f"shape mismatch: value tensor of shape {list(source.shape)} cannot be broadcast to "
             f"indexing result of {type(self).__name__} of shape {list(self.shape)} ({error})"
         ) from None
+
+
+def _check_dtypes(target: Tensor, source: Tensor, where: tuple) -> None:
+    """RuntimeError for a tensor of another dtype, except one element where masks hold."""
+    kinds = target._array.dtype, source._array.dtype
+    masks = all(item.__class__ is slice or item.dtype == np.bool_ for item in where)
+    if kinds[0] != kinds[1] and not (masks and source._array.size == 1):
+        raise RuntimeError(
+            "Index put requires the source and destination dtypes match, got "
+            f"{legacy_name(target.dtype)} for the destination and {legacy_name(source.dtype)} for "
+            "the source."
+        )
 
 
 def _put_at_once(array: np.ndarray, index: Any, value: Any) -> bool:
@@ -543,11 +578,7 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
             f"{type(indices).__name__}"
         )
     target, where = _full_index(self, indices)
-    if values.dtype != self.dtype:
-        raise RuntimeError(
-            "Index put requires the source and destination dtypes match, got "
-            f"{self.dtype} for the destination and {values.dtype} for the source."
-        )
+    _check_dtypes(self, values, where or ())
     try:
         put_at(target, values, where or (Ellipsis,), accumulate, "index_put_")
     except (IndexError, ValueError) as error:

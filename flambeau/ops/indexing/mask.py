@@ -8,9 +8,10 @@ import numpy as np
 
 from ...autograd.inplace import check_writable
 from ...native.runtime.background_jit import Policy
-from ...tensor.dtypes import FLOATS, INTEGER, of_scalar
+from ...tensor.dtypes import FLOATS, INTEGER
 from ...tensor.tensor import Tensor, wrap
 from ..creation.creation import public
+from ..core.scalar_conversion import convert_scalar
 from ..core.inplace import assign
 from ..view.join import cat
 from ..core.number_cache import ORDINARY
@@ -24,9 +25,15 @@ def _mask_of(mask: Any, name: str) -> Tensor:
         raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
     if mask._array.dtype.kind == "b":
         return mask
-    if mask._array.dtype == np.uint8:
+    if name == "masked_select" and mask._array.dtype == np.uint8:
         return mask.bool()
-    raise RuntimeError(f"{name} only supports boolean masks, but got mask with dtype {mask.dtype}")
+    if name == "masked_select":
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    names = {"uint8": "unsigned char", "int32": "int", "int64": "long int", "float32": "float"}
+    shown = names.get(mask.dtype.name, mask.dtype.name)
+    raise RuntimeError(
+        f"{name.rstrip('_')}_ only supports boolean masks, but got mask with dtype {shown}"
+    )
 
 
 def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
@@ -40,16 +47,12 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
                 f"{name}_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value._array.ndim} dimension(s)."
             )
-        kind = value.dtype
-    else:
-        kind = of_scalar(value)
-    if kind.category > max(input.dtype.category, INTEGER):
-        raise RuntimeError(
-            f"value cannot be converted to type {input.dtype.name} without overflow"
-        )
-    with np.errstate(all="ignore"):
-        return value.to(input.dtype) if isinstance(value, Tensor) else wrap(
-            np.asarray(value).astype(input._array.dtype))  # fmt: skip
+        if value.dtype.category > max(input.dtype.category, INTEGER):
+            raise RuntimeError(
+                f"value cannot be converted to type {input.dtype.name} without overflow"
+            )
+        return value.to(input.dtype)
+    return wrap(convert_scalar(value, input._array.dtype))
 
 
 @pointwise(name="_masked_fill", node="MaskedFillBackward0", promotion=Promotion.NONE, expose=(),

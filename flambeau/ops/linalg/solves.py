@@ -221,7 +221,7 @@ def _triangular_samples(rng):
 
 def triangular_solved(A: Array, B: Array, upper: bool, unit: bool = False, trans: int = 0) -> Array:
     """The X of op(A) X = B for triangular matrices of one batch shape."""
-    if A.ndim == 2 and A.size and B.size:
+    if A.ndim == B.ndim == 2 and A.size and B.size:
         x, _ = lapack("trtrs", A.dtype)(A, B, lower=not upper, unitdiag=unit, trans=trans)
         return np.ascontiguousarray(x)
     batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])

@@ -382,7 +382,7 @@ def _with_probabilities(input, target, weight, reduction, ignore_index, smoothin
         y = y * _along_classes(weight, ndim)
     if reduction == NONE:
         return -y.sum(axis)
-    return -y.sum() / (input._array.size / n) if reduction == MEAN else -y.sum()
+    return -y.sum() / (input._array.size / max(n, 1)) if reduction == MEAN else -y.sum()
 
 
 def _smoothed(input, target, weight, reduction, ignore_index, smoothing):

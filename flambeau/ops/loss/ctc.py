@@ -28,7 +28,8 @@ def _extended(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]
     found = np.full((n, 2 * s + 1), blank, np.int64)
     found[:, 1::2] = np.where(np.arange(s) < lengths[:, None], targets, blank)
     skip = np.zeros(found.shape, np.bool_)
-    skip[:, 2:] = (found[:, 2:] != blank) & (found[:, 2:] != found[:, :-2])
+    # A blank never differs from the blank before it; a target may hold the blank as a label.
+    skip[:, 2:] = found[:, 2:] != found[:, :-2]
     return found, skip
 
 
@@ -127,6 +128,7 @@ def _ctc_backward(
         beta = _paths_from(emitted, skip, input_lengths, target_lengths)
         losses = _losses(alpha, input_lengths, target_lengths)
         share = np.exp(alpha + beta - emitted + losses[:, None])
+        _drop_final_blank(share, places, input_lengths, target_lengths)
         made = np.exp(log_probs.astype(np.float64))
         time, batch = np.ogrid[: len(made), : made.shape[1]]
         np.subtract.at(made, (time[..., None], batch[..., None], places[None]), share)
@@ -135,6 +137,17 @@ def _ctc_backward(
     if zero_infinity:
         made[:, np.isinf(losses)] = 0
     return made.astype(log_probs.dtype)
+
+
+def _drop_final_blank(share: Array, places: Array, times: Array, lengths: Array) -> None:
+    """Drops the last blank's share at the last time where the label before it is a blank too.
+
+    PyTorch writes both to one class there, the label's over the blank's.
+    """
+    rows = np.flatnonzero((lengths > 0) & (times > 0))
+    last = 2 * lengths[rows]
+    rows = rows[places[rows, last] == places[rows, last - 1]]
+    share[times[rows] - 1, rows, 2 * lengths[rows]] = 0
 
 
 # ------------------------------------------------------------------------------- arguments

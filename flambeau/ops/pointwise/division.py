@@ -25,7 +25,7 @@ _floor = dtype_refusals.Refusal(BOOL, COMPLEX, error=dtype_refusals.as_kernel("d
 _trunc = dtype_refusals.Refusal(BOOL, COMPLEX, error=dtype_refusals.as_kernel("div_trunc_cpu"))
 
 
-@pointwise(ref=lambda x, y: np.floor(x / y), samples=pairs_nonzero, differentiable=False,
+@pointwise(ref=lambda x, y: np.floor(x / y), samples=pairs_nonzero, node="NotImplemented",
            refuse=_floor)  # fmt: skip
 def floor_divide(input: Array | Number, other: Array | Number) -> Array:
     """Quotient rounded down, floor(input / other); RuntimeError for an integer divided by 0.

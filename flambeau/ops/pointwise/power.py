@@ -170,7 +170,7 @@ def power_number(input: Array, exponent) -> Array:
 @power_number.vjp
 def _(g, input, exponent):
     if exponent == 0:
-        return g * 0
+        return wrap(np.zeros((), g._array.dtype)).expand(g._array.shape)
     if exponent == 2:
         return g * (input * exponent)
     return g * (exponent * power_number(input, exponent - 1))

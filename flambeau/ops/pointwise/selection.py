@@ -11,6 +11,7 @@ import numpy as np
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
+from ..core.scalar_conversion import convert_scalar
 from ..core.cache_blocking import SMALL, choose
 from ..core.registry import Array, Number, Promotion, composite, pointwise
 from ..core.sample_inputs import Rng, Sample
@@ -77,7 +78,7 @@ def where(condition, input=None, other=None, *, out=None, self=None):
     input = self if input is None else input
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
-    return select(condition, _operand(input), _operand(other), out=out)
+    return select(condition, _operand(input, other), _operand(other, input), out=out)
 
 
 @composite(name="Tensor.where", expose=())
@@ -87,13 +88,16 @@ def _method(self, condition, other):
     >>> torch.tensor([1, 2]).where(torch.tensor([True, False]), torch.tensor(0))
     tensor([1, 0])
     """
-    return select(condition, self, _operand(other))
+    return select(condition, self, _operand(other, self))
 
 
 Tensor.where = _method
 
 
-def _operand(x: Any) -> Any:
+def _operand(x: Any, beside: Any) -> Any:
+    """What `select` takes for one of its sides; an integer in the dtype of integers beside it."""
+    if x.__class__ is int and isinstance(beside, Tensor) and beside._array.dtype.kind in "iu":
+        return wrap(convert_scalar(x, beside._array.dtype))
     if isinstance(x, (Tensor, bool, int, float, complex, np.number)):
         return x
     if isinstance(x, np.ndarray):

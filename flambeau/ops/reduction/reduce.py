@@ -586,7 +586,8 @@ def _var(input: Array, dim, keepdim, correction) -> Array:
         return rounded(y / y.dtype.type(n - correction), kind)
     with _QUIET if n > correction else np.errstate(all="ignore"):  # which takes 2 us
         d = x - np.add.reduce(x, axes, None, None, True) / number(n, inside)
-        square = (d * d.conj()).real if d.dtype.kind == "c" else np.multiply(d, d, out=d)
+        square = (d * d.conj()).real if d.dtype.kind == "c" else np.multiply(
+            d, d, out=d if input.ndim else None)  # fmt: skip
         y = np.add.reduce(square, axes, None, None, keepdim)
         y = y / number(builtins.max(n - correction, 0), y.dtype)
     return rounded(y, kind if kind.kind != "c" else y.dtype)

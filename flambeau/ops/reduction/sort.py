@@ -196,6 +196,8 @@ def _(gs, ys, input_shape, dim, keepdim):
 
 def _middle(input: Array, at: int, ignore_nan: bool) -> Array:
     """The index of the lower median along an axis; of the first NaN unless NaN is ignored."""
+    if input.dtype.kind == "V":  # NumPy does not sort the NaNs of bfloat16 to the end
+        input = input.astype(np.float32)
     n, whole = input.shape[at], input.dtype.kind in "iub"
     missing = np.zeros((), bool) if whole else np.isnan(input)
     if input.__class__ is np.ndarray and input.size and (whole or not missing.any()):
@@ -229,7 +231,8 @@ def _median(name: str, ignore_nan: bool) -> Any:
             return input.copy(), np.zeros((), np.int64)
         if input.shape[at] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {at} to have non-zero size.")
-        if (few := _of_few(input, (input.size - 1) // 2, keepdim)) is not None:
+        half = input.dtype.kind == "V"  # among bfloat16 numbers few are distinct, and NaN is missed
+        if not half and (few := _of_few(input, (input.size - 1) // 2, keepdim)) is not None:
             return few
         where = _middle(input, at, ignore_nan)
         values = np.take_along_axis(input, where, at)

@@ -216,7 +216,7 @@ def ravel(input):
     >>> torch.ravel(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 2, 3, 4])
     """
-    return reshape(input, (-1,))
+    return reshape(input.contiguous(), (-1,))
 
 
 @composite()

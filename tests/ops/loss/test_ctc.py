@@ -82,3 +82,13 @@ def test_lengths_are_checked():
         F.ctc_loss(x, torch.from_numpy(TARGETS), TIMES, [1])
     with pytest.raises(RuntimeError, match="blank must be in label range"):
         F.ctc_loss(x, torch.from_numpy(TARGETS), TIMES, LENGTHS, blank=4)
+
+
+def test_targets_may_hold_the_blank():
+    """The blank is then a label like others; the number is PyTorch's."""
+    torch.manual_seed(0)
+    logits = torch.zeros(5, 1, 4)
+    logits[:, 0, 2] = 1.0
+    lengths = torch.tensor([5]), torch.tensor([3])
+    found = F.ctc_loss(logits.log_softmax(-1), torch.tensor([[2, 3, 0]]), *lengths)
+    assert found.item() * 3 == pytest.approx(3.9183965921401978, rel=1e-5)

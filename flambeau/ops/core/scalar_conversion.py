@@ -1,0 +1,53 @@
+"""Python numbers as elements of a dtype, with PyTorch's rule for what does not fit.
+
+A number must lie between the dtype's limits. Two exceptions: infinity and NaN fit every floating
+type, and a negative integer wraps around in an unsigned type if its magnitude fits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+# What PyTorch's message calls a dtype: its type in C++.
+_CPP_NAMES = {
+    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
+    "int32": "int", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}
+
+
+def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
+    """A Python number as a 0-dimensional array; RuntimeError where it does not fit the dtype.
+
+    >>> convert_scalar(-1, np.dtype("uint8")), convert_scalar(1.7, np.dtype("int64"))
+    (array(255, dtype=uint8), array(1))
+    """
+    if not fits(value, kind):
+        name = _CPP_NAMES.get(kind.name, "bool" if kind.kind == "b" else f"{kind.name}_t")
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+    if kind.kind in "iu" and not isinstance(value, (int, np.integer)):
+        value = int(value.real if isinstance(value, complex) else value)
+    with np.errstate(all="ignore"):
+        if kind.kind == "u" and value < 0:
+            return np.asarray(value, np.int64).astype(kind)
+        return np.asarray(value).astype(kind)
+
+
+def fits(value: Any, kind: np.dtype) -> bool:
+    """Whether a number can be converted to a dtype without overflow."""
+    if isinstance(value, complex):
+        if kind.kind == "c":
+            return True
+        return not value.imag and fits(value.real, kind)
+    if kind.kind in "bc":
+        return True
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        if not math.isfinite(value):
+            return False
+        low = -int(limits.max) if kind.kind == "u" else int(limits.min)
+        return bool(low <= value <= int(limits.max))
+    return not math.isfinite(value) or abs(value) <= float(ml_dtypes.finfo(kind).max)
