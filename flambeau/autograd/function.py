@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,8 +22,34 @@ from .save_plan import Plan
 from .tape import new_node, pack, requires
 
 
+# What a context shows of its node; every other name is the user's.
+_OF_NODE = frozenset((
+    "metadata", "name", "next_functions", "register_hook", "register_prehook", "_sequence_nr",
+))  # fmt: skip
+
+
 class FunctionCtx:
-    """What `forward` and `backward` share: saved tensors and any attributes."""
+    """What `forward` and `backward` share: saved tensors and any attributes of the user's.
+
+    It is not the node, whose attributes a user's would overwrite; `grad_fn` shows both.
+    """
+
+    needs_input_grad: tuple[bool, ...]
+    _flambeau_node: weakref.ref[BackwardFunction]
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """What `save_for_backward` kept, checked to be unchanged."""
+        node = self._flambeau_node()
+        assert node is not None
+        return node.saved_tensors
+
+    saved_variables = saved_tensors
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_NODE:
+            return getattr(self._flambeau_node(), name)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keeps tensors (inputs or outputs) for backward, with version checks."""
@@ -45,12 +72,12 @@ class FunctionCtx:
         self.materialize_grads = value
 
 
-class BackwardFunction(Node, FunctionCtx):
-    """The node of a user's Function, and the ctx that its methods see."""
+class BackwardFunction(Node):
+    """The node of a user's Function; `context` is what its methods see."""
 
     operator = None
+    context: FunctionCtx
     _function: type[Function]
-    needs_input_grad: tuple[bool, ...]
     _inputs: tuple[tuple[tuple[int, ...], np.dtype] | None, ...]
     _outputs: tuple[tuple[tuple[int, ...], np.dtype] | None, ...]
 
@@ -68,7 +95,7 @@ class BackwardFunction(Node, FunctionCtx):
 
     def apply(self, g: Any) -> Sequence[Any]:
         grads = g if isinstance(g, tuple) else (g,)
-        if self.__dict__.get("materialize_grads", True):
+        if self.context.__dict__.get("materialize_grads", True):
             grads = tuple(
                 _zeros(meta) if one is None else one
                 for one, meta in zip(grads, self._outputs, strict=True)
@@ -76,7 +103,7 @@ class BackwardFunction(Node, FunctionCtx):
         backward = self._function.backward
         if backward is Function.backward:
             backward = self._function.vjp
-        found = backward(self, *grads)
+        found = backward(self.context, *grads)
         every = found if isinstance(found, tuple) else (found,)
         return self._of_edges(every)
 
@@ -91,20 +118,26 @@ class BackwardFunction(Node, FunctionCtx):
             )
         return [
             _checked(y, self._inputs[i], type(self).__name__, i)
-            for i, y in enumerate(every) if self.needs_input_grad[i]
+            for i, y in enumerate(every) if self.context.needs_input_grad[i]
         ]  # fmt: skip
 
     def _all_edges(self) -> list[Any]:
         edges = iter(self.edges)
         return [
             next(edges) if needed else None
-            for needed, kind in zip(self.needs_input_grad, self._inputs, strict=True)
+            for needed, kind in zip(self.context.needs_input_grad, self._inputs, strict=True)
             if kind is not None
         ]
 
     def release(self) -> None:
         if self.saved:
             self.saved = None
+
+    def __getattr__(self, name: str) -> Any:
+        context = self.__dict__.get("context")
+        if context is not None and name in context.__dict__:
+            return context.__dict__[name]
+        return super().__getattr__(name)
 
 
 def _zeros(like: Any) -> Tensor:
@@ -136,7 +169,7 @@ def _checked(y: Any, meta: Any, name: str, index: int) -> Any:
 
 class _FunctionMeta(type):
     _backward_cls: type[BackwardFunction]
-    _plan: Plan[BackwardFunction]
+    _flambeau_plan: Plan[BackwardFunction]
 
     def __init__(cls, name: str, bases: tuple, attributes: dict[str, Any]) -> None:
         super().__init__(name, bases, attributes)
@@ -144,7 +177,7 @@ class _FunctionMeta(type):
             name + "Backward", (BackwardFunction,),
             {"_function": cls, "__module__": "torch.autograd.function"},
         )
-        cls._plan = Plan(cls._backward_cls, (), (), (), False)
+        cls._flambeau_plan = Plan(cls._backward_cls, (), (), (), False)
 
 
 class Function(metaclass=_FunctionMeta):
@@ -210,11 +243,13 @@ class Function(metaclass=_FunctionMeta):
         recorded = MODE.grad and any(needs)
         pairs = zip(args, needs, strict=True)
         edges = tuple(a._node or a for a, n in pairs if n) if recorded else ()
-        node = new_node(cls._plan, edges, (), (), None)
-        node.needs_input_grad = needs
+        node = new_node(cls._flambeau_plan, edges, (), (), None)
+        node.context = FunctionCtx()
+        node.context._flambeau_node = weakref.ref(node)
+        node.context.needs_input_grad = needs
         with_grad, MODE.grad = MODE.grad, False
         try:
-            result = cls._run(node, args)
+            result = cls._flambeau_run(node.context, args)
         finally:
             MODE.grad = with_grad
         several = isinstance(result, (tuple, list))
@@ -228,17 +263,17 @@ class Function(metaclass=_FunctionMeta):
             else outputs[0]  # fmt: skip
 
     @classmethod
-    def _run(cls, node: Any, args: tuple) -> Any:
+    def _flambeau_run(cls, context: FunctionCtx, args: tuple) -> Any:
         if cls.setup_context is Function.setup_context:
-            return cls.forward(node, *args)
+            return cls.forward(context, *args)
         result = cls.forward(*args)
-        cls.setup_context(node, args, result)
+        cls.setup_context(context, args, result)
         return result
 
 
 def _hang(node: Any, args: tuple, outputs: tuple) -> tuple:
     """Hangs the node on the outputs and saves what was asked for."""
-    attributes = node.__dict__
+    attributes = node.context.__dict__
     constant = {id(t) for t in attributes.get("non_differentiable", ())}
     dirty = {id(t) for t in attributes.get("dirty_tensors", ())}
     given = {id(a) for a in args if isinstance(a, Tensor)}

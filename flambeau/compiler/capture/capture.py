@@ -83,8 +83,7 @@ def capture(
         recorder = Recorder(values)
         recorder.counter = counter
         trace = recorder.trace
-        recorder.held.append(_remember(trace, args, kwargs))
-        recorder.versions = [(t, t._version) for t in recorder.held[0][0]]
+        _remember(recorder, args, kwargs)
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
             recorder.deferred = trace.deferred = Deferred(recorder, like)
@@ -191,8 +190,9 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
 
 
 
-def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
-    """Notes which memory is there before the step; the objects, to keep their ids theirs."""
+def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
+    """Notes which memory is there before the step; holds the objects, to keep their ids theirs."""
+    trace = recorder.trace
     trace.modes = ambient_modes()
     kinds = {one for one in _classes(Tensor) if not issubclass(one, UninitializedTensorMixin)}
     tensors = _alive(kinds)
@@ -206,7 +206,8 @@ def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
         if storage is not None and not storage.name:
             storage.name = f"argument {i}"
             storage.start = address(array) - address(storage.owner)
-    return [tensors, owners]
+    recorder.held.append([tensors, owners])
+    recorder.versions = [(t, t._version) for t in tensors]
 
 
 def _count_writes(trace: Trace, versions: list[tuple[Any, int]]) -> None:

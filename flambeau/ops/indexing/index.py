@@ -148,9 +148,9 @@ def _basic_error(x: Tensor, basic: tuple, error: IndexError) -> IndexError:
 
 def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
     """(the basic part, or None when it changes nothing; the arrays left, or None)."""
+    if index.__class__ is list and is_tuple_of_indices(index):
+        index = tuple(index)
     items = index if index.__class__ is tuple else (index,)
-    if index.__class__ is list:
-        items = (index,)
     basic: list[Any] = []
     rest: list[Any] = []
     for item in items:
@@ -416,8 +416,6 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if not (self._tracked and MODE.grad) and _put_at_once(self._array, index, value):
         bump(self)
         return
-    if index.__class__ is list and is_tuple_of_indices(index):
-        index = tuple(index)
     source = _as_value(self, value)
     basic, rest = split_index(self, index)
     if rest is not None and value is source:

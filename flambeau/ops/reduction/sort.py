@@ -153,7 +153,9 @@ def _(gs, ys, input_shape, dim):
 
 def _of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | None:
     """The element of this rank among few distinct ones along the only axis, and its index."""
-    ranks = sort_kernels.distinct_order(input, False) if input.ndim == 1 else None
+    if input.ndim != 1 or input.dtype.kind == "V":  # NaN among bfloat16 numbers would be missed
+        return None
+    ranks = sort_kernels.distinct_order(input, False)
     if ranks is None:
         return None
     where = ranks[rank : rank + 1] if keepdim else np.asarray(ranks[rank])
@@ -231,8 +233,7 @@ def _median(name: str, ignore_nan: bool) -> Any:
             return input.copy(), np.zeros((), np.int64)
         if input.shape[at] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {at} to have non-zero size.")
-        half = input.dtype.kind == "V"  # among bfloat16 numbers few are distinct, and NaN is missed
-        if not half and (few := _of_few(input, (input.size - 1) // 2, keepdim)) is not None:
+        if (few := _of_few(input, (input.size - 1) // 2, keepdim)) is not None:
             return few
         where = _middle(input, at, ignore_nan)
         values = np.take_along_axis(input, where, at)

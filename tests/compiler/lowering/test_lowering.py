@@ -313,7 +313,9 @@ def compare(operator, args, results, tolerance=TOLERANCE):
 
 
 def operators():
-    return [o for o in OPERATORS.values() if o.kind is not Kind.COMPOSITE]
+    """All but those of detection, which come with torchvision and are called as they are."""
+    return [o for o in OPERATORS.values() if o.kind is not Kind.COMPOSITE
+            and not o.body.__module__.startswith("flambeau.ops.detection")]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [o.name for o in operators()])
