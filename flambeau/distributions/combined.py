@@ -127,14 +127,14 @@ class TransformedDistribution(Distribution):
     def cdf(self, value: Tensor) -> Tensor:
         whole = ComposeTransform(self.transforms)
         found = self.base_dist.cdf(whole._inverse(value))
-        return found if self._rises() else 1 - found
+        return found if self._flambeau_rises() else 1 - found
 
     def icdf(self, value: Tensor) -> Tensor:
-        if not self._rises():
+        if not self._flambeau_rises():
             value = 1 - value
         return ComposeTransform(self.transforms)(self.base_dist.icdf(value))
 
-    def _rises(self) -> bool:
+    def _flambeau_rises(self) -> bool:
         """Whether larger values of the base are larger values here."""
         sign = 1
         for one in self.transforms:
@@ -340,18 +340,18 @@ class MixtureSameFamily(Distribution):
         """That of the components."""
         return self.component_distribution.support
 
-    def _weights(self) -> Tensor:
+    def _flambeau_weights(self) -> Tensor:
         probs = self.mixture_distribution.probs
         return probs.reshape(*probs.shape, *(1,) * len(self._event_shape))
 
     @property
     def mean(self) -> Tensor:
         at = -1 - len(self._event_shape)
-        return (self._weights() * self.component_distribution.mean).sum(at)
+        return (self._flambeau_weights() * self.component_distribution.mean).sum(at)
 
     @property
     def variance(self) -> Tensor:
-        at, weights = -1 - len(self._event_shape), self._weights()
+        at, weights = -1 - len(self._event_shape), self._flambeau_weights()
         inside = (weights * self.component_distribution.variance).sum(at)
         away = self.component_distribution.mean - self.mean.unsqueeze(at)
         return inside + (weights * away.pow(2)).sum(at)

@@ -41,7 +41,7 @@ class Binary(ExponentialFamily):
         "logits": constraints.real,
     }
 
-    def _hold(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
+    def _flambeau_hold(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
         name, given = one_of(probs, logits)
         made, *rest = broadcast_all(given, *others)
         self.__dict__[name] = made
@@ -71,7 +71,7 @@ class Bernoulli(Binary):
 
     def __init__(self, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        (made,) = self._hold(probs, logits)
+        (made,) = self._flambeau_hold(probs, logits)
         super().__init__(made.shape, validate_args=validate_args)
 
     @property
@@ -116,7 +116,7 @@ class Geometric(Binary):
 
     def __init__(self, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        (made,) = self._hold(probs, logits)
+        (made,) = self._flambeau_hold(probs, logits)
         super().__init__(made.shape, validate_args=validate_args)
 
     @property
@@ -160,7 +160,7 @@ class Binomial(Binary):
 
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        made, self.total_count = self._hold(probs, logits, total_count)
+        made, self.total_count = self._flambeau_hold(probs, logits, total_count)
         self.total_count = self.total_count.type_as(made)
         super().__init__(made.shape, validate_args=validate_args)
 
@@ -206,7 +206,7 @@ class NegativeBinomial(Binary):
 
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip
-        made, self.total_count = self._hold(probs, logits, total_count)
+        made, self.total_count = self._flambeau_hold(probs, logits, total_count)
         self.total_count = self.total_count.type_as(made)
         super().__init__(made.shape, validate_args=validate_args)
 

@@ -41,7 +41,7 @@ class _Located(Distribution):
     def mode(self) -> Tensor:
         return self.loc
 
-    def _standard(self, value: Tensor) -> Tensor:
+    def _flambeau_standard(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         return (value - self.loc) / self.scale
 
@@ -75,7 +75,7 @@ class Normal(_Located, ExponentialFamily):
         return -squared - self.scale.log() - math.log(math.sqrt(2 * math.pi))
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 0.5 * (1 + ops.erf(self._standard(value) / math.sqrt(2)))
+        return 0.5 * (1 + ops.erf(self._flambeau_standard(value) / math.sqrt(2)))
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.loc + self.scale * ops.erfinv(2 * value - 1) * math.sqrt(2)
@@ -106,7 +106,7 @@ class Laplace(_Located):
         return -ops.log(2 * self.scale) - ops.abs(value - self.loc) / self.scale
 
     def cdf(self, value: Tensor) -> Tensor:
-        away = self._standard(value)
+        away = self._flambeau_standard(value)
         return 0.5 - 0.5 * away.sign() * ops.expm1(-away.abs())
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -138,10 +138,10 @@ class Cauchy(_Located):
         return self.loc + made * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return -math.log(math.pi) - self.scale.log() - (self._standard(value) ** 2).log1p()
+        return -math.log(math.pi) - self.scale.log() - (self._flambeau_standard(value) ** 2).log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return ops.atan(self._standard(value)) / math.pi + 0.5
+        return ops.atan(self._flambeau_standard(value)) / math.pi + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:
         return ops.tan(math.pi * (value - 0.5)) * self.scale + self.loc

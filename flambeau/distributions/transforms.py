@@ -55,21 +55,21 @@ class Transform:
 class _Inverse(Transform):
     def __init__(self, forward: Transform) -> None:
         super().__init__()
-        self._forward, self.bijective, self.event_dim = (
+        self._flambeau_forward, self.bijective, self.event_dim = (
             forward, forward.bijective, forward.event_dim)  # fmt: skip
 
     @property
     def inv(self) -> Transform:
-        return self._forward
+        return self._flambeau_forward
 
     def _call(self, x: Tensor) -> Tensor:
-        return self._forward._inverse(x)
+        return self._flambeau_forward._inverse(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return self._forward._call(y)
+        return self._flambeau_forward._call(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return -self._forward.log_abs_det_jacobian(y, x)
+        return -self._flambeau_forward.log_abs_det_jacobian(y, x)
 
 
 class ComposeTransform(Transform):

@@ -36,7 +36,7 @@ _lock = threading.Lock()
 class Flag:
     """`_is_hooked` of the class holds for every module; an instance sets its own for itself."""
 
-    _is_hooked = False
+    _flambeau_is_hooked = False
 
 
 class State:
@@ -51,14 +51,14 @@ class _GlobalHandle(RemovableHandle):
     def remove(self) -> None:
         super().remove()
         with _lock:
-            Flag._is_hooked = bool(backward_pre or backward or forward_pre or forward)
+            Flag._flambeau_is_hooked = bool(backward_pre or backward or forward_pre or forward)
 
 
 def _register(hooks: dict[int, Callable], hook: Callable, extra: Any = None) -> RemovableHandle:
     handle = _GlobalHandle(hooks, extra_dict=extra)
     with _lock:
         hooks[handle.id] = hook
-        Flag._is_hooked = True
+        Flag._flambeau_is_hooked = True
     return handle
 
 

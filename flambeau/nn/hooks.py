@@ -104,15 +104,15 @@ class Hooks(Members, global_hooks.Flag):
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Calls hook(module, grad_input, grad_output) in backward; a result replaces grad_input."""
-        self._set_backward_kind(True)
+        self._flambeau_set_backward_kind(True)
         return _add(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
         """Deprecated for `register_full_backward_hook`: sees the gradients of the last node."""
-        self._set_backward_kind(False)
+        self._flambeau_set_backward_kind(False)
         return _add(self._backward_hooks, hook)
 
-    def _set_backward_kind(self, full: bool) -> None:
+    def _flambeau_set_backward_kind(self, full: bool) -> None:
         if self._is_full_backward_hook is (not full):
             raise RuntimeError(
                 "Cannot use both regular backward hooks and full backward hooks on a single "
@@ -135,10 +135,10 @@ class Hooks(Members, global_hooks.Flag):
     def _get_backward_pre_hooks(self) -> list:
         return [*global_hooks.backward_pre.values(), *self._backward_pre_hooks.values()]
 
-    def _call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _flambeau_call_with_hooks(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         call = _HookedCall(self, args, kwargs)
         try:
-            if not global_hooks.Flag._is_hooked and not _any_of(self.__dict__):
+            if not global_hooks.Flag._flambeau_is_hooked and not _any_of(self.__dict__):
                 return self.forward(*args, **kwargs)  # all were removed
             return call.run()
         except Exception as error:

@@ -71,10 +71,10 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward`, with the hooks if there are any; compiled, after `compile()`."""
-        if self._is_hooked:
+        if self._flambeau_is_hooked:
             if self._compiled_call_impl is not None:
                 return self._compiled_call_impl(*args, **kwargs)
-            return self._call_with_hooks(args, kwargs)
+            return self._flambeau_call_with_hooks(args, kwargs)
         try:
             return self.forward(*args, **kwargs)
         except Exception as error:
@@ -85,8 +85,8 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """The call as it is without compilation."""
-        if self._is_hooked:
-            return self._call_with_hooks(args, kwargs)
+        if self._flambeau_is_hooked:
+            return self._flambeau_call_with_hooks(args, kwargs)
         try:
             return self.forward(*args, **kwargs)
         except Exception as error:
@@ -106,14 +106,14 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         """
         compiler = import_module("flambeau.compiler")  # stands above, and is not loaded with nn
         self._compiled_call_impl = compiler.compile(self._call_impl, *args, **kwargs)
-        self.__dict__["_is_hooked"] = True  # __call__ has one thing to look at
+        self.__dict__["_flambeau_is_hooked"] = True  # __call__ has one thing to look at
 
     # ---------------------------------------------------------------- pickling
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state.pop("_compiled_call_impl", None)
-        state.pop("_is_hooked", None)
+        state.pop("_flambeau_is_hooked", None)
         # PyTorch, too, can load what was pickled here: it wants every dictionary to be there.
         for name in _HOOKS:
             state.setdefault(name, OrderedDict())
@@ -128,7 +128,7 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
             if not own.get(name, True):
                 del own[name]
             elif name in own and name in _CALL_HOOKS:
-                own["_is_hooked"] = True
+                own["_flambeau_is_hooked"] = True
 
     def _replicate_for_data_parallel(self) -> Any:
         """A copy with the same buffers and submodules, and no parameters of its own yet."""

@@ -151,14 +151,14 @@ class Registration(Members):
             if name in found:
                 return found[name]
             if name in _HOOKS:
-                return self._hook_dictionary(name)
+                return self._flambeau_hook_dictionary(name)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
-    def _hook_dictionary(self, name: str) -> OrderedDict:
+    def _flambeau_hook_dictionary(self, name: str) -> OrderedDict:
         """Makes a hook dictionary when it is first asked for."""
         CHANGES.count += 1
         if name in _CALL_HOOKS:
-            self.__dict__["_is_hooked"] = True
+            self.__dict__["_flambeau_is_hooked"] = True
         return self.__dict__.setdefault(name, OrderedDict())
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -173,10 +173,10 @@ class Registration(Members):
             )
         ):
             if name in _CALL_HOOKS:
-                own["_is_hooked"] = True
+                own["_flambeau_is_hooked"] = True
             super().__setattr__(name, value)
         elif isinstance(value, Parameter):
-            self._set_parameter(name, value)
+            self._flambeau_set_parameter(name, value)
         elif name in own.get("_parameters", ()):
             if value is not None:
                 raise TypeError(
@@ -185,13 +185,13 @@ class Registration(Members):
                 )
             self.register_parameter(name, None)
         elif isinstance(value, Registration) or name in own.get("_modules", ()):
-            self._set_module(name, value)
+            self._flambeau_set_module(name, value)
         elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
-            self._set_buffer(name, value)
+            self._flambeau_set_buffer(name, value)
         else:
             super().__setattr__(name, value)
 
-    def _forget(self, name: str, *others: str) -> None:
+    def _flambeau_forget(self, name: str, *others: str) -> None:
         """Takes the name away from the ordinary attributes and from other kinds of members."""
         own = self.__dict__
         own.pop(name, None)
@@ -199,21 +199,21 @@ class Registration(Members):
             own[members].pop(name, None)
         own["_non_persistent_buffers_set"].discard(name)
 
-    def _set_parameter(self, name: str, value: Parameter) -> None:
+    def _flambeau_set_parameter(self, name: str, value: Parameter) -> None:
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameters before Module.__init__() call")
         held = self._parameters
         if name in held and value.grad_fn is None and not global_hooks.parameter_registration:
             held[name] = value
             return
-        self._forget(name, "_buffers", "_modules")
+        self._flambeau_forget(name, "_buffers", "_modules")
         self.register_parameter(name, value)
 
-    def _set_module(self, name: str, value: Any) -> None:
+    def _flambeau_set_module(self, name: str, value: Any) -> None:
         if "_modules" not in self.__dict__:
             raise AttributeError("cannot assign module before Module.__init__() call")
         if isinstance(value, Registration):
-            self._forget(name, "_parameters", "_buffers")
+            self._flambeau_forget(name, "_parameters", "_buffers")
         elif value is not None:
             raise TypeError(
                 f"cannot assign '{_typename(value)}' as child module '{name}' (torch.nn.Module or "
@@ -221,7 +221,7 @@ class Registration(Members):
             )
         self._modules[name] = _after_hooks(global_hooks.module_registration, self, name, value)
 
-    def _set_buffer(self, name: str, value: Any) -> None:
+    def _flambeau_set_buffer(self, name: str, value: Any) -> None:
         if value is not None and not _is_tensor_like(value):
             raise TypeError(
                 f"cannot assign '{_typename(value)}' as buffer '{name}' (torch.nn.Buffer, "

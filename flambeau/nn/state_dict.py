@@ -63,7 +63,7 @@ class StateDict(Members):
         metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
             destination._metadata[prefix[:-1]] = metadata
-        for hook in self._hooks_of("_state_dict_pre_hooks"):
+        for hook in self._flambeau_hooks_of("_state_dict_pre_hooks"):
             hook(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
         for name, module in self._modules.items():
@@ -71,7 +71,7 @@ class StateDict(Members):
                 module.state_dict(
                     destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
                 )
-        for hook in self._hooks_of("_state_dict_hooks"):
+        for hook in self._flambeau_hooks_of("_state_dict_hooks"):
             result = hook(self, destination, prefix, metadata)
             if result is None:
                 continue
@@ -91,7 +91,7 @@ class StateDict(Members):
         if type(self).get_extra_state is not StateDict.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
-    def _persistent(self) -> dict[str, Tensor]:
+    def _flambeau_persistent(self) -> dict[str, Tensor]:
         """Its own parameters and persistent buffers that are there."""
         held: dict[str, Tensor] = {}
         for name, parameter in self._parameters.items():
@@ -158,12 +158,12 @@ class StateDict(Members):
 
         `local_metadata["version"]` is the `_version` of the module that wrote the state.
         """
-        for hook in self._hooks_of("_load_state_dict_pre_hooks"):
+        for hook in self._flambeau_hooks_of("_load_state_dict_pre_hooks"):
             hook(
                 state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
                 error_msgs,
             )  # fmt: skip
-        held = self._persistent()
+        held = self._flambeau_persistent()
         assign = local_metadata.get("assign_to_params_buffers", False)
         for name, target in held.items():
             key = prefix + name
@@ -182,9 +182,11 @@ class StateDict(Members):
         elif strict and extra in state_dict:
             unexpected_keys.append(extra)
         if strict:
-            unexpected_keys.extend(self._unexpected(state_dict, prefix, held, extra))
+            unexpected_keys.extend(self._flambeau_unexpected(state_dict, prefix, held, extra))
 
-    def _unexpected(self, state_dict: dict, prefix: str, held: Any, extra: str) -> list[str]:
+    def _flambeau_unexpected(
+        self, state_dict: dict, prefix: str, held: Any, extra: str
+    ) -> list[str]:
         """The keys under `prefix` that belong to no member."""
         found = []
         for key in state_dict:
@@ -196,7 +198,7 @@ class StateDict(Members):
 
     # ---------------------------------------------------------------- hooks
 
-    def _hooks_of(self, name: str) -> tuple[Callable, ...]:
+    def _flambeau_hooks_of(self, name: str) -> tuple[Callable, ...]:
         """The hooks in one dictionary, without making it where there is none."""
         hooks = self.__dict__.get(name)
         return tuple(hooks.values()) if hooks else ()
@@ -261,7 +263,7 @@ class _Loading:
                 below = {key: value for key, value in state.items() if key.startswith(path)}
                 self.load(child, below, path)
         keys = _IncompatibleKeys(self.missing, self.unexpected)
-        for hook in module._hooks_of("_load_state_dict_post_hooks"):
+        for hook in module._flambeau_hooks_of("_load_state_dict_post_hooks"):
             if hook(module, keys) is not None:
                 raise AssertionError(
                     "Hooks registered with ``register_load_state_dict_post_hook`` are not expected "

@@ -57,8 +57,8 @@ class Adadelta(Elementwise):
     ['acc_delta', 'square_avg', 'step']
     """
 
-    scalars = Scalars
-    formula = staticmethod(update)
+    _flambeau_scalars = Scalars
+    _flambeau_formula = staticmethod(update)
 
     def __init__(
         self,
@@ -90,16 +90,16 @@ class Adadelta(Elementwise):
         set_missing(self, foreach=None, maximize=False, differentiable=False, capturable=False)
         counters_to_tensors(self)
 
-    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+    def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
             state.update(step=new_counter(), square_avg=ops.zeros_like(param),
                          acc_delta=ops.zeros_like(param))  # fmt: skip
         tick(state["step"])
 
-    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return "square_avg", "acc_delta"
 
-    def _plan(self, group: dict[str, Any], key: None) -> tuple[Flags, Scalars]:
+    def _flambeau_plan(self, group: dict[str, Any], key: None) -> tuple[Flags, Scalars]:
         decay, rho = group["weight_decay"], group["rho"]
         lr = scalar(group["lr"], group["differentiable"])
         return Flags(group["maximize"], decay != 0), Scalars(decay, rho, 1 - rho, group["eps"], -lr)

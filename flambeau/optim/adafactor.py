@@ -100,8 +100,8 @@ class Adafactor(Optimizer):
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Updates every parameter that has a gradient; RuntimeError for complex parameters."""
-        loss = self._loss_of(closure)
-        for group, param, grad in self._real_dense():
+        loss = self._flambeau_loss_of(closure)
+        for group, param, grad in self._flambeau_real_dense():
             state = self.state[param]
             if not state:
                 _start(state, grad)

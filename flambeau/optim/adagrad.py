@@ -56,8 +56,8 @@ class Adagrad(Elementwise):
     tensor([0.8293], requires_grad=True)
     """
 
-    scalars = Scalars
-    formula = staticmethod(update)
+    _flambeau_scalars = Scalars
+    _flambeau_formula = staticmethod(update)
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class Adagrad(Elementwise):
         check_fused(fused, differentiable, foreach)
         for group in self.param_groups:
             for param in group["params"]:
-                self._start(group, param)
+                self._flambeau_start(group, param)
 
-    def _start(self, group: dict[str, Any], param: Tensor) -> None:
+    def _flambeau_start(self, group: dict[str, Any], param: Tensor) -> None:
         value = self.defaults["initial_accumulator_value"]
         filling = complex(value, value) if param.is_complex() else value
         made = {"step": new_counter(group["fused"]), "sum": ops.full_like(param, filling)}
@@ -111,15 +111,15 @@ class Adagrad(Elementwise):
             for param in group["params"]:
                 self.state[param]["sum"].share_memory_()
 
-    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
+    def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
-            self._start(group, param)
+            self._flambeau_start(group, param)
         return tick(state["step"])
 
-    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("sum",)
 
-    def _plan(self, group: dict[str, Any], step: float) -> tuple[Flags, Scalars]:
+    def _flambeau_plan(self, group: dict[str, Any], step: float) -> tuple[Flags, Scalars]:
         decay = group["weight_decay"]
         lr = scalar(group["lr"], group["differentiable"])
         rate = lr / (1 + (step - 1) * group["lr_decay"])

@@ -82,8 +82,8 @@ class Adam(Elementwise):
     tensor([0.9000, 0.9000], requires_grad=True)
     """
 
-    scalars = Scalars
-    formula = staticmethod(update)
+    _flambeau_scalars = Scalars
+    _flambeau_formula = staticmethod(update)
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Adam(Elementwise):
         )  # fmt: skip
         counters_to_tensors(self)
 
-    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
+    def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
             made = {"step": new_counter(group["fused"]), "exp_avg": ops.zeros_like(param),
                     "exp_avg_sq": ops.zeros_like(param)}  # fmt: skip
@@ -134,12 +134,12 @@ class Adam(Elementwise):
             state.update(made)
         return tick(state["step"])
 
-    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         if group["amsgrad"]:
             return "exp_avg", "exp_avg_sq", "max_exp_avg_sq"
         return "exp_avg", "exp_avg_sq"
 
-    def _plan(self, group: dict[str, Any], step: float) -> tuple[Flags, Scalars]:
+    def _flambeau_plan(self, group: dict[str, Any], step: float) -> tuple[Flags, Scalars]:
         differentiable = group["differentiable"]
         lr, decay = group["lr"], group["weight_decay"]
         beta1, beta2 = group["betas"]

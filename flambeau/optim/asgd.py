@@ -56,8 +56,8 @@ class ASGD(Elementwise):
     (tensor([0.8000]), tensor([0.8000]))
     """
 
-    scalars = Scalars
-    formula = staticmethod(update)
+    _flambeau_scalars = Scalars
+    _flambeau_formula = staticmethod(update)
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ASGD(Elementwise):
         set_missing(self, foreach=None, maximize=False, differentiable=False, capturable=False)
         counters_to_tensors(self, "eta", "mu")
 
-    def _begin(
+    def _flambeau_begin(
         self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
     ) -> tuple[float, float]:
         """The rate and the weight of the average at this step; leaves those of the next."""
@@ -103,10 +103,12 @@ class ASGD(Elementwise):
         mu._bump()
         return now
 
-    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("ax",)
 
-    def _plan(self, group: dict[str, Any], key: tuple[float, float]) -> tuple[Flags, Scalars]:
+    def _flambeau_plan(
+        self, group: dict[str, Any], key: tuple[float, float]
+    ) -> tuple[Flags, Scalars]:
         eta, mu = key
         decay = group["weight_decay"]
         flags = Flags(group["maximize"], decay != 0, mu != 1)

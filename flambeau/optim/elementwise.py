@@ -84,10 +84,12 @@ class Elementwise(Optimizer):
     its branches.
     """
 
-    scalars: type[Any]
-    formula: Callable[..., None]
+    _flambeau_scalars: type[Any]
+    _flambeau_formula: Callable[..., None]
 
-    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> Hashable:
+    def _flambeau_begin(
+        self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
+    ) -> Hashable:
         """Makes the parameter's state if it has none and counts the step; the count, or whatever
         decides the flags and scalars of this parameter beside its group.
 
@@ -95,18 +97,20 @@ class Elementwise(Optimizer):
         """
         raise NotImplementedError
 
-    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         """The names of the states that the formula takes, in its order."""
         raise NotImplementedError
 
-    def _plan(self, group: dict[str, Any], key: Any) -> tuple[Any, Any]:
+    def _flambeau_plan(self, group: dict[str, Any], key: Any) -> tuple[Any, Any]:
         """The flags and scalars for the parameters of a group with this key."""
         raise NotImplementedError
 
-    def _prepare(self) -> None:
-        super()._prepare()
-        self._kernels: dict[Any, Any] = {}  # or how often one was asked for, by flags and dtype
-        self._tables: dict[Any, Table] = {}  # by first parameter, length and kernel
+    def _flambeau_prepare(self) -> None:
+        super()._flambeau_prepare()
+        self._flambeau_kernels: dict[
+            Any, Any
+        ] = {}  # or how often one was asked for, by flags and dtype
+        self._flambeau_tables: dict[Any, Table] = {}  # by first parameter, length and kernel
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Updates every parameter that has a gradient; returns what `closure` gave."""
@@ -116,17 +120,17 @@ class Elementwise(Optimizer):
                 loss = closure()
         with set_grad_enabled(bool(self.defaults["differentiable"])):
             for group in self.param_groups:
-                self._step_group(group)
+                self._flambeau_step_group(group)
         return loss
 
-    def _step_group(self, group: dict[str, Any]) -> None:
+    def _flambeau_step_group(self, group: dict[str, Any]) -> None:
         if group.get("capturable"):
             raise AssertionError(
                 f"{type(self).__name__}: If capturable=True, params and state_steps must be on "
                 "supported devices: ['cuda', 'xpu', 'hpu', 'xla']."
             )
-        begin, state_of = self._begin, self.state
-        names = self._states(group)
+        begin, state_of = self._flambeau_begin, self.state
+        names = self._flambeau_states(group)
         alike: dict[Any, list[Row]] = {}
         for param in group["params"]:
             grad = param.grad
@@ -139,13 +143,13 @@ class Elementwise(Optimizer):
             else:
                 alike[key] = [(param, grad, state)]
         for key, rows in alike.items():
-            flags, scalars = self._plan(group, key)
+            flags, scalars = self._flambeau_plan(group, key)
             if not group["differentiable"]:
-                rows = self._run_compiled(flags, scalars, rows, names)
+                rows = self._flambeau_run_compiled(flags, scalars, rows, names)
             for param, grad, state in rows:
-                self._run_formula(flags, scalars, param, grad, [state[n] for n in names])
+                self._flambeau_run_formula(flags, scalars, param, grad, [state[n] for n in names])
 
-    def _run_formula(
+    def _flambeau_run_formula(
         self, flags: Any, scalars: Any, param: Tensor, grad: Tensor, states: list[Tensor]
     ) -> None:
         """The formula on tensors; on the real and imaginary parts of complex ones."""
@@ -154,22 +158,22 @@ class Elementwise(Optimizer):
         tensors = [param, grad, *states]
         if param.is_complex():
             tensors = [ops.view_as_real(t) for t in tensors]
-        type(self).formula(flags, scalars, *tensors)
+        type(self)._flambeau_formula(flags, scalars, *tensors)
 
     # ---------------------------------------------------------------- the compiled path
 
-    def _run_compiled(
+    def _flambeau_run_compiled(
         self, flags: Any, scalars: Any, rows: list[Row], names: tuple[str, ...]
     ) -> list[Row]:
         """Runs the kernel over the rows that are fit for it; returns the others."""
         dtype = rows[0][0]._array.dtype
-        kernel = self._kernel(flags, dtype, rows, len(names))
+        kernel = self._flambeau_kernel(flags, dtype, rows, len(names))
         if kernel is None:
             others = [row for row in rows if row[0]._array.dtype != dtype]
             if not others:
                 return rows
             same = [row for row in rows if row[0]._array.dtype == dtype]
-            return same + self._run_compiled(flags, scalars, others, names)
+            return same + self._flambeau_run_compiled(flags, scalars, others, names)
         written: list[Tensor] = []
         for param, _, state in rows:
             written.append(param)
@@ -177,14 +181,16 @@ class Elementwise(Optimizer):
                 written.append(state[name])
         addresses = [id(t._array) for t in written]
         place = rows[0][0], len(rows), kernel
-        table = self._tables.get(place)
+        table = self._flambeau_tables.get(place)
         if table is None or table.addresses != addresses:
             table = Table(kernel, addresses, written, len(names) + 1)
-            self._tables[place] = table
+            self._flambeau_tables[place] = table
         if table.unfit:
             unfit = [row for row, fit in zip(rows, table.fit, strict=True) if not fit]
             rows = [row for row, fit in zip(rows, table.fit, strict=True) if fit]
-            return unfit + (self._run_compiled(flags, scalars, rows, names) if rows else [])
+            return unfit + (
+                self._flambeau_run_compiled(flags, scalars, rows, names) if rows else []
+            )
         grads = table.fit_gradients([grad._array for _, grad, _ in rows])
         if grads is None:
             return rows
@@ -193,16 +199,16 @@ class Elementwise(Optimizer):
             tensor._bump(writes)
         return []
 
-    def _kernel(self, flags: Any, dtype: np.dtype, rows: list[Row], states: int) -> Any:
+    def _flambeau_kernel(self, flags: Any, dtype: np.dtype, rows: list[Row], states: int) -> Any:
         """The kernel for these flags; None at first, and where there cannot be one."""
-        known = self._kernels.get((flags, dtype), 0)
+        known = self._flambeau_kernels.get((flags, dtype), 0)
         if known.__class__ is not int:
             return known
-        asked: tuple = (type(self).formula, flags, self.scalars, states, dtype)
+        asked: tuple = (type(self)._flambeau_formula, flags, self._flambeau_scalars, states, dtype)
         known += 1 + sum(param._array.size for param, _, _ in rows) // LARGE
         if known <= WARM and asked not in _compiled:
-            self._kernels[flags, dtype] = known
+            self._flambeau_kernels[flags, dtype] = known
             return None
         _compiled.add(asked)
-        kernel = self._kernels[flags, dtype] = kernel_for(*asked)
+        kernel = self._flambeau_kernels[flags, dtype] = kernel_for(*asked)
         return kernel

@@ -56,24 +56,24 @@ class LBFGS(Optimizer):
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
 
     @property
-    def _params(self) -> list[Tensor]:
+    def _flambeau_params(self) -> list[Tensor]:
         return self.param_groups[0]["params"]
 
     # ---------------------------------------------------------------- parameters as one vector
 
-    def _flat_grad(self) -> Tensor:
+    def _flambeau_flat_grad(self) -> Tensor:
         """All gradients in one vector; zeros where there is none."""
         parts = []
-        for p in self._params:
+        for p in self._flambeau_params:
             grad = ops.zeros_like(p) if p.grad is None else p.grad
             grad = ops.view_as_real(grad) if grad.is_complex() else grad
             parts.append(grad.reshape(-1))
         return ops.cat(parts, 0)
 
-    def _move(self, t: Any, direction: Tensor) -> None:
+    def _flambeau_move(self, t: Any, direction: Tensor) -> None:
         """Adds t times the direction to the parameters."""
         offset = 0
-        for p in self._params:
+        for p in self._flambeau_params:
             p = ops.view_as_real(p) if p.is_complex() else p
             part = direction[offset : offset + p.numel()]
             p.add_(part.view(p.shape), alpha=number(t))
@@ -90,17 +90,17 @@ class LBFGS(Optimizer):
         if search not in (None, "strong_wolfe"):
             raise RuntimeError(f"only 'strong_wolfe' is supported, not {search!r}")
         closure = enable_grad()(closure)
-        state = self.state[self._params[0]]
+        state = self.state[self._flambeau_params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
         first = closure()
         state["func_evals"] += 1
-        grad = self._flat_grad()
+        grad = self._flambeau_flat_grad()
         if not grad.abs().max() <= group["tolerance_grad"]:
-            self._iterate(closure, state, group, float(first), grad)
+            self._flambeau_iterate(closure, state, group, float(first), grad)
         return first
 
-    def _iterate(
+    def _flambeau_iterate(
         self, closure: Callable, state: dict[str, Any], group: dict[str, Any], loss: float,
         grad: Tensor,
     ) -> None:  # fmt: skip
@@ -108,7 +108,7 @@ class LBFGS(Optimizer):
         evaluations, lr = 1, number(group["lr"])
         for iteration in range(1, group["max_iter"] + 1):
             state["n_iter"] += 1
-            direction = self._direction(state, group["history_size"], grad)
+            direction = self._flambeau_direction(state, group["history_size"], grad)
             if state.get("prev_flat_grad") is None:
                 state["prev_flat_grad"] = grad.clone()
             else:
@@ -122,7 +122,7 @@ class LBFGS(Optimizer):
             last = iteration == group["max_iter"]
             start = Point(0, loss, grad, slope)
             left = group["max_eval"] - evaluations
-            end, used = self._advance(closure, group, start, t, direction, left, last)
+            end, used = self._flambeau_advance(closure, group, start, t, direction, left, last)
             loss, grad, t = end.loss, end.grad, end.t
             state["t"] = t
             evaluations += used
@@ -136,34 +136,34 @@ class LBFGS(Optimizer):
             ):
                 return
 
-    def _advance(
+    def _flambeau_advance(
         self, closure: Callable, group: dict[str, Any], start: Point, t: Any, direction: Tensor,
         left: int, last: bool,
     ) -> tuple[Point, int]:  # fmt: skip
         """Moves along the direction; where that led, and how many evaluations it took."""
         if group["line_search_fn"] is None:
-            self._move(t, direction)
+            self._flambeau_move(t, direction)
             if last:  # nobody will look at the loss here
                 return Point(t, start.loss, start.grad, None), 0
-            return Point(t, float(closure()), self._flat_grad(), None), 1
-        home = [p.clone() for p in self._params]
+            return Point(t, float(closure()), self._flambeau_flat_grad(), None), 1
+        home = [p.clone() for p in self._flambeau_params]
 
         def evaluate(t: Any) -> Point:
-            self._move(t, direction)
+            self._flambeau_move(t, direction)
             loss = float(closure())
-            grad = self._flat_grad()
-            for p, value in zip(self._params, home, strict=True):
+            grad = self._flambeau_flat_grad()
+            for p, value in zip(self._flambeau_params, home, strict=True):
                 p.copy_(value)
             return Point(t, loss, grad, grad.dot(direction))
 
         longest = direction.abs().max()
         tolerance = group["tolerance_change"]
         end, used = strong_wolfe(evaluate, start, t, longest, tolerance, left)
-        self._move(end.t, direction)
+        self._flambeau_move(end.t, direction)
         return end, used
 
     @staticmethod
-    def _direction(state: dict[str, Any], history_size: int, grad: Tensor) -> Tensor:
+    def _flambeau_direction(state: dict[str, Any], history_size: int, grad: Tensor) -> Tensor:
         """The quasi-Newton direction, by the two-loop recursion; remembers the last step."""
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)

@@ -65,8 +65,8 @@ class NAdam(Elementwise):
     ['exp_avg', 'exp_avg_sq', 'mu_product', 'step']
     """
 
-    scalars = Scalars
-    formula = staticmethod(update)
+    _flambeau_scalars = Scalars
+    _flambeau_formula = staticmethod(update)
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class NAdam(Elementwise):
         )  # fmt: skip
         counters_to_tensors(self, "mu_product")
 
-    def _begin(
+    def _flambeau_begin(
         self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
     ) -> tuple[float, float]:
         """The step, and the product of the momenta of the steps so far."""
@@ -116,10 +116,12 @@ class NAdam(Elementwise):
         product._bump()
         return step, array.item()
 
-    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return "exp_avg", "exp_avg_sq"
 
-    def _plan(self, group: dict[str, Any], key: tuple[float, float]) -> tuple[Flags, Scalars]:
+    def _flambeau_plan(
+        self, group: dict[str, Any], key: tuple[float, float]
+    ) -> tuple[Flags, Scalars]:
         step, product = key
         decay, (beta1, beta2) = group["weight_decay"], group["betas"]
         differentiable = group["differentiable"]

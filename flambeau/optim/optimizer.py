@@ -119,7 +119,7 @@ class Optimizer:
         ["Optimizer", tuple[Any, ...], dict[str, Any]], None
     ]  # fmt: skip
 
-    _HOOKS = (
+    _flambeau_hook_names = (
         "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks",
         "_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks",
         "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
@@ -134,7 +134,7 @@ class Optimizer:
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
-        self._prepare()
+        self._flambeau_prepare()
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
@@ -150,9 +150,9 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
-    def _prepare(self) -> None:
+    def _flambeau_prepare(self) -> None:
         """What a new or unpickled optimiser needs: places for hooks, and `step` calling them."""
-        for name in self._HOOKS:
+        for name in self._flambeau_hook_names:
             if name not in self.__dict__:
                 setattr(self, name, OrderedDict())
         cls = type(self)
@@ -167,7 +167,7 @@ class Optimizer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._prepare()
+        self._flambeau_prepare()
         self.defaults.setdefault("differentiable", False)
 
     def __repr__(self) -> str:
@@ -192,11 +192,11 @@ class Optimizer:
                 or _global_optimizer_pre_hooks or _global_optimizer_post_hooks
             ):  # fmt: skip
                 return func(self, *args, **kwargs)
-            return self._step_with_hooks(func, (self, *args), kwargs)
+            return self._flambeau_step_with_hooks(func, (self, *args), kwargs)
 
         return step
 
-    def _step_with_hooks(self, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _flambeau_step_with_hooks(self, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         local = self._optimizer_step_pre_hooks
         for hook in [*_global_optimizer_pre_hooks.values(), *local.values()]:
             result = hook(self, args, kwargs)
@@ -284,7 +284,7 @@ class Optimizer:
             changed = hook(self, state_dict)
             state_dict = state_dict if changed is None else changed
         groups = copy.deepcopy(state_dict["param_groups"])  # they become this optimiser's own
-        self._check_loaded_groups(groups)
+        self._flambeau_check_loaded_groups(groups)
         by_number = {
             number: (param, group)
             for group, own in zip(groups, self.param_groups, strict=True)
@@ -305,7 +305,7 @@ class Optimizer:
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
-    def _check_loaded_groups(self, groups: list[dict[str, Any]]) -> None:
+    def _flambeau_check_loaded_groups(self, groups: list[dict[str, Any]]) -> None:
         if len(groups) != len(self.param_groups):
             raise ValueError(
                 "loaded state dict has a different number of parameter groups: "
@@ -332,14 +332,14 @@ class Optimizer:
                         p.grad.requires_grad_(False)
                     p.grad.zero_()
 
-    def _loss_of(self, closure: Callable[[], float] | None) -> float | None:
+    def _flambeau_loss_of(self, closure: Callable[[], float] | None) -> float | None:
         """What the closure of a step gives, recorded; None where there is none."""
         if closure is None:
             return None
         with enable_grad():
             return closure()
 
-    def _real_dense(self) -> Iterator[tuple[dict[str, Any], Tensor, Tensor]]:
+    def _flambeau_real_dense(self) -> Iterator[tuple[dict[str, Any], Tensor, Tensor]]:
         """Group, parameter and gradient, of all that have one; RuntimeError where either is
         complex or sparse, for optimisers that cannot update these."""
         name = type(self).__name__
@@ -371,7 +371,7 @@ class Optimizer:
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         _unpack_params(param_group)
         for param in param_group["params"]:
-            self._check_param(param)
+            self._flambeau_check_param(param)
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
                 raise ValueError(
@@ -398,7 +398,7 @@ class Optimizer:
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
 
-    def _check_param(self, param: Any) -> None:
+    def _flambeau_check_param(self, param: Any) -> None:
         if not isinstance(param, Tensor):
             raise TypeError(
                 f"optimizer can only optimize Tensors, but one of the params is {_type_name(param)}"

@@ -65,8 +65,8 @@ class RAdam(Elementwise):
     tensor([0.8000])
     """
 
-    scalars = Scalars
-    formula = staticmethod(update)
+    _flambeau_scalars = Scalars
+    _flambeau_formula = staticmethod(update)
 
     def __init__(
         self,
@@ -98,16 +98,16 @@ class RAdam(Elementwise):
         )  # fmt: skip
         counters_to_tensors(self)
 
-    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
+    def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
             state.update(step=new_counter(), exp_avg=ops.zeros_like(param),
                          exp_avg_sq=ops.zeros_like(param))  # fmt: skip
         return tick(state["step"])
 
-    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return "exp_avg", "exp_avg_sq"
 
-    def _plan(self, group: dict[str, Any], step: float) -> tuple[Flags, Scalars]:
+    def _flambeau_plan(self, group: dict[str, Any], step: float) -> tuple[Flags, Scalars]:
         decay, (beta1, beta2) = group["weight_decay"], group["betas"]
         lr = scalar(group["lr"], group["differentiable"])
         bias2 = 1 - beta2**step

@@ -68,8 +68,8 @@ class RMSprop(Elementwise):
     tensor([0.9000, 0.9000], requires_grad=True)
     """
 
-    scalars = Scalars
-    formula = staticmethod(update)
+    _flambeau_scalars = Scalars
+    _flambeau_formula = staticmethod(update)
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class RMSprop(Elementwise):
         )  # fmt: skip
         counters_to_tensors(self)
 
-    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+    def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
             made = {"step": new_counter(), "square_avg": ops.zeros_like(param)}
             if group["momentum"] > 0:
@@ -118,11 +118,11 @@ class RMSprop(Elementwise):
             state.update(made)
         tick(state["step"])
 
-    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         momentum = ("momentum_buffer",) if group["momentum"] > 0 else ()
         return ("square_avg", *momentum, *(("grad_avg",) if group["centered"] else ()))
 
-    def _plan(self, group: dict[str, Any], key: None) -> tuple[Flags, Scalars]:
+    def _flambeau_plan(self, group: dict[str, Any], key: None) -> tuple[Flags, Scalars]:
         decay, alpha = group["weight_decay"], group["alpha"]
         momentum, differentiable = group["momentum"], group["differentiable"]
         flags = Flags(

@@ -59,8 +59,8 @@ class Rprop(Elementwise):
     tensor([0.7800])
     """
 
-    scalars = Scalars
-    formula = staticmethod(update)
+    _flambeau_scalars = Scalars
+    _flambeau_formula = staticmethod(update)
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Rprop(Elementwise):
         set_missing(self, foreach=None, maximize=False, differentiable=False, capturable=False)
         counters_to_tensors(self)
 
-    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
+    def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
             lr = number(group["lr"])
             filling = complex(lr, lr) if param.is_complex() else lr
@@ -95,9 +95,9 @@ class Rprop(Elementwise):
                          step_size=ops.full_like(param, filling))  # fmt: skip
         tick(state["step"])
 
-    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return "prev", "step_size"
 
-    def _plan(self, group: dict[str, Any], key: None) -> tuple[Flags, Scalars]:
+    def _flambeau_plan(self, group: dict[str, Any], key: None) -> tuple[Flags, Scalars]:
         flags = Flags(group["maximize"], group["differentiable"])
         return flags, Scalars(*group["etas"], *group["step_sizes"])

@@ -62,8 +62,8 @@ class SGD(Elementwise):
     tensor([0.8000, 0.8000], requires_grad=True)
     """
 
-    scalars = Scalars
-    formula = staticmethod(update)
+    _flambeau_scalars = Scalars
+    _flambeau_formula = staticmethod(update)
 
     def __init__(
         self,
@@ -101,17 +101,17 @@ class SGD(Elementwise):
             self, nesterov=False, maximize=False, foreach=None, differentiable=False, fused=False
         )
 
-    def _begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> bool:
+    def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> bool:
         """Whether this is the parameter's first step with momentum."""
         if group["momentum"] == 0 or state.get("momentum_buffer") is not None:
             return False
         state["momentum_buffer"] = ops.zeros_like(param)
         return True
 
-    def _states(self, group: dict[str, Any]) -> tuple[str, ...]:
+    def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()
 
-    def _plan(self, group: dict[str, Any], first: bool) -> tuple[Flags, Scalars]:
+    def _flambeau_plan(self, group: dict[str, Any], first: bool) -> tuple[Flags, Scalars]:
         differentiable = group["differentiable"]
         decay = scalar(group["weight_decay"], differentiable)
         momentum = group["momentum"]

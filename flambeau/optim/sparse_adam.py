@@ -61,7 +61,7 @@ class SparseAdam(Optimizer):
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """RuntimeError for dense gradients, NotImplementedError for sparse ones."""
-        loss = self._loss_of(closure)
+        loss = self._flambeau_loss_of(closure)
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is None:

@@ -236,9 +236,9 @@ def test_hooks_are_pickled(nn):
 
 def test_without_global_hooks_calls_are_direct_again(own):
     handle = own.nn.modules.module.register_module_forward_hook(lambda m, x, y: None)
-    assert own.nn.Identity()._is_hooked
+    assert own.nn.Identity()._flambeau_is_hooked
     handle.remove()
-    assert not own.nn.Identity()._is_hooked
+    assert not own.nn.Identity()._flambeau_is_hooked
 
 
 def test_no_warning_for_an_ordinary_full_hook(torch, square):

@@ -265,7 +265,9 @@ class _Computation:
         scalars = self.deferred.scalars[i]
         for param, grad, states in event.args:
             tensors = [wrap(self.array(value)) for value in (param, grad, *states)]
-            given["optimiser"]._run_formula(given["flags"], scalars, *tensors[:2], tensors[2:])
+            given["optimiser"]._flambeau_run_formula(
+                given["flags"], scalars, *tensors[:2], tensors[2:]
+            )
 
 
 HANDLERS: dict[str, Callable[[_Computation, int, Event], None]] = {

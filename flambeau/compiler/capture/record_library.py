@@ -45,7 +45,7 @@ def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
         (clip_grad._clip_grads_with_norm_, _clip_by),
         (clip_grad.clip_grad_value_, _clip_values),
         (Tensor.__matmul__, _matmul),
-        (Elementwise._step_group, lambda original, *a: _step_group(r, original, *a)),
+        (Elementwise._flambeau_step_group, lambda original, *a: _step_group(r, original, *a)),
     ]
 
 
@@ -159,7 +159,7 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
         r.problem(f"{type(self).__name__} runs with differentiable or capturable")
         return original(self, group)
     number = next(i for i, one in enumerate(self.param_groups) if one is group)
-    names = self._states(group)
+    names = self._flambeau_states(group)
     alike: dict[Any, list[Any]] = {}
     for position, param in enumerate(group["params"]):
         if param.grad is not None:
@@ -168,17 +168,19 @@ def _step_group(r: Recorder, original: Callable, self: Any, group: dict[str, Any
             alike.setdefault(key, []).append((position, param, param.grad, state))
     for key, rows in alike.items():
         with r.silence():
-            flags, scalars = self._plan(group, key)
+            flags, scalars = self._flambeau_plan(group, key)
         deferred = _update(r, self, number, flags, scalars, rows, names)
         with r.silence():
             for _, param, grad, state in rows:
                 states = [state[n] for n in names]
                 if deferred:
-                    counts = count_writes(type(self).formula, flags, type(scalars), len(states))
+                    counts = count_writes(
+                        type(self)._flambeau_formula, flags, type(scalars), len(states)
+                    )
                     for tensor, writes in zip((param, *states), counts, strict=True):
                         tensor._bump(writes)
                 else:
-                    self._run_formula(flags, scalars, param, grad, states)
+                    self._flambeau_run_formula(flags, scalars, param, grad, states)
     return None
 
 
@@ -187,7 +189,7 @@ def _begun(r: Recorder, optimiser: Any, group: dict[str, Any], param: Any, state
     old = dict(state)
     counters = _counters(state)
     with r.silence():
-        key = optimiser._begin(group, param, state)
+        key = optimiser._flambeau_begin(group, param, state)
     made = [t for n, t in state.items() if isinstance(t, Tensor) and old.get(n) is not t]
     for tensor in made:
         r.trace.existing.add(id(tensor))
@@ -208,11 +210,13 @@ def _goes_on_otherwise(
     old = dict(state)
     counters = _counters(state)
     with r.silence():
-        following = optimiser._begin(group, param, state)
+        following = optimiser._flambeau_begin(group, param, state)
         for array, before in counters.values():
             array[...] = before
         state.update(old)
-        return bool(optimiser._plan(group, key)[0] != optimiser._plan(group, following)[0])
+        return bool(
+            optimiser._flambeau_plan(group, key)[0] != optimiser._flambeau_plan(group, following)[0]
+        )
 
 
 def _counters(state: dict[str, Any]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -237,6 +241,6 @@ def _update(r: Recorder, optimiser: Any, group: int, flags: Any, scalars: Any, r
     deferred = r.deferred
     if deferred is not None:
         deferred.scalars[len(r.trace.events)] = scalars
-    r.add(UPDATE, function=type(optimiser).formula, args=refs, kwargs=where,
+    r.add(UPDATE, function=type(optimiser)._flambeau_formula, args=refs, kwargs=where,
           array=np.array(scalars, np.float64))  # fmt: skip
     return deferred is not None

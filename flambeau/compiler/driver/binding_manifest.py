@@ -102,7 +102,7 @@ def _is_ours(trace: Trace) -> bool:
         if event.kind == OPERATOR:
             place = getattr(event.operator.body, "__module__", "")
         elif event.kind == UPDATE:
-            formula = type(event.kwargs["optimiser"]).formula
+            formula = type(event.kwargs["optimiser"])._flambeau_formula
             place = getattr(formula, "__module__", "")
         else:
             continue

@@ -131,7 +131,7 @@ class Compiled:
         """As a method: one compiled function for each instance."""
         if instance is None:
             return self
-        name = f"_compiled_{id(self)}"
+        name = f"_flambeau_compiled_{id(self)}"
         found = instance.__dict__.get(name)
         if found is None:
             bound = self._function.__get__(instance, owner)

@@ -26,8 +26,8 @@ class OptimizedModule(Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the module, compiled where it can be, and the hooks of this module around it."""
-        if self._is_hooked:
-            return self._call_with_hooks(args, kwargs)
+        if self._flambeau_is_hooked:
+            return self._flambeau_call_with_hooks(args, kwargs)
         return self.__dict__["_compiled"](*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -238,7 +238,7 @@ class _Functional:
             given["flags"], event,
         ))  # fmt: skip
         optimiser = given["optimiser"]
-        fields = type(optimiser).scalars._fields
+        fields = type(optimiser)._flambeau_scalars._fields
         numbers = [
             self.source("number", (), np.dtype(np.float64), bind.Scalar(at, i), name,
                         float(event.array[i]))
@@ -251,7 +251,8 @@ class _Functional:
             kinds = tuple((one.op, one.shape, one.type) for one in before)
             after = copied(*known[kinds], before, numbers) if kinds in known else None
             if after is None:
-                after = updated(type(optimiser).formula, given["flags"], type(optimiser).scalars,
+                kind = type(optimiser)
+                after = updated(kind._flambeau_formula, given["flags"], kind._flambeau_scalars,
                                 numbers, before)  # fmt: skip
                 known[kinds] = after, before
             for window, old, new in zip(windows, before, after, strict=True):

@@ -32,7 +32,7 @@ class Ticker:
                      for i in update.positions]  # fmt: skip
         self.state = optimiser.state
         self.first_param, self.first_state = self.rows[0]
-        self.begin, self.plan = optimiser._begin, optimiser._plan
+        self.begin, self.plan = optimiser._flambeau_begin, optimiser._flambeau_plan
         self.saved = [self._entries(state) for _, state in self.rows]
         self.simple = self._only_counts()
         self.before: list[tuple[np.ndarray, np.ndarray]] = []
@@ -79,7 +79,8 @@ class Ticker:
             optimiser.state is self.state and optimiser.param_groups is self.groups
             and len(self.groups) == self.count and self.group["params"] is self.params
             and len(self.params) == self.length
-            and (self.shared is None or optimiser._counters.get(self.number) is self.shared)
+            and (self.shared is None
+                 or optimiser._flambeau_counters.get(self.number) is self.shared)
             and self._is_held()
         )  # fmt: skip
 
@@ -147,7 +148,7 @@ def shared_counters(optimiser: Any, number: int) -> np.ndarray:
     """One array for the step counters of a group, by position, with the counters moved there."""
     params = optimiser.param_groups[number]["params"]
     tensors = [optimiser.state[p]["step"] if p in optimiser.state else None for p in params]
-    held = optimiser.__dict__.setdefault("_counters", {})
+    held = optimiser.__dict__.setdefault("_flambeau_counters", {})
     known = held.get(number)
     if known is not None and known.size == len(params) and all(
         t is None or owner_of(t._array) is known for t in tensors

@@ -50,7 +50,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     ) -> None:
         super().__init__()
         cutoffs = list(cutoffs)
-        self._check_cutoffs(cutoffs, n_classes)
+        self._flambeau_check_cutoffs(cutoffs, n_classes)
         self.in_features = in_features
         self.n_classes = n_classes
         self.cutoffs = [*cutoffs, n_classes]
@@ -68,7 +68,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(down, Linear(reduced, high - low, bias=False, **kind)))
 
     @staticmethod
-    def _check_cutoffs(cutoffs: list[int], n_classes: int) -> None:
+    def _flambeau_check_cutoffs(cutoffs: list[int], n_classes: int) -> None:
         if not cutoffs:
             raise ValueError("cutoffs should be a sequence of length larger than 0")
         increasing = all(a < b for a, b in itertools.pairwise(cutoffs))
@@ -88,7 +88,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             up.reset_parameters()
 
     @staticmethod
-    def _check_shapes(input: Tensor, target: Tensor) -> None:
+    def _flambeau_check_shapes(input: Tensor, target: Tensor) -> None:
         if target.dim() > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         if target.dim() == 1 and input.size(0) != target.size(0):
@@ -101,7 +101,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
-        self._check_shapes(input_, target_)
+        self._flambeau_check_shapes(input_, target_)
         batched = target_.dim() == 1
         input = input_ if batched else input_.unsqueeze(0)
         target = target_ if batched else target_.unsqueeze(0)

@@ -67,7 +67,7 @@ class MultiheadAttention(Module):
         if self.head_dim * num_heads != embed_dim:
             raise AssertionError("embed_dim must be divisible by num_heads")
         kind = {"device": device, "dtype": dtype}
-        self._register_projections(kind)
+        self._flambeau_register_projections(kind)
         in_bias = Parameter(ops.empty(3 * embed_dim, **kind)) if bias else None
         self.register_parameter("in_proj_bias", in_bias)
         self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **kind)
@@ -79,7 +79,7 @@ class MultiheadAttention(Module):
         self.add_zero_attn = add_zero_attn
         self._reset_parameters()
 
-    def _register_projections(self, kind: dict[str, Any]) -> None:
+    def _flambeau_register_projections(self, kind: dict[str, Any]) -> None:
         """One stacked weight where query, key and value have the same size, three otherwise."""
         embed = self.embed_dim
         apart = {"q_proj_weight": embed, "k_proj_weight": self.kdim, "v_proj_weight": self.vdim}

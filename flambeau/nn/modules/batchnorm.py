@@ -114,7 +114,7 @@ def _batch_count(device: Any) -> Tensor:
 class _BatchNorm(_NormBase):
     """Batch normalisation of any number of dimensions."""
 
-    def _average_factor(self) -> float:
+    def _flambeau_average_factor(self) -> float:
         """The weight of this batch in the running statistics; counts it, in training."""
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
@@ -124,7 +124,7 @@ class _BatchNorm(_NormBase):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        factor = self._average_factor()
+        factor = self._flambeau_average_factor()
         mean, var = self.running_mean, self.running_var
         from_batch = self.training or (mean is None and var is None)
         if self.training and not self.track_running_stats:

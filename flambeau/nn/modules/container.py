@@ -44,10 +44,10 @@ class _Numbered(Module):
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.isdigit()]
 
-    def _renumber(self) -> None:
+    def _flambeau_renumber(self) -> None:
         self._modules = {str(i): module for i, module in enumerate(self._modules.values())}
 
-    def _make_room(self, index: int, module: Module) -> None:
+    def _flambeau_make_room(self, index: int, module: Module) -> None:
         """Puts a module at an index and moves the later ones up by one."""
         for i in range(len(self._modules), index, -1):
             self._modules[str(i)] = self._modules[str(i - 1)]
@@ -92,23 +92,23 @@ class Sequential(_Numbered):
             input = module(input)
         return input
 
-    def _key(self, index: int) -> str:
+    def _flambeau_key(self, index: int) -> str:
         """The name of the module at an index, from the end where it is negative."""
         return list(self._modules)[int(_index_key(index, len(self)))]
 
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
             return type(self)(OrderedDict(list(self._modules.items())[idx]))
-        return self._modules[self._key(idx)]
+        return self._modules[self._flambeau_key(idx)]
 
     def __setitem__(self, idx: int, module: Module) -> None:
-        setattr(self, self._key(idx), module)
+        setattr(self, self._flambeau_key(idx), module)
 
     def __delitem__(self, idx: int | slice) -> None:
-        keys = list(self._modules)[idx] if isinstance(idx, slice) else [self._key(idx)]
+        keys = list(self._modules)[idx] if isinstance(idx, slice) else [self._flambeau_key(idx)]
         for key in keys:
             delattr(self, key)
-        self._renumber()
+        self._flambeau_renumber()
 
     def __add__(self, other: Sequential) -> Sequential:
         _check_sequential(other)
@@ -133,7 +133,7 @@ class Sequential(_Numbered):
         n = len(self)
         if not -n <= index <= n:
             raise IndexError(f"Index out of range: {index}")
-        self._make_room(index + n if index < 0 else index, module)
+        self._flambeau_make_room(index + n if index < 0 else index, module)
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Sequential:
@@ -188,7 +188,7 @@ class ModuleList(_Numbered):
                 delattr(self, str(i))
         else:
             delattr(self, self._get_abs_string_index(idx))
-        self._renumber()
+        self._flambeau_renumber()
 
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
         return self.extend(modules)
@@ -200,7 +200,7 @@ class ModuleList(_Numbered):
         """Puts a module before the one at `index`."""
         n = len(self)
         index = operator.index(index)
-        self._make_room(max(index + n, 0) if index < 0 else min(index, n), module)
+        self._flambeau_make_room(max(index + n, 0) if index < 0 else min(index, n), module)
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
         """Adds modules at the end."""

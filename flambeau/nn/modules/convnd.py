@@ -56,7 +56,7 @@ class _ConvNd(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self._check(in_channels, out_channels, groups, padding, stride, padding_mode)
+        self._flambeau_check(in_channels, out_channels, groups, padding, stride, padding_mode)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = kernel_size
@@ -75,7 +75,9 @@ class _ConvNd(Module):
             self._reversed_padding_repeated_twice = [0] * (2 * len(kernel_size))
         else:
             self._reversed_padding_repeated_twice = _reverse_repeat_tuple(padding, 2)
-        self.weight = Parameter(ops.empty(self._weight_shape(), device=device, dtype=dtype))
+        self.weight = Parameter(
+            ops.empty(self._flambeau_weight_shape(), device=device, dtype=dtype)
+        )
         if bias:
             self.bias = Parameter(ops.empty(out_channels, device=device, dtype=dtype))
         else:
@@ -83,7 +85,7 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     @staticmethod
-    def _check(
+    def _flambeau_check(
         in_channels: int,
         out_channels: int,
         groups: int,
@@ -110,7 +112,7 @@ class _ConvNd(Module):
                 f"but got padding_mode='{padding_mode}'"
             )
 
-    def _weight_shape(self) -> tuple[int, ...]:
+    def _flambeau_weight_shape(self) -> tuple[int, ...]:
         channels = (self.out_channels, self.in_channels)
         first, second = reversed(channels) if self.transposed else channels
         return (first, second // self.groups, *self.kernel_size)
@@ -153,7 +155,7 @@ class _ConvNd(Module):
 class _Convolution(_ConvNd):
     """A forward convolution. A subclass gives `_tuple` and `_conv_forward`."""
 
-    _tuple: Any
+    _flambeau_tuple: Any
 
     def __init__(
         self,
@@ -169,7 +171,7 @@ class _Convolution(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        spread = type(self)._tuple
+        spread = type(self)._flambeau_tuple
         super().__init__(
             in_channels,
             out_channels,
@@ -186,7 +188,7 @@ class _Convolution(_ConvNd):
             dtype,
         )
 
-    def _padded(self, input: Tensor) -> Tensor:
+    def _flambeau_padded(self, input: Tensor) -> Tensor:
         return F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -272,7 +274,7 @@ class _ConvTransposeNd(_ConvNd):
 class _Transposed(_ConvTransposeNd):
     """The constructor that users call. A subclass gives `_tuple` and `forward`."""
 
-    _tuple: Any
+    _flambeau_tuple: Any
 
     def __init__(
         self,
@@ -289,7 +291,7 @@ class _Transposed(_ConvTransposeNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        spread = type(self)._tuple
+        spread = type(self)._flambeau_tuple
         super().__init__(
             in_channels,
             out_channels,
@@ -306,7 +308,7 @@ class _Transposed(_ConvTransposeNd):
             dtype,
         )
 
-    def _settings_for(self, input: Tensor, output_size: Sequence[int] | None) -> tuple:
+    def _flambeau_settings_for(self, input: Tensor, output_size: Sequence[int] | None) -> tuple:
         """Stride, padding, output padding, groups and dilation, as the operator takes them."""
         if self.padding_mode != "zeros":
             raise ValueError(f"Only `zeros` padding mode is supported for {type(self).__name__}")

@@ -45,7 +45,7 @@ class _InstanceNorm(_NormBase):
         unbatched = self._get_no_batch_dim()
         _require_dims(input, unbatched, unbatched + 1)
 
-    def _check_channels(self, input: Tensor, dim: int) -> None:
+    def _flambeau_check_channels(self, input: Tensor, dim: int) -> None:
         found = input.size(dim)
         if found == self.num_features:
             return
@@ -75,7 +75,7 @@ class _InstanceNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         unbatched = self._get_no_batch_dim()
-        self._check_channels(input, input.dim() - unbatched)
+        self._flambeau_check_channels(input, input.dim() - unbatched)
         if input.dim() == unbatched:
             return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
         return self._apply_instance_norm(input)
@@ -95,7 +95,7 @@ class _InstanceNorm(_NormBase):
             names = (prefix + name for name in ("running_mean", "running_var"))
             keys = [name for name in names if name in state_dict]
             if keys:
-                error_msgs.append(self._explain_stale(keys))
+                error_msgs.append(self._flambeau_explain_stale(keys))
             for key in keys:
                 state_dict.pop(key)
         super()._load_from_state_dict(
@@ -108,7 +108,7 @@ class _InstanceNorm(_NormBase):
             error_msgs,
         )
 
-    def _explain_stale(self, keys: list[str]) -> str:
+    def _flambeau_explain_stale(self, keys: list[str]) -> str:
         names = " and ".join(f'"{key}"' for key in keys)
         own = type(self).__name__
         return (

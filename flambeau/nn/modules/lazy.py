@@ -34,12 +34,12 @@ class LazyModuleMixin(_Mixed):
             self._infer_parameters, with_kwargs=True
         )
 
-    def _held(self) -> Any:
+    def _flambeau_held(self) -> Any:
         """Names and values of the module's own parameters and buffers."""
         return itertools.chain(self._parameters.items(), self._buffers.items())
 
     def _save_to_state_dict(self, destination: dict, prefix: str, keep_vars: bool) -> None:
-        for name, value in self._held():
+        for name, value in self._flambeau_held():
             if value is not None and name not in self._non_persistent_buffers_set:
                 # A tensor without a shape cannot be detached.
                 kept = keep_vars or is_lazy(value)
@@ -47,7 +47,7 @@ class LazyModuleMixin(_Mixed):
 
     def _lazy_load_hook(self, state_dict: dict, prefix: str, *rest: Any) -> None:
         """Gives each parameter the shape of what is about to be loaded into it."""
-        for name, value in self._held():
+        for name, value in self._flambeau_held():
             loaded = state_dict.get(prefix + name)
             if loaded is not None and is_lazy(value) and not is_lazy(loaded):
                 with no_grad():
@@ -61,7 +61,7 @@ class LazyModuleMixin(_Mixed):
 
     def has_uninitialized_params(self) -> bool:
         """Whether a parameter or buffer of this module (not of its children) has no shape yet."""
-        return any(is_lazy(value) for _, value in self._held())
+        return any(is_lazy(value) for _, value in self._flambeau_held())
 
     def _infer_parameters(self, module: Any, args: tuple, kwargs: dict | None = None) -> None:
         """The hook before the first call: initialises the module and takes itself off."""

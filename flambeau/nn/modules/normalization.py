@@ -79,7 +79,7 @@ def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
 class _Scaled(Module):
     """Owner of a weight that starts at 1 and a bias that starts at 0; either may be None."""
 
-    def _register_scale(
+    def _flambeau_register_scale(
         self, shape: int | tuple[int, ...], weight: bool, bias: bool, device: Any, dtype: Any
     ) -> None:
         for name, present in (("weight", weight), ("bias", bias)):
@@ -119,7 +119,7 @@ class LayerNorm(_Scaled):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         affine = elementwise_affine
-        self._register_scale(self.normalized_shape, affine, affine and bias, device, dtype)
+        self._flambeau_register_scale(self.normalized_shape, affine, affine and bias, device, dtype)
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ class GroupNorm(_Scaled):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        self._register_scale(num_channels, affine, affine and bias, device, dtype)
+        self._flambeau_register_scale(num_channels, affine, affine and bias, device, dtype)
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:

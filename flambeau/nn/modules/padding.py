@@ -43,7 +43,7 @@ class _CircularPadNd(_ShownByPadding):
     def _check_input_dim(self, input: Tensor) -> None:
         raise NotImplementedError(f"{type(self).__name__}._check_input_dim")
 
-    def _require_dim(self, input: Tensor, unbatched: int) -> None:
+    def _flambeau_require_dim(self, input: Tensor, unbatched: int) -> None:
         if input.dim() not in (unbatched, unbatched + 1):
             raise ValueError(
                 f"expected {unbatched}D or {unbatched + 1}D input (got {input.dim()}D input)"
@@ -66,7 +66,7 @@ class CircularPad1d(_CircularPadNd):
         self.padding = _pair(padding)
 
     def _check_input_dim(self, input: Tensor) -> None:
-        self._require_dim(input, 2)
+        self._flambeau_require_dim(input, 2)
 
 
 class CircularPad2d(_CircularPadNd):
@@ -84,7 +84,7 @@ class CircularPad2d(_CircularPadNd):
         self.padding = _quadruple(padding)
 
     def _check_input_dim(self, input: Tensor) -> None:
-        self._require_dim(input, 3)
+        self._flambeau_require_dim(input, 3)
 
 
 class CircularPad3d(_CircularPadNd):
@@ -99,7 +99,7 @@ class CircularPad3d(_CircularPadNd):
         self.padding = _sextuple(padding)
 
     def _check_input_dim(self, input: Tensor) -> None:
-        self._require_dim(input, 4)
+        self._flambeau_require_dim(input, 4)
 
 
 class _ConstantPadNd(Module):

@@ -125,7 +125,7 @@ class MaxPool3d(_MaxPoolNd):
 class _MaxUnpoolNd(Module):
     """A subclass gives `_tuple`."""
 
-    _tuple: Any
+    _flambeau_tuple: Any
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class _MaxUnpoolNd(Module):
         padding: _size_any_t = 0,
     ) -> None:
         super().__init__()
-        spread = type(self)._tuple
+        spread = type(self)._flambeau_tuple
         self.kernel_size = spread(kernel_size)
         self.stride = spread(kernel_size if stride is None else stride)
         self.padding = spread(padding)
@@ -151,7 +151,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
     tensor([[[0., 3., 2., 0.]]])
     """
 
-    _tuple = staticmethod(_single)
+    _flambeau_tuple = staticmethod(_single)
 
     def forward(
         self, input: Tensor, indices: Tensor, output_size: list[int] | None = None
@@ -170,7 +170,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
               [0., 3.]]]])
     """
 
-    _tuple = staticmethod(_pair)
+    _flambeau_tuple = staticmethod(_pair)
 
     def forward(
         self, input: Tensor, indices: Tensor, output_size: list[int] | None = None
@@ -188,7 +188,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
     (torch.Size([1, 3, 2, 2, 2]), torch.Size([1, 3, 4, 4, 4]))
     """
 
-    _tuple = staticmethod(_triple)
+    _flambeau_tuple = staticmethod(_triple)
 
     def forward(
         self, input: Tensor, indices: Tensor, output_size: list[int] | None = None
@@ -304,7 +304,7 @@ class AvgPool3d(_DivisiblePool):
 class _FractionalMaxPool(Module):
     """Checks and state of fractional max pooling. A subclass gives `_tuple`."""
 
-    _tuple: Any
+    _flambeau_tuple: Any
 
     def __init__(
         self,
@@ -315,7 +315,7 @@ class _FractionalMaxPool(Module):
         _random_samples: Tensor | None = None,
     ) -> None:
         super().__init__()
-        spread = type(self)._tuple
+        spread = type(self)._flambeau_tuple
         self.kernel_size = spread(kernel_size)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
@@ -343,7 +343,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     torch.Size([1, 3, 7, 7])
     """
 
-    _tuple = staticmethod(_pair)
+    _flambeau_tuple = staticmethod(_pair)
 
     def __init__(
         self,
@@ -373,7 +373,7 @@ class FractionalMaxPool3d(_FractionalMaxPool):
     torch.Size([1, 3, 3, 3, 3])
     """
 
-    _tuple = staticmethod(_triple)
+    _flambeau_tuple = staticmethod(_triple)
 
     def __init__(
         self,

@@ -60,12 +60,12 @@ class RNN(RNNBase):
         super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
         self.nonlinearity = nonlinearity
 
-    def _run(self, *arguments: Any) -> tuple[Tensor, Tensor]:
+    def _flambeau_run(self, *arguments: Any) -> tuple[Tensor, Tensor]:
         operator = ops.rnn_tanh if self.mode == "RNN_TANH" else ops.rnn_relu
         return operator(*arguments)
 
     def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
-        return self._forward(input, hx)
+        return self._flambeau_forward(input, hx)
 
 
 class LSTM(RNNBase):
@@ -86,7 +86,7 @@ class LSTM(RNNBase):
         self, input: Tensor, batch_sizes: Tensor | None
     ) -> tuple[int, int, int]:
         """(num_layers directions, batch, hidden_size)."""
-        return self._state_shape(input, batch_sizes, self.hidden_size)
+        return self._flambeau_state_shape(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(
         self, input: Tensor, hidden: tuple[Tensor, Tensor], batch_sizes: Tensor | None
@@ -100,26 +100,28 @@ class LSTM(RNNBase):
         for i, size in enumerate(sizes):
             self.check_hidden_size(hidden[i], size, f"Expected hidden[{i}] size {{}}, got {{}}")
 
-    def _check_state_dim(self, hx: Any, dim: int, kind: str) -> None:
+    def _flambeau_check_state_dim(self, hx: Any, dim: int, kind: str) -> None:
         if hx[0].dim() != dim or hx[1].dim() != dim:
             raise RuntimeError(
                 f"For {kind} input, hx and cx should also be {dim}-D "
                 f"but got ({hx[0].dim()}-D, {hx[1].dim()}-D) tensors"
             )
 
-    def _zero_state(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _flambeau_zero_state(
+        self, input: Tensor, batch_sizes: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         cell = self.get_expected_cell_size(input, batch_sizes)
         zeros = ops.zeros(cell, dtype=input.dtype, device=input.device)
-        return super()._zero_state(input, batch_sizes), zeros
+        return super()._flambeau_zero_state(input, batch_sizes), zeros
 
-    def _run(self, *arguments: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def _flambeau_run(self, *arguments: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         output, h, c = ops.lstm(*arguments)
         return output, (h, c)
 
     def forward(
         self, input: Any, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Any, tuple[Tensor, Tensor]]:
-        return self._forward(input, hx)
+        return self._flambeau_forward(input, hx)
 
 
 class GRU(RNNBase):
@@ -139,11 +141,11 @@ class GRU(RNNBase):
             raise ValueError(_NO_PROJECTION)
         super().__init__("GRU", *args, **kwargs)
 
-    def _run(self, *arguments: Any) -> tuple[Tensor, Tensor]:
+    def _flambeau_run(self, *arguments: Any) -> tuple[Tensor, Tensor]:
         return ops.gru(*arguments)
 
     def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
-        return self._forward(input, hx)
+        return self._flambeau_forward(input, hx)
 
 
 class RNNCellBase(Module):
@@ -190,30 +192,30 @@ class RNNCellBase(Module):
         """Draws every parameter anew."""
         _reset_uniform(self)
 
-    def _weights(self) -> tuple:
+    def _flambeau_weights(self) -> tuple:
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
-    def _require_dim(self, what: str, value: Tensor) -> None:
+    def _flambeau_require_dim(self, what: str, value: Tensor) -> None:
         if value.dim() not in (1, 2):
             raise ValueError(
                 f"{type(self).__name__}: Expected {what} to be 1D or 2D, got {value.dim()}D instead"
             )
 
-    def _step(self, operator: Callable[..., Any], input: Tensor, hx: Any) -> Any:
+    def _flambeau_step(self, operator: Callable[..., Any], input: Tensor, hx: Any) -> Any:
         """One step of a cell whose state is h: (n, input_size) or (input_size)."""
-        self._require_dim("input", input)
+        self._flambeau_require_dim("input", input)
         if hx is not None:
-            self._require_dim("hidden", hx)
+            self._flambeau_require_dim("hidden", hx)
         batched = input.dim() == 2
         if not batched:
             input = input.unsqueeze(0)
             hx = None if hx is None else hx.unsqueeze(0)
         if hx is None:
-            hx = self._zeros(input)
-        result = operator(input, hx, *self._weights())
+            hx = self._flambeau_zeros(input)
+        result = operator(input, hx, *self._flambeau_weights())
         return result if batched else result.squeeze(0)
 
-    def _zeros(self, input: Tensor) -> Tensor:
+    def _flambeau_zeros(self, input: Tensor) -> Tensor:
         shape = (input.size(0), self.hidden_size)
         return ops.zeros(shape, dtype=input.dtype, device=input.device)
 
@@ -242,9 +244,9 @@ class RNNCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         if self.nonlinearity == "tanh":
-            return self._step(ops.rnn_tanh_cell, input, hx)
+            return self._flambeau_step(ops.rnn_tanh_cell, input, hx)
         if self.nonlinearity == "relu":
-            return self._step(ops.rnn_relu_cell, input, hx)
+            return self._flambeau_step(ops.rnn_relu_cell, input, hx)
         raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
 
 
@@ -271,16 +273,16 @@ class LSTMCell(RNNCellBase):
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        self._require_dim("input", input)
+        self._flambeau_require_dim("input", input)
         for i, state in enumerate(hx or ()):
-            self._require_dim(f"hx[{i}]", state)
+            self._flambeau_require_dim(f"hx[{i}]", state)
         batched = input.dim() == 2
         if not batched:
             input = input.unsqueeze(0)
             hx = None if hx is None else (hx[0].unsqueeze(0), hx[1].unsqueeze(0))
         if hx is None:
-            hx = (self._zeros(input),) * 2
-        h, c = ops.lstm_cell(input, hx, *self._weights())
+            hx = (self._flambeau_zeros(input),) * 2
+        h, c = ops.lstm_cell(input, hx, *self._flambeau_weights())
         return (h, c) if batched else (h.squeeze(0), c.squeeze(0))
 
 
@@ -305,4 +307,4 @@ class GRUCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 3, device=device, dtype=dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self._step(ops.gru_cell, input, hx)
+        return self._flambeau_step(ops.gru_cell, input, hx)

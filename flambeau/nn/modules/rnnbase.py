@@ -67,16 +67,16 @@ class RNNBase(Module):
         self.dropout = float(dropout)
         self.bidirectional = bidirectional
         self.proj_size = proj_size
-        self._check_dropout(dropout)
-        self._check_settings()
+        self._flambeau_check_dropout(dropout)
+        self._flambeau_check_settings()
         self._all_weights: list[list[str]] = []
         for layer in range(num_layers):
             for suffix in ("", "_reverse") if bidirectional else ("",):
-                self._register_layer(layer, suffix, device, dtype)
+                self._flambeau_register_layer(layer, suffix, device, dtype)
         self._flat_weights_names = [name for names in self._all_weights for name in names]
         self.reset_parameters()
 
-    def _check_dropout(self, dropout: float) -> None:
+    def _flambeau_check_dropout(self, dropout: float) -> None:
         if (
             not isinstance(dropout, numbers.Number)
             or isinstance(dropout, bool)
@@ -94,7 +94,7 @@ class RNNBase(Module):
                 stacklevel=4,
             )
 
-    def _check_settings(self) -> None:
+    def _flambeau_check_settings(self) -> None:
         kinds: dict[str, Any] = {
             "bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int,
         }  # fmt: skip
@@ -116,7 +116,7 @@ class RNNBase(Module):
         if self.mode not in _GATES:
             raise ValueError(f"Unrecognized RNN mode: {self.mode}")
 
-    def _register_layer(self, layer: int, suffix: str, device: Any, dtype: Any) -> None:
+    def _flambeau_register_layer(self, layer: int, suffix: str, device: Any, dtype: Any) -> None:
         """Registers the parameters of one direction of one layer."""
         width = _GATES[self.mode] * self.hidden_size
         hidden = self.proj_size or self.hidden_size
@@ -179,7 +179,7 @@ class RNNBase(Module):
                 f"Expected {self.input_size}, got {input.size(-1)}"
             )
 
-    def _state_shape(self, input: Tensor, batch_sizes: Tensor | None, width: int) -> tuple:
+    def _flambeau_state_shape(self, input: Tensor, batch_sizes: Tensor | None, width: int) -> tuple:
         if batch_sizes is not None:
             batch = int(batch_sizes[0])
         else:
@@ -190,7 +190,7 @@ class RNNBase(Module):
         self, input: Tensor, batch_sizes: Tensor | None
     ) -> tuple[int, int, int]:
         """(num_layers directions, batch, proj_size or hidden_size)."""
-        return self._state_shape(input, batch_sizes, self.proj_size or self.hidden_size)
+        return self._flambeau_state_shape(input, batch_sizes, self.proj_size or self.hidden_size)
 
     def check_hidden_size(
         self,
@@ -213,21 +213,21 @@ class RNNBase(Module):
             return hx
         return _each(hx, lambda state: state.index_select(1, permutation))
 
-    def _zero_state(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
+    def _flambeau_zero_state(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
         shape = self.get_expected_hidden_size(input, batch_sizes)
         return ops.zeros(shape, dtype=input.dtype, device=input.device)
 
-    def _check_state_dim(self, hx: Any, dim: int, kind: str) -> None:
+    def _flambeau_check_state_dim(self, hx: Any, dim: int, kind: str) -> None:
         if hx.dim() != dim:
             raise RuntimeError(
                 f"For {kind} input, hx should also be {dim}-D but got {hx.dim()}-D tensor"
             )
 
-    def _run(self, *arguments: Any) -> tuple[Tensor, Any]:
+    def _flambeau_run(self, *arguments: Any) -> tuple[Tensor, Any]:
         """Calls the operator; the output, and the state as the user sees it."""
         raise NotImplementedError(f"{type(self).__name__}._run")
 
-    def _options(self) -> tuple:
+    def _flambeau_options(self) -> tuple:
         return (
             self._flat_weights,
             self.bias,
@@ -237,9 +237,9 @@ class RNNBase(Module):
             self.bidirectional,
         )
 
-    def _forward(self, input: Any, hx: Any) -> tuple[Any, Any]:
+    def _flambeau_forward(self, input: Any, hx: Any) -> tuple[Any, Any]:
         if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx)
+            return self._flambeau_forward_packed(input, hx)
         if input.dim() not in (2, 3):
             layer = self.mode.partition("_")[0]
             noun = " tensor" if layer == "RNN" else ""
@@ -247,30 +247,32 @@ class RNNBase(Module):
                 f"{layer}: Expected input to be 2D or 3D, got {input.dim()}D{noun} instead"
             )
         if input.dim() == 3:
-            return self._forward_batched(input, hx)
+            return self._flambeau_forward_batched(input, hx)
         batch_dim = 0 if self.batch_first else 1
         if hx is not None:
-            self._check_state_dim(hx, 2, "unbatched 2-D")
+            self._flambeau_check_state_dim(hx, 2, "unbatched 2-D")
             hx = _each(hx, lambda state: state.unsqueeze(1))
-        output, hidden = self._forward_batched(input.unsqueeze(batch_dim), hx)
+        output, hidden = self._flambeau_forward_batched(input.unsqueeze(batch_dim), hx)
         return output.squeeze(batch_dim), _each(hidden, lambda state: state.squeeze(1))
 
-    def _forward_batched(self, input: Tensor, hx: Any) -> tuple[Tensor, Any]:
+    def _flambeau_forward_batched(self, input: Tensor, hx: Any) -> tuple[Tensor, Any]:
         if hx is None:
-            hx = self._zero_state(input, None)
+            hx = self._flambeau_zero_state(input, None)
         else:
-            self._check_state_dim(hx, 3, "batched 3-D")
+            self._flambeau_check_state_dim(hx, 3, "batched 3-D")
         self.check_forward_args(input, hx, None)
-        return self._run(input, hx, *self._options(), self.batch_first)
+        return self._flambeau_run(input, hx, *self._flambeau_options(), self.batch_first)
 
-    def _forward_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+    def _flambeau_forward_packed(
+        self, packed: PackedSequence, hx: Any
+    ) -> tuple[PackedSequence, Any]:
         data, batch_sizes, sorted_indices, unsorted_indices = packed
         if hx is None:
-            hx = self._zero_state(data, batch_sizes)
+            hx = self._flambeau_zero_state(data, batch_sizes)
         else:
             hx = self.permute_hidden(hx, sorted_indices)
         self.check_forward_args(data, hx, batch_sizes)
-        output, hidden = self._run(data, batch_sizes, hx, *self._options())
+        output, hidden = self._flambeau_run(data, batch_sizes, hx, *self._flambeau_options())
         packed = PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices)
         return packed, self.permute_hidden(hidden, unsorted_indices)
 

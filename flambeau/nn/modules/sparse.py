@@ -21,7 +21,7 @@ class _Table(Module):
     weight: Tensor
     padding_idx: int | None
 
-    def _wrapped_padding(self, padding_idx: int | None, name: str) -> int | None:
+    def _flambeau_wrapped_padding(self, padding_idx: int | None, name: str) -> int | None:
         """The padding row counted from the front; AssertionError where there is none such."""
         if padding_idx is None or padding_idx == 0:
             return padding_idx
@@ -29,7 +29,7 @@ class _Table(Module):
             raise AssertionError(f"{name} must be within num_embeddings")
         return padding_idx % self.num_embeddings
 
-    def _set_weight(
+    def _flambeau_set_weight(
         self, given: Tensor | None, device: Any, dtype: Any, requires_grad: bool = True
     ) -> None:
         shape = [self.num_embeddings, self.embedding_dim]
@@ -87,11 +87,11 @@ class Embedding(_Table):
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
-        self.padding_idx = self._wrapped_padding(padding_idx, "Padding_idx")
+        self.padding_idx = self._flambeau_wrapped_padding(padding_idx, "Padding_idx")
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        self._set_weight(_weight, device, dtype, requires_grad=not _freeze)
+        self._flambeau_set_weight(_weight, device, dtype, requires_grad=not _freeze)
         self.sparse = sparse
 
     def forward(self, input: Tensor) -> Tensor:
@@ -175,8 +175,8 @@ class EmbeddingBag(_Table):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        self.padding_idx = self._wrapped_padding(padding_idx, "padding_idx")
-        self._set_weight(_weight, device, dtype)
+        self.padding_idx = self._flambeau_wrapped_padding(padding_idx, "padding_idx")
+        self._flambeau_set_weight(_weight, device, dtype)
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset

@@ -358,7 +358,7 @@ class TransformerEncoder(Module):
             )
             self.use_nested_tensor = False
 
-    def _skips_padding(self, src: Tensor, mask: Tensor | None, kept: Tensor) -> bool:
+    def _flambeau_skips_padding(self, src: Tensor, mask: Tensor | None, kept: Tensor) -> bool:
         """Whether PyTorch would run the layers on the kept places only."""
         return (
             mask is None
@@ -387,7 +387,7 @@ class TransformerEncoder(Module):
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
-        if kept is not None and self._skips_padding(src, mask, kept):
+        if kept is not None and self._flambeau_skips_padding(src, mask, kept):
             output = output.masked_fill(~kept.unsqueeze(-1), 0.0)
         return output if self.norm is None else self.norm(output)
 

@@ -17,7 +17,7 @@ class _Composite(LRScheduler):
 
     _schedulers: Sequence[LRScheduler]
 
-    def _check(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
+    def _flambeau_check(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler]) -> None:
         name = type(self).__name__
         for index, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer"):
@@ -82,7 +82,7 @@ class SequentialLR(_Composite):
             raise ValueError(
                 f"{type(self).__name__} expects at least one scheduler, but got no scheduler."
             )
-        self._check(optimizer, schedulers)
+        self._flambeau_check(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers provided to be one more than "
@@ -150,13 +150,13 @@ class ChainedScheduler(_Composite):
                 "scheduler."
             )
         optimizer = optimizer or schedulers[0].optimizer
-        self._check(optimizer, schedulers)
+        self._flambeau_check(optimizer, schedulers)
         self._schedulers = schedulers
         self.optimizer = optimizer
-        self._last_lr = self._kept()
+        self._last_lr = self._flambeau_kept()
 
     def step(self) -> None:  # type: ignore[override]  # PyTorch's: no epoch to jump to
         """Goes on by one epoch."""
         for scheduler in self._schedulers:
             scheduler.step()
-        self._last_lr = self._kept()
+        self._last_lr = self._flambeau_kept()

@@ -37,7 +37,7 @@ class CosineAnnealingLR(LRScheduler):
         """The rates of this epoch."""
         warn_outside_step(self)
         if self._is_initial:
-            return self._kept()
+            return self._flambeau_kept()
         low, epoch, half = self.eta_min, self.last_epoch, self.T_max
         if self._step_count == 1 and epoch > 0:
             return self._get_closed_form_lr()
@@ -122,12 +122,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         elif epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         else:
-            self._jump(epoch)
+            self._flambeau_jump(epoch)
         self.last_epoch = math.floor(epoch)
         with within_step(self):
-            self._set_rates(self.get_lr())
+            self._flambeau_set_rates(self.get_lr())
 
-    def _jump(self, epoch: float) -> None:
+    def _flambeau_jump(self, epoch: float) -> None:
         if epoch < self.T_0:
             self.T_i, self.T_cur = self.T_0, epoch
         elif self.T_mult == 1:

@@ -87,7 +87,7 @@ class CyclicLR(MomentumCycle):
         self._init_scale_fn()
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self.base_momentums, self.max_momentums = self._start_momentum(
+            self.base_momentums, self.max_momentums = self._flambeau_start_momentum(
                 optimizer, base_momentum, max_momentum, last_epoch
             )
         super().__init__(optimizer, last_epoch)
@@ -122,7 +122,7 @@ class CyclicLR(MomentumCycle):
             for group, low, high in zip(
                 self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
             ):
-                self._set_momentum(group, high - (high - low) * height * scale)
+                self._flambeau_set_momentum(group, high - (high - low) * height * scale)
         return [
             low + (high - low) * height * scale
             for low, high in zip(self.base_lrs, self.max_lrs, strict=True)

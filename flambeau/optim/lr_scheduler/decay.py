@@ -37,8 +37,8 @@ class StepLR(LRScheduler):
         """The rates of this epoch."""
         warn_outside_step(self)
         if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
-            return self._kept()
-        return self._times(self.gamma)
+            return self._flambeau_kept()
+        return self._flambeau_times(self.gamma)
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
         factor = self.gamma ** (self.last_epoch // self.step_size)
@@ -74,8 +74,8 @@ class MultiStepLR(LRScheduler):
         """The rates of this epoch."""
         warn_outside_step(self)
         if self.last_epoch not in self.milestones:
-            return self._kept()
-        return self._times(self.gamma ** self.milestones[self.last_epoch])
+            return self._flambeau_kept()
+        return self._flambeau_times(self.gamma ** self.milestones[self.last_epoch])
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
@@ -103,7 +103,7 @@ class ExponentialLR(LRScheduler):
     def get_lr(self) -> list[float | Tensor]:
         """The rates of this epoch."""
         warn_outside_step(self)
-        return self._kept() if self._is_initial else self._times(self.gamma)
+        return self._flambeau_kept() if self._is_initial else self._flambeau_times(self.gamma)
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
         return [base_lr * self.gamma**self.last_epoch for base_lr in self.base_lrs]

@@ -99,6 +99,6 @@ class MultiplicativeLR(_FunctionLR):
         """The rates of this epoch."""
         warn_outside_step(self)
         if self._is_initial:
-            return self._kept()
+            return self._flambeau_kept()
         pairs = zip(self.lr_lambdas, self.optimizer.param_groups, strict=True)
         return [group["lr"] * function(self.last_epoch) for function, group in pairs]

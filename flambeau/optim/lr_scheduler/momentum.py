@@ -12,7 +12,7 @@ from .scheduler import LRScheduler, for_each_group
 class MomentumCycle(LRScheduler):
     """A scheduler that may write `momentum`, or the first of `betas`, into the groups."""
 
-    def _start_momentum(
+    def _flambeau_start_momentum(
         self, optimizer: Optimizer, lowest: Any, highest: Any, last_epoch: int
     ) -> tuple[list[Any], list[Any]]:
         """Sets all groups to the highest momentum; the lowest and highest of each group.
@@ -29,12 +29,12 @@ class MomentumCycle(LRScheduler):
         highs = for_each_group("max_momentum", optimizer, highest)
         if last_epoch == -1:
             for group, low, high in zip(optimizer.param_groups, lows, highs, strict=True):
-                self._set_momentum(group, high)
+                self._flambeau_set_momentum(group, high)
                 group["max_momentum"] = high
                 group["base_momentum"] = low
         return lows, highs
 
-    def _set_momentum(self, group: dict[str, Any], value: float) -> None:
+    def _flambeau_set_momentum(self, group: dict[str, Any], value: float) -> None:
         if self.use_beta1:
             group["betas"] = (value, *group["betas"][1:])
         else:

@@ -97,7 +97,7 @@ class OneCycleLR(MomentumCycle):
                 group["min_lr"] = group["initial_lr"] / final_div_factor
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self._start_momentum(optimizer, base_momentum, max_momentum, last_epoch)
+            self._flambeau_start_momentum(optimizer, base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
@@ -120,7 +120,7 @@ class OneCycleLR(MomentumCycle):
             rates.append(anneal(group[phase["start_lr"]], group[phase["end_lr"]], done))
             if self.cycle_momentum:
                 ends = group[phase["start_momentum"]], group[phase["end_momentum"]]
-                self._set_momentum(group, anneal(*ends, done))
+                self._flambeau_set_momentum(group, anneal(*ends, done))
         return rates
 
 

@@ -44,10 +44,10 @@ class ConstantLR(LRScheduler):
         """The rates of this epoch."""
         warn_outside_step(self)
         if self.last_epoch == 0:
-            return self._times(self.factor)
+            return self._flambeau_times(self.factor)
         if self.last_epoch != self.total_iters:
-            return self._kept()
-        return self._times(1.0 / self.factor)
+            return self._flambeau_kept()
+        return self._flambeau_times(1.0 / self.factor)
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
         over = self.last_epoch >= self.total_iters
@@ -97,12 +97,12 @@ class LinearLR(LRScheduler):
         """The rates of this epoch."""
         warn_outside_step(self)
         if self.last_epoch == 0:
-            return self._times(self.start_factor)
+            return self._flambeau_times(self.start_factor)
         if self._is_initial or self.last_epoch > self.total_iters:
-            return self._kept()
+            return self._flambeau_kept()
         rise = self.end_factor - self.start_factor
         before = self.total_iters * self.start_factor + (self.last_epoch - 1) * rise
-        return self._times(1.0 + rise / before)
+        return self._flambeau_times(1.0 + rise / before)
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
         rise = self.end_factor - self.start_factor
@@ -141,10 +141,10 @@ class PolynomialLR(LRScheduler):
         """The rates of this epoch."""
         warn_outside_step(self)
         if self._is_initial or self.last_epoch > self.total_iters:
-            return self._kept()
+            return self._flambeau_kept()
         left = 1.0 - self.last_epoch / self.total_iters
         left_before = 1.0 - (self.last_epoch - 1) / self.total_iters
-        return self._times((left / left_before) ** self.power)
+        return self._flambeau_times((left / left_before) ** self.power)
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
         done = min(self.total_iters, self.last_epoch)

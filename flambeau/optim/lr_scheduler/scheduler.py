@@ -136,13 +136,13 @@ class LRScheduler:
     def step(self, epoch: int | None = None) -> None:
         """Goes on by one epoch, or to `epoch` (deprecated), and sets the rates."""
         if self._step_count == 1:
-            self._check_order()
+            self._flambeau_check_order()
         self._step_count += 1
         if epoch is not None:
             warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
         self._update_lr(epoch)
 
-    def _check_order(self) -> None:
+    def _flambeau_check_order(self) -> None:
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
                 "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
@@ -170,18 +170,18 @@ class LRScheduler:
                 self.last_epoch = epoch
                 closed_form = getattr(self, "_get_closed_form_lr", self.get_lr)
                 rates = closed_form()
-        self._set_rates(rates)
+        self._flambeau_set_rates(rates)
 
-    def _set_rates(self, rates: list[Any]) -> None:
+    def _flambeau_set_rates(self, rates: list[Any]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             set_value(group, "lr", rate)
         self._last_lr: list[float | Tensor] = values_of(self.optimizer, "lr")
 
-    def _kept(self) -> list[Any]:
+    def _flambeau_kept(self) -> list[Any]:
         """The rates as they are."""
         return values_of(self.optimizer, "lr")
 
-    def _times(self, factor: float) -> list[Any]:
+    def _flambeau_times(self, factor: float) -> list[Any]:
         """The rates as they are, times a factor."""
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 

@@ -64,7 +64,7 @@ class DataLoader(Generic[_T_co]):
     pin_memory_device: str
     prefetch_factor: int | None
     _iterator: _BaseDataLoaderIter | None
-    _initialized = False
+    _flambeau_initialized = False
 
     def __init__(
         self,
@@ -96,14 +96,14 @@ class DataLoader(Generic[_T_co]):
         self.multiprocessing_context = multiprocessing_context
         self.in_order, self.persistent_workers = in_order, persistent_workers
         self.generator = generator
-        self._set_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        self._flambeau_set_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
         default = default_collate if self._auto_collation else default_convert
         self.collate_fn = default if collate_fn is None else collate_fn
-        self._announced_length: int | None = None
+        self._flambeau_announced_length: int | None = None
         self._iterator = None
-        self._initialized = True
+        self._flambeau_initialized = True
 
-    def _set_order(
+    def _flambeau_set_order(
         self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
         drop_last: bool,
     ) -> None:  # fmt: skip
@@ -113,7 +113,7 @@ class DataLoader(Generic[_T_co]):
         _check_batches(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
         if sampler is None:
-            sampler = self._default_sampler(bool(shuffle))
+            sampler = self._flambeau_default_sampler(bool(shuffle))
         if batch_sampler is not None:
             batch_size = None
         elif batch_size is not None:
@@ -121,7 +121,7 @@ class DataLoader(Generic[_T_co]):
         self.batch_size, self.drop_last = batch_size, drop_last
         self.sampler, self.batch_sampler = sampler, batch_sampler
 
-    def _default_sampler(self, shuffle: bool) -> Sampler[Any]:
+    def _flambeau_default_sampler(self, shuffle: bool) -> Sampler[Any]:
         if self._dataset_kind == _DatasetKind.Iterable:
             return _InfiniteConstantSampler()
         data: Any = self.dataset  # TypeError where it has no length
@@ -132,7 +132,7 @@ class DataLoader(Generic[_T_co]):
     @property
     def multiprocessing_context(self) -> Any:
         """The context given; workers run in this process, so nothing is started with it."""
-        return self._multiprocessing_context
+        return self._flambeau_multiprocessing_context
 
     @multiprocessing_context.setter
     def multiprocessing_context(self, context: Any) -> None:
@@ -143,10 +143,10 @@ class DataLoader(Generic[_T_co]):
                     f"(num_workers > 0), but got num_workers={self.num_workers}"
                 )
             context = _context_of(context)
-        self._multiprocessing_context = context
+        self._flambeau_multiprocessing_context = context
 
     def __setattr__(self, attr: str, val: Any) -> None:
-        if attr in _FIXED and self._initialized:
+        if attr in _FIXED and self._flambeau_initialized:
             raise ValueError(
                 f"{attr} attribute should not be set after {type(self).__name__} is initialized"
             )
@@ -177,7 +177,7 @@ class DataLoader(Generic[_T_co]):
     def __len__(self) -> int:
         if self._dataset_kind == _DatasetKind.Map:
             return len(self._index_sampler)
-        length = self._announced_length = length_of(self.dataset)
+        length = self._flambeau_announced_length = length_of(self.dataset)
         if self.batch_size is None:
             return length
         return (math.floor if self.drop_last else math.ceil)(length / self.batch_size)

@@ -219,18 +219,18 @@ class ChainDataset(IterableDataset[Any]):
         super().__init__()
         self.datasets = datasets
 
-    def _streams(self) -> Iterator[Any]:
+    def _flambeau_streams(self) -> Iterator[Any]:
         for dataset in self.datasets:
             if not isinstance(dataset, IterableDataset):
                 raise AssertionError("ChainDataset only supports IterableDataset")
             yield dataset
 
     def __iter__(self) -> Iterator[Any]:
-        for dataset in self._streams():
+        for dataset in self._flambeau_streams():
             yield from dataset
 
     def __len__(self) -> int:
-        return sum(len(dataset) for dataset in self._streams())
+        return sum(len(dataset) for dataset in self._flambeau_streams())
 
 
 class Subset(Dataset[_T_co]):

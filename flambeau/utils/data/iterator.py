@@ -33,7 +33,7 @@ class _BaseDataLoaderIter:
         self._dataset_kind = loader._dataset_kind
         self._index_sampler = loader._index_sampler
         self._num_workers = loader.num_workers
-        self._announced_length = loader._announced_length
+        self._flambeau_announced_length = loader._flambeau_announced_length
         self._num_yielded = 0
         if loader.pin_memory:
             warnings.warn(
@@ -56,7 +56,7 @@ class _BaseDataLoaderIter:
     def _reset(self, loader: DataLoader) -> None:
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
-        self._announced_length = loader._announced_length
+        self._flambeau_announced_length = loader._flambeau_announced_length
 
     def _fetcher(self, dataset: Any) -> Any:
         iterable = self._dataset_kind == _DatasetKind.Iterable
@@ -71,7 +71,7 @@ class _BaseDataLoaderIter:
     def __next__(self) -> Any:
         data = self._next_data()
         self._num_yielded += 1
-        announced = self._announced_length
+        announced = self._flambeau_announced_length
         if announced is not None and self._num_yielded > announced:
             self._warn_of_length(announced)
         return data

@@ -244,8 +244,8 @@ def test_results_on_one_memory_have_no_recipe(steps, monkeypatch, form):
 def test_formulas_from_elsewhere_have_no_recipe(steps, monkeypatch):
     class Mine(torch.optim.SGD):
         @staticmethod
-        def formula(*given):
-            return torch.optim.SGD.formula(*given)
+        def _flambeau_formula(*given):
+            return torch.optim.SGD._flambeau_formula(*given)
 
     _, _, step = steps.training(make=Mine)
     assert recipes(monkeypatch, torch.compile(step, mode="now"), *batch()) == [None]

@@ -45,7 +45,8 @@ def test_each_register_is_read_under_its_mask(type: Type, lanes: int, first: int
     assert not re.findall(r"movup[sd]\t\d*\(%rdi\), %ymm", text)
 
 
-NARROW = [(Type.BOOL, 8), (Type.U8, 4), (Type.I8, 8), (Type.I16, 4), (Type.F16, 4), (Type.F32, 2)]
+NARROW = [(Type.BOOL, 8), (Type.U8, 4), (Type.I8, 8), (Type.I16, 4), (Type.F16, 4), (Type.F32, 2),
+          (Type.F32, 3), (Type.BF16, 6), (Type.U8, 12), (Type.I32, 3), (Type.I8, 15)]
 
 
 def masked_copy(type: Type, lanes: int) -> str:

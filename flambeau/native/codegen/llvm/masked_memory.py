@@ -15,7 +15,7 @@ from llvmlite import ir
 from .constants import zero
 from .intrinsics import declared, suffix
 
-_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_I32, _I64, _I128 = (ir.IntType(bits) for bits in (32, 64, 128))
 _POINTER = ir.PointerType()
 _XMM_BYTES, _YMM_BYTES, _ZMM_BYTES = 16, 32, 64
 _AVX2 = {"float": ("avx.maskload.ps.256", 4), "double": ("avx.maskload.pd.256", 8),
@@ -62,16 +62,23 @@ def _is_narrow(b: ir.IRBuilder, kind: Any, element_bytes: int, mask: ir.Value) -
 def _store_set_lanes(
     b: ir.IRBuilder, value: ir.Value, pointer: ir.Value, element_bytes: int, mask: ir.Value
 ) -> None:
-    lanes = _bits(b, value, _I64)
-    b.call(_lane_store(b.module, element_bytes), [pointer, lanes, _bits(b, mask, _I32)])
+    packed = _packed_type(value.type, element_bytes)
+    lanes = _bits(b, value, packed)
+    b.call(_lane_store(b.module, element_bytes, packed), [pointer, lanes, _bits(b, mask, _I32)])
 
 
 def _load_set_lanes(
     b: ir.IRBuilder, pointer: ir.Value, kind: Any, element_bytes: int, mask: ir.Value
 ) -> ir.Value:
-    lanes = b.call(_lane_load(b.module, element_bytes), [pointer, _bits(b, mask, _I32)])
+    packed = _packed_type(kind, element_bytes)
+    lanes = b.call(_lane_load(b.module, element_bytes, packed), [pointer, _bits(b, mask, _I32)])
     bits = kind.count * element_bytes * 8
-    return b.bitcast(lanes if bits == 64 else b.trunc(lanes, ir.IntType(bits)), kind)
+    return b.bitcast(lanes if bits == packed.width else b.trunc(lanes, ir.IntType(bits)), kind)
+
+
+def _packed_type(kind: Any, element_bytes: int) -> ir.IntType:
+    """The integer that carries a short vector: of 64 bits, or of 128 where these are too few."""
+    return _I64 if kind.count * element_bytes <= 8 else _I128
 
 
 def _bits(b: ir.IRBuilder, vector: ir.Value, wide: ir.IntType) -> ir.Value:
@@ -84,24 +91,24 @@ def _bits(b: ir.IRBuilder, vector: ir.Value, wide: ir.IntType) -> ir.Value:
     return bits if bits.type.width == wide.width else b.zext(bits, wide)
 
 
-def _lane_store(module: ir.Module, element_bytes: int) -> ir.Function:
-    """void(ptr, i64 lanes, i32 mask): stores each lane whose bit in the mask is set."""
-    name = f"flambeau_store_lanes_{element_bytes}"
+def _lane_store(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir.Function:
+    """void(ptr, packed lanes, i32 mask): stores each lane whose bit in the mask is set."""
+    name = f"flambeau_store_lanes_{element_bytes}_{packed}"
     element = ir.IntType(element_bytes * 8)
 
     def store(b: ir.IRBuilder, arguments: Sequence[ir.Value], lane: ir.Value, _: ir.Value) -> None:
         pointer, lanes, _mask = arguments
-        bits = b.trunc(b.lshr(lanes, _shift(b, lane, element_bytes)), element)
+        bits = b.trunc(b.lshr(lanes, _shift(b, lane, element_bytes, packed)), element)
         b.store(bits, b.gep(pointer, [lane], source_etype=element), align=element_bytes)
 
     return module.globals.get(name) or _lane_loop(
-        module, name, ir.FunctionType(ir.VoidType(), [_POINTER, _I64, _I32]), store
+        module, name, ir.FunctionType(ir.VoidType(), [_POINTER, packed, _I32]), store
     )
 
 
-def _lane_load(module: ir.Module, element_bytes: int) -> ir.Function:
-    """i64(ptr, i32 mask): loads each lane whose bit in the mask is set; zero elsewhere."""
-    name = f"flambeau_load_lanes_{element_bytes}"
+def _lane_load(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir.Function:
+    """packed(ptr, i32 mask): loads each lane whose bit in the mask is set; zero elsewhere."""
+    name = f"flambeau_load_lanes_{element_bytes}_{packed}"
     element = ir.IntType(element_bytes * 8)
 
     def load(
@@ -109,16 +116,18 @@ def _lane_load(module: ir.Module, element_bytes: int) -> ir.Function:
     ) -> ir.Value:
         address = b.gep(arguments[0], [lane], source_etype=element)
         bits = b.load(address, typ=element, align=element_bytes)
-        wide = bits if element_bytes == 8 else b.zext(bits, _I64)
-        return b.or_(lanes, b.shl(wide, _shift(b, lane, element_bytes)))
+        wide = b.zext(bits, packed) if element_bytes * 8 < packed.width else bits
+        return b.or_(lanes, b.shl(wide, _shift(b, lane, element_bytes, packed)))
 
     return module.globals.get(name) or _lane_loop(
-        module, name, ir.FunctionType(_I64, [_POINTER, _I32]), load
+        module, name, ir.FunctionType(packed, [_POINTER, _I32]), load
     )
 
 
-def _shift(b: ir.IRBuilder, lane: ir.Value, element_bytes: int) -> ir.Value:
-    return b.mul(b.zext(lane, _I64), ir.Constant(_I64, element_bytes * 8))
+def _shift(
+    b: ir.IRBuilder, lane: ir.Value, element_bytes: int, packed: ir.IntType
+) -> ir.Value:
+    return b.mul(b.zext(lane, packed), ir.Constant(packed, element_bytes * 8))
 
 
 def _lane_loop(
@@ -134,12 +143,13 @@ def _lane_loop(
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
     entry, loop, done = (function.append_basic_block(part) for part in ("entry", "lane", "done"))
-    none, start = ir.Constant(_I32, 0), ir.Constant(_I64, 0)
+    packed = _I64 if isinstance(kind.return_type, ir.VoidType) else kind.return_type
+    none, start = ir.Constant(_I32, 0), ir.Constant(packed, 0)
     b = ir.IRBuilder(entry)
     mask = function.args[-1]
     b.cbranch(b.icmp_unsigned("!=", mask, none), loop, done)
     b.position_at_end(loop)
-    left, result = b.phi(_I32), b.phi(_I64)
+    left, result = b.phi(_I32), b.phi(packed)
     left.add_incoming(mask, entry)
     result.add_incoming(start, entry)
     lane = b.cttz(left, ir.Constant(ir.IntType(1), 1))
@@ -152,7 +162,7 @@ def _lane_loop(
     if isinstance(kind.return_type, ir.VoidType):
         b.ret_void()
         return function
-    last = b.phi(_I64)
+    last = b.phi(packed)
     last.add_incoming(start, entry)
     last.add_incoming(following, loop)
     b.ret(last)

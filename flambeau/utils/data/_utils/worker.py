@@ -79,7 +79,7 @@ class Worker:
         seed = base_seed + worker_id
         self.info = WorkerInfo(worker_id, num_workers, seed, own)
         self.active = True
-        self._states: tuple[Any, Any, Any] | None = None
+        self._flambeau_states: tuple[Any, Any, Any] | None = None
         self._seeds = (seed, numpy_seed(base_seed, worker_id))
         self._make_fetcher, self._init_fn = make_fetcher, init_fn
         self._fetcher: Any = None
@@ -88,17 +88,17 @@ class Worker:
     @contextmanager
     def _in_place(self) -> Iterator[None]:
         outside, around = _random_states(), _Current.info
-        if self._states is None:
+        if self._flambeau_states is None:
             default_generator.manual_seed(self._seeds[0])
             random.seed(self._seeds[0])
             np.random.seed(self._seeds[1])
         else:
-            _set_random_states(self._states)
+            _set_random_states(self._flambeau_states)
         _Current.info = self.info
         try:
             yield
         finally:
-            self._states = _random_states()
+            self._flambeau_states = _random_states()
             _set_random_states(outside)
             _Current.info = around
 
