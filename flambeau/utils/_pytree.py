@@ -1,4 +1,4 @@
-"""torch.utils._pytree: nested containers as a list of leaves and a description of the rest.
+"""torch.utils._pytree: nested containers as a list of leaves and a specification of the rest.
 
 Containers are tuples, named tuples, lists, dicts (ordered and default ones too), deques, and
 classes that are registered.
@@ -6,205 +6,299 @@ classes that are registered.
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from typing import Any, NamedTuple
 
-__all__ = [
-    "LeafSpec", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten",
-    "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_structure", "tree_unflatten",
-]  # fmt: skip
+from .pytree_keys import GetAttrKey, KeyEntry, KeyPath, MappingKey, SequenceKey, key_get, keystr
 
-_Flatten = Callable[[Any], tuple[Sequence[Any], Any]]
-_Unflatten = Callable[[Iterable[Any], Any], Any]
+__all__ = [
+    "Context", "DumpableContext", "FlattenFn", "FromDumpableContextFn", "LeafSpec", "PyTree",
+    "PyTreeSpec", "ToDumpableContextFn", "TreeSpec", "UnflattenFn", "is_namedtuple",
+    "is_namedtuple_class", "is_namedtuple_instance", "is_structseq", "is_structseq_class",
+    "is_structseq_instance", "key_get", "keystr", "register_pytree_node", "tree_all",
+    "tree_all_only", "tree_any", "tree_any_only", "tree_flatten", "tree_flatten_with_path",
+    "tree_is_leaf", "tree_iter", "tree_leaves", "tree_leaves_with_path", "tree_map", "tree_map_",
+    "tree_map_only", "tree_map_only_", "tree_map_with_path", "tree_structure", "tree_unflatten",
+    "treespec_dumps", "treespec_loads", "treespec_pprint",
+]
+
+PyTree = Context = DumpableContext = Any
+FlattenFn = FlattenFunc = Callable[[Any], tuple[Sequence[Any], Any]]
+UnflattenFn = UnflattenFunc = Callable[[Iterable[Any], Any], Any]
+ToDumpableContextFn = FromDumpableContextFn = Callable[[Any], Any]
+FlattenWithKeysFn = Callable[[Any], tuple[list[tuple[KeyEntry, Any]], Any]]
+IsLeaf = Callable[[Any], bool] | None
+DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL = 1
 
 
 class NodeDef(NamedTuple):
     """How a kind of container is taken apart and put together."""
 
     type: Any
-    flatten_fn: _Flatten
-    unflatten_fn: _Unflatten
+    flatten_fn: FlattenFn
+    unflatten_fn: UnflattenFn
+    flatten_with_keys_fn: FlattenWithKeysFn | None = None
+    serialized_type_name: str | None = None
+    to_dumpable_context: ToDumpableContextFn | None = None
+    from_dumpable_context: FromDumpableContextFn | None = None
 
 
-_built_in: dict[Any, tuple[_Flatten, _Unflatten]] = {
-    tuple: (lambda x: (list(x), None), lambda values, _: tuple(values)),
-    list: (lambda x: (x, None), lambda values, _: list(values)),
-    dict: (lambda x: (list(x.values()), list(x)),
-           lambda values, keys: dict(zip(keys, values, strict=True))),
-    OrderedDict: (lambda x: (list(x.values()), list(x)),
-                  lambda values, keys: OrderedDict(zip(keys, values, strict=True))),
-    defaultdict: (lambda x: (list(x.values()), (x.default_factory, list(x))),
-                  lambda values, kept: defaultdict(kept[0], zip(kept[1], values, strict=True))),
-    deque: (lambda x: (list(x), x.maxlen), lambda values, most: deque(values, maxlen=most)),
-    # All classes of named tuples, under the function that makes them.
-    namedtuple: (lambda x: (list(x), type(x)), lambda values, kind: kind(*values)),
-}  # fmt: skip
-_kinds: dict[Any, NodeDef] = {kind: NodeDef(kind, *both) for kind, both in _built_in.items()}
+SUPPORTED_NODES: dict[Any, NodeDef] = {}
+STANDARD_DICT_TYPES = frozenset((dict, OrderedDict, defaultdict))
+BUILTIN_TYPES = frozenset((tuple, list, deque, namedtuple, *STANDARD_DICT_TYPES))
 
 
-@dataclass(frozen=True, repr=False)
+# ----------------------------------------------------------------------------- specifications
+
+
 class TreeSpec:
-    """What a container is without its leaves: its class, what else it needs, its children."""
+    """What a container is without its leaves: its class, its context, its children's specs."""
 
-    type: Any
-    context: Any
-    children_specs: list[TreeSpec] = field(default_factory=list)
+    __slots__ = ("_children", "context", "num_children", "num_leaves", "num_nodes", "type")
+
+    def __init__(self, type: Any, context: Any, children_specs: list[TreeSpec]) -> None:
+        self.type, self.context, self._children = type, context, children_specs
+        self.num_children = len(children_specs)
+        leaf = type is None
+        self.num_leaves = 1 if leaf else sum(child.num_leaves for child in children_specs)
+        self.num_nodes = 1 + sum(child.num_nodes for child in children_specs)
 
     @property
-    def num_leaves(self) -> int:
-        """How many leaves there are below."""
-        return 1 if self.type is None else sum(one.num_leaves for one in self.children_specs)
+    def children_specs(self) -> list[TreeSpec]:
+        """The specifications of the children."""
+        return self._children
+
+    def children(self) -> list[TreeSpec]:
+        """A copy of the list of the children's specifications."""
+        return list(self._children)
+
+    def child(self, index: int) -> TreeSpec:
+        """The specification of one child."""
+        return self._children[index]
 
     def is_leaf(self) -> bool:
         """Whether it stands for a leaf."""
         return self.type is None
 
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """The container with these leaves; ValueError unless there are as many as it holds."""
+        leaves = list(leaves)
+        if len(leaves) != self.num_leaves:
+            raise ValueError(
+                f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec "
+                f"refers to a pytree that holds {self.num_leaves} items ({self})."
+            )
+        return self._build(iter(leaves))
+
+    def _build(self, leaves: Iterable[Any]) -> Any:
+        if self.type is None:
+            return next(leaves)  # type: ignore[call-overload]
+        children = [child._build(leaves) for child in self._children]
+        return SUPPORTED_NODES[self.type].unflatten_fn(children, self.context)
+
+    def flatten_up_to(self, tree: Any) -> list[Any]:
+        """The subtrees of `tree` that stand where this specification has leaves.
+
+        ValueError where `tree` is built differently above them.
+        """
+        subtrees: list[Any] = []
+        self._collect(tree, subtrees)
+        return subtrees
+
+    def _collect(self, tree: Any, subtrees: list[Any]) -> None:
+        if self.type is None:
+            subtrees.append(tree)
+            return
+        kind = _get_node_type(tree)
+        if kind != self.type and not {kind, self.type} <= STANDARD_DICT_TYPES:
+            raise ValueError(
+                f"Node type mismatch; expected {self.type!r}, but got {type(tree)!r}."
+            )
+        children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
+        if len(children) != self.num_children:
+            raise ValueError(
+                f"Node arity mismatch; expected {self.num_children}, but got {len(children)}."
+            )
+        if kind in STANDARD_DICT_TYPES:
+            children = [tree[key] for key in self._matching_keys(tree)]
+        elif context != self.context:
+            raise ValueError(
+                f"Node context mismatch for custom node type {self.type!r}."
+                if kind not in BUILTIN_TYPES else
+                f"Node context mismatch; expected {self.context!r}, but got {context!r}."
+            )
+        for child, subtree in zip(self._children, children, strict=True):
+            child._collect(subtree, subtrees)
+
+    def _matching_keys(self, tree: dict[Any, Any]) -> list[Any]:
+        keys = self.context[1] if self.type is defaultdict else self.context
+        missing, extra = set(keys) - set(tree), set(tree) - set(keys)
+        if missing or extra:
+            parts = [f"missing key(s): {missing}"] if missing else []
+            parts += [f"extra key(s): {extra}"] if extra else []
+            raise ValueError(f"Node keys mismatch; {'; '.join(parts)}.")
+        return list(keys)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, TreeSpec):
+            return NotImplemented
+        return (self.type, self.context, self._children) == (
+            other.type, other.context, other._children)  # fmt: skip
+
+    def __hash__(self) -> int:
+        keys = self.context if self.type in STANDARD_DICT_TYPES else None
+        shown = tuple(map(str, keys)) if isinstance(keys, list) else None
+        return hash((self.type, shown, tuple(self._children)))
+
     def __repr__(self) -> str:
-        inner = ",\n".join(map(repr, self.children_specs)).replace("\n", "\n  ")
+        if self.type is None:
+            return "*"
+        inner = ",\n".join(map(repr, self._children)).replace("\n", "\n  ")
         return f"TreeSpec({self.type.__name__}, {self.context}, [{inner}])"
 
 
-@dataclass(frozen=True, repr=False)
 class LeafSpec(TreeSpec):
-    """The description of a leaf."""
+    """The specification of a leaf."""
 
-    type: Any = None
-    context: Any = None
+    __slots__ = ()
 
-    def __repr__(self) -> str:
-        return "*"
+    def __init__(self) -> None:
+        super().__init__(None, None, [])
+
+
+PyTreeSpec = TreeSpec
+_LEAF = LeafSpec()
+
+
+def treespec_leaf() -> TreeSpec:
+    """The specification of a leaf."""
+    return _LEAF
+
+
+def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
+    """The specification of a tuple of trees."""
+    return TreeSpec(tuple, None, list(iterable))
+
+
+def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
+    """The specification of a dict of trees."""
+    children = dict(mapping, **kwargs)
+    return TreeSpec(dict, list(children), list(children.values()))
+
+
+# ------------------------------------------------------------------------- kinds of containers
 
 
 def register_pytree_node(
-    cls: type, flatten_fn: _Flatten, unflatten_fn: _Unflatten, **names: Any
-) -> None:
-    """Makes a class a container: (children, context) of an instance, and back again."""
-    _kinds[cls] = NodeDef(cls, flatten_fn, unflatten_fn)
+    cls: type, flatten_fn: FlattenFn, unflatten_fn: UnflattenFn, *,
+    serialized_type_name: str | None = None,
+    to_dumpable_context: ToDumpableContextFn | None = None,
+    from_dumpable_context: FromDumpableContextFn | None = None,
+    flatten_with_keys_fn: FlattenWithKeysFn | None = None,
+) -> None:  # fmt: skip
+    """Makes a class a container: (children, context) of an instance, and back again.
 
-
-def _parts(tree: Any) -> tuple[Sequence[Any], Any, Any] | None:
-    """(children, context, class) of a container, None for a leaf."""
-    kind = _get_node_type(tree)
-    if kind in _kinds:
-        children, context = _kinds[kind].flatten_fn(tree)
-        return children, context, kind
-    return None
-
-
-def tree_flatten(
-    tree: Any, is_leaf: Callable[[Any], bool] | None = None
-) -> tuple[list[Any], TreeSpec]:
-    """The leaves in order, and what puts them together again.
-
-    >>> leaves, spec = torch.utils._pytree.tree_flatten({"a": 1, "b": (2, [3])})
-    >>> leaves
-    [1, 2, 3]
-    >>> torch.utils._pytree.tree_unflatten([4, 5, 6], spec)
-    {'a': 4, 'b': (5, [6])}
+    ValueError where the class is registered already.
     """
-    parts = None if is_leaf is not None and is_leaf(tree) else _parts(tree)
-    if parts is None:
-        return [tree], LeafSpec()
-    children, context, kind = parts
-    leaves: list[Any] = []
-    specs = []
-    for child in children:
-        found, spec = tree_flatten(child, is_leaf)
-        leaves += found
-        specs.append(spec)
-    return leaves, TreeSpec(kind, context, specs)
+    if cls in SUPPORTED_NODES:
+        raise ValueError(f"{cls} is already registered as pytree node.")
+    SUPPORTED_NODES[cls] = NodeDef(
+        cls, flatten_fn, unflatten_fn, flatten_with_keys_fn, serialized_type_name,
+        to_dumpable_context, from_dumpable_context,
+    )  # fmt: skip
 
 
-def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """The container of a description with other leaves; ValueError where their number differs."""
-    leaves = list(leaves)
-    if len(leaves) != treespec.num_leaves:
-        raise ValueError(
-            f"tree_unflatten(leaves, treespec): `leaves` has length {len(leaves)} but the spec "
-            f"refers to a pytree that holds {treespec.num_leaves} items ({treespec})."
-        )
-    if treespec.is_leaf():
-        return leaves[0]
-    children, start = [], 0
-    for spec in treespec.children_specs:
-        children.append(tree_unflatten(leaves[start : start + spec.num_leaves], spec))
-        start += spec.num_leaves
-    return _kinds[treespec.type].unflatten_fn(children, treespec.context)
+def _register_pytree_node(
+    cls: type, flatten_fn: FlattenFn, unflatten_fn: UnflattenFn, to_str_fn: Any = None,
+    maybe_from_str_fn: Any = None, **options: Any,
+) -> None:  # fmt: skip
+    register_pytree_node(cls, flatten_fn, unflatten_fn, **options)
 
 
-def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves in order."""
-    return tree_flatten(tree, is_leaf)[0]
+_private_register_pytree_node = register_pytree_node
 
 
-def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeSpec:
-    """What a container is without its leaves."""
-    return tree_flatten(tree, is_leaf)[1]
+def _deregister_pytree_node(cls: type) -> None:
+    SUPPORTED_NODES.pop(cls, None)
 
 
-def tree_map(
-    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
-) -> Any:
-    """The container with func(leaf, leaf of each of `rests`...) as leaves.
+def register_dataclass(
+    cls: type, *, field_names: list[str] | None = None, drop_field_names: list[str] | None = None,
+    serialized_type_name: str | None = None,
+) -> None:  # fmt: skip
+    """Makes a dataclass a container of its fields."""
+    names = [f.name for f in dataclass_fields(cls) if f.init] if field_names is None \
+        else list(field_names)  # fmt: skip
+    names = [name for name in names if name not in (drop_field_names or ())]
 
-    >>> torch.utils._pytree.tree_map(lambda x: 2 * x, {"a": 1, "b": (2, [3])})
-    {'a': 2, 'b': (4, [6])}
-    """
-    leaves, spec = tree_flatten(tree, is_leaf)
-    others = [tree_flatten(one, is_leaf)[0] for one in rests]
-    return tree_unflatten([func(*each) for each in zip(leaves, *others, strict=True)], spec)
+    def flatten(x: Any) -> tuple[list[Any], Any]:
+        return [getattr(x, name) for name in names], None
 
+    def flatten_with_keys(x: Any) -> tuple[list[tuple[KeyEntry, Any]], Any]:
+        return [(GetAttrKey(name), getattr(x, name)) for name in names], None
 
-def tree_map_(
-    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
-) -> Any:
-    """Calls func on the leaves; the container itself is returned."""
-    tree_map(func, tree, *rests, is_leaf=is_leaf)
-    return tree
+    def unflatten(values: Iterable[Any], _: Any) -> Any:
+        return cls(**dict(zip(names, values, strict=True)))
 
-
-def tree_map_only(
-    kind: Any, func: Callable[[Any], Any], tree: Any,
-    is_leaf: Callable[[Any], bool] | None = None,
-) -> Any:  # fmt: skip
-    """`tree_map` for leaves of a class (or that a predicate picks); others stay."""
-    wanted = kind if callable(kind) and not isinstance(kind, type) else (
-        lambda x: isinstance(x, kind))  # fmt: skip
-    return tree_map(lambda x: func(x) if wanted(x) else x, tree, is_leaf=is_leaf)
+    register_pytree_node(cls, flatten, unflatten, serialized_type_name=serialized_type_name,
+                         flatten_with_keys_fn=flatten_with_keys)  # fmt: skip
 
 
-def tree_all(
-    pred: Callable[[Any], bool], tree: Any, is_leaf: Callable[[Any], bool] | None = None
-) -> bool:
-    """Whether a predicate holds for every leaf."""
-    return all(map(pred, tree_leaves(tree, is_leaf)))
+def register_constant(cls: type) -> None:
+    """Makes instances of a class part of the specification, with no leaves."""
+    register_pytree_node(cls, lambda x: ([], x), lambda _, context: context,
+                         flatten_with_keys_fn=lambda x: ([], x))  # fmt: skip
 
 
-def tree_any(
-    pred: Callable[[Any], bool], tree: Any, is_leaf: Callable[[Any], bool] | None = None
-) -> bool:
-    """Whether a predicate holds for some leaf."""
-    return any(map(pred, tree_leaves(tree, is_leaf)))
+def is_namedtuple_class(cls: type) -> bool:
+    """Whether a class is one of named tuples."""
+    names = getattr(cls, "_fields", None)
+    return (
+        isinstance(cls, type) and issubclass(cls, tuple) and isinstance(names, tuple)
+        and all(isinstance(name, str) for name in names)
+    )  # fmt: skip
 
 
-# ------------------------------------------------ private names that programs import
+def is_namedtuple_instance(obj: object) -> bool:
+    """Whether an object is a named tuple."""
+    return is_namedtuple_class(type(obj))
 
-PyTree = Any
-SUPPORTED_NODES = _kinds
+
+def is_namedtuple(obj: object) -> bool:
+    """Whether an object is a named tuple, or a class of them."""
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
-@dataclass(frozen=True)
-class MappingKey:
-    """Where a child lies in a dict."""
+def is_structseq_class(cls: type) -> bool:
+    """Whether a class is one of CPython's struct sequences, as `time.struct_time` is."""
+    return (
+        isinstance(cls, type) and cls.__bases__ == (tuple,)
+        and isinstance(getattr(cls, "n_fields", None), int)
+        and isinstance(getattr(cls, "n_sequence_fields", None), int)
+    )  # fmt: skip
 
-    key: Any
+
+def is_structseq_instance(obj: object) -> bool:
+    """Whether an object is a struct sequence."""
+    return is_structseq_class(type(obj))
+
+
+def is_structseq(obj: object) -> bool:
+    """Whether an object is a struct sequence, or a class of them."""
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
+
+
+_is_namedtuple_instance = is_namedtuple_instance
 
 
 def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
-    if kind not in _kinds and isinstance(tree, tuple) and hasattr(tree, "_fields"):
+    if kind not in SUPPORTED_NODES and is_namedtuple_class(kind):
         return namedtuple
     return kind
 
@@ -213,10 +307,322 @@ def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
     return list(d.values()), list(d)
 
 
+def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[KeyEntry, Any]], list[Any]]:
+    return [(MappingKey(key), value) for key, value in d.items()], list(d)
+
+
 def _dict_unflatten(values: Iterable[Any], context: Any) -> dict[Any, Any]:
     return dict(zip(context, values, strict=True))
 
 
-def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[MappingKey, Any]], list[Any]]:
-    values, keys = _dict_flatten(d)
-    return [(MappingKey(k), v) for k, v in zip(keys, values, strict=True)], keys
+def _defaultdict_flatten_with_keys(d: Any) -> tuple[list[tuple[KeyEntry, Any]], list[Any]]:
+    children, keys = _dict_flatten_with_keys(d)
+    return children, [d.default_factory, keys]
+
+
+def _sequence_flatten_with_keys(context: Callable[[Any], Any]) -> FlattenWithKeysFn:
+    return lambda x: ([(SequenceKey(k), value) for k, value in enumerate(x)], context(x))
+
+
+def _namedtuple_flatten_with_keys(x: Any) -> tuple[list[tuple[KeyEntry, Any]], Any]:
+    names = zip(type(x)._fields, x, strict=True)
+    return [(GetAttrKey(name), value) for name, value in names], type(x)
+
+
+def _register_builtins() -> None:
+    built_in: dict[Any, tuple[FlattenFn, UnflattenFn, FlattenWithKeysFn, str]] = {
+        tuple: (lambda x: (list(x), None), lambda values, _: tuple(values),
+                _sequence_flatten_with_keys(lambda _: None), "builtins.tuple"),
+        list: (lambda x: (x, None), lambda values, _: list(values),
+               _sequence_flatten_with_keys(lambda _: None), "builtins.list"),
+        dict: (_dict_flatten, _dict_unflatten, _dict_flatten_with_keys, "builtins.dict"),
+        # All classes of named tuples, under the function that makes them.
+        namedtuple: (lambda x: (list(x), type(x)), lambda values, kind: kind(*values),
+                     _namedtuple_flatten_with_keys, "collections.namedtuple"),
+        OrderedDict: (_dict_flatten,
+                      lambda values, keys: OrderedDict(zip(keys, values, strict=True)),
+                      _dict_flatten_with_keys, "collections.OrderedDict"),
+        defaultdict: (lambda x: (list(x.values()), [x.default_factory, list(x)]),
+                      lambda values, kept: defaultdict(
+                          kept[0], zip(kept[1], values, strict=True)),
+                      _defaultdict_flatten_with_keys, "collections.defaultdict"),
+        deque: (lambda x: (list(x), x.maxlen),
+                lambda values, most: deque(values, maxlen=most),
+                _sequence_flatten_with_keys(lambda x: x.maxlen), "collections.deque"),
+    }  # fmt: skip
+    for kind, (flatten, unflatten, with_keys, name) in built_in.items():
+        SUPPORTED_NODES[kind] = NodeDef(kind, flatten, unflatten, with_keys, name)
+
+
+_register_builtins()
+
+
+# ---------------------------------------------------------------------- flattening and mapping
+
+
+def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
+    """Whether `tree` is a leaf, by its class or by the predicate."""
+    return (is_leaf is not None and is_leaf(tree)) or _get_node_type(tree) not in SUPPORTED_NODES
+
+
+_is_leaf = tree_is_leaf
+
+
+def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
+    """The leaves in order, and what puts them together again.
+
+    >>> leaves, spec = torch.utils._pytree.tree_flatten({"a": 1, "b": (2, [3])})
+    >>> leaves
+    [1, 2, 3]
+    >>> torch.utils._pytree.tree_unflatten([4, 5, 6], spec)
+    {'a': 4, 'b': (5, [6])}
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten_into(tree, leaves, is_leaf)
+
+
+def _flatten_into(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
+    if tree_is_leaf(tree, is_leaf):
+        leaves.append(tree)
+        return _LEAF
+    kind = _get_node_type(tree)
+    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
+    return TreeSpec(kind, context, [_flatten_into(one, leaves, is_leaf) for one in children])
+
+
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
+    """The container of a specification with other leaves; ValueError for another number."""
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(
+            "tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but "
+            f"got item of type {type(treespec)}."
+        )
+    return treespec.unflatten(leaves)
+
+
+def tree_iter(tree: Any, is_leaf: IsLeaf = None) -> Iterable[Any]:
+    """The leaves in order, one at a time."""
+    if tree_is_leaf(tree, is_leaf):
+        yield tree
+        return
+    for child in SUPPORTED_NODES[_get_node_type(tree)].flatten_fn(tree)[0]:
+        yield from tree_iter(child, is_leaf)
+
+
+def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+    """The leaves in order."""
+    return list(tree_iter(tree, is_leaf))
+
+
+def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
+    """What a container is without its leaves."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
+    """The leaves of all arguments, in order."""
+    return [*tree_leaves(args), *tree_leaves(list(kwargs.values()))]
+
+
+def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
+    """The container with func(leaf, subtree of each of `rests` in its place...) as leaves.
+
+    >>> torch.utils._pytree.tree_map(lambda x: 2 * x, {"a": 1, "b": (2, [3])})
+    {'a': 2, 'b': (4, [6])}
+    >>> torch.utils._pytree.tree_map(lambda x, y: (x, y), [1, 2], [(3,), (4,)])
+    [(1, (3,)), (2, (4,))]
+    """
+    leaves, spec = tree_flatten(tree, is_leaf)
+    return spec.unflatten(map(func, leaves, *[spec.flatten_up_to(rest) for rest in rests]))
+
+
+def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
+    """Calls func on the leaves as `tree_map` does; returns the container itself."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    deque(map(func, leaves, *[spec.flatten_up_to(rest) for rest in rests]), maxlen=0)
+    return tree
+
+
+def map_only(kind: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Makes a function change leaves of a class, or that a predicate picks, and no others."""
+    picks = _picks(kind)
+    return lambda func: lambda x: func(x) if picks(x) else x
+
+
+def _picks(kind: Any) -> Callable[[Any], bool]:
+    if callable(kind) and not isinstance(kind, type):
+        return kind
+    return lambda x: isinstance(x, kind)
+
+
+def tree_map_only(
+    kind: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: IsLeaf = None
+) -> Any:
+    """`tree_map` for leaves of a class (or that a predicate picks); others stay."""
+    return tree_map(map_only(kind)(func), tree, is_leaf=is_leaf)
+
+
+def tree_map_only_(
+    kind: Any, /, func: Callable[[Any], Any], tree: Any, is_leaf: IsLeaf = None
+) -> Any:
+    """`tree_map_` for leaves of a class (or that a predicate picks)."""
+    return tree_map_(map_only(kind)(func), tree, is_leaf=is_leaf)
+
+
+def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
+    """Whether a predicate holds for every leaf."""
+    return all(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
+    """Whether a predicate holds for some leaf."""
+    return any(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_all_only(
+    kind: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None
+) -> bool:
+    """Whether a predicate holds for every leaf of a class."""
+    return all(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, kind))
+
+
+def tree_any_only(
+    kind: Any, /, pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None
+) -> bool:
+    """Whether a predicate holds for some leaf of a class."""
+    return any(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, kind))
+
+
+def _broadcast_to_and_flatten(
+    tree: Any, treespec: TreeSpec, is_leaf: IsLeaf = None
+) -> list[Any] | None:
+    """The leaves of a tree that is a prefix of a specification, each as often as it stands for
+    leaves there; None where it is no prefix."""
+    if tree_is_leaf(tree, is_leaf):
+        return [tree] * treespec.num_leaves
+    if treespec.is_leaf():
+        return None
+    kind = _get_node_type(tree)
+    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
+    if (kind, context, len(children)) != (treespec.type, treespec.context, treespec.num_children):
+        return None
+    leaves: list[Any] = []
+    for child, spec in zip(children, treespec.children_specs, strict=True):
+        part = _broadcast_to_and_flatten(child, spec, is_leaf)
+        if part is None:
+            return None
+        leaves += part
+    return leaves
+
+
+# ---------------------------------------------------------------------------------- with paths
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, Any]]:
+    """(path, leaf) for each leaf, in order; see `keystr`."""
+    return list(_iter_with_path((), tree, is_leaf))
+
+
+def _iter_with_path(path: KeyPath, tree: Any, is_leaf: IsLeaf) -> Iterable[tuple[KeyPath, Any]]:
+    if tree_is_leaf(tree, is_leaf):
+        yield path, tree
+        return
+    flatten = SUPPORTED_NODES[_get_node_type(tree)].flatten_with_keys_fn
+    if flatten is None:
+        raise ValueError(
+            f"Did not find a flatten_with_keys_fn for type: {type(tree)}. Please pass a "
+            "flatten_with_keys_fn argument to register_pytree_node."
+        )
+    for key, child in flatten(tree)[0]:
+        yield from _iter_with_path((*path, key), child, is_leaf)
+
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: IsLeaf = None
+) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
+    """(path, leaf) for each leaf, and what puts the leaves together again."""
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None
+) -> Any:
+    """`tree_map` for a function that takes the path of the leaf first."""
+    pairs, spec = tree_flatten_with_path(tree, is_leaf)
+    paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
+    others = [spec.flatten_up_to(rest) for rest in rests]
+    return spec.unflatten(map(func, paths, leaves, *others))
+
+
+# ------------------------------------------------------------------------------------- as text
+
+
+def treespec_pprint(treespec: TreeSpec) -> str:
+    """A specification as the container that it stands for, with * for leaves."""
+    return repr(treespec.unflatten([_LEAF] * treespec.num_leaves))
+
+
+def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
+    """A specification as JSON; NotImplementedError for a class without a name there."""
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(
+            "treespec_dumps(treespec, protocol): Expected `treespec` to be instance of TreeSpec "
+            f"but got item of type {type(treespec)}."
+        )
+    version = DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL if protocol is None else protocol
+    if version != DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL:
+        raise ValueError(f"Unknown protocol {version}. Available protocols: [1]")
+    return json.dumps((version, _schema(treespec)))
+
+
+def _schema(spec: TreeSpec) -> dict[str, Any]:
+    if spec.type is None:
+        return {"type": None, "context": None, "children_spec": []}
+    node = SUPPORTED_NODES[spec.type]
+    if spec.type is namedtuple or node.serialized_type_name is None:
+        kind = f"namedtuple class {spec.context}" if spec.type is namedtuple else f"{spec.type}"
+        register = "_register_namedtuple" if spec.type is namedtuple else "register_pytree_node"
+        raise NotImplementedError(
+            f"Can't serialize TreeSpec of {kind} because we didn't register a "
+            f"serializated_type_name. Please register using `{register}`."
+        )
+    dump = node.to_dumpable_context
+    context = spec.context
+    if spec.type is defaultdict:
+        factory, keys = context
+        context = {"default_factory_module": factory.__module__,
+                   "default_factory_name": factory.__qualname__, "dict_context": keys}  # fmt: skip
+    return {
+        "type": node.serialized_type_name,
+        "context": json.dumps(context) if dump is None else dump(context),
+        "children_spec": [_schema(child) for child in spec.children_specs],
+    }
+
+
+def treespec_loads(serialized: str) -> TreeSpec:
+    """The specification that `treespec_dumps` wrote."""
+    version, schema = json.loads(serialized)
+    if version != DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL:
+        raise ValueError(f"Unknown protocol {version}. Available protocols: [1]")
+    return _from_schema(schema)
+
+
+def _from_schema(schema: dict[str, Any]) -> TreeSpec:
+    name = schema["type"]
+    if name is None:
+        return _LEAF
+    named = {n.serialized_type_name: n for n in SUPPORTED_NODES.values() if n.serialized_type_name}
+    if name not in named:
+        raise NotImplementedError(
+            f"Deserializing {name} in pytree is not registered. Only registered types can be "
+            "deserialized."
+        )
+    node, text = named[name], schema["context"]
+    load = node.from_dumpable_context
+    context = json.loads(text) if load is None else load(text)
+    if node.type is defaultdict:
+        import importlib
+
+        home = importlib.import_module(context["default_factory_module"])
+        context = [getattr(home, context["default_factory_name"]), context["dict_context"]]
+    return TreeSpec(node.type, context, [_from_schema(child) for child in schema["children_spec"]])

@@ -39,3 +39,26 @@ def test_mapping() -> None:
 def test_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="refers to a pytree that holds 2 items"):
         pytree.tree_unflatten([1], pytree.tree_structure([1, 2]))
+
+
+def test_several_trees_match_to_the_depth_of_the_first() -> None:
+    assert pytree.tree_map(lambda x, y: (x, y), [1, 2], [(3,), (4,)]) == [(1, (3,)), (2, (4,))]
+    with pytest.raises(ValueError):
+        pytree.tree_map(lambda x, y: x, [1, 2], [1])
+
+
+def test_structure_counts_nodes_and_children() -> None:
+    spec = pytree.tree_structure({"a": 1, "b": (2, 3)})
+    assert (spec.num_nodes, spec.num_leaves, spec.num_children) == (5, 3, 2)
+
+
+def test_paths_name_the_way_to_every_leaf() -> None:
+    leaves, _ = pytree.tree_flatten_with_path({"a": [1], "p": Pair(2, 3)})
+    assert [pytree.keystr(path) for path, _ in leaves] == ["['a'][0]", "['p'].x", "['p'].y"]
+    tree = {"a": [1], "p": Pair(2, 3)}
+    assert all(pytree.key_get(tree, path) == leaf for path, leaf in leaves)
+
+
+def test_structures_survive_serialization() -> None:
+    spec = pytree.tree_structure({"a": [1, (2,)], "o": OrderedDict(x=1)})
+    assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
