@@ -26,7 +26,8 @@ from .lazy_call import Deferred
 from .side_effects import clean, noted
 from .escapes import finish, live_outputs
 from ..trace.ambient_modes import ambient_modes
-from ..trace.operands import arrays_in, tensors_in
+from .returned_tensors import describe_returned
+from ..trace.operands import arrays_in, flat, tensors_in
 from ..trace.trace_signature import Precedent
 from .host_reads import forgotten, plain, reads
 from .recorder import Recorder
@@ -110,6 +111,7 @@ def capture(
                     trace.problem("item() reads a tensor's values in Python", "")
         finish(trace)
         _count_writes(trace, recorder.versions)
+        describe_returned(trace, flat((args, kwargs)), recorder.held[0][0])
         if trace.problems and trace.deferred is not None:
             trace.deferred.compute()
         _find_holders(trace, recorder.held[0][0])
@@ -144,6 +146,7 @@ def _find_holders(trace: Trace, tensors: list[Any]) -> None:
     arguments = {s.number for s in trace.storages if s.name.startswith("argument")}
     met = {v.storage for e in trace.events if e.kind != UPDATE
            for v in values_in((e.args, e.kwargs))}  # fmt: skip
+    met |= {entry.window.storage for entry in trace.returned if entry.window is not None}
     updated = {v.storage for e in trace.events if e.kind == UPDATE for v in values_in(e.args)}
     covered = {id(owner_of(t._array)) for t in trace.externals.values()}
     owners = {id(s.owner) for s in trace.storages

@@ -31,7 +31,8 @@ from ..functionalization.functionalize import trace_to_graph
 from ..runtime.gradient_buffers import move_all
 from ..ir.graph import Graph
 from ..runtime.guards import Environment, Modules
-from .specialization_key import described, flat, shared
+from ..trace.operands import flat
+from .specialization_key import described, shared
 from .build_task import Pending
 from .eviction import Places
 from ..trace.ambient_modes import ambient_modes

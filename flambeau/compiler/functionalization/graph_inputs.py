@@ -33,6 +33,7 @@ def arguments_of(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> di
         if first != i:
             gap = address(array) - address(arrays[first])
             bindings.together.append((first, i, gap))
+            bindings.kinships.append((first, i, bind.kinship(leaves[first], leaf)))
     bindings.apart = [
         (i, j) for i in places for j in places
         if i < j and places[i] != places[j] and {places[i], places[j]} & changed

@@ -150,9 +150,8 @@ class Runner:
         return array.reshape(slot.order)
 
 
-def hung(array: np.ndarray, node: Node, k: int) -> Tensor:
-    """An output of a compiled step, as part of the graph."""
-    made = wrap(array)
-    made._node = node if node.outputs == 1 else Output(node, k)
-    made._requires_grad = made._tracked = True
-    return made
+def hang(tensor: Tensor, node: Node, k: int) -> Tensor:
+    """Makes an output of a compiled step part of the graph."""
+    tensor._node = node if node.outputs == 1 else Output(node, k)
+    tensor._requires_grad = tensor._tracked = True
+    return tensor
