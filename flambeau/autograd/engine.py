@@ -24,12 +24,13 @@ from .node import Node, Output
 
 def run(
     roots: Sequence[tuple[Any, Tensor]], retain_graph: bool, create_graph: bool,
-    captures: dict[Any, int] | None = None, accumulate: bool = True,
+    captures: dict[Any, int] | None = None, accumulate: bool = True, partial: bool = False,
 ) -> dict[Any, Tensor]:  # fmt: skip
     """Backward from (target, cotangent) pairs; gives the cotangents captured by target.
 
     A target is a node, an `Output` of one or a leaf tensor. With `captures`, only what leads to
-    them runs; leaves accumulate only when `accumulate` and they are captured.
+    them runs; leaves accumulate only when `accumulate` and they are captured. `partial` stops at
+    captured targets: what reaches one of them through another does not count.
     """
     if create_graph and accumulate and not _WARNED:
         _warn_of_cycle()
@@ -44,7 +45,7 @@ def run(
             for target, g in roots:
                 task.deliver(target, g)
             if captures is not None:
-                task.needed = _leading_to([target for target, _ in roots], captures)
+                task.needed = _leading_to([target for target, _ in roots], captures, partial)
             task.drain(None, None)
         if task.waiting:
             task.finish_leaves()
@@ -224,12 +225,15 @@ class _Task:
                 self.capture((key, i), one)
 
 
-def _leading_to(roots: list[Any], captures: dict[Any, int]) -> set[int]:
-    """The ids of the nodes from which a captured target can be reached."""
+def _leading_to(roots: list[Any], captures: dict[Any, int], partial: bool) -> set[int]:
+    """The ids of the nodes from which a captured target can be reached; with `partial`, without
+    the captured ones, at which a path ends."""
     needed: set[int] = set()
     done: set[int] = set()
+    if partial:
+        done.update(key[0] if key.__class__ is tuple else key for key in captures)
     stack = [(t.node if t.__class__ is Output else t, False) for t in roots]
-    stack = [(n, seen) for n, seen in stack if not isinstance(n, Tensor)]
+    stack = [(n, seen) for n, seen in stack if not isinstance(n, Tensor) and id(n) not in done]
     while stack:
         node, children_done = stack.pop()
         key = id(node)

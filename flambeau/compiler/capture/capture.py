@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import partial_grad
 from ...native.foundation.allocator import apart
 from ...native.runtime.background_jit import Policy
 from ...nn.parameter import UninitializedTensorMixin
@@ -86,6 +87,7 @@ def capture(
         trace = recorder.trace
         recorder.held.append(_remember(trace, args, kwargs))
         recorder.versions = [(t, t._version) for t in recorder.held[0][0]]
+        states = [(t, t._array, t._requires_grad, t._node) for t in recorder.held[0][0]]
         recorder.surroundings = Surroundings(function, args, kwargs)
         if like is not None:
             recorder.deferred = trace.deferred = Deferred(recorder, like)
@@ -111,6 +113,7 @@ def capture(
                     trace.problem("item() reads a tensor's values in Python", "")
         finish(trace)
         _count_writes(trace, recorder.versions)
+        _compare_states(trace, states)
         describe_returned(trace, flat((args, kwargs)), recorder.held[0][0])
         if trace.problems and trace.deferred is not None:
             trace.deferred.compute()
@@ -161,8 +164,6 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
 
     The graph stays whole, for whoever goes backward through the recorded call itself.
     """
-    from ...autograd import grad
-
     trace = recorder.trace
     outputs = live_outputs(trace)
     if not outputs or trace.problems:
@@ -182,8 +183,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         assert storage is not None
         storage.name = f"argument cotangent {storage.number}"
     try:
-        found = grad(outputs, inputs, [wrap(g) for g in cotangents], retain_graph=True,
-                     allow_unused=True)  # fmt: skip
+        found = partial_grad(outputs, inputs, [wrap(g) for g in cotangents])
     except RuntimeError:  # a part of the graph was freed: who goes backward will hear of it
         trace.problem("it returns a tensor of whose graph backward has been through a part; return "
                       "tensor.detach()", "")  # fmt: skip
@@ -191,7 +191,6 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     for g in found:
         backward.grads.append(None if g is None else trace.value(g._array))
         backward.arrays.append(None if g is None else trace.copied(g._array))
-
 
 
 def _remember(trace: Trace, args: tuple, kwargs: dict) -> list[Any]:
@@ -220,6 +219,19 @@ def _count_writes(trace: Trace, versions: list[tuple[Any, int]]) -> None:
         if writes and id(tensor._counter) not in counted:
             counted.add(id(tensor._counter))
             trace.version_bumps.append((tensor, writes))
+
+
+def _compare_states(trace: Trace, states: list[tuple]) -> None:
+    """Refuses calls that give a tensor from outside another shape, memory, history or flag: a
+    program writes values alone."""
+    for tensor, array, requires_grad, node in states:
+        if tensor._requires_grad is not requires_grad or tensor._node is not node:
+            trace.problem("it changes whether a tensor from outside requires grad, or writes to "
+                          "one that is part of a graph", "")  # fmt: skip
+            return
+        if tensor._array is not array:
+            trace.problem("it gives a tensor from outside another shape or other memory", "")
+            return
 
 
 def _alive(kinds: set[type]) -> list[Any]:

@@ -137,7 +137,7 @@ class _Functional:
         for region in self.regions[window.storage]:
             start = region.offset
             end = start + sum((n - 1) * s for n, s in region.axes) + region.dtype.itemsize
-            if (start <= low and high <= end) or low == high == start:
+            if start <= low and high <= end:
                 return region
         raise Untraceable("a window lies outside of the memory that is known")
 
@@ -372,14 +372,23 @@ class _Functional:
             memory: Any = self._output(position, window)
         elif entry.requires_grad and not entry.is_leaf:
             raise Untraceable("it returns a view that is part of the graph")
-        elif window.storage in self.arguments:
-            memory = replace(self._argument(self.arguments[window.storage], window), order=None)
         else:
-            memory = bind.State(bind.live(self.trace.storages[window.storage], window))
+            memory = self._outside_memory(position, window)
         backward = self.trace.backward
         live = None if backward is None else backward.positions.get(position)
         return bind.NewTensor(memory, source, entry.is_view, entry.is_whole, entry.version,
                               entry.requires_grad, entry.is_leaf, live)  # fmt: skip
+
+    def _outside_memory(self, position: int, window: Value) -> bind.Argument | bind.State:
+        """Memory of an argument or from outside that a new tensor lies on."""
+        array = self.trace.returned_arrays[position]
+        if window.storage not in self.arguments:
+            return bind.State(array)
+        for i, leaf in enumerate(self.leaves):
+            if isinstance(leaf, Tensor) and leaf._array is array:
+                order = tuple(range(array.ndim))
+                return bind.Argument(i, 0, array.shape, array.strides, array.dtype, order)
+        return replace(self._argument(self.arguments[window.storage], window), order=None)
 
     def _output(self, position: int, value: Value) -> bind.Output:
         if value.storage in self._grad_storages():

@@ -38,10 +38,11 @@ def arguments_of(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> di
         (i, j) for i in places for j in places
         if i < j and places[i] != places[j] and {places[i], places[j]} & changed
     ]  # fmt: skip
-    bindings.owners = [
-        storage.owner for storage in trace.storages if storage.owner is not None
-        and storage.number in changed and storage.external and storage.number not in found
-    ]  # fmt: skip
+    outside = [storage for storage in trace.storages if storage.owner is not None
+               and storage.external and storage.number not in found]  # fmt: skip
+    bindings.owners = [storage.owner for storage in outside if storage.number in changed]
+    bindings.readers = [storage.owner for storage in outside if storage.number not in changed]
+    bindings.written_leaves = [i for i, number in places.items() if number in changed]
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import partial_grad
 from ...autograd.mode import MODE
 from ...autograd.node import Node, Output, raise_freed, raise_stale
 from ...autograd.tape import _next_sequence
@@ -131,16 +132,13 @@ class Runner:
 
         RuntimeError where the call wrote or drew something, which must not happen twice.
         """
-        from ...autograd import grad
-
         if call is None:
             raise_once()
         assert call is not None
         returned = call.function(*call.args, **call.kwargs)
         live = {form.live: tensor for tensor, form in outputs_of(returned, call.result)}
         ways = [(live[k], g) for k, g in enumerate(gs) if g is not None]
-        found = grad([y for y, _ in ways], call.inputs, [g for _, g in ways], create_graph=True,
-                     allow_unused=True)  # fmt: skip
+        found = partial_grad([y for y, _ in ways], call.inputs, [g for _, g in ways], True)
         return [zeros_like(x) if g is None else g for x, g in zip(call.inputs, found, strict=True)]
 
     def cotangent(self, slot: Cotangent, g: Tensor | None) -> np.ndarray:

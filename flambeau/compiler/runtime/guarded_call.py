@@ -25,7 +25,7 @@ from ...tensor.tensor import GradLooks, Tensor, wrap
 from ..trace.ambient_modes import AmbientModes, defaults
 from ..trace.bindings import (
     ANY, Argument, Bindings, Drawn, Scalar, State, are_apart, are_together, is_repeatable,
-    kinship,
+    kinship, lies_on,
 )
 from ...ops.core.autocast import autocast_now
 from .optimizer_counters import Ticker
@@ -131,7 +131,7 @@ class _Writer:
             "ran": program.step.ran, "counted": program.counted,
             "ndarray": np.ndarray, "advance": program.advance,
             "autocast": autocast_now, "CHOSEN": Chosen,
-            "together": are_together, "apart": are_apart, "kinship": kinship,
+            "together": are_together, "apart": are_apart, "kinship": kinship, "lies_on": lies_on,
         }  # fmt: skip
         self.lines = ["def call(args, kwargs):"]
         self.leaves = 0
@@ -264,11 +264,11 @@ class _Writer:
             self.test(f"t{i} is not t{j}" if kind[0] else f"kinship(t{i}, t{j}) != {kind}")
         for i, j in bindings.apart:
             self.test(f"not apart(b{i}, b{j})")
-        if bindings.owners:
-            owned = self.name(frozenset(map(id, bindings.owners)))
-            for i in self.tensors:
-                owner = f"id(b{i} if b{i}.base is None else b{i}.base)"
-                self.test(f"{owner} in {owned}")
+        written, read = frozenset(map(id, bindings.owners)), frozenset(map(id, bindings.readers))
+        for i in self.tensors:
+            owners = written | read if i in bindings.written_leaves else written
+            if owners:
+                self.test(f"lies_on(b{i}, {self.name(owners)})")
 
     def checks(self) -> None:
         """Looks at indices; a call with one out of bounds runs eagerly, which says so."""

@@ -200,6 +200,8 @@ class Bindings:
     kinships: list[tuple[int, int, tuple[bool, bool, bool]]] = field(default_factory=list)
     apart: list[tuple[int, int]] = field(default_factory=list)  # leaves that must not be
     owners: list[np.ndarray] = field(default_factory=list)  # written memory outside of arguments
+    readers: list[np.ndarray] = field(default_factory=list)  # and such as is only read
+    written_leaves: list[int] = field(default_factory=list)  # whose memory the step writes
     checks: list[Any] = field(default_factory=list)  # bounds of indices, see bounds.py
     looked: bool = False  # whether they depend on what states held
     backward: BackwardBindings | None = None
@@ -250,6 +252,11 @@ def are_together(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
     return (a is b and not gap) or (
         _owner(a) is _owner(b) and address(b) - address(a) == gap
     )  # fmt: skip
+
+
+def lies_on(array: np.ndarray, owners: frozenset[int]) -> bool:
+    """Whether an array lies on memory with an owner of these ids."""
+    return id(array if array.base is None else _owner(array)) in owners
 
 
 def kinship(a: Any, b: Any) -> tuple[bool, bool, bool]:
