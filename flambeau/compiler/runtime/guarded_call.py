@@ -61,8 +61,9 @@ class Program:
         self.backward = None
         if bindings.backward is not None:
             self.backward = Runner(backward, bindings.backward, modules.tensors)
-            if is_repeatable(bindings):
-                self.backward.eager, self.backward.result = environment.function, bindings.result
+            if is_repeatable(bindings) and modes.autocast is None:
+                owners = frozenset(map(id, bindings.owners))
+                self.backward.repeat(environment.function, bindings.result, owners)
         self.modes = modes
         self.step, self.bindings = step, bindings
         self.modules, self.environment = modules, environment

@@ -179,6 +179,7 @@ class BackwardBindings:
     expected: list[np.ndarray]
     outputs: int  # how many live outputs there are
     shapes: list[tuple[tuple[int, ...], np.dtype]]
+    reads_what_it_writes: bool  # whether results depend on memory that the step writes
 
 
 @dataclass(eq=False)
@@ -232,11 +233,13 @@ class Bindings:
 
 
 def is_repeatable(bindings: Bindings) -> bool:
-    """Whether the recorded function may run once more: it writes, draws and keeps nothing."""
+    """Whether the recorded function gives the same again: it draws and keeps nothing, and what it
+    writes is memory from outside that its results do not depend on."""
     drawn = any(isinstance(slot, Drawn) for slot in bindings.slots)
-    return not (
-        drawn or bindings.version_bumps or bindings.updates or bindings.effects or bindings.after
-        or bindings.grads
+    backward = bindings.backward
+    return backward is not None and not (
+        drawn or bindings.written_leaves or backward.reads_what_it_writes or bindings.updates
+        or bindings.effects or bindings.after or bindings.grads
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import flambeau as torch
 
 CALLS = 8
+REFUSED = "refused"
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
 POINTWISE = (
@@ -58,7 +59,8 @@ KINDS = (
 )  # fmt: skip
 SHAPES = ((3, 3), (3, 3), (4,), (2, 4), (3, 0), (), (1, 3), (2, 3, 2))
 DTYPES = (torch.float32,) * 5 + (torch.float64, torch.int64)
-ALIASING = ("apart", "apart", "same", "view", "overlap", "captured", "part of captured")
+ALIASING = ("apart", "apart", "same", "view", "overlap", "captured", "part of captured",
+            "alias", "made from first", "data", "array")  # fmt: skip
 
 
 class RandomFunction:
@@ -72,6 +74,7 @@ class RandomFunction:
         self.captured = [self.shape, choose.choice(SHAPES)]
         self.dtypes = [choose.choice(DTYPES) for _ in range(2)]
         self.grads = [choose.random() < 0.25 and dtype.is_floating_point for dtype in self.dtypes]
+        self.inner = choose.random() < 0.2
         first, second = choose.choice(ALIASING), choose.choice(ALIASING)
         self.aliasing = [first] * 4 + [second, first, second, second]
         self.lines = self._write_lines()
@@ -93,6 +96,7 @@ class RandomFunction:
         x0 = _tensor(self.shapes[0], self.dtypes[0], generator)
         x1 = _tensor(self.shapes[1], self.dtypes[1], generator)
         w0 = world.captured[0]
+        world.leaves = []
         if aliasing == "captured":
             return w0, x1
         if aliasing == "part of captured":
@@ -101,8 +105,20 @@ class RandomFunction:
             x0.requires_grad_()
         if self.grads[1]:
             x1.requires_grad_()
+        world.leaves = [x0, x1]
+        if aliasing == "array":
+            array = x1.detach().numpy()
+            return x0, torch.from_numpy(array)
+        if self.inner:  # part of a graph already
+            x0, x1 = x0 * 1, x1 * 1
         if aliasing == "same":
             x1 = x0
+        elif aliasing == "alias":
+            x1 = x0.detach()
+        elif aliasing == "data":
+            x1 = x0.data
+        elif aliasing == "made from first":
+            x1 = x0 * 2
         elif aliasing == "view":
             x1 = x0.view(x0.shape)
         elif aliasing == "overlap" and x0.ndim and x0.shape[0] > 1:
@@ -225,7 +241,7 @@ def differences(function: RandomFunction, **options: Any) -> Iterator[str]:
             for world, step in ((eager, eager.step), (fast, compiled)):
                 stages.append(_stages(function, call, world, step))
             for name, wanted, found in zip(("call", "write", "backward"), *stages, strict=True):
-                if repr(wanted) != repr(found):
+                if not _agree(wanted, found):
                     yield f"call {call}, after {name}:\n{_gap(wanted, found)}"
                     return
     function.served = sum(program.calls for program in compiled._programs)
@@ -244,9 +260,13 @@ def _stages(function: RandomFunction, call: int, world: Any, step: Any) -> list[
     seen.append(snapshot(result, arguments, world.captured))
     grads = []
     if isinstance(total, torch.Tensor):
+        roots = [x for x in world.leaves if x.requires_grad]
+        if call % 3 == 2 and roots:
+            grads.append(_second_derivatives(total, roots))
         grads.append(str(attempt(total.backward))[:60])
-    every = (*arguments, *world.captured, *[x for x in tensors if x.is_leaf])
-    grads += [None if x.grad is None else x.grad.tolist() for x in every if x.requires_grad]
+    every = (*arguments, *world.leaves, *world.captured, *[x for x in tensors if x.is_leaf])
+    grads += [None if x.grad is None else x.grad.tolist() for x in every
+              if x.requires_grad and x.is_leaf]  # fmt: skip
     for x in every:
         if x.is_leaf:
             x.grad = None
@@ -254,6 +274,37 @@ def _stages(function: RandomFunction, call: int, world: Any, step: Any) -> list[
                 x.requires_grad_(False)
     seen.append(grads)
     return seen
+
+
+def _second_derivatives(total: Any, roots: list[Any]) -> list[Any]:
+    """Gradients of gradients, or the class of the error."""
+    first = attempt(lambda: torch.autograd.grad(total, roots, create_graph=True, allow_unused=True))
+    if not first or first[0].__class__ is str:
+        return [REFUSED]
+    norm = sum((g * g).sum() for g in first if g is not None and g.requires_grad)
+    if not isinstance(norm, torch.Tensor):
+        return []
+    second = attempt(lambda: torch.autograd.grad(norm, roots, retain_graph=True, allow_unused=True))
+    if second[0].__class__ is str:
+        return [REFUSED]
+    return [None if g is None else g.tolist() for g in second]
+
+
+def _agree(wanted: Any, found: Any) -> bool:
+    """Whether two observations agree: numbers up to rounding, all else exactly. A compiled call
+    that wrote to its arguments may refuse a second derivative."""
+    if found == [REFUSED]:
+        return True
+    if isinstance(wanted, (list, tuple)) and isinstance(found, (list, tuple)):
+        if len(wanted) != len(found):
+            return False
+        return all(_agree(one, other) for one, other in zip(wanted, found, strict=True))
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return wanted.keys() == found.keys() and all(_agree(wanted[k], found[k]) for k in wanted)
+    if isinstance(wanted, float) and isinstance(found, float):
+        return wanted == found or (wanted != wanted and found != found) or (
+            abs(wanted - found) <= 1e-4 * max(1.0, abs(wanted)))  # fmt: skip
+    return repr(wanted) == repr(found)
 
 
 def _gap(wanted: list[Any], found: list[Any]) -> str:

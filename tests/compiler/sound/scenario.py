@@ -2,21 +2,17 @@
 
 A scenario runs eagerly, compiled at once, and compiled in the background, with the change at the
 first calls, while the program is built, and after it is in use. Results, parameters, buffers,
-gradients, versions, output, warnings and the scenario's own log must be those of the eager run.
+gradients, versions and the scenario's own log must be those of the eager run.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-
-import pytest
 
 import numpy as np
 
