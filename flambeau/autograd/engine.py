@@ -30,14 +30,15 @@ def run(
 
     A target is a node, an `Output` of one or a leaf tensor. With `captures`, only what leads to
     them runs; leaves accumulate only when `accumulate` and they are captured. `partial` stops at
-    captured targets: what reaches one of them through another does not count.
+    captured targets: what reaches one of them through another does not count, and their hooks do
+    not run.
     """
     if create_graph and accumulate and not _WARNED:
         _warn_of_cycle()
     previous = MODE.grad
     MODE.grad = bool(create_graph)
     try:
-        task = _Task(retain_graph or create_graph, captures, accumulate)
+        task = _Task(retain_graph or create_graph, captures, accumulate, partial)
         if captures is None and len(roots) == 1 and isinstance(roots[0][0], Node):
             task.drain(*roots[0])
         else:
@@ -78,11 +79,14 @@ class _Task:
     """One backward pass."""
 
     __slots__ = (
-        "accumulate", "captured", "captures", "heap", "keep", "needed", "paths", "pending",
-        "running", "waiting",
+        "accumulate", "captured", "captures", "heap", "keep", "needed", "partial", "paths",
+        "pending", "running", "waiting",
     )  # fmt: skip
 
-    def __init__(self, keep: bool, captures: dict[Any, int] | None, accumulate: bool) -> None:
+    def __init__(
+        self, keep: bool, captures: dict[Any, int] | None, accumulate: bool, partial: bool
+    ) -> None:
+        self.partial = partial
         self.keep, self.captures, self.accumulate = keep, captures, accumulate
         self.needed: set[int] | None = None
         self.captured: dict[Any, Tensor] = {}
@@ -98,7 +102,7 @@ class _Task:
         """Adds a cotangent to what a target has received."""
         if isinstance(target, Tensor):
             attributes = target.__dict__
-            if attributes and (attributes.get("_backward_hooks")
+            if attributes and not self.partial and (attributes.get("_backward_hooks")
                                or attributes.get("_post_accumulate_grad_hooks")):  # fmt: skip
                 self.wait(target, g)
             elif self.captures is None:
@@ -128,6 +132,9 @@ class _Task:
         """A cotangent has come to a leaf: to its grad, or to who asked for it."""
         if self.captures is not None:
             if id(leaf) not in self.captures:
+                return
+            if self.partial:
+                self.capture(id(leaf), g)
                 return
             if not self.accumulate:
                 self.capture(id(leaf), run_leaf_hooks(leaf, g, before=True))
@@ -202,7 +209,7 @@ class _Task:
 
     def apply_watched(self, node: Node, g: Any) -> Sequence[Any] | None:
         """Applies a node with hooks, captures or anomaly mode; None when it need not run."""
-        if node.hooks is not None:
+        if node.hooks is not None and not self.partial:
             g = run_node_hooks(node, "tensor", g)
         if self.captures is not None:
             self.capture_node(node, id(node), g)

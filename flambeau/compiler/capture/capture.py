@@ -25,7 +25,7 @@ from ...tensor.storage import owner_of
 from ...tensor.tensor import Tensor, wrap
 from .lazy_call import Deferred
 from .side_effects import clean, noted
-from .escapes import finish, live_outputs
+from .escapes import backward_problem, finish, live_outputs
 from ..trace.ambient_modes import ambient_modes
 from .returned_tensors import describe_returned
 from ..trace.operands import arrays_in, flat, tensors_in
@@ -170,6 +170,10 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
         return
     given = {id(t): t for t in tensors_in((args, kwargs))}
     inputs = [t for t in {**given, **trace.externals}.values() if t.requires_grad]
+    problem = backward_problem(trace, outputs, inputs)
+    if problem is not None:
+        trace.problem(problem, "")
+        return
     draw = np.random.RandomState(0)
     cotangents = []
     for y in outputs:
@@ -225,6 +229,8 @@ def _compare_states(trace: Trace, states: list[tuple]) -> None:
     """Refuses calls that give a tensor from outside another shape, memory, history or flag: a
     program writes values alone."""
     for tensor, array, requires_grad, node in states:
+        if id(owner_of(array)) not in trace.numbers:
+            continue  # another thread's
         if tensor._requires_grad is not requires_grad or tensor._node is not node:
             trace.problem("it changes whether a tensor from outside requires grad, or writes to "
                           "one that is part of a graph", "")  # fmt: skip

@@ -305,6 +305,11 @@ def _set_flag(
     return original(tensor, *args, **kwargs)
 
 
+def _alias(r: Recorder, original: Callable, tensor: Any, *args: Any) -> Any:
+    r.refer(tensor)
+    return original(tensor, *args)
+
+
 def _detach(r: Recorder, original: Callable, tensor: Any) -> Any:
     if id(tensor) in r.trace.existing or id(tensor) in r.trace.given:
         r.problem("detach_() of a tensor from outside")
@@ -345,6 +350,7 @@ def _gradients(r: Recorder) -> Pairs:
     yield Tensor.grad.fget, when_on(r, _grad_read)
     yield Tensor.grad.fset, when_on(r, _grad_set)
     yield Tensor.grad.fdel, when_on(r, _grad_set)
+    yield Tensor._alias, when_on(r, _alias)
     yield Tensor.requires_grad_, when_on(r, _set_flag)
     yield Tensor.detach_, when_on(r, _detach)
     yield engine._add, when_on(r, _grad_added)

@@ -113,7 +113,8 @@ class _Description:
         """The entry of a tensor with the same version counter, if there is one."""
         if id(counter) in self.counters:
             return self.counters[id(counter)]
-        for tensor in (*self.arguments, *self.existing):
+        # Those that the call used come first: another may be what an earlier call returned.
+        for tensor in (*self.arguments, *self.trace.externals.values(), *self.existing):
             if tensor._counter is counter:
                 return self.locate(tensor)
         return None

@@ -29,15 +29,18 @@ def described(x: Any) -> Any:
     return plain_key(x) if isinstance(x, (*PLAIN, np.generic)) else (kind, id(x))
 
 
-def shared(given: tuple[tuple, dict]) -> tuple[tuple, ...]:
+def shared(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
     """Which arguments lie on the memory of an earlier one: on all of it, a part, or beside it; and
-    whether they are one object, or views of one tensor."""
+    whether they are one object, or views of one tensor. Also which lie on memory that the step
+    reaches by itself, of which `reachable` has ids."""
     met: dict[int, tuple[int, Any, np.ndarray]] = {}
     found = []
     for i, leaf in enumerate(flat(given)):
         array = leaf._array if isinstance(leaf, Tensor) else leaf
         if not isinstance(array, np.ndarray):
             continue
+        if reachable and id(owner_of(array)) in reachable:
+            found.append((i, id(array)))
         first, earlier, other = met.setdefault(id(owner_of(array)), (i, leaf, array))
         if first != i:
             apart = not np.may_share_memory(array, other)

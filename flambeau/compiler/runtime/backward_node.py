@@ -17,7 +17,7 @@ from ...autograd.tape import _next_sequence
 from ...tensor.storage import VersionCounter, owner_of
 from ...tensor.tensor import Tensor, wrap
 from ...ops import zeros_like
-from ..trace.bindings import Argument, BackwardBindings, Cotangent, Kept, State, lies_on
+from ..trace.bindings import Argument, BackwardBindings, Cotangent, Kept, OuterMemory, State
 from ..validation.self_check import agree, greatest
 from .commit_results import outputs_of
 
@@ -92,12 +92,12 @@ class Runner:
         self.externals = list(externals)
         self.leaves = sorted({s.leaf for s in self.changing if isinstance(s, Argument)})
 
-    def repeat(self, function: Callable, result: Any, written: frozenset[int]) -> None:
+    def repeat(self, function: Callable, result: Any, written: list[np.ndarray]) -> None:
         """Lets second derivatives call the function again; `result` is the form of what it gives,
-        `written` has the ids of the memory from outside that it writes."""
-        self.result = result
-        self.written = [t for t in self.externals if lies_on(t._array, written)]
-        self.read = [t for t in self.externals if not lies_on(t._array, written)]
+        `written` is the memory from outside that it writes."""
+        self.result, memory = result, OuterMemory(written)
+        self.written = [t for t in self.externals if memory.holds(t._array)]
+        self.read = [t for t in self.externals if not memory.holds(t._array)]
         if len(self.written) == len(written):  # one tensor on each memory
             self.eager = function
 

@@ -25,7 +25,7 @@ from ...tensor.tensor import GradLooks, Tensor, wrap
 from ..trace.ambient_modes import AmbientModes, defaults
 from ..trace.bindings import (
     ANY, Argument, Bindings, Drawn, Scalar, State, are_apart, are_together, is_repeatable,
-    kinship, lies_on,
+    OuterMemory, kinship,
 )
 from ...ops.core.autocast import autocast_now
 from .optimizer_counters import Ticker
@@ -36,7 +36,7 @@ from .guards import Environment, Modules, change_counts, reachable_memory
 from .backward_node import Runner
 from .result_source import ResultSource
 from ..trace.plain_values import PLAIN, unlike
-from ..trace.operands import is_named
+from ..trace.operands import flat, is_named
 from .sample_inputs import Sample
 
 MISS = object()  # what a program gives for a call that it was not made for
@@ -62,8 +62,7 @@ class Program:
         if bindings.backward is not None:
             self.backward = Runner(backward, bindings.backward, modules.tensors)
             if is_repeatable(bindings) and modes.autocast is None:
-                owners = frozenset(map(id, bindings.owners))
-                self.backward.repeat(environment.function, bindings.result, owners)
+                self.backward.repeat(environment.function, bindings.result, bindings.owners)
         self.modes = modes
         self.step, self.bindings = step, bindings
         self.modules, self.environment = modules, environment
@@ -132,7 +131,7 @@ class _Writer:
             "ran": program.step.ran, "counted": program.counted,
             "ndarray": np.ndarray, "advance": program.advance,
             "autocast": autocast_now, "CHOSEN": Chosen,
-            "together": are_together, "apart": are_apart, "kinship": kinship, "lies_on": lies_on,
+            "together": are_together, "apart": are_apart, "kinship": kinship,
         }  # fmt: skip
         self.lines = ["def call(args, kwargs):"]
         self.leaves = 0
@@ -243,6 +242,11 @@ class _Writer:
                            "        return MISS"]  # fmt: skip
         self.aliases()
         self.checks()
+        arguments = {id(leaf): i for i, leaf in enumerate(flat((self.args, self.kwargs)))}
+        touched = {id(leaf): leaf for leaf, _ in (*self.bindings.entry, *self.bindings.grads)}
+        for key, leaf in touched.items():
+            if key in arguments:
+                self.test(f"t{arguments[key]} is not {self.name(leaf)}")
         for leaf, before in self.bindings.entry:
             if before is ANY:
                 self.test(f"{self.name(leaf)}._grad is None")
@@ -265,11 +269,13 @@ class _Writer:
             self.test(f"t{i} is not t{j}" if kind[0] else f"kinship(t{i}, t{j}) != {kind}")
         for i, j in bindings.apart:
             self.test(f"not apart(b{i}, b{j})")
-        written, read = frozenset(map(id, bindings.owners)), frozenset(map(id, bindings.readers))
+        every = self.name(OuterMemory([*bindings.owners, *bindings.readers]).holds)
+        written = self.name(OuterMemory(bindings.owners).holds)
         for i in self.tensors:
-            owners = written | read if i in bindings.written_leaves else written
-            if owners:
-                self.test(f"lies_on(b{i}, {self.name(owners)})")
+            if i in bindings.written_leaves and (bindings.owners or bindings.readers):
+                self.test(f"{every}(b{i})")
+            elif bindings.owners:
+                self.test(f"{written}(b{i})")
 
     def checks(self) -> None:
         """Looks at indices; a call with one out of bounds runs eagerly, which says so."""

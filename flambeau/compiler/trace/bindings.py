@@ -257,9 +257,22 @@ def are_together(a: np.ndarray, b: np.ndarray, gap: int) -> bool:
     )  # fmt: skip
 
 
-def lies_on(array: np.ndarray, owners: frozenset[int]) -> bool:
-    """Whether an array lies on memory with an owner of these ids."""
-    return id(array if array.base is None else _owner(array)) in owners
+class OuterMemory:
+    """Some memories outside of a step's arguments, to tell quickly whether an array lies there."""
+
+    def __init__(self, owners: Sequence[np.ndarray]) -> None:
+        self.owners = {id(owner): owner for owner in owners}
+        # NumPy does not tell of whose memory a foreign array is a part.
+        self.foreign = any(not owner.flags.owndata for owner in owners)
+
+    def holds(self, array: np.ndarray) -> bool:
+        """Whether an array shares memory with one of them, as far as bounds can tell."""
+        owner = array if array.base is None else _owner(array)
+        if id(owner) in self.owners:
+            return True
+        if owner.flags.owndata and not self.foreign:
+            return False
+        return any(np.may_share_memory(array, other) for other in self.owners.values())
 
 
 def kinship(a: Any, b: Any) -> tuple[bool, bool, bool]:
