@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,16 +60,13 @@ def bare(kind: type[Node]) -> Node:
     return node
 
 
-@dataclass(frozen=True)
-class EagerCall:
-    """What a call of a compiled function computes, to be differentiated by autograd itself."""
+class EagerCall(NamedTuple):
+    """A call of a compiled function, to be differentiated by autograd itself."""
 
-    function: Callable
     args: tuple
     kwargs: dict[str, Any]
-    result: Any  # the form of what it returns, with NewTensors for tensors
     inputs: list[Tensor]
-    versions: list[tuple[Tensor, int]]  # of all that it may read, as the call left them
+    versions: list[tuple[Tensor, int]]  # of what it reads besides `seen`, as the call left it
 
 
 class Runner:
@@ -97,7 +93,8 @@ class Runner:
         `written` is the memory from outside that it writes."""
         self.result, memory = result, OuterMemory(written)
         self.written = [t for t in self.externals if memory.holds(t._array)]
-        self.read = [t for t in self.externals if not memory.holds(t._array)]
+        self.read = [t for t in self.externals
+                     if not memory.holds(t._array) and not any(t is s for s in self.states)]
         if len(self.written) == len(written):  # one tensor on each memory
             self.eager = function
 
@@ -117,9 +114,9 @@ class Runner:
         made.outputs = self.bindings.outputs
         made.runner, made.kept, made.call = self, self.kept(outputs, tensors), None
         if self.eager is not None:
-            read = [*self.read, *[t for t in tensors.values() if isinstance(t, Tensor)]]
-            versions = [(t, t._version) for t in read]
-            made.call = EagerCall(self.eager, args, kwargs or {}, self.result, inputs, versions)
+            also = [*self.read, *[t for i, t in tensors.items()
+                                  if i not in self.leaves and isinstance(t, Tensor)]]  # fmt: skip
+            made.call = args, kwargs or {}, inputs, [(t, t._version) for t in also]
         read = [*self.states, *[tensors[i] for i in self.leaves if isinstance(tensors[i], Tensor)]]
         made.seen = [(t, t._version) for t in read]
         return made
@@ -151,16 +148,16 @@ class Runner:
         RuntimeError where the call wrote or drew something, which must not happen twice, and where
         it would compute something else now.
         """
-        call = node.call
-        if call is None:
+        if node.call is None:
             raise_once()
-        assert call is not None
+        assert self.eager is not None
+        call = EagerCall(*node.call)
         for tensor, version in call.versions:
             if tensor._version != version:
                 raise_stale(node, tensor._array, tensor._counter, version, "input")
         with _set_aside(self.written):
-            returned = call.function(*call.args, **call.kwargs)
-        live = {form.live: tensor for tensor, form in outputs_of(returned, call.result)}
+            returned = self.eager(*call.args, **call.kwargs)
+        live = {form.live: tensor for tensor, form in outputs_of(returned, self.result)}
         ways = [(live[k], g) for k, g in enumerate(gs) if g is not None]
         found = partial_grad([y for y, _ in ways], call.inputs, [g for _, g in ways], True)
         found = [zeros_like(x) if g is None else g for x, g in zip(call.inputs, found, strict=True)]
