@@ -111,16 +111,22 @@ def capture(
                 clean(recorder.surroundings)
                 if not forgotten(recorder.numbers):
                     trace.problem("item() reads a tensor's values in Python", "")
-        finish(trace)
-        _count_writes(trace, recorder.versions)
-        _compare_states(trace, states)
-        describe_returned(trace, flat((args, kwargs)), recorder.held[0][0])
-        if trace.problems and trace.deferred is not None:
-            trace.deferred.compute()
-        _find_holders(trace, recorder.held[0][0])
+        _conclude(recorder, states, flat((args, kwargs)))
         return result, trace
     finally:
         _capturing.release()
+
+
+def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> None:
+    """Notes all that the call left; `states`: of the tensors that were there, as they were."""
+    trace, existing = recorder.trace, recorder.held[0][0]
+    finish(trace)
+    _count_writes(trace, recorder.versions)
+    _compare_states(trace, states)
+    describe_returned(trace, leaves, existing)
+    if trace.problems and trace.deferred is not None:
+        trace.deferred.compute()
+    _find_holders(trace, existing)
 
 
 def _recorded(

@@ -34,7 +34,7 @@ def shared(given: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
     whether they are one object, or views of one tensor. Also which lie on memory that the step
     reaches by itself, of which `reachable` has ids."""
     met: dict[int, tuple[int, Any, np.ndarray]] = {}
-    found = []
+    found: list[tuple] = []
     for i, leaf in enumerate(flat(given)):
         array = leaf._array if isinstance(leaf, Tensor) else leaf
         if not isinstance(array, np.ndarray):

@@ -38,10 +38,10 @@ def arguments_of(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> di
         (i, j) for i in places for j in places
         if i < j and places[i] != places[j] and {places[i], places[j]} & changed
     ]  # fmt: skip
-    outside = [storage for storage in trace.storages if storage.owner is not None
-               and storage.external and storage.number not in found]  # fmt: skip
-    bindings.owners = [storage.owner for storage in outside if storage.number in changed]
-    bindings.readers = [storage.owner for storage in outside if storage.number not in changed]
+    for storage in trace.storages:
+        if storage.owner is not None and storage.external and storage.number not in found:
+            outer = bindings.owners if storage.number in changed else bindings.readers
+            outer.append(storage.owner)
     bindings.written_leaves = [i for i, number in places.items() if number in changed]
     return found
 

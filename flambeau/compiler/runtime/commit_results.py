@@ -28,6 +28,7 @@ def is_possible(graph: Graph, bindings: Bindings, result: Any) -> bool:
 def take_over(bindings: Bindings, result: Any, outputs: Sequence[np.ndarray]) -> None:
     """Puts the program's outputs into the tensors of the recorded call, and its gradients."""
     for tensor, output in outputs_of(result, bindings.result) if outputs else ():
+        assert isinstance(output.memory, Output)
         tensor._array[...] = output.memory.array(outputs)
     for leaf, grad in bindings.grads:
         leaf._grad = grad
